@@ -1,0 +1,590 @@
+"""The commands. Each is thin: it reads its arguments and calls the Pipeline.
+
+Nothing heavy is imported at the top: `regard --help` answers before torch would have loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from regard.errors import InputError, UserError, WriteError
+
+if TYPE_CHECKING:
+    from regard.pipeline import Pipeline
+    from regard.tasks import Output
+
+app = typer.Typer(
+    name="regard",
+    help="Attention models that can be trained, run, looked into, edited and watched change.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+"""What typer raises for a wrong option; its home differs between versions of typer."""
+
+Place = Annotated[
+    str, typer.Argument(metavar="DIR", help="A run, a checkpoint, or a shipped model.")
+]
+Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Sentences.")]
+Input = Annotated[
+    str | None,
+    typer.Option("--input", "-i", help="A file, one sentence a line; - is standard input."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Threads to compute with.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Where random numbers start.")]
+KnockOut = Annotated[
+    list[str] | None,
+    typer.Option("--knock-out", help="A head to take away, such as decoder.1.cross.3; repeatable."),
+]
+Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; 1 is greedy.")]
+
+
+@app.command()
+def demo(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only the shipped model: no training.")
+    ] = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+) -> None:
+    """The guided tour: translate, look inside, take a head away, train from scratch."""
+    from regard.demo import run
+
+    run(Path("regard-demo"), quick=quick, quiet=quiet, threads=threads)
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A file, or a shipped name.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Such as train.steps=500.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="RUN", help="The run's folder.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint.")
+    ] = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+    seed: Seed = None,
+) -> None:
+    """Train a recipe; a run that was stopped, even by kill -9, goes on with --resume."""
+    from regard import recipe as recipes
+    from regard.training import train as run
+
+    if out is None:
+        raise InputError(
+            "train", got="no -o", expected="a folder for the run", fix="add -o runs/first"
+        )
+    changes = [*(overrides or ()), *(() if seed is None else (f"seed={seed}",))]
+    if seed is not None and seed < 0:
+        raise InputError("--seed", got=seed, expected="0 or more")
+    pipeline = run(recipes.load(recipe, changes), out, resume=resume, quiet=quiet, threads=threads)
+    say(f"{pipeline} is in {out}", quiet=quiet)
+    say(f'try: regard translate {out} "…"   regard eval {out}', quiet=quiet)
+
+
+@app.command("eval")
+def evaluate(
+    place: Place,
+    split: Annotated[
+        str | None, typer.Option(help="A split of the run's data: valid, test, …")
+    ] = None,
+    files: Annotated[
+        str | None, typer.Option("--data", help="Other pairs: x.tsv, x.jsonl, or x.en,x.de")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="A folder for hypotheses and picture.")
+    ] = None,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Score without regard to case.")
+    ] = False,
+    beam: Beam = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+) -> None:
+    """Loss, perplexity, BLEU and chrF (sacrebleu), and BLEU by sentence length."""
+    from regard.scoring import evaluate_sets, pairs_to_score
+
+    pipeline = open_pipeline(place, threads)
+    sets = pairs_to_score(pipeline, split, files)
+    report = evaluate_sets(pipeline, sets, out, lowercase=lowercase, **chosen(beam=beam))
+    if as_json:
+        for entry in report.to_json():
+            print(json.dumps(entry, ensure_ascii=False))
+    else:
+        print(report.table())
+    if out is not None:
+        say(f"hypotheses and pictures are in {out}", quiet=quiet)
+
+
+@app.command()
+def translate(
+    place: Place,
+    texts: Texts = None,
+    source: Input = None,
+    beam: Beam = None,
+    n_best: Annotated[
+        int | None, typer.Option("--n-best", help="How many translations of each.")
+    ] = None,
+    sample: Annotated[bool | None, typer.Option("--sample", help="Draw instead of search.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Of sampling.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", help="Sample from the k likeliest.")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option("--top-p", help="Sample from this much probability.")
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option("--min-p", help="… from those this close to the best.")
+    ] = None,
+    max_length: Annotated[int | None, typer.Option("--max-length", help="Most tokens.")] = None,
+    min_length: Annotated[int | None, typer.Option("--min-length", help="Fewest tokens.")] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option("--length-penalty", help="Exponent α.")
+    ] = None,
+    no_repeat_ngram: Annotated[int | None, typer.Option("--no-repeat-ngram", help="Size.")] = None,
+    repetition_penalty: Annotated[float | None, typer.Option("--repetition-penalty")] = None,
+    prefix: Annotated[
+        str | None, typer.Option("--prefix", help="How translations must begin.")
+    ] = None,
+    knock_out: KnockOut = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at a line that cannot be read.")
+    ] = False,
+    streaming: Annotated[
+        bool, typer.Option("--stream", help="Show the translation as it grows.")
+    ] = False,
+    as_json: AsJson = False,
+    threads: Threads = None,
+    seed: Seed = None,
+) -> None:
+    """Translate sentences, a file, or what comes through a pipe."""
+    options = chosen(
+        beam=beam, n_best=n_best, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p,
+        min_p=min_p, max_length=max_length, min_length=min_length, length_penalty=length_penalty,
+        no_repeat_ngram=no_repeat_ngram, repetition_penalty=repetition_penalty, seed=seed,
+    )  # fmt: skip
+    if sample and beam is None:
+        options["beam"] = 1
+    if n_best is not None and beam is None and not sample:
+        options["beam"] = max(4, n_best)
+    pipeline = open_pipeline(place, threads)
+    if streaming:
+        grow(pipeline, given(texts, source), options)
+        return
+
+    def work(lines: list[str]) -> list[list[Output]]:
+        prefixes = None if prefix is None else [prefix] * len(lines)
+        return pipeline.outputs(lines, prefixes=prefixes, knock_out=knock_out or (), **options)
+
+    if texts:
+        unknown(pipeline, texts)
+        for text, outputs in zip(texts, work(texts), strict=True):
+            show_outputs(text, outputs, pipeline, as_json=as_json)
+    else:
+        pipe(pipeline, source, work, strict=strict, as_json=as_json)
+
+
+@app.command()
+def look(
+    place: Place,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="out.html, out.png or out.svg")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="alignment, grid, self or positions")] = None,
+    layer: Annotated[str | None, typer.Option(help="A number, or a name such as encoder.1")] = None,
+    head: Annotated[
+        int | None, typer.Option(help="A head's number; by default their mean.")
+    ] = None,
+    word: Annotated[str | None, typer.Option(help="The word whose gaze to bring out.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="A translation to follow (forced decoding).")
+    ] = None,
+    knock_out: KnockOut = None,
+    beam: Beam = None,
+    quiet: Quiet = False,
+    threads: Threads = None,
+) -> None:
+    """Draw what a model looks at while it translates a sentence."""
+    from regard.explain.look import picture_ending
+
+    out = Path("look.html") if out is None else out
+    picture_ending(out)  # refuse before the work, not after it
+    pipeline = open_pipeline(place, threads)
+    unknown(pipeline, [text])
+    seen = pipeline.look(text, target=target, knock_out=knock_out or (), **chosen(beam=beam))
+    number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
+    seen.save(out, kind=kind, layer=number, head=head, word=word)
+    print(seen.target)
+    say(f"{out} shows {seen.choose(kind, number, head, word).name}", quiet=quiet)
+
+
+@app.command()
+def heads(
+    place: Place,
+    split: Annotated[str, typer.Option(help="A split of the run's data.")] = "valid",
+    files: Annotated[
+        str | None, typer.Option("--data", help="Other pairs: x.tsv, x.jsonl, or x.en,x.de")
+    ] = None,
+    count: Annotated[int, typer.Option("--pairs", help="How many pairs to look at.", min=1)] = 100,
+    as_json: AsJson = False,
+    threads: Threads = None,
+) -> None:
+    """What each head does, and what breaks when it is knocked out."""
+    from dataclasses import asdict
+
+    from regard.scoring import heads_table, pairs_to_score
+
+    pipeline = open_pipeline(place, threads)
+    pairs = next(iter(pairs_to_score(pipeline, split, files).values()))[:count]
+    found = pipeline.heads(pairs)
+    if as_json:
+        for each in found:
+            print(json.dumps(asdict(each)))
+    else:
+        print(heads_table(found, len(pairs)))
+
+
+@app.command()
+def show(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[FIGURE]", help="Without it: the list.")
+    ] = None,
+    options: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Your own input, where the figure takes one.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="FIGURE.png, .svg or .html")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+) -> None:
+    """Draw a figure of the lectures from a live model or computation."""
+    from regard.atlas import listing, parse_options
+    from regard.atlas import show as draw
+
+    if name is None:
+        print(listing())
+        return
+    settings = parse_options(name, options or [])
+    from regard.runtime import setup
+
+    setup(threads, None)
+    drawing = draw(name, text=text, **settings)
+    path = drawing.save(Path(f"{name}.png") if out is None else out)
+    if as_json:
+        print(
+            json.dumps({"figure": name, "file": str(path), **drawing.numbers}, ensure_ascii=False)
+        )
+    else:
+        print(drawing.caption)
+        say(f"{path} is drawn", quiet=quiet)
+
+
+@app.command()
+def plan(
+    what: Annotated[
+        str, typer.Argument(metavar="RECIPE|SIZE", help="A recipe, or tiny, small, base, big.")
+    ],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    tokens: Annotated[
+        float | None, typer.Option(help="Token budget of a training, such as 1e9.")
+    ] = None,
+    flops: Annotated[
+        float | None, typer.Option(help="Matrix rate in FLOP/s; measured here if not given.")
+    ] = None,
+    price: Annotated[float | None, typer.Option("--price-per-hour", help="For the cost.")] = None,
+    vocab: Annotated[int | None, typer.Option(help="Entries of the vocabulary.")] = None,
+    as_json: AsJson = False,
+    threads: Threads = None,
+) -> None:
+    """Parameters, FLOPs, memory, time and cost of a model before any of it is spent."""
+    from regard.plan import plan as compute
+
+    found = compute(
+        what,
+        overrides or (),
+        tokens=tokens,
+        flops=flops,
+        price_per_hour=price,
+        vocab=vocab,
+        threads=threads,
+    )
+    print(json.dumps(found.to_json()) if as_json else found.table())
+
+
+@app.command("recipe")
+def recipe_command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Without it: the list.")
+    ] = None,
+) -> None:
+    """Print a shipped recipe, to read or to start your own from."""
+    from regard import recipe as recipes
+
+    if name is not None:
+        print(recipes.text_of(name), end="")
+        return
+    names = recipes.shipped()
+    width = max(map(len, names))
+    for each, description in names.items():
+        print(f"{each:<{width}}  {description}")
+
+
+@app.command("ls")
+def list_runs(
+    folder: Annotated[Path, typer.Argument(help="Where runs are.")] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """List shipped models, and the runs in a folder with their best validation loss."""
+    from regard.scoring import runs_in
+
+    for entry in runs_in(folder):
+        print(json.dumps(entry) if as_json else "  ".join(str(value) for value in entry.values()))
+
+
+@app.command()
+def env(as_json: AsJson = False) -> None:
+    """Versions, threads and what this machine can do."""
+    from regard.runtime import describe
+
+    found = describe()
+    if as_json:
+        print(json.dumps(found))
+        return
+    width = max(map(len, found))
+    for key, value in found.items():
+        print(f"{key:<{width}}  {value}")
+
+
+@data_app.command("check")
+def data_check(
+    files: Annotated[list[str], typer.Argument(help="x.tsv, x.jsonl, or two line-aligned files.")],
+    max_words: Annotated[
+        int, typer.Option("--max-words", help="More words a side is over-long.", min=1)
+    ] = 250,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is wrong with parallel text, by file and line; exit 1 if anything is."""
+    from dataclasses import asdict
+
+    from regard.data.text import check
+    from regard.scoring import split_files
+
+    report = check(split_files(files), max_words)
+    print(json.dumps(asdict(report), ensure_ascii=False) if as_json else report.describe())
+    if report.problems:
+        raise typer.Exit(1)
+
+
+@data_app.command("sample")
+def data_sample(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE")] = "tiny/translate",
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    split: Annotated[str, typer.Option(help="train, valid, or a test's name.")] = "train",
+    count: Annotated[int, typer.Option("--pairs", help="How many.", min=1)] = 10,
+) -> None:
+    """Print pairs of a recipe's data, source and target with a tab between."""
+    from regard import recipe as recipes
+    from regard.scoring import pairs_of
+
+    for pair in pairs_of(recipes.load(recipe, overrides or ()), split)[:count]:
+        print(f"{pair.source}\t{pair.target}")
+
+
+def open_pipeline(place: str, threads: int | None) -> Pipeline:
+    """Loads what DIR names, with the threads that were asked for."""
+    from regard.pipeline import load
+    from regard.runtime import setup
+
+    setup(threads, None)
+    return load(place)
+
+
+def chosen(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def given(texts: list[str] | None, source: str | None) -> Iterator[str]:
+    """Sentences of the arguments, or of the lines of the input."""
+    if texts:
+        yield from texts
+        return
+    for _, lines in read_lines(source):
+        yield from (line.decode("utf-8", "replace") for line in lines)
+
+
+def grow(pipeline: Pipeline, texts: Iterator[str], options: dict[str, Any]) -> None:
+    """Shows each translation as it grows: on a terminal in place, else only what is added."""
+    for text in texts:
+        shown = ""
+        for partial in pipeline.stream(text, **options):
+            if partial.startswith(shown):
+                print(partial[len(shown) :], end="", flush=True)
+            else:  # a beam took something back
+                print(
+                    f"\r\033[K{partial}" if sys.stdout.isatty() else f"\n{partial}",
+                    end="",
+                    flush=True,
+                )
+            shown = partial
+        print(flush=True)
+
+
+def unknown(pipeline: Pipeline, texts: list[str]) -> None:
+    """Names the words that the model does not know; it reads them all as one and the same."""
+    for text in texts:
+        words = pipeline.vocabulary.source.unknown_words(text)
+        if words:
+            say(f"warning: the model does not know: {', '.join(words)}")
+
+
+def show_outputs(text: str, outputs: list[Output], pipeline: Pipeline, *, as_json: bool) -> None:
+    """One translation a line, or one JSON object for each source."""
+    if not as_json:
+        for output in outputs:
+            print(output.text)
+        return
+    entry = {
+        "source": text,
+        "translations": [
+            {
+                "text": output.text,
+                "logprob": output.logprob,
+                "score": output.score,
+                "finished": output.hypothesis.finished,
+            }
+            for output in outputs
+        ],
+        "unknown": pipeline.vocabulary.source.unknown_words(text),
+    }
+    print(json.dumps(entry, ensure_ascii=False))
+
+
+def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
+    """The lines there are already, up to 64 at a time, with the number of the first.
+
+    A pipe that gives one line at a time gets its answer at once; a file is read in batches.
+    """
+    if source is None and sys.stdin.isatty():
+        raise InputError("nothing to translate", fix="give a sentence, --input FILE, or a pipe")
+    if source is None or source == "-":
+        descriptor, opened = sys.stdin.fileno(), None
+    else:
+        try:
+            opened = Path(source).open("rb")  # noqa: SIM115 (closed below)
+        except OSError as error:
+            raise InputError(f"--input {source}", got=error.strerror) from error
+        descriptor = opened.fileno()
+    number, rest = 1, b""
+    try:
+        while chunk := os.read(descriptor, 1 << 16):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for start in range(0, len(lines), 64):
+                part = [line.removesuffix(b"\r") for line in lines[start : start + 64]]
+                yield number, part
+                number += len(part)
+        if rest:
+            yield number, [rest.removesuffix(b"\r")]
+    except IsADirectoryError as error:
+        raise InputError(f"--input {source}", got="a folder", expected="a file") from error
+    finally:
+        if opened is not None:
+            opened.close()
+
+
+def pipe(
+    pipeline: Pipeline,
+    source: str | None,
+    work: Callable[[list[str]], list[list[Output]]],
+    *,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """One line in is one line out, in order, flushed; what cannot be read gives an empty line."""
+    for first, lines in read_lines(source):
+        texts = [readable(pipeline, first + i, line, strict=strict) for i, line in enumerate(lines)]
+        outputs = iter(work([text for text in texts if text is not None]))
+        for text in texts:
+            if text is None:
+                print(json.dumps({"source": None, "translations": []}) if as_json else "")
+            else:
+                show_outputs(text, next(outputs), pipeline, as_json=as_json)
+        sys.stdout.flush()
+
+
+def readable(pipeline: Pipeline, number: int, line: bytes, *, strict: bool) -> str | None:
+    """The text of a line if the model can read it; else None, and a warning unless it is empty."""
+    try:
+        text = line.decode("utf-8")
+        if not text.strip():
+            return None
+        pipeline.task.source_ids(text, pipeline.model.config.max_length)
+    except (UnicodeDecodeError, InputError) as error:
+        reason = (
+            "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error).splitlines()[0]
+        )
+        if strict:
+            raise InputError(f"line {number}: {reason}") from error
+        say(f"warning: line {number}: {reason}; gave an empty line")
+        return None
+    return text
+
+
+def say(message: str, *, quiet: bool = False) -> None:
+    """A line to standard error, so that standard output holds only results."""
+    if not quiet:
+        print(message, file=sys.stderr, flush=True)
+
+
+def fail(error: UserError) -> NoReturn:
+    """Two lines at most, no traceback, the exit code of the error."""
+    say(f"error: {error}")
+    raise SystemExit(error.exit_code)
+
+
+def main() -> None:
+    """Runs a command; anything a user can cause ends in two lines and an exit code."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    try:
+        app(standalone_mode=False)
+    except UserError as error:
+        fail(error)
+    except typer.Exit as error:
+        raise SystemExit(error.exit_code) from None
+    except USAGE as error:
+        fail(InputError(error.format_message(), fix="regard --help, or regard COMMAND --help"))
+    except typer.Abort:
+        raise SystemExit(130) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        # Whoever read our output has enough; nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    except OSError as error:
+        name = f" {error.filename}" if error.filename else ""
+        fail(WriteError(f"could not read or write{name}: {error.strerror or error}"))

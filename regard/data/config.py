@@ -1,0 +1,53 @@
+"""The `data:` section of a recipe: where the examples come from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from regard.config import Config
+
+Files = str | tuple[str, str]
+"""One TSV or JSONL file, or two line-aligned files (source, target); plain or `.gz`."""
+
+
+class GrammarData(Config):
+    """English-German pairs from the embedded synchronous grammar."""
+
+    kind: Literal["grammar"] = "grammar"
+    pairs: int = Field(default=60_000, ge=1)
+    """How many training pairs to generate."""
+    held_out: int = Field(default=500, ge=1)
+    """How many pairs of each held-out kind to generate, and of the validation split."""
+    seed: int = 0
+
+
+class ToyData(Config):
+    """Sequences of symbols to copy, reverse or sort."""
+
+    kind: Literal["copy", "reverse", "sort"]
+    pairs: int = Field(default=10_000, ge=1)
+    held_out: int = Field(default=500, ge=1)
+    symbols: int = Field(default=20, ge=2, le=1000)
+    longest: int = Field(default=10, ge=1)
+    seed: int = 0
+
+
+class FileData(Config):
+    """A person's own parallel text."""
+
+    kind: Literal["files"] = "files"
+    train: Files
+    valid: Files | None = None
+    """Without it, `held_out` training pairs are set aside (chosen by `seed`) and never trained on."""
+    test: Files | None = None
+    held_out: int = Field(default=500, ge=1)
+    on_bad: Literal["stop", "skip"] = "stop"
+    """What to do with empty lines, bad UTF-8 and over-long pairs. Unequal lengths always stop."""
+    max_words: int = Field(default=250, ge=1)
+    """A pair with more words than this on a side is over-long."""
+    seed: int = 0
+
+
+DataConfig = Annotated[GrammarData | ToyData | FileData, Field(discriminator="kind")]

@@ -1,0 +1,189 @@
+"""The embedded corpus: English-German pairs, any number from a seed, with what is held out.
+
+The first stop of the data path when a recipe says `kind: grammar`. A count and a seed go in;
+`Pair`s and `Splits` come out, for the tokenizers. Three things are never in training:
+
+- combinations: some verb-object and adjective-noun combinations, whose words are all there;
+- pronouns: some nouns as what an "it" with a certain adjective stands for;
+- long: sentences longer than nine in ten of training's.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+
+from regard.data.frames import DECIDING, Frames
+from regard.data.gloss import gloss, word_for_word
+from regard.data.lexicon import ADJECTIVES, DATIVE, GIVING, NOUNS, TRANSITIVE
+from regard.data.pair import Pair, Splits
+from regard.data.phenomena import Account, account
+from regard.data.phrases import IT, Phrase, Said
+from regard.data.sentences import Clause, Linked, pair
+from regard.errors import InputError
+
+__all__ = ["DEMO", "gloss", "pronoun_is_right", "sample", "splits", "word_for_word"]
+
+LONGEST = 22
+"""The most English words in a training sentence."""
+LONGEST_TEST = 26
+"""The most in a sentence of the "long" test."""
+
+TAKING = TRANSITIVE + DATIVE + GIVING
+"""The verbs that take an object."""
+DEMO_COMBINATIONS = {("cross", "street"), ("tired", "animal"), ("wide", "street")}
+"""Always known: the lecture's two sentences are new, their parts are not."""
+
+
+def _demo(adjective: str, meant: int) -> Pair:
+    """The lecture's sentence, in which the last word decides what "it" is."""
+    nouns = {noun.english: noun for noun in NOUNS}
+    candidates = nouns["animal"], nouns["street"]
+    cross = next(verb for verb in TRANSITIVE if verb.english == "cross")
+    predicate = next(one for one in ADJECTIVES if one.english == adjective)
+    main = Clause(Phrase(candidates[0]), cross, Phrase(candidates[1]), negated=True)
+    noun = candidates[meant]
+    sub = Clause(IT[noun.gender], predicate=predicate, degree="too", about=noun)
+    sentence = Linked(main, "because", sub)
+    return pair(sentence, account(sentence).phenomena())
+
+
+DEMO: tuple[Pair, Pair] = (_demo("tired", 0), _demo("wide", 1))
+
+
+Combination = tuple[str, str]
+
+
+def _chance(combination: Combination) -> int:
+    """A number below 100 for two words, the same on every machine."""
+    return zlib.crc32(" ".join(combination).encode()) % 100
+
+
+def _held_out() -> tuple[frozenset[Combination], frozenset[Combination], frozenset[Combination]]:
+    """About eight in a hundred of (verb, object), (adjective, noun), and such a noun for "it"."""
+    objects = {(verb.name, noun.english) for verb in TAKING for noun in verb.objects}
+    adjectives = {(one.english, noun.english) for one in ADJECTIVES for noun in one.nouns}
+    meant = {(one.english, noun.english) for (noun, _), ones in DECIDING.items() for one in ones}
+    return (
+        frozenset(c for c in objects - DEMO_COMBINATIONS if _chance(c) < 8),
+        frozenset(c for c in adjectives - DEMO_COMBINATIONS if _chance(c) < 8),
+        frozenset(c for c in meant - DEMO_COMBINATIONS if _chance(c) >= 90),
+    )
+
+
+HELD_OBJECTS, HELD_ADJECTIVES, HELD_PRONOUNS = _held_out()
+
+
+def _combined(found: Account) -> bool:
+    return not (
+        HELD_OBJECTS.isdisjoint(found.objects) and HELD_ADJECTIVES.isdisjoint(found.adjectives)
+    )
+
+
+def _for_training(found: Account) -> bool:
+    """Nothing held out; a noun held out for "it" is not said of its adjective in any other way."""
+    return not _combined(found) and HELD_PRONOUNS.isdisjoint(found.adjectives)
+
+
+def _for_combinations(found: Account) -> bool:
+    return _combined(found) and HELD_PRONOUNS.isdisjoint(found.adjectives)
+
+
+def _for_pronouns(found: Account) -> bool:
+    """An "it" for a held-out noun, between two of different gender: else any guess is right."""
+    new = not HELD_PRONOUNS.isdisjoint(found.pronouns)
+    return new and len(found.genders) > 1 and not _combined(found)
+
+
+def _length(one: Pair) -> int:
+    return one.source.count(" ") + 1
+
+
+def _take(
+    draw: Callable[[], Said],
+    wanted: Callable[[Account], bool],
+    count: int,
+    seen: set[str],
+    lengths: range = range(LONGEST + 1),
+) -> tuple[Pair, ...]:
+    """Draw until there are `count` pairs that are wanted, of a length, and not in `seen` yet."""
+    taken: list[Pair] = []
+    while len(taken) < count:
+        sentence = draw()
+        found = account(sentence)
+        if not wanted(found):
+            continue
+        one = pair(sentence, found.phenomena())
+        if one.source not in seen and _length(one) in lengths:
+            seen.add(one.source)
+            taken.append(one)
+    return tuple(taken)
+
+
+def splits(pairs: int, held_out: int, seed: int) -> Splits:
+    """Training, validation and three tests, no source sentence in two of them.
+
+    What is validation does not depend on `pairs`, and a smaller training set is the beginning
+    of a larger one. Which combinations are held out is the same for every seed.
+
+    Args:
+        pairs: How many training pairs.
+        held_out: How many for validation and for each test.
+        seed: What decides everything else.
+
+    Returns:
+        Splits with the tests "combinations", "pronouns" and "long".
+
+    Raises:
+        InputError: If a count is below one.
+    """
+    for name, count in (("pairs", pairs), ("held_out", held_out)):
+        if count < 1:
+            raise InputError(f"data.{name}", got=count, expected="1 or more")
+    seen = {one.source for one in DEMO}
+
+    def frames(name: str) -> Frames:
+        return Frames(f"{seed} {name}")
+
+    valid = _take(frames("valid").sentence, _for_training, held_out, seen)
+    train = _take(frames("train").sentence, _for_training, pairs, seen)
+    known = sorted(map(_length, train))
+    longer = range(known[9 * (len(known) - 1) // 10] + 1, LONGEST_TEST + 1)
+    tests = {
+        "combinations": _take(frames("combinations").sentence, _for_combinations, held_out, seen),
+        "pronouns": _take(frames("pronouns").contest, _for_pronouns, held_out, seen),
+        "long": _take(frames("long").long, _for_training, held_out, seen, longer),
+    }
+    return Splits(train, valid, tests)
+
+
+def sample(count: int, seed: int) -> tuple[Pair, ...]:
+    """Pairs of the whole grammar, held out or not; a sentence may come twice."""
+    frames = Frames(f"{seed} sample")
+    sentences = (frames.sentence() for _ in range(count))
+    return tuple(pair(one, account(one).phenomena()) for one in sentences)
+
+
+def pronoun_is_right(reference: Pair, hypothesis: str) -> bool:
+    """Whether a translation has the reference's pronouns, whatever else it has.
+
+    Compared are the pronouns that open a subordinate clause (weil sie …), where that of an
+    "it" stands; if the reference has none there, all its pronouns of the third person.
+
+    Args:
+        reference: A pair whose translation has a pronoun.
+        hypothesis: A translation of its source.
+
+    Returns:
+        False also if the reference has no pronoun at all, or the hypothesis is empty.
+    """
+    wanted = _OPENING.findall(reference.target.lower())
+    if wanted:
+        return _OPENING.findall(hypothesis.lower()) == wanted
+    wanted = _PRONOUN.findall(reference.target.lower())
+    return bool(wanted) and _PRONOUN.findall(hypothesis.lower()) == wanted
+
+
+_PRONOUN = re.compile(r"\b(?:er|sie|es|ihn|ihm|ihnen)\b")
+_OPENING = re.compile(r"\b(?:weil|obwohl|wenn|als|während|bevor|dass)\s+(er|sie|es)\b")

@@ -1,0 +1,94 @@
+"""The classic toys: sequences of symbols to copy, to reverse, to sort.
+
+The first stop of the data path when a recipe says `kind: copy`, `reverse` or `sort`. Counts and
+a seed go in, `Splits` of symbols separated by spaces come out, for the tokenizers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from regard.data.pair import Pair, Splits
+from regard.errors import InputError
+
+
+def _copy(symbols: Sequence[int]) -> list[int]:
+    return list(symbols)
+
+
+def _reverse(symbols: Sequence[int]) -> list[int]:
+    return list(symbols[::-1])
+
+
+def _sort(symbols: Sequence[int]) -> list[int]:
+    return sorted(symbols)
+
+
+TOYS: dict[str, Callable[[Sequence[int]], list[int]]] = {
+    "copy": _copy,
+    "reverse": _reverse,
+    "sort": _sort,
+}
+
+
+def toy_splits(
+    kind: str, pairs: int, held_out: int, symbols: int, longest: int, seed: int
+) -> Splits:
+    """Sequences and what the toy makes of them, no sequence in two splits.
+
+    Args:
+        kind: "copy", "reverse" or "sort".
+        pairs: How many training pairs.
+        held_out: How many for validation, and how many for the test.
+        symbols: How many different symbols there are; they are the numbers from 0.
+        longest: The most symbols in a sequence; each length from 1 is as likely, as long as
+            it has sequences left.
+        seed: What decides everything.
+
+    Returns:
+        Splits with the test "test".
+
+    Raises:
+        InputError: If there is no such toy, or there are fewer sequences than were asked for.
+    """
+    if kind not in TOYS:
+        raise InputError("data.kind", got=kind, expected=f"one of {', '.join(TOYS)}")
+    wanted = pairs + 2 * held_out
+    left = {length: symbols**length for length in range(1, longest + 1)}
+    if wanted > sum(left.values()):
+        raise InputError(
+            f"data.pairs: no more than {sum(left.values())} different sequences of up to "
+            f"{longest} of {symbols} symbols",
+            got=f"{pairs} + 2 x {held_out} held out",
+            fix="ask for fewer pairs, more symbols, or a greater longest",
+        )
+    rng = random.Random(f"{seed} {kind}")
+    drawn = _distinct(rng, wanted, symbols, left)
+    made = tuple(Pair(_text(one), _text(TOYS[kind](one)), (kind,)) for one in drawn)
+    valid, test, train = made[:held_out], made[held_out : 2 * held_out], made[2 * held_out :]
+    return Splits(train, valid, {"test": test})
+
+
+def _distinct(
+    rng: random.Random, count: int, symbols: int, left: dict[int, int]
+) -> list[tuple[int, ...]]:
+    """Different sequences in random order; a length leaves the draw when it is used up."""
+    seen: dict[tuple[int, ...], None] = {}  # a dict, for its order
+    lengths = list(left)
+    while len(seen) < count:
+        length = rng.choice(lengths)
+        one = tuple(rng.randrange(symbols) for _ in range(length))
+        if one in seen:
+            continue
+        seen[one] = None
+        left[length] -= 1
+        if not left[length]:
+            lengths.remove(length)
+    sequences = list(seen)
+    rng.shuffle(sequences)  # short ones are used up first: else all would be held out
+    return sequences
+
+
+def _text(symbols: Sequence[int]) -> str:
+    return " ".join(map(str, symbols))

@@ -1,0 +1,37 @@
+"""The `decode:` section of a recipe: how tokens are chosen."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from regard.config import Config
+
+
+class DecodeConfig(Config):
+    """One decoding: greedy (`beam: 1`), beam search (`beam: 4`) or sampling (`sample: true`)."""
+
+    beam: int = Field(default=1, ge=1, le=1000)
+    n_best: int = Field(default=1, ge=1)
+    """How many hypotheses to return for each input; with `sample`, how many samples."""
+    sample: bool = False
+    temperature: float = Field(default=1.0, gt=0)
+    top_k: int = Field(default=0, ge=0)
+    """Keep the k likeliest tokens; 0 keeps all."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    min_p: float = Field(default=0.0, ge=0, lt=1)
+    min_length: int = Field(default=0, ge=0)
+    """The fewest tokens before the end symbol."""
+    max_length: int | None = Field(default=None, ge=1)
+    """The most tokens, end symbol included; by default twice the source and 10 more."""
+    length_penalty: float = 1.0
+    """alpha in: sum of log-probabilities / (generated length including the end) ** alpha."""
+    stop: Literal["first", "bound", "never"] = "bound"
+    """When beam search may stop: `first` = as soon as `beam` hypotheses are finished
+    (transformers' early_stopping=True), `bound` = when the best running beam, at its present
+    length, cannot beat the worst kept hypothesis (early_stopping=False), `never` = when no
+    continuation of any length can (exact; early_stopping="never")."""
+    repetition_penalty: float = Field(default=1.0, gt=0)
+    no_repeat_ngram: int = Field(default=0, ge=0)
+    seed: int = 0

@@ -1,0 +1,282 @@
+"""A model -> tokens: the one decoding loop, for every family and every kind of search.
+
+In: a model that can `encode`, `start` and `step`, and sources or prompts of different lengths. Out:
+hypotheses, or a stream of steps while they grow. A sentence that is done leaves the batch, and what
+a sentence gets does not depend on what else is in it. The model should be in eval mode.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypedDict, TypeVar, Unpack, cast
+
+import torch
+from torch import Tensor
+
+from regard.decode.config import DecodeConfig
+from regard.decode.filters import Symbols
+from regard.decode.search import Beam, Draw, Hypothesis, Move, Search, Sentence
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.data.batch import Ragged
+    from regard.layers.context import Memory
+    from regard.layers.state import State
+    from regard.layers.tap import Tap
+
+
+MemoryT = TypeVar("MemoryT", bound="Memory | None")
+StateT = TypeVar("StateT", bound="State")
+
+
+class Generative(Protocol[MemoryT, StateT]):
+    """What a model must do to be decoded: GPT, T5, Transformer, recurrent, caption, speech."""
+
+    def encode(self, source: Ragged, tap: Tap | None = None) -> MemoryT:
+        """Reads the sources; for a model without an encoder there is nothing to remember: None."""
+        ...
+
+    def start(self, memory: MemoryT, rows: int, length: int) -> StateT:
+        """A state before the first token, with room for `length` tokens a row.
+
+        It has `rows` rows for each sentence of the memory, those of one sentence together; without
+        a memory it has `rows` rows.
+        """
+        ...
+
+    def step(self, ids: Tensor, state: StateT, tap: Tap | None = None) -> Tensor:
+        """Feeds one token to each row: ids (rows,) -> logits (rows, vocab); the state advances.
+
+        The first ids come on the source's device (without a source on the CPU), all others on the
+        device of the logits.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A hypothesis that is still growing."""
+
+    sentence: int
+    ids: tuple[int, ...]
+    logprob: float
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What one step of decoding came to."""
+
+    index: int
+    done: tuple[tuple[int, list[Hypothesis]], ...]
+    """The sentences that are done with this step, and their hypotheses, best first."""
+    sentences: tuple[int, ...]
+    """For each row of `tokens` and `logprob`, the sentence it belongs to."""
+    tokens: Tensor
+    """(shown, index + 1) The tokens so far: of every sample that has not ended; in beam search, of
+    each sentence's best beam, which may be another one than a step before."""
+    logprob: Tensor
+    """(shown,)"""
+
+    @property
+    def partials(self) -> list[Partial]:
+        """The hypotheses that are still growing, made into tuples when asked for."""
+        rows = zip(self.sentences, self.tokens.tolist(), self.logprob.tolist(), strict=True)
+        return [Partial(number, tuple(ids), logprob) for number, ids, logprob in rows]
+
+
+class Options(TypedDict, Generic[MemoryT], total=False):
+    """What may be given to `decode` and `stream` by name."""
+
+    prefixes: Sequence[Sequence[int]] | None
+    """Tokens that each hypothesis must begin with: prompts, or a translation's opening. They are
+    part of `ids` and `logprob`, not of `score`."""
+    keys: Sequence[int] | None
+    """A number for each sentence that its random numbers are made from, with the seed; by default
+    from its source and prefix, so that equal sentences get equal samples."""
+    tap: Tap | None
+    """Records or edits inside the model; `next_step` is called after each step."""
+    memory: MemoryT | None
+    """What `encode` gave for the source, to decode it again."""
+    limit: int | None
+    """The most tokens the model has positions for, forced prefix included."""
+
+
+def decode(
+    model: Generative[MemoryT, StateT],
+    source: Ragged | None,
+    symbols: Symbols,
+    config: DecodeConfig,
+    **options: Unpack[Options[MemoryT]],
+) -> list[list[Hypothesis]]:
+    """The `n_best` hypotheses of each sentence, best first.
+
+    Fewer where fewer exist. `max_length` and `min_length` count the tokens after a forced prefix;
+    without `max_length` there is room for twice the source's tokens (without a source, twice the
+    prompt's) and 10 more, for each sentence by itself.
+
+    Args:
+        model: What to decode.
+        source: The sentences to read; None for a model that only continues prompts.
+        symbols: The tokens that have a role.
+        config: Greedy, sampling or beam search, and how.
+        options: `prefixes`, `keys`, `tap`, `memory`, `limit`; see `Options`.
+    """
+    found: dict[int, list[Hypothesis]] = {}
+    for step in stream(model, source, symbols, config, **options):
+        found.update(step.done)
+    return [found[number] for number in range(len(found))]
+
+
+def stream(
+    model: Generative[MemoryT, StateT],
+    source: Ragged | None,
+    symbols: Symbols,
+    config: DecodeConfig,
+    **options: Unpack[Options[MemoryT]],
+) -> Iterator[Step]:
+    """The same as `decode`, step by step, as tokens are chosen; the arguments are the same.
+
+    Wrong arguments raise here, not at the first step.
+    """
+    check(config)
+    memory, prefixes = options.get("memory"), options.get("prefixes")
+    if source is not None:
+        lengths = source.lengths
+    elif memory is not None:
+        lengths = memory.layout.lengths
+    else:
+        lengths = tuple(map(len, prefixes or ()))
+    openings = [()] * len(lengths) if prefixes is None else [tuple(each) for each in prefixes]
+    check_count("prefixes", openings, sentences=len(lengths))
+    keys = options.get("keys")
+    keys = read_keys(source, openings) if keys is None else keys
+    check_count("keys", keys, sentences=len(lengths))
+    sentences = [
+        Sentence(number, prefix, room(config, length, prefix, options.get("limit")), key)
+        for number, (prefix, length, key) in enumerate(zip(openings, lengths, keys, strict=True))
+    ]
+    return run(model, source, sentences, symbols, config, options.get("tap"), memory)
+
+
+@torch.inference_mode()
+def run(
+    model: Generative[MemoryT, StateT],
+    source: Ragged | None,
+    sentences: Sequence[Sentence],
+    symbols: Symbols,
+    config: DecodeConfig,
+    tap: Tap | None,
+    memory: MemoryT | None,
+) -> Iterator[Step]:
+    """The loop: the model steps, the search chooses, rows move, until no sentence is left."""
+    if not sentences:
+        return
+    if memory is None and source is not None:
+        memory = model.encode(source, tap)
+    width = config.n_best if config.sample else config.beam
+    length = max(len(each.prefix) + each.room for each in sentences)
+    rows = width * len(sentences) if memory is None else width
+    state = model.start(cast("MemoryT", memory), rows, length)  # None where there is no encoder
+    kind = Beam if config.beam > 1 else Draw
+    search: Search = kind(sentences, symbols, config)
+    device = "cpu" if source is None else source.ids.device
+    ids = torch.full((width * len(sentences),), symbols.begin, device=device)
+    for index in range(length):
+        logits = model.step(ids, state, tap)
+        if tap is not None:
+            tap.next_step()
+        if index == 0:
+            check_prefixes(sentences, vocab=logits.shape[1])
+        move = search.choose(logits)
+        yield outcome(index, move, search)
+        if not move.ids.numel():
+            return
+        if not torch.equal(move.rows, torch.arange(len(ids))):
+            state.reorder(move.rows.to(logits.device))
+        ids = move.ids.to(logits.device)
+
+
+def outcome(index: int, move: Move, search: Search) -> Step:
+    """What a step came to, copied from the search's buffers, which the next step overwrites."""
+    live, rows = search.live, search.leading()
+    return Step(
+        index=index,
+        done=move.done,
+        sentences=tuple(live.sentences[row // live.width].number for row in rows),
+        tokens=live.fed[rows, 1:],
+        logprob=live.logprob[rows],
+    )
+
+
+def room(config: DecodeConfig, length: int, prefix: tuple[int, ...], limit: int | None) -> int:
+    """How many tokens one sentence may have after its prefix, end included."""
+    wanted = config.max_length or 2 * length + 10
+    if limit is None:
+        return wanted
+    if len(prefix) >= limit:
+        raise InputError(
+            "prefix",
+            got=f"{len(prefix)} tokens",
+            expected=f"fewer than {limit}, the most this model can hold",
+        )
+    return min(wanted, limit - len(prefix))
+
+
+def read_keys(source: Ragged | None, prefixes: Sequence[tuple[int, ...]]) -> list[int]:
+    """A number for each sentence, made from what it says, the same on every machine."""
+    sources = [[]] * len(prefixes) if source is None else source.split()
+    texts = [f"{ids} {prefix}" for ids, prefix in zip(sources, prefixes, strict=True)]
+    return [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
+
+
+def check_count(what: str, given: Sequence[object], sentences: int) -> None:
+    """Refuses more or fewer than one for each sentence."""
+    if len(given) != sentences:
+        raise InputError(what, got=len(given), expected=f"one for each of {sentences} sentences")
+
+
+def check_prefixes(sentences: Sequence[Sentence], vocab: int) -> None:
+    """Refuses forced tokens that the model does not have."""
+    for sentence in sentences:
+        for token in sentence.prefix:
+            if not 0 <= token < vocab:
+                raise InputError(
+                    f"prefix of sentence {sentence.number}",
+                    got=f"token {token}",
+                    expected=f"0 to {vocab - 1}",
+                )
+
+
+def check(config: DecodeConfig) -> None:
+    """Refuses settings that contradict each other."""
+    if config.sample and config.beam > 1:
+        raise InputError(
+            "sample with a beam",
+            got=f"beam {config.beam}",
+            expected="one of the two",
+            fix=f"set beam: 1, or sample: false; for several samples n_best: {config.beam}",
+        )
+    if not config.sample and config.n_best > config.beam:
+        raise InputError(
+            "n_best",
+            got=config.n_best,
+            expected=f"at most the beam, which is {config.beam}",
+            fix=f"set beam: {config.n_best}, or sample: true for {config.n_best} samples",
+        )
+    if config.max_length is not None and config.min_length > config.max_length:
+        raise InputError(
+            "min_length",
+            got=config.min_length,
+            expected=f"at most max_length, which is {config.max_length}",
+        )
+    for name in ("temperature", "top_k", "top_p", "min_p"):
+        value = getattr(config, name)
+        if not config.sample and value != DecodeConfig.model_fields[name].default:
+            raise InputError(
+                name,
+                got=f"{value} without sampling",
+                expected="sample: true with it",
+                fix=f"set sample: true, or leave {name} out",
+            )

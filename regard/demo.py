@@ -1,0 +1,319 @@
+"""The guided tour: one word flips a pronoun, heads are found and taken away, a model is trained.
+
+In: nothing but the package. Out: a story on the terminal, and a folder with a page, pictures and
+the trained run. Without a terminal it never waits for input.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from regard.data import grammar
+from regard.data.pair import Splits
+from regard.data.sources import load_splits
+from regard.errors import InputError
+from regard.explain.look import Look
+from regard.explain.page import Looks, Picture, Prose, Section, Table, save_page
+from regard.explain.plot import render
+from regard.explain.pronouns import Carriers, PronounTest, Shift, find_carriers, strongest_shift
+from regard.pipeline import Pipeline, load
+from regard.runtime import setup
+from regard.scoring import pronouns
+from regard.tasks.metrics import score
+from regard.train.checkpoint import write_file
+from regard.training import train
+
+MODEL = "tiny/translate"
+MOMENTS = (20, 100, 300)
+"""Steps at which the alignment is shown as it forms; the last is the finished model."""
+SCORED = 200
+"""Sentences of each held-out set that the demo translates; `regard eval` does all."""
+NAMES = {
+    "combinations": "unseen combinations of known words",
+    "pronouns": 'unseen nouns and predicates for "it"',
+    "long": "longer than 90% of training",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Intervention:
+    """What the first act found: the looks, the head that moves, the heads that carry it."""
+
+    looks: tuple[Look, Look]
+    shift: Shift
+    carriers: Carriers
+    broken: tuple[Look, Look]
+    unharmed: tuple[str, str]
+    """The two translations without as many other heads."""
+
+
+def run(out: Path, *, quick: bool = False, quiet: bool = False, threads: int | None = None) -> None:
+    """Runs the tour and writes its folder."""
+    setup(threads, 0)
+    console = Console(quiet=quiet, highlight=False, soft_wrap=True)
+    out.mkdir(parents=True, exist_ok=True)
+    pipeline = load(MODEL)
+    splits = load_splits(pipeline.recipe.data.model_copy(update={"pairs": 2000})).splits
+    found = _one_word(pipeline, splits, console)
+    page = out / "index.html"
+    save_page(page, "One word flips the pronoun", _first_act(found))
+    console.print(f"\n  The page {page} shows it: hover, switch layer and head.")
+    if not quick:
+        trained, moments = _train(out, console, quiet=quiet, threads=threads)
+        rows = _scores(trained, splits, console)
+        samples = _samples(trained, splits, console)
+        write_file(out / "alignment.png", render(draw_moments(moments), ".png"))
+        sections = [*_first_act(found), *_second_act(out, rows, samples)]
+        save_page(page, "One word flips the pronoun", sections)
+        pipeline = trained
+    if sys.stdin.isatty() and sys.stdout.isatty() and not quiet:
+        _own_sentence(pipeline, console)
+    _next(out, found, console, trained=not quick)
+
+
+def _one_word(pipeline: Pipeline, splits: Splits, console: Console) -> Intervention:
+    """Act one: two sentences that differ in one word, from the model in the package."""
+    console.rule("One word flips the pronoun", align="left")
+    tired, wide = grammar.DEMO
+    looks = pipeline.look(tired.source), pipeline.look(wide.source)
+    for look in looks:
+        console.print(f"  {look.source}\n    → {look.target}")
+    words = [_pronoun(look.target) for look in looks]
+    shift = strongest_shift(
+        *looks,
+        ("animal", "street"),
+        {"encoder.self": ("it", "it"), "decoder.cross": (words[0], words[1])},
+    )
+    console.print(
+        f"\n  Head {shift.head}, at “{shift.query}”, looks at animal {shift.before[0]:.0%} and "
+        f"street {shift.before[1]:.0%}\n  when it is tired, and at animal {shift.after[0]:.0%} and "
+        f"street {shift.after[1]:.0%} when it is wide."
+    )
+    shown = PronounTest(pipeline.model, pipeline.task, grammar.DEMO)
+    many = PronounTest(pipeline.model, pipeline.task, splits.tests["pronouns"][:SCORED])
+    carriers = find_carriers(many, shown)
+    broken = tuple(pipeline.look(p.source, knock_out=carriers.heads) for p in (tired, wide))
+    unharmed = tuple(
+        pipeline.translate(pair.source, knock_out=carriers.others[0]) for pair in (tired, wide)
+    )
+    names = ", ".join(carriers.heads)
+    console.print(f"\n  Without {names}:")
+    for look in broken:
+        console.print(f"    → {look.target}")
+    console.print(f"  Without as many others, drawn at random ({', '.join(carriers.others[0])}):")
+    for text in unharmed:
+        console.print(f"    → {text}")
+    console.print(
+        f"  Of {len(many.pairs)} unseen pronouns {carriers.right_before:.0f}% are right; without "
+        f"these heads {carriers.right_without:.0f}%; without others, in "
+        f"{len(carriers.others)} draws, {min(carriers.right_without_others):.0f} to "
+        f"{max(carriers.right_without_others):.0f}%."
+    )
+    return Intervention(looks, shift, carriers, (broken[0], broken[1]), (unharmed[0], unharmed[1]))
+
+
+def _pronoun(translation: str) -> str:
+    """The pronoun of a translation, or its last word where there is none."""
+    words = translation.replace(",", " ").replace(".", " ").split()
+    return next((word for word in words if word in ("er", "sie", "es")), words[-1])
+
+
+def _first_act(found: Intervention) -> list[Section]:
+    """The page's first half."""
+    tired, wide = found.looks
+    site, _, head = found.shift.head.rpartition(".")
+    shift, carriers = found.shift, found.carriers
+    word = shift.query.split("/")[0]
+    return [
+        Prose(
+            f"“{tired.source}” becomes “{tired.target}” “{wide.source}” becomes “{wide.target}” "
+            "Only one word of the English differs, and the German pronoun flips: what gets tired "
+            "is the animal, das Tier, es; what is wide is the street, die Straße, sie.\n\n"
+            f"Head {shift.head} moves from one noun to the other. At “{shift.query}” it puts "
+            f"{shift.before[0]:.0%} of its weight on animal and {shift.before[1]:.0%} on street "
+            f"when the animal is tired, {shift.after[0]:.0%} and {shift.after[1]:.0%} when the "
+            "street is wide. Switch between the two sentences and see."
+        ),
+        Looks([("tired", tired), ("wide", wide)], site, int(head), word, "sentence"),
+        Prose(
+            "A map suggests; taking away tests. The smallest set of heads found without which "
+            f"the pronoun fails is {', '.join(carriers.heads)}. As many other heads, drawn at "
+            "random, change nothing about it.",
+            "Take them away and see",
+        ),
+        Table(
+            ["heads taken away", "tired", "wide", "unseen pronouns right, %"],
+            [
+                ["none", tired.target, wide.target, round(carriers.right_before, 1)],
+                [
+                    ", ".join(carriers.heads),
+                    found.broken[0].target,
+                    found.broken[1].target,
+                    round(carriers.right_without, 1),
+                ],
+                [
+                    ", ".join(carriers.others[0]),
+                    *found.unharmed,
+                    round(carriers.right_without_others[0], 1),
+                ],
+            ],
+            "The last row is one of "
+            f"{len(carriers.others)} draws; over all of them {min(carriers.right_without_others):.0f}"
+            f" to {max(carriers.right_without_others):.0f}% of the pronouns stay right.",
+        ),
+        Looks(
+            [("tired, heads away", found.broken[0]), ("wide, heads away", found.broken[1])],
+            site,
+            int(head),
+        ),
+    ]
+
+
+def _train(
+    out: Path, console: Console, *, quiet: bool, threads: int | None
+) -> tuple[Pipeline, list[tuple[str, Look]]]:
+    """Act two: the same model from nothing, with the alignment shown as it forms."""
+    console.rule("The same model, from scratch", align="left")
+    place = out / "run"
+    if (place / "recipe.yaml").is_file() and (place / "checkpoints").is_dir():
+        shutil.rmtree(place)  # what an earlier demo trained
+    pair = grammar.DEMO[1]
+    moments: list[tuple[str, Look]] = []
+
+    def watch(step: int, pipeline: Pipeline) -> None:
+        if step in MOMENTS:
+            moments.append((f"step {step}", pipeline.look(pair.source, target=pair.target)))
+            _print_alignment(moments[-1], console)
+
+    began = time.perf_counter()
+    trained = train(MODEL, place, quiet=quiet, threads=threads, watch=watch)
+    moments.append(("trained", trained.look(pair.source, target=pair.target)))
+    _print_alignment(moments[-1], console)
+    console.print(f"  Trained in {time.perf_counter() - began:.0f} s; it is in {place}.")
+    return trained, moments
+
+
+SHADES = " ░▒▓█"
+
+
+def _print_alignment(moment: tuple[str, Look], console: Console) -> None:
+    """A small map in the terminal: rows write German, columns are English words."""
+    name, look = moment
+    chosen = look.choose("alignment")
+    weights, keys = chosen.map.seen(chosen.head), chosen.map.keys
+    console.print(f"\n  {name}: what each German word looked at ({chosen.name})", markup=False)
+    wide = max(map(len, chosen.map.queries))
+    console.print(" " * (wide + 4) + " ".join(key[:5].ljust(5) for key in keys), markup=False)
+    for word, row in zip(chosen.map.queries, weights, strict=True):
+        cells = (SHADES[min(4, int(weight * 5))] * 5 for weight in row)
+        console.print(f"  {word:>{wide}}  " + " ".join(cells), markup=False)
+
+
+def _scores(
+    trained: Pipeline, splits: Splits, console: Console
+) -> list[tuple[str, float, float, float, str]]:
+    """Act three: sentences never seen, beside a translation word for word."""
+    console.rule("Sentences it has never seen", align="left")
+    console.print(f"  {'':<38}{'BLEU':>7}{'exact':>8}{'pronouns':>10}{'word for word':>16}")
+    rows = []
+    for name, pairs in splits.tests.items():
+        chosen = pairs[:SCORED]
+        found = trained.evaluate(chosen)
+        plain = [grammar.gloss(pair.source) for pair in chosen]
+        baseline = score(plain, [pair.target for pair in chosen]).bleu
+        right = pronouns(chosen, found.hypotheses)
+        shown = "" if right is None else f"{right:.0f}%"
+        rows.append((NAMES[name], found.scores.bleu, found.scores.exact, baseline, shown))
+        console.print(
+            f"  {NAMES[name]:<38}{found.scores.bleu:>7.1f}{found.scores.exact:>7.0f}%{shown:>10}"
+            f"{baseline:>11.1f} BLEU"
+        )
+    return rows
+
+
+def _samples(trained: Pipeline, splits: Splits, console: Console) -> list[tuple[str, str, str]]:
+    """A few translations next to their references."""
+    chosen = [pairs[i] for pairs in splits.tests.values() for i in (0, 1)]
+    samples = []
+    for pair in chosen:
+        text = trained.translate(pair.source)
+        samples.append((pair.source, text, pair.target))
+        mark = "=" if text == pair.target else "reference: " + pair.target
+        console.print(f"\n  {pair.source}\n    → {text}\n      {mark}", markup=False)
+    return samples
+
+
+def _second_act(
+    out: Path,
+    rows: Sequence[tuple[str, float, float, float, str]],
+    samples: Sequence[tuple[str, str, str]],
+) -> list[Section]:
+    """The page's second half."""
+    table = [[name, round(bleu, 1), round(exact), right, round(base, 1)]
+             for name, bleu, exact, base, right in rows]  # fmt: skip
+    return [
+        Prose(
+            "The same model trained from nothing on this machine: the alignment of one sentence "
+            "at a few moments, and the loss.",
+            "From scratch",
+        ),
+        Picture((out / "alignment.png").read_bytes(), "The alignment as it forms"),
+        Picture((out / "run" / "loss.png").read_bytes(), "Loss while training"),
+        Prose("None of these sentences was in training.", "Sentences it has never seen"),
+        Table(["held out", "BLEU", "exact, %", "pronouns right", "word for word, BLEU"], table),
+        Table(["source", "translation", "reference"], samples),
+    ]
+
+
+def _own_sentence(pipeline: Pipeline, console: Console) -> None:
+    """Act four: the person's own words."""
+    console.rule("Your own sentence", align="left")
+    console.print("  An English sentence from the words it knows, or Enter to go on. For instance:")
+    console.print("  The old woman opened the door because she heard a dog.")
+    for text in _typed():
+        unknown = pipeline.vocabulary.source.unknown_words(text)
+        if unknown:
+            console.print(
+                f"  It does not know: {', '.join(unknown)}. Try other words.", markup=False
+            )
+            continue
+        try:
+            console.print(f"    → {pipeline.translate(text)}", markup=False)
+        except InputError as error:
+            console.print(f"  {error}", markup=False)
+
+
+def _typed() -> Iterator[str]:
+    """Lines typed until an empty one, or the end of input."""
+    while True:
+        try:
+            text = input("  > ").strip()
+        except (EOFError, KeyboardInterrupt, UnicodeDecodeError):
+            return
+        if not text:
+            return
+        yield text
+
+
+def _next(out: Path, found: Intervention, console: Console, *, trained: bool) -> None:
+    """What a curious person would type next."""
+    place = out / "run" if trained else Path(MODEL)
+    wide = grammar.DEMO[1].source
+    console.rule("What next", align="left")
+    for command in (
+        f'regard translate {place} "The old dog didn\'t see the cat." --n-best 3',
+        f'regard look {place} "{wide}" --word it -o it.html',
+        f'regard look {MODEL} "{wide}" --knock-out {found.carriers.heads[0]} -o without.png',
+        f"regard heads {MODEL}",
+        f"regard eval {place}",
+        "regard show",
+        "regard recipe tiny/translate",
+    ):
+        console.print(f"  {command}", markup=False)

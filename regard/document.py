@@ -1,0 +1,201 @@
+"""Text <-> plain values: the strict YAML that recipes and overrides are written in.
+
+Comes in: the text of a recipe, or the value of one override. Goes out: dicts, tuples, text,
+numbers, true/false and None, and the line on which every key stands. Nothing here knows what a
+recipe contains.
+
+It reads YAML 1.2's core schema, in which `no`, `on`, `12:30` and `2024-05-01` are text, `012` is
+12 and `1e-3` is a number, where PyYAML on its own reads a boolean, 750, a date, 10 and text.
+Duplicate keys, tags, anchors and aliases are refused: what a file says is what stands in it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import yaml
+
+from regard.errors import InputError
+
+Path = tuple[str, ...]
+"""Where a value stands: `("train", "steps")`."""
+Place = Callable[[int], str]
+"""How a message names a line: `12` -> `my.yaml:12`."""
+
+DEEPEST = 20
+"""Levels of nesting; a recipe has three, and a deep file would exhaust the stack."""
+
+WIDEST = 80
+"""Characters of a value that a message shows."""
+
+_QUOTE = "quote a value that begins with & or *"
+_TAG = "tag:yaml.org,2002:"
+_CORE: list[tuple[str, str, str]] = [
+    ("null", r"(?:~|null|Null|NULL|)\Z", "~nN"),
+    ("bool", r"(?:true|True|TRUE|false|False|FALSE)\Z", "tTfF"),
+    ("int", r"(?:[-+]?[0-9]{1,300}|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300})\Z", "-+0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z", "-+.0123456789"),
+]
+"""The core schema: a plain word's type, its pattern, its first characters. The first match wins."""
+
+
+class Document(NamedTuple):
+    """What was read, and the line of each key."""
+
+    values: Any
+    lines: dict[Path, int]
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes by the core schema, and refuses what would make a file not mean itself."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012  PyYAML's own way to start from none
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        if event.anchor is not None:
+            _refuse(event, "an anchor or alias", _QUOTE)
+        if event.tag is not None:
+            _refuse(event, f"the tag {one_line(event.tag)}", "quote a value that begins with !")
+        if self.depth == DEEPEST:
+            _refuse(event, f"more than {DEEPEST} levels", "count the brackets")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def _refuse(event: Any, got: str, fix: str) -> None:
+    raise yaml.MarkedYAMLError(problem=got, problem_mark=event.start_mark, note=fix)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes a text that either YAML 1.1 or the core schema would read as something else."""
+
+    def ignore_aliases(self, _: Any) -> bool:
+        """Write a value that occurs twice twice: the reader refuses aliases."""
+        return True
+
+
+for _name, _pattern, _first in _CORE:
+    for _class in (_Loader, _Dumper):
+        _characters = [*_first, ""] if _name == "null" else [*_first]
+        _class.add_implicit_resolver(_TAG + _name, re.compile(_pattern), _characters)
+_Dumper.add_representer(
+    tuple, lambda dumper, items: dumper.represent_sequence(_TAG + "seq", items, flow_style=True)
+)
+_Dumper.add_representer(  # line breaks of any alphabet escaped: folding would lose which they were
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        _TAG + "str", text, style=None if text.isprintable() else '"'
+    ),
+)
+
+
+def read(text: str, place: Place) -> Document:
+    r"""Read a text as values and the lines of its keys.
+
+    Args:
+        text: The YAML.
+        place: Names a line in a message.
+
+    Raises:
+        InputError: It is not YAML, or has a key twice, a tag, an anchor or an alias.
+
+    Example:
+        >>> read("steps: 1e3\nname: no", place=str).values
+        {'steps': 1000.0, 'name': 'no'}
+    """
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        raise _unreadable(error, place) from None
+    except yaml.reader.ReaderError as error:
+        where = place(text.count("\n", 0, error.position) + 1)
+        got = f"the character U+{error.character:04X}"
+        raise InputError(where, got=got, expected="text that can be printed") from None
+    lines: dict[Path, int] = {}
+    return Document(None if node is None else _value(node, (), lines, place), lines)
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: as YAML would have it, on one line, and not too long.
+
+    Example:
+        >>> shown(("abc", True, None, 1e-3))
+        "['abc', true, null, 0.001]"
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, tuple):
+        return one_line(f"[{', '.join(shown(item) for item in value)}]")
+    if isinstance(value, dict):
+        return one_line(f"keys ({', '.join(value)})" if value else "an empty mapping")
+    return one_line(repr(value))
+
+
+def one_line(text: str) -> str:
+    """A text as a message shows it: on one line, and not too long."""
+    line = text if text.isprintable() else repr(text)
+    return line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…"
+
+
+def write(values: Any) -> str:
+    """Write values as YAML that `read` gives back unchanged."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _unreadable(error: yaml.MarkedYAMLError, place: Place) -> InputError:
+    mark = error.problem_mark or error.context_mark
+    where = place(mark.line + 1 if mark else 1)
+    if error.note:  # refused by our loader, which says what to do
+        return InputError(where, got=error.problem, expected="plain YAML", fix=error.note)
+    if error.context and error.context.endswith(("alias", "anchor")):
+        return InputError(where, got="an anchor or alias", expected="plain YAML", fix=_QUOTE)
+    fix = "check the indentation (spaces, not tabs), colons, brackets and quotes"
+    return InputError(f"{where}: cannot be read as YAML: {error.problem}", fix=fix)
+
+
+def _value(node: yaml.Node, path: Path, lines: dict[Path, int], place: Place) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, path, lines, place)
+    if isinstance(node, yaml.SequenceNode):
+        items = enumerate(node.value)
+        return tuple(_value(item, (*path, str(index)), lines, place) for index, item in items)
+    return _scalar(node.tag.removeprefix(_TAG), node.value)
+
+
+def _mapping(
+    node: yaml.MappingNode, path: Path, lines: dict[Path, int], place: Place
+) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise InputError(place(line), got="a key in brackets", expected="key: value")
+        here = (*path, key.value)
+        if key.value in values:
+            what, fix = (
+                f"{place(line)}: {one_line('.'.join(here))}",
+                f"line {lines[here]} has it too",
+            )
+            raise InputError(what, got="the same key again", expected="each key once", fix=fix)
+        lines[here] = line
+        values[key.value] = _value(value, here, lines, place)
+    return values
+
+
+def _scalar(kind: str, text: str) -> str | int | float | bool | None:
+    if kind == "null":
+        return None
+    if kind == "bool":
+        return text.lower() == "true"
+    if kind == "int":
+        return int(text, 0 if text[:2] in ("0o", "0x") else 10)
+    if kind == "float" and math.isfinite(float(text)):
+        return float(text)
+    return text  # also 1e999: no number that anything could be done with

@@ -1,0 +1,62 @@
+"""The colours of the pictures and of the page, so that both show a weight alike.
+
+The scales are made here rather than taken from matplotlib because the page needs them too,
+without it, and on a dark ground as well. They run in equal steps of lightness in OKLab
+(Ottosson 2020), so that equal steps of weight look equal, in print and to the colour-blind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Colours = npt.NDArray[np.floating]
+
+INK, MUTED, RULE, ACCENT = "#1b1f24", "#57606a", "#d0d7de", "#b3400e"
+STEPS = 256
+
+OKLAB_TO_LMS = np.array(
+    [
+        [1.0, 0.3963377774, 0.2158037573],
+        [1.0, -0.1055613458, -0.0638541728],
+        [1.0, -0.0894841775, -1.2914855480],
+    ]
+)
+LMS_TO_RGB = np.array(
+    [
+        [4.0767416621, -3.3077115913, 0.2309699292],
+        [-1.2684380046, 2.6097574011, -0.3413193965],
+        [-0.0041960863, -0.7034186147, 1.7076147010],
+    ]
+)
+
+
+def oklch_to_rgb(lightness: Colours, chroma: Colours, hue: Colours) -> Colours:
+    """Lightness and chroma from 0, hue in degrees -> sRGB in 0 to 1, (…, 3)."""
+    angle = np.deg2rad(hue)
+    lab = np.stack([lightness, chroma * np.cos(angle), chroma * np.sin(angle)], axis=-1)
+    linear = ((lab @ OKLAB_TO_LMS.T) ** 3) @ LMS_TO_RGB.T
+    linear = np.clip(linear, 0.0, 1.0)
+    curve = 1.055 * np.maximum(linear, 1e-9) ** (1 / 2.4) - 0.055
+    return np.where(linear <= 0.0031308, 12.92 * linear, curve)
+
+
+def sequential(*, dark: bool = False) -> Colours:
+    """From the ground to strong ink: nothing looks like the paper, 1 stands out; (256, 3)."""
+    t = np.linspace(0.0, 1.0, STEPS)
+    if dark:
+        return oklch_to_rgb(0.21 + 0.73 * t, 0.012 + 0.11 * np.sin(np.pi * t**0.9), 262 - 112 * t)
+    return oklch_to_rgb(0.985 - 0.705 * t, 0.004 + 0.125 * np.sin(np.pi * t * 0.78), 205 + 67 * t)
+
+
+def diverging() -> Colours:
+    """From less (orange) over none (white) to more (blue); (256, 3)."""
+    t = np.linspace(-1.0, 1.0, STEPS)
+    lightness = 0.985 - 0.545 * np.abs(t)
+    chroma = 0.003 + 0.135 * np.abs(t)
+    return oklch_to_rgb(lightness, chroma, np.where(t < 0, 48.0, 255.0))
+
+
+def hexadecimal(colours: Colours) -> str:
+    """The scale as one string, six digits a colour, for the page."""
+    return bytes(np.rint(colours * 255).astype(np.uint8).reshape(-1)).hex()

@@ -1,0 +1,273 @@
+"""The figures of the atlas by name: what each shows, what a person may set, where it is drawn.
+
+Light on purpose: `regard show` lists the atlas from here, and neither torch nor matplotlib is
+imported before a figure is drawn. To add a figure, write a function that returns a `Drawing` in
+the file of its group, and an entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.explain.figures.drawing import Drawing
+
+Value = int | float | str
+
+
+@dataclass(frozen=True)
+class Option:
+    """Something that a person may set.
+
+    Attributes:
+        default: Its value if nobody sets it; its type is the option's type.
+        meaning: What it is, in a few words.
+        low: The least value of a number.
+        high: The greatest value of a number.
+        choices: The values of a word.
+    """
+
+    default: Value
+    meaning: str
+    low: float = 1
+    high: float = float("inf")
+    choices: tuple[str, ...] = ()
+
+    @property
+    def expected(self) -> str:
+        """What may be given, in words."""
+        if self.choices:
+            return " or ".join(self.choices)
+        kind = "a whole number" if isinstance(self.default, int) else "a number"
+        return (
+            f"{kind} of {self.low:g} or more"
+            if self.high == float("inf")
+            else (f"{kind} from {self.low:g} to {self.high:g}")
+        )
+
+    def read(self, name: str, given: Value) -> Value:
+        """What was given, as the option's type.
+
+        Raises:
+            InputError: If it is no such value.
+        """
+        error = InputError(name, got=repr(given), expected=self.expected)
+        if self.choices:
+            if given not in self.choices:
+                raise error
+            return given
+        try:
+            value = type(self.default)(given)
+        except ValueError:
+            raise error from None
+        inside = not isinstance(value, str) and self.low <= value <= self.high
+        if not inside or (isinstance(given, float) and value != given):  # 2.5 is no whole number
+            raise error
+        return value
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the atlas.
+
+    Attributes:
+        name: What it is called on the command line.
+        title: What it shows, in a few words.
+        lectures: The rows of the lectures that it shows, such as `3.1`.
+        description: What is computed.
+        place: Where it is drawn: `module:function`, the module one of this folder.
+        text: What `--text` means for it; empty if it takes none.
+        options: What a person may set.
+    """
+
+    name: str
+    title: str
+    lectures: tuple[str, ...]
+    description: str
+    place: str
+    text: str = ""
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+    def read(self, given: Mapping[str, Value]) -> dict[str, Value]:
+        """Every option: as it was given, else its default.
+
+        Raises:
+            InputError: For an option that this figure does not have, or a value it cannot take.
+        """
+        for name in given:
+            if name not in self.options:
+                known = ", ".join(f"--{option}" for option in self.options) or "none"
+                raise InputError(
+                    f"show {self.name}", got=f"--{name}", expected=f"of these: {known}"
+                )
+        return {
+            name: option.read(name, given[name]) if name in given else option.default
+            for name, option in self.options.items()
+        }
+
+    def draw(self, text: str | None = None, **options: Value) -> Drawing:
+        """The figure, computed and drawn now.
+
+        Raises:
+            InputError: For a text or option that it cannot take.
+        """
+        if text is not None and not self.text:
+            own = ", ".join(name for name, figure in FIGURES.items() if figure.text)
+            raise InputError(
+                f"show {self.name}", got="--text", expected="none", fix=f"these take one: {own}"
+            )
+        values = self.read(options)
+        module, _, function = self.place.partition(":")
+        paint: Callable[..., Drawing] = getattr(
+            import_module(f"regard.explain.figures.{module}"), function
+        )
+        drawing = paint(text, **values) if self.text else paint(**values)
+        drawing.name = self.name
+        return drawing
+
+
+SEED = Option(0, "seed of everything random", low=0)
+SCHEMES = ("sinusoidal", "rotary", "learned", "buckets")
+
+FIGURES: dict[str, Figure] = {
+    "softmax": Figure(
+        name="softmax",
+        title="Softmax: any numbers become shares that sum to 1",
+        lectures=("3.1",),
+        description="exp(x) / Σ exp(x) of the lecture's four numbers, the slide put right.",
+        place="attention:softmax",
+        text="numbers, such as '1 2 3'",
+    ),
+    "scaling": Figure(
+        name="scaling",
+        title="Why √d_k: large products saturate the softmax, and its gradient vanishes",
+        lectures=("3.1c",),
+        description="Variance, largest weight and gradient of the softmax by width, measured.",
+        place="attention:scaling",
+        options={
+            "keys": Option(64, "keys a query looks at", low=2, high=4096),
+            "seed": SEED,
+        },
+    ),
+    "bilinear": Figure(
+        name="bilinear",
+        title="A learned similarity: q W_q W_kᵀ kᵀ, where the dot product has nothing to learn",
+        lectures=("3.1b",),
+        description="Nouns learn to look for their adjective; a dot product cannot.",
+        place="attention:bilinear",
+        text="pairs of adjective and noun, such as 'blue sky fluffy cat'",
+        options={
+            "dim": Option(16, "width of the word vectors", low=2, high=512),
+            "steps": Option(100, "training steps", low=1, high=5000),
+            "seed": SEED,
+        },
+    ),
+    "mask": Figure(
+        name="mask",
+        title="A mask before and after the softmax",
+        lectures=("3.1", "3.5"),
+        description="The lecture's 6×6 example, or own words, under a causal or other mask.",
+        place="attention:mask",
+        text="words to look at each other instead of the lecture's example",
+        options={
+            "rule": Option(
+                "causal", "who may look", choices=("causal", "window", "padding", "none")
+            ),
+            "rows": Option("keys", "what the rows are", choices=("keys", "queries")),
+            "size": Option(6, "how many tokens", low=2, high=12),
+            "seed": SEED,
+        },
+    ),
+    "heads": Figure(
+        name="heads",
+        title="One head blurs, several keep resolution",
+        lectures=("3.4",),
+        description="Two tokens to be found at once: one head of 32 against four of 8.",
+        place="heads:heads",
+        options={
+            "heads": Option(4, "how many heads against one", low=2, high=16),
+            "steps": Option(800, "training steps", low=1, high=5000),
+            "seed": SEED,
+        },
+    ),
+    "waves": Figure(
+        name="waves",
+        title="Positions as waves",
+        lectures=("4",),
+        description="The sinusoids as a picture, as waves, and beside counting in binary.",
+        place="positions:waves",
+        options={
+            "length": Option(64, "positions", low=8, high=512),
+            "dim": Option(64, "width of a position's vector", low=8, high=1024),
+        },
+    ),
+    "wavelengths": Figure(
+        name="wavelengths",
+        title="Wavelengths from 2π to 10000 · 2π",
+        lectures=("4",),
+        description="The wavelength of each pair of features, measured in the table itself.",
+        place="positions:wavelengths",
+        options={"dim": Option(64, "width of a position's vector", low=8, high=1024)},
+    ),
+    "shift": Figure(
+        name="shift",
+        title="A shift is a rotation: PE(i+k) = M_k PE(i), the same M_k for every i",
+        lectures=("4",),
+        description="M_k by construction, its error, and the naive position beside it.",
+        place="positions:shift",
+        options={
+            "by": Option(3, "how far to shift", low=1, high=32),
+            "dim": Option(16, "width of a position's vector", low=4, high=256),
+        },
+    ),
+    "order": Figure(
+        name="order",
+        title="Without positions, a sentence is a bag of words",
+        lectures=("3.6", "4"),
+        description="A sentence in every order, through an encoder with and without positions.",
+        place="positions:order",
+        text="a sentence to reorder",
+        options={
+            "positions": Option("sinusoidal", "the scheme to draw beside none", choices=SCHEMES),
+            "seed": SEED,
+        },
+    ),
+    "norms": Figure(
+        name="norms",
+        title="Post-norm needs warm-up, pre-norm does not",
+        lectures=("5.1", "5.2"),
+        description="Small trainings, curves side by side.",
+        place="training:norms",
+        options={
+            "layers": Option(8, "how many blocks", high=24),
+            "steps": Option(200, "training steps", low=1, high=5000),
+            "rate": Option(0.005, "learning rate", low=1e-6, high=1.0),
+            "seed": SEED,
+        },
+    ),
+    "residuals": Figure(
+        name="residuals",
+        title="Why residuals and norms",
+        lectures=("5.1b",),
+        description="Small trainings with and without each, curves and gradients side by side.",
+        place="training:residuals",
+        options={
+            "layers": Option(8, "how many blocks", high=24),
+            "steps": Option(200, "training steps", low=1, high=5000),
+            "rate": Option(0.005, "learning rate", low=1e-6, high=1.0),
+            "seed": SEED,
+        },
+    ),
+    "bleu": Figure(
+        name="bleu",
+        title="Better translations for less computation: the published table, recomputed",
+        lectures=("5.7",),
+        description="BLEU and training cost as published, beside our own count of the cost.",
+        place="published:bleu",
+    ),
+}

@@ -1,0 +1,373 @@
+"""Everything seen of one input, and the choice of what to show of it.
+
+In come the maps of all sites. `Look` picks a layer and a head and saves itself as a page or a
+picture; `Comparison` does so for two looks side by side. The drawing is in `plot` (PNG, SVG)
+and `page` (HTML).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from regard.errors import InputError, WriteError
+from regard.explain.maps import AttentionMap, Weights, row_entropy, visible
+
+Kind = Literal["alignment", "grid", "self", "positions"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of a look is shown.
+
+    Attributes:
+        kind: The kind of picture.
+        maps: One map for `alignment` and `self`; the layers of a stack for `grid` and `positions`.
+        head: One head, or None for all of them: their mean, or in `grid` and `positions` each.
+        reason: Why this layer, if nobody asked for it.
+        row: The query of the word that was asked for.
+        note: What to know about that word.
+    """
+
+    kind: Kind
+    maps: tuple[AttentionMap, ...]
+    head: int | None = None
+    reason: str = ""
+    row: int | None = None
+    note: str = ""
+
+    @property
+    def map(self) -> AttentionMap:
+        """The chosen map, or the first of several."""
+        return self.maps[0]
+
+    @property
+    def name(self) -> str:
+        """Site and head in words, for titles."""
+        if self.kind in ("grid", "positions"):
+            name, kind = self.map.stack.split(".")
+            layers = "-".join(
+                sorted({str(m.layer) for m in (self.maps[0], self.maps[-1])}, key=int)
+            )
+            heads = "all heads" if self.head is None else f"head {self.head}"
+            return f"{name}.{layers}.{kind}, {heads}"
+        heads = f"mean over {self.map.heads} heads" if self.map.heads > 1 else "its one head"
+        return f"{self.map.site}, {heads if self.head is None else f'head {self.head}'}"
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """Everything seen of one input; in a notebook it shows itself.
+
+    Attributes:
+        maps: The maps of all sites, in the order of the model.
+        title: A few words over the picture.
+        model: The name of the model.
+        source: The text that went in.
+        target: The text that came out or was forced.
+        knocked_out: The heads that were silenced, such as `decoder.2.cross.3`.
+        note: One sentence more for the caption.
+        source_language: What the keys of cross-attention are written in, such as `English`.
+        target_language: What the decoder writes, such as `German`.
+    """
+
+    maps: tuple[AttentionMap, ...]
+    title: str = "Attention"
+    model: str = ""
+    source: str = ""
+    target: str = ""
+    knocked_out: tuple[str, ...] = ()
+    note: str = ""
+    source_language: str = ""
+    target_language: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.maps:
+            raise ValueError("a look needs at least one map")
+
+    def site(self, name: str) -> AttentionMap:
+        """The map of one site.
+
+        Raises:
+            InputError: If no such site was recorded.
+        """
+        found = [m for m in self.maps if m.site == name]
+        if not found:
+            raise InputError("site", got=name, expected=_sites(self.maps))
+        return found[0]
+
+    def orientation(self, attention_map: AttentionMap) -> tuple[str, str]:
+        """What the rows and what the columns of a map are."""
+        written = f"the {self.target_language} word".replace("  ", " ") + " being written"
+        if attention_map.stack.endswith(".cross"):
+            kind = self.source_language or "source"
+            return written, f"the {kind} words looked at"
+        if attention_map.stack == "decoder.self":
+            return written, "the words before it that are looked at"
+        return "the word that looks", "the words looked at"
+
+    def choose(
+        self,
+        kind: str | None = None,
+        layer: int | str | None = None,
+        head: int | None = None,
+        word: str | None = None,
+    ) -> Choice:
+        """Pick what to show.
+
+        Without a layer, the one whose drawn rows have the lowest mean entropy: the sharpest.
+
+        Args:
+            kind: One of `KINDS`; by default `alignment`, or `self` if there is no
+                cross-attention or the word stands only in the source.
+            layer: A number, or a name: `decoder`, `decoder.1`, `decoder.1.self`; also
+                `decoder.1.self.3`, with the head.
+            head: A head's number; by default the mean over heads.
+            word: The row to bring out.
+
+        Raises:
+            InputError: For a kind, layer, head or word that is not there; it names those that are.
+        """
+        kind = _known_kind(kind) if kind is not None else self._usual_kind(layer, word)
+        candidates, named_head = _matching(self.maps, kind, layer)
+        head = named_head if head is None else head
+        heads = min(m.heads for m in candidates)
+        if head is not None and not 0 <= head < heads:
+            raise InputError("--head", got=head, expected=f"0 to {heads - 1}")
+        if kind in ("grid", "positions"):
+            if word is not None:
+                raise InputError(
+                    f"--word with --kind {kind}", expected="alignment or self", fix="leave one out"
+                )
+            return Choice(kind, candidates, head)
+        entropies = [_mean_entropy(m.seen(head)) for m in candidates]
+        best = int(np.argmin(entropies))
+        sharpest = f"the sharpest layer: row entropy {entropies[best]:.2f} nats"
+        reason = sharpest if len(candidates) > 1 else ""
+        if word is None:
+            return Choice(kind, (candidates[best],), head, reason)
+        row, note = find_word(candidates[best].queries, word)
+        return Choice(kind, (candidates[best],), head, reason, row, note)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        kind: str | None = None,
+        layer: int | str | None = None,
+        head: int | None = None,
+        word: str | None = None,
+    ) -> Path:
+        """Write a page (.html) or a picture (.png, .svg); the arguments are those of `choose`.
+
+        Raises:
+            InputError: For another ending, or for what `choose` refuses.
+            WriteError: If the file cannot be written; what was there before is whole.
+        """
+        ending = picture_ending(path)
+        choice = self.choose(kind, layer, head, word)
+        # Drawing is imported on use: matplotlib alone takes most of a second.
+        if ending == ".html":
+            from regard.explain.page import look_page
+
+            return write_whole(path, look_page(self, choice).encode())
+        from regard.explain.plot import draw, render
+
+        return write_whole(path, render(draw(self, choice), ending))
+
+    def _usual_kind(self, layer: int | str | None, word: str | None) -> Kind:
+        cross = [m for m in self.maps if m.stack.endswith(".cross")]
+        if not cross or (isinstance(layer, str) and "self" in layer.split(".")):
+            return "self"
+        if word is not None and not _places(cross[0].queries, word):
+            in_source = any(
+                _places(m.queries, word) for m in self.maps if m.stack == "encoder.self"
+            )
+            return "self" if in_source else "alignment"
+        return "alignment"
+
+    def _repr_html_(self) -> str:
+        from regard.explain.page import framed, look_page
+
+        return framed(look_page(self, self.choose()))
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two looks at the same place: before and after a knock-out, or two sentences.
+
+    Attributes:
+        before: The first look; it decides which layer is the sharpest.
+        after: The second look.
+        names: What to call the two.
+    """
+
+    before: Look
+    after: Look
+    names: tuple[str, str] = ("before", "after")
+
+    def choose(
+        self,
+        kind: str | None = None,
+        layer: int | str | None = None,
+        head: int | None = None,
+    ) -> tuple[Choice, Choice]:
+        """The same layer and head of both, so that what differs is not the choice.
+
+        Raises:
+            InputError: As `Look.choose`, and for `grid` and `positions`.
+        """
+        first = self.before.choose(kind, layer, head)
+        if first.kind not in ("alignment", "self"):
+            raise InputError("compare --kind", got=first.kind, expected="alignment or self")
+        return first, self.after.choose(first.kind, first.map.site, first.head)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        kind: str | None = None,
+        layer: int | str | None = None,
+        head: int | None = None,
+    ) -> Path:
+        """Write both and their difference, as a page (.html) or a picture (.png, .svg)."""
+        ending = picture_ending(path)
+        if ending == ".html":
+            from regard.explain.page import comparison_page
+
+            return write_whole(
+                path, comparison_page(self, *self.choose(kind, layer, head)).encode()
+            )
+        from regard.explain.plot import draw_comparison, render
+
+        figure = draw_comparison(self, *self.choose(kind, layer, head))
+        return write_whole(path, render(figure, ending))
+
+    def _repr_html_(self) -> str:
+        from regard.explain.page import comparison_page, framed
+
+        return framed(comparison_page(self, *self.choose()))
+
+
+def compare(before: Look, after: Look, names: tuple[str, str] = ("before", "after")) -> Comparison:
+    """Put two looks side by side."""
+    return Comparison(before, after, names)
+
+
+def find_word(labels: Sequence[str], word: str) -> tuple[int, str]:
+    """Where a word stands, and a note if it stands there more than once.
+
+    Raises:
+        InputError: If it does not; the message lists the words.
+    """
+    places = _places(labels, word)
+    if not places:
+        known = " ".join(dict.fromkeys(visible(label) for label in labels))
+        known = known if len(known) <= 300 else known[:300] + "…"
+        raise InputError(
+            "--word", got=repr(word), expected="a word of this side", fix=f"try {known}"
+        )
+    times = f"“{visible(word)}” stands there {len(places)} times; this is the first."
+    return places[0], times if len(places) > 1 else ""
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes) -> Path:
+    """Write beside, then put in place by rename: a reader sees the old file or the new one.
+
+    Raises:
+        WriteError: If that fails; what was there before is whole.
+    """
+    place = Path(path)
+    beside = place.with_name(f".{place.name}.{os.getpid()}.part")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            beside.write_bytes(content)
+            beside.replace(place)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise WriteError(
+            str(place), got=error.strerror or str(error), fix="choose another place with -o"
+        ) from error
+    return place
+
+
+def picture_ending(path: str | os.PathLike[str]) -> str:
+    """The ending of a file that a picture can be written to, in lower case.
+
+    Raises:
+        InputError: For any other.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in (".html", ".png", ".svg"):
+        raise InputError(
+            str(path),
+            got=ending or "no ending",
+            expected=".html, .png or .svg",
+            fix="name the kind by the ending, as in -o look.html",
+        )
+    return ending
+
+
+def _places(labels: Sequence[str], word: str) -> list[int]:
+    """Where a word stands; capitals matter only if it also stands there with the right ones."""
+    same: tuple[Callable[[str], str], ...] = (str, str.casefold)
+    for form in same:
+        places = [place for place, label in enumerate(labels) if form(label) == form(word)]
+        if places:
+            return places
+    return []
+
+
+def _known_kind(kind: str) -> Kind:
+    for known in KINDS:
+        if kind == known:
+            return known
+    raise InputError("--kind", got=kind, expected=", ".join(KINDS))
+
+
+def _mean_entropy(weights: Weights) -> float:
+    rows = row_entropy(weights)
+    rows = rows[~np.isnan(rows)]
+    return float(rows.mean()) if rows.size else float("inf")  # nothing to see comes last
+
+
+def _sites(maps: Sequence[AttentionMap]) -> str:
+    return ", ".join(m.site for m in maps)
+
+
+def _matching(
+    maps: Sequence[AttentionMap], kind: Kind, layer: int | str | None
+) -> tuple[tuple[AttentionMap, ...], int | None]:
+    """The maps of one stack that a kind can show and `layer` names, and the head it names."""
+    ending = {"alignment": ".cross", "self": ".self"}.get(kind, "")
+    possible = [m for m in maps if m.stack.endswith(ending)]
+    if not possible:
+        other = "self" if kind == "alignment" else "alignment"
+        raise InputError(
+            f"--kind {kind}",
+            got="a model without cross-attention" if kind == "alignment" else "no self-attention",
+            fix=f"try --kind {other}",
+        )
+    parts = [] if layer is None else str(layer).split(".")
+    numbers = [int(part) for part in parts if part.isdecimal()]
+    names = {part for part in parts if not part.isdecimal()}
+    found = [
+        m
+        for m in possible
+        if names <= set(m.site.split(".")) and m.layer in (numbers or [m.layer])[:1]
+    ]
+    if not found or len(numbers) > 2:
+        raise InputError("--layer", got=layer, expected=f"one of {_sites(possible)}")
+    # What a kind shows unless told otherwise: positions are about a sequence and itself.
+    usual = (
+        ("encoder.self", "decoder.self") if kind in ("self", "positions") else ("decoder.cross",)
+    )
+    stacks = [m.stack for m in found]
+    stack = next((name for name in usual if name in stacks), stacks[0])
+    return tuple(m for m in found if m.stack == stack), numbers[1] if len(numbers) == 2 else None

@@ -1,0 +1,176 @@
+"""Recorded attention as labelled maps, and the arithmetic on them.
+
+In come the weights that a run recorded, one array per attention layer, and the tokens they
+belong to. Out go maps between words, how spread out their rows are, and how far they look.
+`look` chooses among the maps of one input what to show.
+
+A site is named as in `--knock-out`: stack, layer, kind, as in `decoder.2.cross`; a head is
+one more number. Layers and heads count from 0.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Weights = npt.NDArray[np.floating]
+
+VISIBLE = {"\n": "⏎", "\r": "⏎", "\t": "⇥"}
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionMap:
+    """One attention layer of one input.
+
+    Attributes:
+        site: Its name, such as `decoder.2.cross` or `encoder.0.self`.
+        weights: Who looks at what, (heads, query, key). A row sums to 1, or to 0 where there
+            was nothing to look at.
+        queries: The label of each row. In a decoder, the token that the step *predicts*.
+        keys: The label of each column: what is looked at.
+    """
+
+    site: str
+    weights: Weights
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.site.split(".")) != 3 or not self.site.split(".")[1].isdigit():
+            raise ValueError(f"site {self.site!r}: expected stack.layer.kind, as decoder.2.cross")
+        if self.weights.ndim != 3 or self.weights.shape[1:] != (len(self.queries), len(self.keys)):
+            raise ValueError(
+                f"{self.site}: weights {self.weights.shape} do not fit {len(self.queries)} queries "
+                f"and {len(self.keys)} keys; expected (heads, query, key)"
+            )
+        if 0 in self.weights.shape:
+            raise ValueError(f"{self.site}: weights {self.weights.shape} are empty")
+
+    @property
+    def stack(self) -> str:
+        """The site without its layer, such as `decoder.cross`."""
+        name, _, kind = self.site.split(".")
+        return f"{name}.{kind}"
+
+    @property
+    def layer(self) -> int:
+        """The layer's number, from 0."""
+        return int(self.site.split(".")[1])
+
+    @property
+    def heads(self) -> int:
+        """How many heads were recorded."""
+        return int(self.weights.shape[0])
+
+    def seen(self, head: int | None = None) -> Weights:
+        """The map of one head, or the mean over heads: (query, key)."""
+        return self.weights.mean(axis=0) if head is None else self.weights[head]
+
+    def _repr_html_(self) -> str:
+        from regard.explain.look import Look  # which is made of maps
+
+        return Look(maps=(self,), title=self.site)._repr_html_()
+
+
+def row_entropy(weights: Weights) -> Weights:
+    """How spread out each row is, in nats: H = -Σ p ln p, with p the row scaled to sum to 1.
+
+    Args:
+        weights: Any shape that ends in (query, key).
+
+    Returns:
+        (…, query); NaN for a row that sums to 0, which looks at nothing.
+
+    Example:
+        >>> row_entropy(np.array([[1.0, 0.0], [0.5, 0.5]])).round(3).tolist()
+        [0.0, 0.693]
+    """
+    totals = weights.sum(axis=-1, keepdims=True)
+    share = np.divide(weights, totals, out=np.zeros_like(weights, dtype=float), where=totals > 0)
+    logs = np.log(share, out=np.zeros_like(share), where=share > 0)  # 0 ln 0 counts as 0
+    entropy = np.maximum(-(share * logs).sum(axis=-1), 0.0)  # -0.0 would print a minus
+    return np.where(totals[..., 0] > 0, entropy, np.nan)
+
+
+def merge_words(
+    piece_map: AttentionMap,
+    query_words: Sequence[int],
+    key_words: Sequence[int],
+    query_labels: Sequence[str],
+    key_labels: Sequence[str],
+) -> AttentionMap:
+    """Sub-words to words: the sum over a word's keys, the mean over its queries.
+
+    Looking at two halves of a word is looking at the word, so keys add up; a word written in
+    two steps looks where the two looked on average, so rows still sum to 1.
+
+    Args:
+        piece_map: The map between sub-words.
+        query_words: For each query, the number of its word, from 0.
+        key_words: The same for each key.
+        query_labels: The words of the queries.
+        key_labels: The words of the keys.
+
+    Returns:
+        The map between words, at the same site.
+    """
+    gather = _members(query_words, len(piece_map.queries), len(query_labels), "query")
+    gather = gather / gather.sum(axis=1, keepdims=True)
+    collect = _members(key_words, len(piece_map.keys), len(key_labels), "key")
+    # (words, query) @ (heads, query, key) @ (key, words) -> (heads, words, words)
+    weights = gather @ piece_map.weights @ collect.T
+    return AttentionMap(piece_map.site, weights, tuple(query_labels), tuple(key_labels))
+
+
+def _members(words: Sequence[int], pieces: int, count: int, side: str) -> Weights:
+    """Which piece belongs to which word, as ones and zeros: (words, pieces)."""
+    if len(words) != pieces or set(words) != set(range(count)):
+        raise ValueError(
+            f"{side} words: expected {pieces} numbers that use each of 0 to {count - 1}, "
+            f"got {len(words)} numbers for {len(set(words))} words"
+        )
+    return (np.arange(count)[:, None] == np.asarray(words)[None, :]).astype(float)
+
+
+def mean_by_offset(weights: Weights, window: int) -> Weights:
+    """The mean weight at each distance key - query from -window to window.
+
+    The mean is over the rows that have a key at that distance; a row that looks at nothing is
+    left out. A distance that no row has is NaN.
+
+    Args:
+        weights: (heads, query, key).
+        window: The largest distance.
+
+    Returns:
+        (heads, 2 window + 1)
+    """
+    heads, queries, keys = weights.shape
+    alive = weights.sum(axis=(0, 2)) > 0
+    means = np.full((heads, 2 * window + 1), np.nan)
+    for column, offset in enumerate(range(-window, window + 1)):
+        rows = np.arange(max(0, -offset), min(queries, keys - offset))
+        rows = rows[alive[rows]]
+        if rows.size:
+            means[:, column] = weights[:, rows, rows + offset].mean(axis=1)
+    return means
+
+
+def visible(text: str) -> str:
+    r"""A label that can be drawn and written: line ends shown, control characters replaced.
+
+    Example:
+        >>> visible("a\nb"), visible(""), visible(" ")
+        ('a⏎b', '∅', '␣')
+    """
+    if not text:
+        return "∅"
+    if text.isspace() and not set(text) & set(VISIBLE):
+        return "␣" * len(text)
+    shown = (VISIBLE.get(letter, letter) for letter in text)
+    # control characters and lone surrogates can be neither drawn nor encoded
+    return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs") else c for c in shown)

@@ -1,0 +1,279 @@
+"""Looks, text, tables and pictures as one HTML file that needs no network.
+
+Sections come in, the text of a page goes out. Style, script and data stand in the file
+itself, and its content policy forbids everything else: no address is ever asked for, and no
+script runs but ours, which the policy names by its hash. The weights are numbers of one or
+two bytes in base64, drawn on a canvas by `viewer.js`, so that 500 words open at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.errors import InputError
+from regard.explain.colours import hexadecimal, sequential
+from regard.explain.look import Choice, Comparison, Look, write_whole
+from regard.explain.maps import AttentionMap, Weights, visible
+
+FINE_BYTES = 6_000_000  # up to here two bytes a weight, beyond one
+MOST_BYTES = 21_000_000  # beyond, only means over heads; in base64 a third more, under 30 MB
+VIEWS = {"alignment": "matrix", "self": "matrix", "grid": "grid", "positions": "positions"}
+
+
+@dataclass(frozen=True)
+class Prose:
+    """Paragraphs, parted by empty lines, under an optional heading."""
+
+    text: str
+    heading: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headers; a column of numbers is set to the right."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG (bytes) or an SVG (text), which travels inside the page."""
+
+    content: bytes | str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Looks to switch between, opened at one place.
+
+    Attributes:
+        tabs: A name and a look each.
+        site: The site to open at; by default the one that the first look chooses.
+        head: The head to open at; by default the mean.
+        word: The word to open at, as the row of the chosen map.
+        view: `matrix`, `sentence`, `grid` or `positions`; with a word, by default `sentence`.
+    """
+
+    tabs: Sequence[tuple[str, Look]]
+    site: str | None = None
+    head: int | None = None
+    word: str | None = None
+    view: str | None = None
+
+
+Section = Prose | Table | Picture | Looks
+
+
+def page(heading: str, sections: Sequence[Section]) -> str:
+    """A whole page, complete in itself.
+
+    Raises:
+        InputError: If a site, head or word to open at is not there, or the looks are too large.
+    """
+    script = _part("viewer.js")
+    digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode()
+    parts = {
+        "policy": (
+            f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+            "img-src data:; base-uri 'none'; form-action 'none'"
+        ),
+        "heading": _escape(heading),
+        "style": _part("viewer.css"),
+        "sections": "\n".join(_write(section) for section in sections),
+        "scales": _json(
+            {"light": hexadecimal(sequential()), "dark": hexadecimal(sequential(dark=True))}
+        ),
+        "script": script,
+    }
+    # One pass, so that braces in a text are never taken for a place to fill.
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part("viewer.html"))
+
+
+def save_page(path: str | os.PathLike[str], heading: str, sections: Sequence[Section]) -> Path:
+    """Write a page.
+
+    Raises:
+        WriteError: If the file cannot be written; what was there before is whole.
+    """
+    return write_whole(path, page(heading, sections).encode())
+
+
+def look_page(look: Look, choice: Choice) -> str:
+    """The page of one look, opened at what was chosen."""
+    word = None if choice.row is None else choice.map.queries[choice.row]
+    opened = Looks(
+        [("", look)], choice.map.site, choice.head, word, None if word else VIEWS[choice.kind]
+    )
+    return page(look.title, [opened])
+
+
+def comparison_page(comparison: Comparison, before: Choice, after: Choice) -> str:
+    """Both looks to switch between, and under them the picture of their difference."""
+    from regard.explain.plot import draw_comparison, render  # matplotlib is slow to import
+
+    figure = render(draw_comparison(comparison, before, after), ".png")
+    tabs = list(zip(comparison.names, (comparison.before, comparison.after), strict=True))
+    caption = f"{comparison.names[0]}, {comparison.names[1]}, and what changed: {before.name}"
+    sections: list[Section] = [Looks(tabs, before.map.site, before.head), Picture(figure, caption)]
+    return page(comparison.before.title, sections)
+
+
+def framed(text: str) -> str:
+    """A page inside a notebook's, where neither can touch the other."""
+    return (
+        f'<iframe sandbox="allow-scripts" srcdoc="{html.escape(text)}" title="attention" '
+        'style="width:100%;height:720px;border:0"></iframe>'
+    )
+
+
+@cache
+def _part(name: str) -> str:
+    return (resources.files("regard.explain") / name).read_text(encoding="utf-8").strip()
+
+
+def _escape(text: object) -> str:
+    return html.escape(visible(str(text)) if str(text) else "")
+
+
+def _json(value: Any) -> str:
+    """JSON that cannot end the script element it stands in, whatever the labels say."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # ASCII only
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _write(section: Section) -> str:
+    return WRITERS[type(section)](section)
+
+
+def _write_prose(prose: Prose) -> str:
+    heading = f"<h2>{_escape(prose.heading)}</h2>\n" if prose.heading else ""
+    paragraphs = (" ".join(part.split()) for part in re.split(r"\n\s*\n", prose.text))
+    return heading + "\n".join(f"<p>{_escape(text)}</p>" for text in paragraphs if text)
+
+
+def _write_table(table: Table) -> str:
+    if any(len(row) != len(table.headers) for row in table.rows):
+        raise ValueError(f"table: expected {len(table.headers)} cells in every row")
+    number = [
+        all(isinstance(row[place], int | float | np.number) for row in table.rows)
+        for place in range(len(table.headers))
+    ]
+
+    def line(tag: str, cells: Sequence[object]) -> str:
+        marks = [' class="number"' if right else "" for right in number]
+        written = (f"<{tag}{m}>{_escape(c)}</{tag}>" for m, c in zip(marks, cells, strict=True))
+        return f"<tr>{''.join(written)}</tr>"
+
+    body = "\n".join(line("td", row) for row in table.rows)
+    caption = f"<figcaption>{_escape(table.caption)}</figcaption>" if table.caption else ""
+    head = line("th", table.headers)
+    return (
+        f'<figure class="wide"><table><thead>{head}</thead>\n'
+        f"<tbody>\n{body}\n</tbody></table>{caption}</figure>"
+    )
+
+
+def _write_picture(picture: Picture) -> str:
+    kind = "png" if isinstance(picture.content, bytes) else "svg+xml"
+    content = picture.content if isinstance(picture.content, bytes) else picture.content.encode()
+    data = base64.b64encode(content).decode()
+    caption = _escape(picture.caption)
+    return (
+        f'<figure><img src="data:image/{kind};base64,{data}" alt="{caption}">'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
+
+
+def _write_looks(looks: Looks) -> str:
+    if not looks.tabs:
+        raise ValueError("looks: expected at least one tab")
+    first = looks.tabs[0][1]
+    site = looks.site or (
+        first.choose(word=looks.word).map.site if looks.word else first.choose().map.site
+    )
+    kind = "alignment" if site.endswith(".cross") else "self"
+    choice = first.choose(kind, first.site(site).site, looks.head, looks.word)
+    tabs = [tab for _, tab in looks.tabs]
+    size = sum(m.weights.size for tab in tabs for m in tab.maps)
+    width = 2 if 2 * size <= FINE_BYTES else 1
+    means_only = size > MOST_BYTES
+    if means_only and sum(m.weights[0].size for tab in tabs for m in tab.maps) > MOST_BYTES:
+        longest = max(max(m.weights.shape[1:]) for tab in tabs for m in tab.maps)
+        raise InputError(
+            "page", got=f"{longest} words", expected="fewer", fix="draw one layer: -o look.png"
+        )
+    data = {
+        "bytes": width,
+        "start": {
+            "site": site,
+            "head": None if means_only else looks.head,
+            "row": choice.row,
+            "view": looks.view or ("matrix" if looks.word is None else "sentence"),
+        },
+        "tabs": [_look_data(name, look, width, means_only=means_only) for name, look in looks.tabs],
+    }
+    return f'<section class="look"><script type="application/json">{_json(data)}</script></section>'
+
+
+def _look_data(name: str, look: Look, width: int, *, means_only: bool) -> dict[str, Any]:
+    return {
+        "name": name,
+        "title": look.title,
+        "model": look.model,
+        "note": look.note,
+        "knockedOut": list(look.knocked_out),
+        "maps": [_map_data(look, m, width, means_only=means_only) for m in look.maps],
+    }
+
+
+def _map_data(
+    look: Look, attention_map: AttentionMap, width: int, *, means_only: bool
+) -> dict[str, Any]:
+    weights = attention_map.seen()[None] if means_only else attention_map.weights
+    top = max(1.0, float(weights.max()))  # an edited pattern may exceed 1
+    return {
+        "site": attention_map.site,
+        "heads": attention_map.heads,
+        "stored": len(weights),
+        "queries": [visible(label) for label in attention_map.queries],
+        "keys": [visible(label) for label in attention_map.keys],
+        "orientation": look.orientation(attention_map),
+        "top": top,
+        "data": base64.b64encode(quantise(weights / top, width)).decode(),
+    }
+
+
+def quantise(shares: Weights, width: int) -> bytes:
+    """Numbers of 0 to 1 in one or two bytes each, the lower byte first.
+
+    Two bytes store p itself, to 1 in 65,535. One byte stores √p, to 1 in 255: an error of at
+    most 0.004 at 1, but 0.0002 at 0.002, where the many small weights of long inputs are.
+    """
+    shares = np.clip(shares, 0.0, 1.0)
+    if width == 2:
+        return np.rint(shares * 65535).astype("<u2").tobytes()
+    return np.rint(np.sqrt(shares) * 255).astype(np.uint8).tobytes()
+
+
+WRITERS: dict[type, Callable[[Any], str]] = {
+    Prose: _write_prose,
+    Table: _write_table,
+    Picture: _write_picture,
+    Looks: _write_looks,
+}

@@ -1,0 +1,166 @@
+"""Which heads decide a pronoun: the lecture's animal and street, tested by taking heads away.
+
+In come pairs whose pronoun has two candidates of different gender. A head is judged by what its
+absence does to the margin log p(right pronoun) - log p(wrong one) at the step that writes it; the
+fewest heads whose absence makes the pronoun fail are its carriers. A map only suggests; this tests.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.data.pair import Pair
+from regard.explain.look import Look
+from regard.layers import Tap, knock_out
+from regard.models.shapes import EncoderDecoder
+from regard.tasks.translate import Translate
+
+PRONOUNS = ("er", "sie", "es")
+
+
+class PronounTest:
+    """Sentences with a pronoun, ready to be asked for it with heads taken away.
+
+    Args:
+        model: What translates.
+        task: How text becomes ids.
+        pairs: Pairs whose reference has exactly one of er, sie, es; others are left out.
+    """
+
+    def __init__(self, model: EncoderDecoder, task: Translate, pairs: Sequence[Pair]) -> None:
+        target = task.vocabulary.target
+        ids = {word: target.encode(word)[0] for word in PRONOUNS}
+        self.model = model
+        self.pairs = [pair for pair in pairs if _pronoun(pair) is not None]
+        self.batch = task.encode(self.pairs).batch(range(len(self.pairs)))
+        self.choices = torch.tensor([ids[word] for word in PRONOUNS])  # (3,)
+        self.right = torch.tensor([PRONOUNS.index(_pronoun(pair) or "") for pair in self.pairs])
+        # The step that writes the pronoun, among the target tokens laid end to end.
+        is_pronoun = torch.isin(self.batch.target_out, self.choices)
+        self.steps = is_pronoun.nonzero().flatten()
+
+    def margins(self, without: Sequence[str] = ()) -> Tensor:
+        """log p(right) - log p(best wrong pronoun) with heads taken away: (pairs,)."""
+        tap = Tap(edits=[knock_out(head) for head in without]) if without else None
+        with torch.inference_mode():
+            logits = self.model.eval()(self.batch.source, self.batch.target_in, tap)
+        three = logits[self.steps][:, self.choices]  # (pairs, 3)
+        right = three.gather(1, self.right[:, None])[:, 0]
+        wrong = three.scatter(1, self.right[:, None], float("-inf")).amax(1)
+        return right - wrong
+
+    def right_share(self, without: Sequence[str] = ()) -> float:
+        """Percentage of pairs whose right pronoun is the likeliest of the three."""
+        return 100 * float((self.margins(without) > 0).float().mean())
+
+
+def _pronoun(pair: Pair) -> str | None:
+    """The one pronoun of a pair, if there is exactly one."""
+    words = pair.target.replace(",", " ").replace(".", " ").split()
+    found = [word for word in words if word in PRONOUNS]
+    return found[0] if len(found) == 1 else None
+
+
+@dataclass(frozen=True)
+class Carriers:
+    """The heads that carry a pronoun, and what their absence does."""
+
+    heads: tuple[str, ...]
+    right_before: float
+    """Percentage of pronouns right with all heads."""
+    right_without: float
+    """… without the carriers."""
+    right_without_others: tuple[float, ...]
+    """… without as many others, drawn at random, several times."""
+    others: tuple[tuple[str, ...], ...]
+    """Those others."""
+
+
+def find_carriers(
+    test: PronounTest, shown: PronounTest, *, most: int = 4, draws: int = 8, seed: int = 0
+) -> Carriers:
+    """The fewest heads without which every shown pronoun fails, found one after another.
+
+    Each round takes the head whose absence, beside those already taken, lowers the margins of all
+    pairs most. Others are drawn from the heads that were not taken.
+
+    Args:
+        test: Many pairs, to judge heads by.
+        shown: The few pairs that must fail.
+        most: Stop at this many heads.
+        draws: How many times to take as many other heads away.
+        seed: Of those draws.
+    """
+    heads, taken = test.model.heads(), list[str]()
+    while len(taken) < most:
+        rest = [head for head in heads if head not in taken]
+        taken.append(min(rest, key=lambda head: _judge(test, shown, [*taken, head])))
+        if float(shown.margins(taken).amin()) < 0:
+            break
+    draw = random.Random(seed)
+    rest = [head for head in heads if head not in taken]
+    others = tuple(tuple(draw.sample(rest, len(taken))) for _ in range(draws))
+    return Carriers(
+        tuple(taken),
+        test.right_share(),
+        test.right_share(taken),
+        tuple(test.right_share(each) for each in others),
+        others,
+    )
+
+
+def _judge(test: PronounTest, shown: PronounTest, without: Sequence[str]) -> float:
+    """Lower is worse for the pronouns: the mean margin, of all pairs and of the shown ones."""
+    return float(test.margins(without).clamp(max=4).mean() + shown.margins(without).amin())
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How far a head's gaze moves from one noun to the other when one word of the input changes."""
+
+    head: str
+    query: str
+    """The word whose gaze it is."""
+    before: tuple[float, float]
+    """Weight on the two nouns in the first sentence."""
+    after: tuple[float, float]
+    """… in the second."""
+
+    @property
+    def size(self) -> float:
+        """From -2 to 2: what the first noun lost and the second gained."""
+        return (self.before[0] - self.after[0]) + (self.after[1] - self.before[1])
+
+
+def strongest_shift(
+    first: Look, second: Look, nouns: tuple[str, str], queries: dict[str, tuple[str, str]]
+) -> Shift:
+    """The head whose gaze moves most from one noun to the other.
+
+    Args:
+        first: The look at the first sentence.
+        second: The look at the second.
+        nouns: The two words looked at.
+        queries: For each stack (`encoder.self`, `decoder.cross`) the word that looks, in the first
+            and in the second sentence.
+    """
+    found = []
+    for one, two in zip(first.maps, second.maps, strict=True):
+        if one.stack not in queries:
+            continue
+        columns = [one.keys.index(noun) for noun in nouns]
+        word, other = queries[one.stack]
+        rows = one.queries.index(word), two.queries.index(other)
+        for head in range(one.heads):
+            before = [float(one.weights[head, rows[0], column]) for column in columns]
+            after = [float(two.weights[head, rows[1], column]) for column in columns]
+            query = word if word == other else f"{word}/{other}"
+            found.append(
+                Shift(f"{one.site}.{head}", query, (before[0], before[1]), (after[0], after[1]))
+            )
+    return max(found, key=lambda shift: shift.size)

@@ -1,0 +1,111 @@
+"""A model and a sentence -> a Look: translate (or follow a given translation) and record.
+
+The weights of every attention layer are recorded beside the fast path, sub-words are merged into
+words, and each row is labelled with the word it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from regard.data.batch import Ragged
+from regard.decode.config import DecodeConfig
+from regard.explain.look import Look
+from regard.explain.maps import AttentionMap, merge_words
+from regard.layers import Tap, knock_out
+from regard.models.shapes import EncoderDecoder
+from regard.tasks.translate import Translate
+
+
+def record(
+    model: EncoderDecoder,
+    task: Translate,
+    text: str,
+    *,
+    decode: DecodeConfig,
+    target: str | None = None,
+    without: Sequence[str] = (),
+    name: str = "",
+) -> Look:
+    """Everything seen of one sentence.
+
+    Args:
+        model: What translates.
+        task: How text becomes ids and back.
+        text: The sentence.
+        decode: How to search, if no target is given; the maps are those of the winner.
+        target: A translation to follow instead (forced decoding).
+        without: Heads to take away, such as `decoder.1.cross.3`.
+        name: What to call the model.
+    """
+    tap = Tap("*.weights", edits=[knock_out(head) for head in without])
+    if target is None:
+        ids, weights = _searched(model, task, text, decode, tap)
+    else:
+        ids, weights = _forced(model, task, text, target, tap)
+    vocabulary = task.vocabulary
+    source = task.source_ids(text, model.config.max_length)
+    written, read = [*ids, vocabulary.target.end], [vocabulary.target.begin, *ids]
+    sides = {
+        "encoder.self": (vocabulary.source.words(source), vocabulary.source.words(source)),
+        "decoder.self": (vocabulary.target.words(written), vocabulary.target.words(read)),
+        "decoder.cross": (vocabulary.target.words(written), vocabulary.source.words(source)),
+    }
+    maps = []
+    for site, value in weights.items():
+        layer = site.removesuffix(".weights")
+        stack, _, kind = layer.split(".")
+        queries, keys = sides[f"{stack}.{kind}"]
+        rows, columns = len(queries[1]), len(keys[1])
+        array = value[:, :rows, :columns].double().numpy()  # (heads, query, key)
+        pieces = AttentionMap(layer, array, ("",) * array.shape[1], ("",) * columns)
+        maps.append(
+            merge_words(
+                pieces,
+                queries[1][: array.shape[1]],
+                keys[1],
+                *_labels(queries, keys, array.shape[1]),
+            )
+        )
+    translation = vocabulary.target.decode(ids)
+    return Look(
+        maps=tuple(maps),
+        title=f"{text} → {translation}",
+        model=name,
+        source=text,
+        target=translation,
+        knocked_out=tuple(without),
+        note="the translation was given" if target is not None else "",
+    )
+
+
+def _labels(
+    queries: tuple[list[str], list[int]], keys: tuple[list[str], list[int]], rows: int
+) -> tuple[list[str], list[str]]:
+    """The words of the rows there are (a translation cut short has no end symbol), and columns."""
+    return queries[0][: max(queries[1][:rows]) + 1], keys[0]
+
+
+def _searched(
+    model: EncoderDecoder, task: Translate, text: str, decode: DecodeConfig, tap: Tap
+) -> tuple[list[int], dict[str, torch.Tensor]]:
+    """Ids of the best translation, and the weights along its ancestors: (heads, query, key)."""
+    [[best, *_]] = task.predict(model, [text], decode, tap=tap)
+    encoder = {site: value[0] for site, value in tap.records.items()}
+    return list(best.hypothesis.ids), encoder | tap.follow(best.hypothesis.rows)
+
+
+def _forced(
+    model: EncoderDecoder, task: Translate, text: str, target: str, tap: Tap
+) -> tuple[list[int], dict[str, torch.Tensor]]:
+    """The same for a given translation, in one pass."""
+    source = task.source_ids(text, model.config.max_length)
+    ids = task.target_ids(target, model.config.max_length)
+    was_training = model.training
+    model.eval()
+    with torch.inference_mode():
+        model(Ragged.of([source]), Ragged.of([[task.vocabulary.target.begin, *ids]]), tap)
+    model.train(was_training)
+    return ids, {site: value[0] for site, value in tap.records.items()}

@@ -1,0 +1,61 @@
+"""The parts that every family is made of, each importable on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from regard.layers.attention import AdditiveScore, Attention, DotScore
+from regard.layers.block import Block, BlockShape, Stack
+from regard.layers.context import Context, Memory
+from regard.layers.embed import Embed
+from regard.layers.heads import VocabularyHead
+from regard.layers.layout import Layout
+from regard.layers.masks import Mask, masked_softmax
+from regard.layers.mlp import FeedForward
+from regard.layers.norms import norm
+from regard.layers.positions import POSITIONS, Positions, positions, sinusoid
+from regard.layers.state import KVCache, State
+from regard.layers.tap import Edit, Tap, knock_out, replace, scale_head
+
+__all__ = [
+    "POSITIONS",
+    "AdditiveScore",
+    "Attention",
+    "Block",
+    "BlockShape",
+    "Context",
+    "DotScore",
+    "Edit",
+    "Embed",
+    "FeedForward",
+    "KVCache",
+    "Layout",
+    "Mask",
+    "Memory",
+    "Positions",
+    "Stack",
+    "State",
+    "Tap",
+    "VocabularyHead",
+    "context",
+    "knock_out",
+    "masked_softmax",
+    "norm",
+    "positions",
+    "replace",
+    "scale_head",
+    "sinusoid",
+]
+
+
+def context(lengths: Sequence[int], *, causal: bool = False, tap: Tap | None = None) -> Context:
+    """A Context for sentences of these lengths, to try a layer on its own.
+
+    Example:
+        >>> context((2, 3)).layout.longest
+        3
+    """
+    layout = Layout(lengths)
+    even = None if layout.even else layout.lengths
+    mask = Mask(causal=causal, key_lengths=even, query_lengths=even)
+    return Context(layout, layout.where, mask, Positions(), tap=tap)

@@ -1,0 +1,194 @@
+"""THE attention: self, cross, grouped; scaled dot, plain dot or additive score.
+
+    Attention(Q, K, V) = softmax(Q Kᵀ / √d_k + bias) V                      (Vaswani et al. 2017)
+    MultiHead = Concat(head_1 … head_h) W_O
+
+All that varies stands around the kernel: what is done to q and k before the product, what is
+added to the scores, the mask, or another score; never anything between softmax and values, so
+that the fused kernel can be used whatever the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.errors import InputError
+from regard.layers.context import Context, Memory
+from regard.layers.layout import Layout
+from regard.layers.masks import Mask, masked_softmax
+from regard.layers.tap import Product
+
+
+class DotScore(nn.Module):
+    """q·k / √d_k (scaled), or q·k; through PyTorch's fused kernel.
+
+    Args:
+        scale: What the product is multiplied by.
+    """
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
+        """q kᵀ · scale: (batch, heads, query, key)."""
+        del heads
+        return (q @ k.transpose(-2, -1)) * self.scale
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
+    ) -> Tensor:
+        """softmax(q kᵀ · scale + bias) v, fused: (batch, heads, query, head_dim)."""
+        allowed, causal = mask.kernel(q.shape[2], k.shape[2], q.device)
+        if bias is not None:  # the kernel takes one or the other: put the mask into the bias
+            if causal:
+                allowed, causal = mask.dense(q.shape[2], k.shape[2], q.device), False
+            allowed = bias if allowed is None else bias.masked_fill(~allowed, float("-inf"))
+        return F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            attn_mask=allowed,
+            dropout_p=dropout,
+            is_causal=causal,
+            scale=self.scale,
+            enable_gqa=q.shape[1] != k.shape[1],
+        )
+
+
+class AdditiveScore(nn.Module):
+    """v·tanh(W q + U k) (Bahdanau et al. 2015). W and U are the layer's query and key matrices."""
+
+    def __init__(self, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.vector = nn.Parameter(torch.empty(heads, head_dim))
+        nn.init.xavier_uniform_(self.vector)
+
+    def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
+        """(batch, heads, query, key), by way of (batch, heads, query, key, head_dim)."""
+        vector = self.vector if heads is None else self.vector[list(heads)]
+        return torch.einsum(
+            "bhqkd,hd->bhqk", (q[..., :, None, :] + k[..., None, :, :]).tanh(), vector
+        )
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
+    ) -> Tensor:
+        """softmax(scores + bias) v, step by step: no fused kernel knows this score."""
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+        scores = self.scores(q, k)
+        scores = scores if bias is None else scores + bias
+        weights = masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device))
+        return F.dropout(weights, dropout) @ v
+
+
+class Attention(nn.Module):
+    """Multi-head attention over sentences laid end to end.
+
+    Args:
+        dim: Width of x.
+        heads: How many heads; each is dim / heads wide.
+        name: The layer's name, under which a tap finds it, such as `decoder.2.cross`.
+        kv_heads: Key and value heads, if fewer than `heads` (grouped attention).
+        cross: Keys and values come from the memory instead of x.
+        score: `scaled_dot`, `dot` or `additive`.
+        dropout: On the attention weights while training. It leaves the fast kernel.
+        bias: Whether the four matrices have a bias.
+
+    Example:
+        >>> from regard.layers import Attention, context
+        >>> attend = Attention(8, heads=2)
+        >>> attend(torch.randn(5, 8), context((2, 3))).shape    # two sentences, of 2 and 3 tokens
+        torch.Size([5, 8])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        name: str = "attention",
+        *,
+        kv_heads: int | None = None,
+        cross: bool = False,
+        score: str = "scaled_dot",
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if dim % heads or heads % (kv_heads or heads):
+            raise InputError(
+                "heads",
+                got=f"dim {dim}, heads {heads}, kv_heads {kv_heads}",
+                expected="each to divide the one before",
+            )
+        self.name, self.heads, self.kv_heads, self.cross = name, heads, kv_heads or heads, cross
+        self.head_dim = dim // heads
+        self.layer = int(name.split(".")[1]) if "." in name else 0  # its place in a cache
+        self.dropout = dropout
+        self.query = nn.Linear(dim, dim, bias=bias)
+        self.key_value = nn.Linear(dim, 2 * self.kv_heads * self.head_dim, bias=bias)
+        self.out = nn.Linear(dim, dim, bias=bias)
+        self.score: DotScore | AdditiveScore
+        if score == "additive":
+            self.score = AdditiveScore(heads, self.head_dim)
+        else:
+            self.score = DotScore(self.head_dim**-0.5 if score == "scaled_dot" else 1.0)
+
+    def matrices(self) -> tuple[Tensor, ...]:
+        """W_Q, W_K, W_V and W_O, each as (out, in): keys and values stand in one parameter."""
+        return (self.query.weight, *self.key_value.weight.chunk(2), self.out.weight)
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """x: (tokens, dim), sentences end to end -> (tokens, dim)."""
+        if self.cross:
+            q, k, v, layout, mask, bias = self._from_memory(x, ctx)
+        else:
+            q, k, v = self._from_itself(x, ctx)
+            layout, mask, bias = ctx.layout, ctx.mask, ctx.bias
+        dropout = self.dropout if self.training else 0.0
+        out = self.score.attend(q, k, v, mask, bias, dropout)  # (batch, heads, query, head_dim)
+        if ctx.tap is not None:
+            product = Product(self.name, self.score, q, k, v, mask, bias, layout, ctx.layout)
+            out = ctx.tap.attention(product, out)
+        return ctx.visit(f"{self.name}.out", self.out(layout.tokens(out)))
+
+    def _from_itself(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of the same tokens: (batch, heads, length, head_dim)."""
+        q = self.query(x).view(-1, self.heads, self.head_dim)
+        k, v = self.key_value(x).view(-1, 2, self.kv_heads, self.head_dim).unbind(1)
+        q, k = ctx.positions.turn(q, ctx.where), ctx.positions.turn(k, ctx.where)
+        q = ctx.layout.rows(q.flatten(1), self.heads)
+        k = ctx.layout.rows(k.flatten(1), self.kv_heads)
+        v = ctx.layout.rows(v.flatten(1), self.kv_heads)
+        if ctx.tap is not None:
+            q, k, v = (
+                ctx.tap.visit(f"{self.name}.{s}", t) for s, t in zip("qkv", (q, k, v), strict=True)
+            )
+        if ctx.cache is not None:
+            k, v = ctx.cache.append(self.layer, k, v)
+        return q, k, v
+
+    def _from_memory(
+        self, x: Tensor, ctx: Context
+    ) -> tuple[Tensor, Tensor, Tensor, Layout, Mask, None]:
+        """Queries of x, keys and values of the memory."""
+        memory, layout = ctx.memory, ctx.memory_layout or ctx.layout
+        if memory is None:
+            raise InputError(self.name, got="no memory", expected="a Context with one to look at")
+        q = layout.rows(self.query(x), self.heads)  # (batch, heads, query, head_dim)
+        k, v = memory.heads.get(self.name) or self.remember(memory)
+        if ctx.tap is not None:
+            q = ctx.tap.visit_heads(f"{self.name}.q", q, layout, ctx.layout)
+            k = ctx.tap.visit_memory(f"{self.name}.k", k, ctx.layout.batch)
+            v = ctx.tap.visit_memory(f"{self.name}.v", v, ctx.layout.batch)
+        return q, k, v, layout, memory.mask, None
+
+    def remember(self, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Keys and values of a memory: (batch, kv_heads, key, head_dim) each."""
+        rows = memory.layout.rows(self.key_value(memory.x), 2 * self.kv_heads)
+        k, v = rows[:, : self.kv_heads], rows[:, self.kv_heads :]
+        return k, v

@@ -1,0 +1,67 @@
+"""The position-wise feed-forward: each token by itself, through a wider hidden layer.
+
+plain:  W_2 f(W_1 x)                    f = ReLU (the paper) or GELU (GPT, BERT)
+gated:  W_2 (f(W_1 x) ⊙ W_3 x)          f = GELU (T5 1.1) or SiLU (Llama)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.errors import InputError
+
+ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
+    "relu": (F.relu, False),
+    "gelu": (F.gelu, False),
+    "gated_gelu": (F.gelu, True),
+    "gated_silu": (F.silu, True),
+}
+"""Name -> (function, gated)."""
+
+
+class FeedForward(nn.Module):
+    """The feed-forward sub-layer.
+
+    Args:
+        dim: Width of x.
+        hidden: Width of the hidden layer (the paper: 4 · dim).
+        activation: One of `ACTIVATIONS`.
+        dropout: On the hidden layer.
+        bias: Whether the matrices have a bias.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        hidden: int,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise InputError(
+                "activation", got=activation, expected=f"one of {', '.join(ACTIVATIONS)}"
+            )
+        self.function, self.gated = ACTIVATIONS[activation]
+        self.into = nn.Linear(dim, hidden * (2 if self.gated else 1), bias=bias)
+        self.out = nn.Linear(hidden, dim, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+
+    def matrices(self) -> tuple[Tensor, ...]:
+        """W_1, (W_3 if gated) and W_2, each as (out, in): W_1 and W_3 stand in one parameter."""
+        return (*self.into.weight.chunk(2 if self.gated else 1), self.out.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(tokens, dim) -> (tokens, dim)."""
+        hidden = self.into(x)  # (tokens, hidden), or twice that if gated
+        if self.gated:
+            open_, value = hidden.chunk(2, dim=-1)
+            hidden = self.function(open_) * value
+        else:
+            hidden = self.function(hidden)
+        return self.out(self.dropout(hidden))

@@ -1,0 +1,177 @@
+"""Where a token stands: three plug points around attention, one class a scheme.
+
+Self-attention alone does not see order. A scheme tells it in one of three places: *added to the
+input* (sinusoidal, learned), *turning q and k* before their product (rotary), or *added to the
+scores* (T5's buckets). All three leave the fused kernel usable. One instance serves all layers of
+a stack. To add a scheme: write a class that fills one plug point, and name it in `POSITIONS`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InputError
+
+
+class Positions(nn.Module):
+    """No positions at all, and the parent of every scheme: each fills one of three plug points."""
+
+    def add(self, x: Tensor, where: Tensor) -> Tensor:
+        """Added to the input: x (tokens, dim), where (tokens,)."""
+        del where
+        return x
+
+    def turn(self, x: Tensor, where: Tensor) -> Tensor:
+        """Done to queries and keys before their product: x (tokens, heads, head_dim)."""
+        del where
+        return x
+
+    def bias(self, query: Tensor, keys: int) -> Tensor | None:
+        """Added to the scores: query places (batch or 1, query) -> (batch, heads, query, key)."""
+        del query, keys
+        return None
+
+
+def sinusoid(length: int, dim: int) -> Tensor:
+    """PE(i, 2j) = sin(i / 10000^(2j/dim)), PE(i, 2j+1) = cos(same): (length, dim), interleaved.
+
+    Wave j has the wavelength 2π · 10000^(2j/dim), and PE(i+k) is a linear map of PE(i).
+    """
+    i = torch.arange(length, dtype=torch.float64)[:, None]  # (length, 1)
+    rate = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)  # (dim / 2,)
+    table = torch.zeros(length, dim, dtype=torch.float64)
+    table[:, 0::2] = torch.sin(i * rate)
+    table[:, 1::2] = torch.cos(i * rate)[:, : dim // 2]
+    return table.float()
+
+
+class Sinusoidal(Positions):
+    """The paper's waves (section 3.5), added to the embeddings. Nothing to learn."""
+
+    table: Tensor
+
+    def __init__(self, dim: int, heads: int, max_length: int) -> None:
+        super().__init__()
+        del heads
+        self.register_buffer("table", sinusoid(max_length, dim), persistent=False)
+
+    def add(self, x: Tensor, where: Tensor) -> Tensor:
+        """x + PE(where)."""
+        return x + self.table[where]
+
+
+class Learned(Positions):
+    """A learned vector for each position (GPT-2, BERT), up to `max_length`."""
+
+    def __init__(self, dim: int, heads: int, max_length: int) -> None:
+        super().__init__()
+        del heads
+        self.table = nn.Parameter(torch.empty(max_length, dim))
+        nn.init.normal_(self.table, std=0.02)
+
+    def add(self, x: Tensor, where: Tensor) -> Tensor:
+        """x + table[where]."""
+        return x + self.table[where]
+
+
+class Rotary(Positions):
+    """Turns each pair of features by an angle that grows with the position (Su et al. 2021).
+
+    The product of a turned query and a turned key depends only on their distance:
+    (R_m q)·(R_n k) = q·(R_{n-m} k). Pairs are (j, j + half), as in Llama; `interleaved` pairs
+    (2j, 2j + 1), as in the paper.
+    """
+
+    cosine: Tensor
+    sine: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        max_length: int,
+        rate: float = 10000.0,
+        interleaved: bool = False,
+    ) -> None:
+        super().__init__()
+        half = dim // heads // 2
+        self.interleaved = interleaved
+        slowness = rate ** (-torch.arange(half, dtype=torch.float64) / half)  # (half,)
+        angle = torch.arange(max_length, dtype=torch.float64)[:, None] * slowness  # (length, half)
+        self.register_buffer("cosine", angle.cos().float(), persistent=False)
+        self.register_buffer("sine", angle.sin().float(), persistent=False)
+
+    def turn(self, x: Tensor, where: Tensor) -> Tensor:
+        """[a, b] -> [a cos - b sin, b cos + a sin] for each pair: (tokens, heads, head_dim)."""
+        cosine, sine = self.cosine[where][:, None], self.sine[where][:, None]  # (tokens, 1, half)
+        if self.interleaved:
+            a, b = x[..., 0::2], x[..., 1::2]
+            return torch.stack((a * cosine - b * sine, b * cosine + a * sine), dim=-1).flatten(-2)
+        a, b = x.chunk(2, dim=-1)
+        return torch.cat((a * cosine - b * sine, b * cosine + a * sine), dim=-1)
+
+
+class Buckets(Positions):
+    """T5's relative positions: a learned number per head and bucket of distance, added to scores.
+
+    Near distances have a bucket each; far ones share logarithmically wider buckets. T5 shares it
+    over the layers of a stack, which one instance per stack gives.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        max_length: int,
+        *,
+        both_sides: bool = True,
+        buckets: int = 32,
+        farthest: int = 128,
+    ) -> None:
+        super().__init__()
+        del max_length
+        self.both_sides, self.buckets, self.farthest = both_sides, buckets, farthest
+        self.table = nn.Parameter(torch.empty(buckets, heads))
+        nn.init.normal_(self.table, std=dim**-0.5)
+
+    def bucket(self, offset: Tensor) -> Tensor:
+        """The bucket of an offset (key position - query position)."""
+        buckets, start = self.buckets, torch.zeros_like(offset)
+        if self.both_sides:  # half of the buckets for keys that come later
+            buckets //= 2
+            start = (offset > 0).long() * buckets
+            distance = offset.abs()
+        else:
+            distance = (-offset).clamp(min=0)
+        exact = buckets // 2
+        scale = (buckets - exact) / math.log(self.farthest / exact)
+        far = exact + ((distance.clamp(min=1).float() / exact).log() * scale).long()
+        return start + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
+
+    def bias(self, query: Tensor, keys: int) -> Tensor:
+        """table[bucket(key - query)]: (batch or 1, heads, query, key)."""
+        offset = torch.arange(keys, device=query.device) - query[..., None]  # (batch, query, key)
+        return self.table[self.bucket(offset)].permute(0, 3, 1, 2)
+
+
+POSITIONS: dict[str, type[Positions]] = {
+    "none": Positions,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rotary": Rotary,
+    "buckets": Buckets,
+}
+
+
+def positions(kind: str, *, dim: int, heads: int, max_length: int, causal: bool) -> Positions:
+    """Builds the scheme named `kind` for one stack."""
+    if kind not in POSITIONS:
+        raise InputError("positions", got=kind, expected=f"one of {', '.join(POSITIONS)}")
+    if kind == "none":
+        return Positions()
+    if kind == "buckets":
+        return Buckets(dim, heads, max_length, both_sides=not causal)
+    return POSITIONS[kind](dim, heads, max_length)

@@ -1,0 +1,285 @@
+"""Looking and touching: a Tap records, an Edit intervenes, both at named sites.
+
+    site                     what                                    shape
+    encoder.embedding        token vectors plus positions            (batch, length, dim)
+    encoder.0.self.q .k .v   what enters the product                 (batch, heads, query, head_dim)
+    encoder.0.self.scores    before the softmax, masked ones -inf    (batch, heads, query, key)
+    encoder.0.self.weights   after the softmax, before any dropout   (batch, heads, query, key)
+    encoder.0.self.heads     each head's output                      (batch, heads, query, head_dim)
+    encoder.0.self.out       after the output projection             (batch, length, dim)
+    encoder.0.feed_forward   the feed-forward's output               (batch, length, dim)
+    encoder.0.residual       what leaves the block                   (batch, length, dim)
+    logits                   before the softmax over the vocabulary  (batch, length, vocab)
+
+and so for `decoder.N.self` and `decoder.N.cross`. Patterns may use `*`.
+
+Looking never changes what is computed: the output still comes from the fused kernel, and scores
+and weights are computed beside it, for the heads and queries that were asked for. Only a layer
+whose scores or weights are *edited* takes its output from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.layers.layout import Layout
+from regard.layers.masks import Mask, masked_softmax
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change to what passes a site: `change` gets the value there and returns another."""
+
+    site: str
+    change: Callable[[Tensor], Tensor]
+    name: str = ""
+
+
+def split_head(head: str) -> tuple[str, int]:
+    """`decoder.2.cross.3` -> (`decoder.2.cross`, 3)."""
+    layer, _, number = head.rpartition(".")
+    if not number.isdigit() or layer.count(".") != 2:
+        raise InputError("head", got=repr(head), expected="a head such as decoder.1.cross.3")
+    return layer, int(number)
+
+
+def scale_head(head: str, factor: float) -> Edit:
+    """Multiplies one head's output by a factor; `decoder.2.cross.3` is head 3 of that layer."""
+    layer, number = split_head(head)
+
+    def change(out: Tensor) -> Tensor:
+        out = out.clone()
+        out[:, number] *= factor
+        return out
+
+    return Edit(f"{layer}.heads", change, f"scale {head} by {factor:g}")
+
+
+def knock_out(head: str) -> Edit:
+    """Takes a head away: what it would have added is zero."""
+    return Edit(f"{split_head(head)[0]}.heads", scale_head(head, 0.0).change, f"without {head}")
+
+
+def replace(site: str, value: Tensor) -> Edit:
+    """Puts a value in the place of what was computed, for instance one recorded in another run."""
+
+    def change(old: Tensor) -> Tensor:
+        try:
+            return value.to(old).expand_as(old)
+        except RuntimeError as error:
+            shapes = tuple(value.shape), tuple(old.shape)
+            raise InputError(site, got=f"shape {shapes[0]}", expected=shapes[1]) from error
+
+    return Edit(site, change, f"replaced {site}")
+
+
+class ScoreLike(Protocol):
+    """What a tap needs of a score: the numbers before the softmax."""
+
+    def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
+        """(batch, heads, query, key); `heads` names which ones q and k hold, if not all."""
+        ...
+
+
+@dataclass(frozen=True)
+class Product:
+    """All that goes into one call of the attention kernel, for those who look beside it."""
+
+    name: str  # the layer's, such as decoder.2.cross
+    score: ScoreLike
+    q: Tensor  # (batch, heads, query, head_dim)
+    k: Tensor  # (batch, kv_heads, key, head_dim)
+    v: Tensor  # (batch, kv_heads, key, head_dim)
+    mask: Mask
+    bias: Tensor | None
+    layout: Layout  # of these rows
+    own: Layout  # of the rows as people count them: one for each hypothesis
+
+    def scores(
+        self, heads: list[int] | None, queries: list[int] | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Masked scores of some heads and queries (None: all), and the mask that was applied."""
+        k = self.k.repeat_interleave(self.q.shape[1] // self.k.shape[1], dim=1)  # grouped heads
+        mask = self.mask.dense(self.q.shape[2], k.shape[2], k.device)
+
+        q = chosen(self.q, heads, queries)
+        scores = self.score.scores(q, chosen(k, heads), heads)
+        if self.bias is not None:
+            scores = scores + chosen(self.bias, heads, queries)
+        if mask is None:
+            return scores, None
+        mask = chosen(mask, heads, queries)
+        return scores.masked_fill(~mask, float("-inf")), mask
+
+
+def chosen(x: Tensor, heads: Sequence[int] | None, queries: Sequence[int] | None = None) -> Tensor:
+    """Some heads and queries (None: all) of (batch, heads, query, …); a size of 1 serves any."""
+    x = x if heads is None or x.shape[1] == 1 else x[:, list(heads)]
+    return x if queries is None or x.shape[2] == 1 else x[:, :, list(queries)]
+
+
+class Tap:
+    """Records what passes the named sites, and applies edits there.
+
+    Args:
+        sites: Names or patterns of sites to record.
+        heads: Record only these heads of scores and weights.
+        queries: Record only these query positions of scores and weights.
+        edits: Changes to make.
+
+    After a forward pass `records[site]` is the value. While decoding, the engine closes each step
+    with `next_step`; `follow(rows)` then joins the steps along one hypothesis' ancestors.
+    """
+
+    def __init__(
+        self,
+        *sites: str,
+        heads: Sequence[int] | None = None,
+        queries: Sequence[int] | None = None,
+        edits: Iterable[Edit] = (),
+    ) -> None:
+        self.sites = sites
+        self.heads, self.queries, self.edits = heads, queries, tuple(edits)
+        self.records: dict[str, Tensor] = {}
+        self.steps: list[dict[str, Tensor]] = []
+
+    def check(self, known: dict[str, int]) -> None:
+        """Refuses a site or head that the model does not have; `known` gives each site's heads."""
+        for pattern in (*self.sites, *(edit.site for edit in self.edits)):
+            if not any(fnmatchcase(site, pattern) for site in known):
+                close = get_close_matches(pattern, known, n=1) or [next(iter(known))]
+                raise InputError(
+                    "no such site", got=pattern, expected=f"a site of this model, as {close[0]}"
+                )
+        heads = max(known.values())
+        for head in self.heads or ():
+            if not 0 <= head < heads:
+                raise InputError("no such head", got=head, expected=f"0 to {heads - 1}")
+        for edit in self.edits:
+            self._check_head(edit, known)
+
+    def _check_head(self, edit: Edit, known: dict[str, int]) -> None:
+        if not edit.name.startswith(("without ", "scale ")):
+            return
+        head = edit.name.split()[1]
+        number = split_head(head)[1]
+        heads = min(known[site] for site in known if fnmatchcase(site, edit.site))
+        if number >= heads:
+            raise InputError("no such head", got=head, expected=f"head 0 to {heads - 1}")
+
+    def _check_queries(self, name: str, count: int) -> None:
+        for query in self.queries or ():
+            if count > 1 and not -count <= query < count:  # a step of decoding has but one
+                raise InputError(
+                    f"no such query in {name}", got=query, expected=f"0 to {count - 1}"
+                )
+
+    def wants(self, site: str) -> bool:
+        """Whether the value at this site is to be recorded."""
+        return any(fnmatchcase(site, pattern) for pattern in self.sites)
+
+    def edits_at(self, site: str) -> list[Edit]:
+        """The edits that act at this site."""
+        return [edit for edit in self.edits if fnmatchcase(site, edit.site)]
+
+    def visit(self, site: str, value: Tensor) -> Tensor:
+        """Edits, then records, a value that is already in rows."""
+        for edit in self.edits_at(site):
+            value = edit.change(value)
+        if self.wants(site):
+            self.records[site] = value.detach().clone()
+        return value
+
+    def visit_tokens(self, site: str, x: Tensor, layout: Layout) -> Tensor:
+        """The same for (tokens, dim); people see it as rows (batch, length, dim)."""
+        if self.edits_at(site):
+            return layout.unpad(self.visit(site, layout.pad(x)))
+        if self.wants(site):
+            self.visit(site, layout.pad(x))
+        return x
+
+    def visit_heads(self, site: str, value: Tensor, layout: Layout, own: Layout) -> Tensor:
+        """The same for (batch, heads, query, …), shown in the rows of `own`.
+
+        In cross-attention the beams of a sentence are queries of one row; people ask for a row
+        each.
+        """
+        if layout is own or not (self.wants(site) or self.edits_at(site)):
+            return self.visit(site, value)
+        heads = value.shape[1]
+        rows = self.visit(site, own.rows(layout.tokens(value), heads))
+        return layout.rows(own.tokens(rows), heads)
+
+    def visit_memory(self, site: str, value: Tensor, rows: int) -> Tensor:
+        """The same for keys and values of the memory, which the beams of a sentence share."""
+        for edit in self.edits_at(site):
+            value = edit.change(value)
+        if self.wants(site):
+            self.records[site] = value.detach().repeat_interleave(rows // value.shape[0], dim=0)
+        return value
+
+    def attention(self, product: Product, out: Tensor) -> Tensor:
+        """Computes scores and weights beside the kernel's output, as far as they were asked for.
+
+        out: (batch, heads, query, head_dim), returned as it is unless an edit asks otherwise.
+        """
+        name, layouts = product.name, (product.layout, product.own)
+        scores_at, weights_at = f"{name}.scores", f"{name}.weights"
+        edited = bool(self.edits_at(scores_at) or self.edits_at(weights_at))
+        if edited or self.wants(scores_at) or self.wants(weights_at):
+            # An edited layer needs all of its weights; and a step of decoding has one query a row.
+            some = not edited and product.layout is product.own
+            heads = list(self.heads) if self.heads is not None and not edited else None
+            queries = list(self.queries) if self.queries is not None and some else None
+            self._check_queries(name, product.q.shape[2])
+            scores, mask = product.scores(heads, queries)
+            scores = self.visit_heads(scores_at, scores, *layouts)
+            weights = self.visit_heads(weights_at, masked_softmax(scores, mask), *layouts)
+            if edited:
+                self._narrow(scores_at)
+                self._narrow(weights_at)
+                out = weights @ product.v.repeat_interleave(out.shape[1] // product.v.shape[1], 1)
+        return self.visit_heads(f"{name}.heads", out, *layouts)
+
+    def _narrow(self, site: str) -> None:
+        """Keeps, of the record of a layer that was computed whole, what was asked for."""
+        if site in self.records:
+            self.records[site] = chosen(self.records[site], self.heads, self.queries)
+
+    def next_step(self) -> None:
+        """Closes a step of decoding: what the decoder recorded since the last one belongs to it.
+
+        The encoder runs once, before the first step; its records stay in `records`.
+        """
+        of_step = [site for site in self.records if not site.startswith("encoder.")]
+        self.steps.append({site: self.records.pop(site) for site in of_step})
+
+    def follow(self, rows: Sequence[int]) -> dict[str, Tensor]:
+        """Joins the steps along one hypothesis, whose ancestor at step t was row rows[t].
+
+        Returns:
+            For each site its value without the batch: weights are (heads, query, key), one query
+            a step; keys that did not yet exist have weight 0 (and score -inf).
+        """
+        joined: dict[str, Tensor] = {}
+        for site in self.steps[0] if rows else ():
+            values = [step[site][row] for step, row in zip(self.steps, rows, strict=False)]
+            if site.endswith((".cross.k", ".cross.v")):
+                joined[site] = values[0]  # the same at every step
+                continue
+            empty = float("-inf") if site.endswith(".scores") else 0.0
+            widest = values[-1].shape[-1]
+            values = [
+                torch.nn.functional.pad(value, (0, widest - value.shape[-1]), value=empty)
+                for value in values
+            ]
+            joined[site] = torch.cat(values, dim=-2)
+        return joined

@@ -1,0 +1,280 @@
+"""A recipe: one typed YAML file that says everything a run depends on.
+
+Comes in: a file, or the name of a recipe that ships with Regard, and overrides such as
+`train.steps=500`. Goes out: a frozen `Recipe`, every value checked. What is wrong is said with
+file, line and key, what was got and what was expected; `regard/faults.py` has the words.
+
+Values go from file to `Recipe` in three steps: read (strict YAML), lay the overrides over it,
+validate. Nothing is imported, executed or interpolated on the way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from regard.config import Config
+from regard.data.config import DataConfig, FileData, GrammarData, ToyData
+from regard.decode.config import DecodeConfig
+from regard.document import read, write
+from regard.errors import InputError
+from regard.faults import Keys, Source, closest, first_fault, override_label
+from regard.models.config import SIZES, TransformerConfig
+from regard.tokens.config import TokensConfig
+from regard.train.config import TrainConfig
+
+LARGEST = 1_000_000
+"""Bytes; a recipe has about a thousand."""
+
+DATA_KINDS: dict[str, type[Config]] = {
+    "grammar": GrammarData,
+    "copy": ToyData,
+    "reverse": ToyData,
+    "sort": ToyData,
+    "files": FileData,
+}
+
+
+FILES = {("data", "train"), ("data", "valid"), ("data", "test")}
+"""The keys that take one file or two."""
+
+LIST = "`regard recipe` lists the shipped ones"
+
+
+class Recipe(Config):
+    """Everything a run depends on."""
+
+    version: Literal[1]
+    """Of the recipe format."""
+    task: Literal["translate"]
+    data: DataConfig
+    tokens: TokensConfig
+    model: TransformerConfig
+    train: TrainConfig
+    decode: DecodeConfig
+    seed: int = Field(default=0, ge=0, lt=2**32)
+    """Of the weights, dropout and the order of the data."""
+
+    @model_validator(mode="after")
+    def _one_matrix_needs_one_vocabulary(self) -> Recipe:
+        if self.model.tied == "all" and not self.tokens.shared:
+            raise PydanticCustomError(
+                "sections_disagree",
+                "model.tied: all needs tokens.shared: true (or set model.tied: output)",
+                {"keys": (("model", "tied"), ("tokens", "shared"))},
+            )
+        return self
+
+
+KEYS = Keys(
+    top={name: Recipe.model_fields[name] for name in ("version", "task", "seed")},
+    sections={
+        "data": DATA_KINDS,
+        "tokens": {"": TokensConfig},
+        "model": {"": TransformerConfig},
+        "train": {"": TrainConfig},
+        "decode": {"": DecodeConfig},
+    },
+)
+"""Every key a recipe can have: at the top, and in each section by its kind."""
+
+
+def load(name_or_path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe and lay overrides over it.
+
+    Args:
+        name_or_path: A file, or a shipped recipe's name.
+        overrides: Each `section.key=value`, the value as YAML. `data.kind=…` takes the keys of
+            the former kind away, `data.train=…` implies `data.kind=files`, and `model.size=…`
+            takes away what the former size had given.
+
+    Raises:
+        InputError: Something in it is not as it should be, with file and line.
+
+    Example:
+        >>> load("tiny/copy", ["train.steps=5"]).train.steps
+        5
+    """
+    name, text = _find(os.fspath(name_or_path))
+    return from_text(text, name, overrides)
+
+
+def from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """The same for a recipe's text; `name` is what messages call it."""
+    document = read(text, lambda line: f"{name}:{line}")
+    if not isinstance(document.values, dict):
+        got = "an empty file" if document.values is None else "no keys"
+        fix = "`regard recipe tiny/translate` prints one to start from"
+        raise InputError(name, got=got, expected="a recipe", fix=fix)
+    parsed = [(*_parse(override), override) for override in overrides]
+    values = _lay_over(document.values, {path: value for path, value, _ in parsed})
+    typed = {path: override for path, _, override in parsed}
+    try:
+        # Strict: "no" is not false, 1.0 is not 1, true is not 1.
+        return Recipe.model_validate(values, strict=True)
+    except ValidationError as error:
+        raise first_fault(error, values, Source(name, document.lines, typed), KEYS) from None
+
+
+def dump(recipe: Recipe) -> str:
+    """Write a recipe with every value spelled out; `load` reads an equal one back."""
+    return write(recipe.model_dump())
+
+
+def changed(old: Recipe, new: Recipe) -> list[str]:
+    """The dotted keys in which two recipes differ, in the order of the recipe.
+
+    Example:
+        >>> changed(load("tiny/copy"), load("tiny/copy", ["train.steps=5", "seed=1"]))
+        ['train.steps', 'seed']
+    """
+    before, after = dict(_dotted(old)), dict(_dotted(new))
+    missing = object()  # unlike None, which is a value
+    keys = [*after, *(key for key in before if key not in after)]
+    return [key for key in keys if before.get(key, missing) != after.get(key, missing)]
+
+
+def shipped() -> dict[str, str]:
+    """The recipes that come with Regard: name to description, its first comment line."""
+    texts = {name: file.read_text("utf-8") for name, file in sorted(_shipped_files())}
+    return {name: text.partition("\n")[0].lstrip("# ") for name, text in texts.items()}
+
+
+def text_of(name: str) -> str:
+    """The text of a shipped recipe, comments and all.
+
+    Raises:
+        InputError: No recipe of that name ships with Regard.
+    """
+    for known, file in _shipped_files():
+        if known == name:
+            return file.read_text("utf-8")
+    raise _unknown_name(name)
+
+
+def _dotted(recipe: Recipe) -> Iterator[tuple[str, object]]:
+    for section, values in recipe.model_dump().items():
+        if isinstance(values, dict):
+            yield from ((f"{section}.{key}", value) for key, value in values.items())
+        else:
+            yield section, values
+
+
+def _shipped_files() -> Iterator[tuple[str, Traversable]]:
+    for folder in (files("regard") / "recipes").iterdir():
+        if folder.is_dir():
+            for file in folder.iterdir():
+                if file.name.endswith(".yaml"):
+                    yield f"{folder.name}/{file.name.removesuffix('.yaml')}", file
+
+
+def _unknown_name(name: str) -> InputError:
+    names = sorted(known for known, _ in _shipped_files())
+    near = [known for known in names if known.endswith(f"/{name}")] or closest(name, names)
+    fix = f"did you mean {' or '.join(near)}? {LIST}" if near else LIST
+    return InputError(f"recipe {name}", got="no such name", expected="a recipe or a file", fix=fix)
+
+
+def _find(name: str) -> tuple[str, str]:
+    """The label and the text of a recipe: a file if there is one, else a shipped recipe."""
+    path = Path(name)
+    if path.is_dir() and name not in shipped():
+        inside = path / "recipe.yaml"
+        fix = f"did you mean {inside}?" if inside.is_file() else LIST
+        raise InputError(name, got="a folder", expected="a recipe file", fix=fix)
+    if path.suffix in (".yaml", ".yml") or (path.exists() and not path.is_dir()):
+        return name, _read_file(path)
+    return f"{name}.yaml", text_of(name)
+
+
+def _read_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        plain = str(path.with_suffix(""))
+        known = plain in shipped()
+        fix = f"did you mean the shipped recipe {plain}?" if known else LIST
+        raise InputError(f"{path}: no such file", fix=fix) from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(content) > LARGEST:
+        raise InputError(str(path), got=f"more than {LARGEST:,} bytes", expected="a recipe")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        fix = "save the file as UTF-8"
+        raise InputError(
+            f"{path}:{line}", got="another encoding", expected="UTF-8", fix=fix
+        ) from None
+
+
+def _parse(override: str) -> tuple[tuple[str, ...], Any]:
+    """`train.steps=500` -> `(("train", "steps"), 500)`."""
+    what = override_label(override)
+    key, equals, text = override.partition("=")
+    path = tuple(key.strip().split("."))
+    if not all(path):
+        raise InputError(what, got="an empty key", expected="key=value, as in train.steps=500")
+    if len(path) == 1 and path[0] in KEYS.sections:
+        expected = f"one key of it, as in {path[0]}.{next(iter(KEYS.fields(path[0])))}=VALUE"
+        raise InputError(what, got="a whole section", expected=expected)
+    if path not in KEYS:
+        raise InputError(what, got="an unknown key", expected=KEYS.home(path), fix=KEYS.help(path))
+    if not equals:
+        raise InputError(what, got="no value", expected=f"{key.strip()}=VALUE")
+    if path in FILES and "," in text and text.lstrip()[0] not in "[{'\"":
+        # A convenience in a shell, where brackets need quotes.
+        return path, tuple(part.strip() for part in text.split(","))
+    return path, read(text, lambda _: what).values
+
+
+def _lay_over(values: dict[str, Any], given: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+    """The values of a file with overrides over them."""
+    # A section without keys (all of them commented out) takes its defaults.
+    merged = {
+        key: dict(value or {}) if key in KEYS.sections and isinstance(value, dict | None) else value
+        for key, value in values.items()
+    }
+    for section, replace in (("data", _without_former_kind), ("model", _without_former_size)):
+        mine = {path[1]: value for path, value in given.items() if path[0] == section}
+        if mine and isinstance(merged.get(section, {}), dict):
+            merged[section] = replace(merged.get(section, {}), mine)
+    for path, value in given.items():
+        inside = merged if len(path) == 1 else merged.setdefault(path[0], {})
+        if isinstance(inside, dict):  # else the file is wrong there, which validation says
+            inside[path[-1]] = value
+    return merged
+
+
+def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Data of another kind: without the keys that only the former kind has."""
+    old = data.get("kind")
+    new = given.get("kind", "files" if "train" in given else old)
+    if new == old:
+        return data
+    had, has = (DATA_KINDS.get(str(kind), Config).model_fields for kind in (old, new))
+    return {key: value for key, value in data.items() if key in has or key not in had} | {
+        "kind": new
+    }
+
+
+def _without_former_size(model: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A model of another size: without the values that are only what the former size gives.
+
+    A resolved recipe spells those out; left in, they would outvote the new size.
+    """
+    if "size" not in given or given["size"] == model.get("size"):
+        return model
+    old, new = (SIZES.get(str(section.get("size")), {}) for section in (model, given))
+    usual = {key: field.default for key, field in TransformerConfig.model_fields.items()} | old
+    sized = {*old, *new}
+    return {k: v for k, v in model.items() if k not in sized or v != usual[k]}

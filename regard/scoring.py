@@ -1,0 +1,209 @@
+"""Sets of pairs -> reports: what `regard eval`, `heads` and `ls` print and write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.data import grammar
+from regard.data.config import Files
+from regard.data.pair import Pair
+from regard.data.sources import load_splits
+from regard.data.text import load_pairs
+from regard.errors import InputError
+from regard.explain.heads import HeadSummary
+from regard.pipeline import Evaluation, Pipeline, shipped
+from regard.recipe import Recipe
+from regard.tasks.metrics import by_length, score
+from regard.train import checkpoint
+from regard.train.checkpoint import write_file
+
+Row = tuple[str, int, float, float]
+"""Name, sentences, BLEU, exact match."""
+
+
+@dataclass(frozen=True, eq=False)
+class SetReport:
+    """One set of pairs: its scores, by phenomenon and by length."""
+
+    name: str
+    evaluation: Evaluation
+    phenomena: tuple[Row, ...]
+    lengths: tuple[tuple[str, int, float], ...]
+    pronouns: float | None
+    """Percentage of pronouns that are right, where the data has such."""
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers; one line of `regard eval --json`."""
+        return {
+            "set": self.name,
+            **self.evaluation.to_json(),
+            "pronouns": self.pronouns,
+            "phenomena": [
+                {"name": n, "sentences": c, "bleu": b, "exact": e} for n, c, b, e in self.phenomena
+            ],
+            "by_length": [{"words": w, "sentences": c, "bleu": b} for w, c, b in self.lengths],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """All sets that were scored."""
+
+    sets: tuple[SetReport, ...]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One object a set."""
+        return [each.to_json() for each in self.sets]
+
+    def table(self) -> str:
+        """For people."""
+        lines = [
+            f"{'set':<24}{'pairs':>7}{'loss':>8}{'ppl':>9}{'BLEU':>8}{'chrF':>8}{'exact %':>9}"
+        ]
+        for each in self.sets:
+            found, scores = each.evaluation, each.evaluation.scores
+            lines.append(
+                f"{each.name:<24}{scores.sentences:>7}{found.loss:>8.3f}{found.perplexity:>9.3g}"
+                f"{scores.bleu:>8.2f}{scores.chrf:>8.2f}{scores.exact:>9.1f}"
+            )
+            if each.pronouns is not None:
+                lines.append(f"  {'pronouns right':<22}{'':>7}{'':>33}{each.pronouns:>9.1f}")
+            for name, count, bleu, exact in each.phenomena:
+                lines.append(f"  {name:<22}{count:>7}{'':>17}{bleu:>8.2f}{'':>8}{exact:>9.1f}")
+        scores = self.sets[0].evaluation.scores
+        return "\n".join(
+            [*lines, f"BLEU  {scores.bleu_signature}", f"chrF  {scores.chrf_signature}"]
+        )
+
+
+def split_files(names: Sequence[str]) -> Files:
+    """One file, or two: `["x.tsv"]`, `["x.en,x.de"]` or `["x.en", "x.de"]`."""
+    parts = [part for name in names for part in name.split(",")]
+    if len(parts) == 1:
+        return parts[0]
+    if len(parts) == 2:
+        return parts[0], parts[1]
+    raise InputError("data", got=f"{len(parts)} files", expected="one file, or source and target")
+
+
+def pairs_of(recipe: Recipe, split: str) -> tuple[Pair, ...]:
+    """One split of a recipe's data."""
+    splits = load_splits(recipe.data).splits
+    known = {"train": splits.train, "valid": splits.valid, **splits.tests}
+    if split not in known:
+        raise InputError("--split", got=split, expected=f"one of {', '.join(known)}")
+    return known[split]
+
+
+def pairs_to_score(
+    pipeline: Pipeline, split: str | None, files: str | None
+) -> dict[str, tuple[Pair, ...]]:
+    """The pairs that were asked for: files, a split, or by default the tests (else validation)."""
+    if files is not None:
+        pairs, _ = load_pairs(split_files([files]), max_words=10_000, on_bad="stop")
+        return {files: tuple(pairs)}
+    if split is not None:
+        return {split: pairs_of(pipeline.recipe, split)}
+    splits = load_splits(pipeline.recipe.data).splits
+    return splits.tests or {"valid": splits.valid}
+
+
+def evaluate_sets(
+    pipeline: Pipeline,
+    sets: Mapping[str, Sequence[Pair]],
+    out: Path | None,
+    *,
+    lowercase: bool = False,
+    **decode: Any,
+) -> Report:
+    """Scores each set; writes hypotheses, numbers and a picture if there is a folder for them."""
+    reports = []
+    for name, pairs in sets.items():
+        evaluation = pipeline.evaluate(pairs, lowercase=lowercase, **decode)
+        reports.append(_report(name, pairs, evaluation))
+        if out is not None:
+            _write_set(out, name, pairs, evaluation)
+    report = Report(tuple(reports))
+    if out is not None:
+        _write(out / "scores.json", json.dumps(report.to_json(), ensure_ascii=False, indent=1))
+        _draw_lengths(report, pipeline.name, out / "bleu-by-length.png")
+    return report
+
+
+def _report(name: str, pairs: Sequence[Pair], evaluation: Evaluation) -> SetReport:
+    hypotheses = evaluation.hypotheses
+    rows = []
+    for tag in sorted({tag for pair in pairs for tag in pair.tags}):
+        chosen = [i for i, pair in enumerate(pairs) if tag in pair.tags]
+        scores = score([hypotheses[i] for i in chosen], [pairs[i].target for i in chosen])
+        rows.append((tag, len(chosen), scores.bleu, scores.exact))
+    lengths = by_length(
+        [pair.source for pair in pairs], hypotheses, [pair.target for pair in pairs]
+    )
+    return SetReport(name, evaluation, tuple(rows), tuple(lengths), pronouns(pairs, hypotheses))
+
+
+def pronouns(pairs: Sequence[Pair], hypotheses: Sequence[str]) -> float | None:
+    """Percentage of the pairs with a pronoun whose pronoun is right; None where there is none."""
+    right = [
+        grammar.pronoun_is_right(pair, hypothesis)
+        for pair, hypothesis in zip(pairs, hypotheses, strict=True)
+        if "pronoun" in pair.tags
+    ]
+    return 100 * sum(right) / len(right) if right else None
+
+
+def _write_set(out: Path, name: str, pairs: Sequence[Pair], evaluation: Evaluation) -> None:
+    stem = Path(name.split(",")[0]).name
+    _write(out / f"{stem}.hypotheses.txt", "\n".join(evaluation.hypotheses) + "\n")
+    lines = [
+        json.dumps(
+            {"source": pair.source, "reference": pair.target, "hypothesis": hypothesis},
+            ensure_ascii=False,
+        )
+        for pair, hypothesis in zip(pairs, evaluation.hypotheses, strict=True)
+    ]
+    _write(out / f"{stem}.jsonl", "\n".join(lines) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, text.encode())
+
+
+def _draw_lengths(report: Report, model: str, path: Path) -> None:
+    """BLEU against sentence length, one line a set, 1280 by 720 pixels."""
+    from regard.explain.plot import length_chart, render
+
+    curves = {each.name: each.lengths for each in report.sets}
+    write_file(path, render(length_chart(curves, model), ".png"))
+
+
+def heads_table(heads: Sequence[HeadSummary], pairs: int) -> str:
+    """One line a head, the one that matters most first."""
+    lines = [
+        f"{'head':<22}{'effect':>8}{'previous':>10}{'first':>8}{'positional':>12}{'at':>5}{'entropy':>9}"
+    ]
+    lines += [
+        f"{each.head:<22}{each.effect:>8.3f}{each.previous:>10.2f}{each.first:>8.2f}"
+        f"{each.positional:>12.2f}{each.offset:>5}{each.entropy:>9.2f}"
+        for each in sorted(heads, key=lambda head: -head.effect)
+    ]
+    lines.append(f"over {pairs} pairs; effect: rise of the loss (nats per token) without the head")
+    return "\n".join(lines)
+
+
+def runs_in(folder: Path) -> Iterator[dict[str, Any]]:
+    """Shipped models, and the runs below a folder with their last step and best loss."""
+    for name in shipped():
+        yield {"name": name, "kind": "shipped"}
+    if not folder.is_dir():
+        raise InputError(f"ls {folder}", got="no such folder", expected="a folder with runs in it")
+    for place in sorted(path.parent for path in folder.glob("*/checkpoints")):
+        yield {"name": str(place), "kind": "run", **checkpoint.summary(place)}
+    for place in sorted(path.parent for path in folder.glob("*/*/checkpoints")):
+        yield {"name": str(place), "kind": "run", **checkpoint.summary(place)}

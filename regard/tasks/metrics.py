@@ -1,0 +1,65 @@
+"""How good translations are: BLEU and chrF as sacrebleu computes them, signature included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of a set of translations, with what another person needs to repeat them."""
+
+    sentences: int
+    bleu: float
+    chrf: float
+    exact: float
+    """Percentage of translations that equal their reference."""
+    bleu_signature: str
+    chrf_signature: str
+
+
+def score(
+    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
+) -> Scores:
+    """Corpus BLEU (13a), chrF and exact match of detokenised text.
+
+    Example:
+        >>> score(["Das Tier ist müde."], ["Das Tier ist müde."]).bleu
+        100.0
+    """
+    bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
+    found_bleu = bleu.corpus_score(list(hypotheses), [list(references)])
+    found_chrf = chrf.corpus_score(list(hypotheses), [list(references)])
+    pairs = list(zip(hypotheses, references, strict=True))
+    equal = sum(hypothesis == reference for hypothesis, reference in pairs)
+    return Scores(
+        sentences=len(pairs),
+        bleu=round(found_bleu.score, 4),
+        chrf=round(found_chrf.score, 4),
+        exact=round(100 * equal / max(1, len(pairs)), 4),
+        bleu_signature=str(bleu.get_signature()),
+        chrf_signature=str(chrf.get_signature()),
+    )
+
+
+def by_length(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], groups: int = 6
+) -> list[tuple[str, int, float]]:
+    """BLEU of short to long sources, in groups of about equally many sentences.
+
+    Returns:
+        For each group the range of its lengths in words, its sentences, its BLEU.
+    """
+    words = [len(source.split()) for source in sources]
+    edges = sorted({sorted(words)[len(words) * g // groups] for g in range(groups)})
+    found = []
+    for place, low in enumerate(edges):
+        high = edges[place + 1] - 1 if place + 1 < len(edges) else max(words)
+        chosen = [i for i, count in enumerate(words) if low <= count <= high]
+        bleu = score([hypotheses[i] for i in chosen], [references[i] for i in chosen]).bleu
+        found.append((f"{low}–{high}" if high > low else str(low), len(chosen), bleu))
+    return found

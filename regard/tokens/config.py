@@ -1,0 +1,31 @@
+"""The `tokens:` section of a recipe: how text becomes ids."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from regard.config import Config
+
+BYTES_AND_SPECIAL = 256 + 4
+
+
+class TokensConfig(Config):
+    """Which vocabulary to learn from the training split."""
+
+    kind: Literal["words", "characters", "bytes", "bpe", "wordpiece", "unigram"] = "bpe"
+    vocab: int = Field(default=8000, ge=8)
+    """The largest number of entries, special symbols included (`bytes` always has 260)."""
+    shared: bool = True
+    """One vocabulary for source and target, or one each."""
+    lowercase: bool = False
+
+    @model_validator(mode="after")
+    def _every_byte_fits(self) -> TokensConfig:
+        if self.kind == "bpe" and self.vocab < BYTES_AND_SPECIAL:
+            raise ValueError(
+                f"vocab {self.vocab} is too small for bpe: 256 bytes and 4 special symbols"
+                f" need {BYTES_AND_SPECIAL}"
+            )
+        return self

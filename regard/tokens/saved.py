@@ -1,0 +1,114 @@
+"""The text of a `tokenizer.json` -> the library's tokenizer, or an error that says what is damaged.
+
+In: what a checkpoint holds, which may be cut off, edited or somebody else's. Out: a tokenizer of a
+kind that Regard learns, checked so far that using it cannot fail later.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tokenizers import Tokenizer as Inner
+
+from regard.errors import InputError
+from regard.tokens.kinds import CHARACTER, SPECIAL, UNKNOWN, WORD, byte_symbols
+
+KINDS = {
+    ("WordLevel", "Split", WORD): "words",
+    ("WordLevel", "Split", CHARACTER): "characters",
+    ("WordPiece", "Split", WORD): "wordpiece",
+    ("BPE", "ByteLevel", None): "bpe",
+    ("Unigram", "Sequence", None): "unigram",
+}
+"""By which model, split and pattern a kind is known. `bytes` is `bpe` without merges."""
+
+UNKNOWN_FIELD: dict[str, tuple[str, object]] = {
+    "words": ("unk_token", SPECIAL[UNKNOWN]),
+    "characters": ("unk_token", SPECIAL[UNKNOWN]),
+    "wordpiece": ("unk_token", SPECIAL[UNKNOWN]),
+    "bpe": ("unk_token", None),
+    "unigram": ("unk_id", UNKNOWN),
+}
+"""Where each kind of model says what an unknown piece becomes, and what it must say."""
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Read the JSON object that a `tokenizer.json` is."""
+    try:
+        spec = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise _damaged(f"text that is not JSON ({problem})") from None
+    if not isinstance(spec, dict):
+        raise _damaged(f"a JSON {type(spec).__name__}")
+    return spec
+
+
+def read(spec: object) -> tuple[Inner, str]:
+    """Build the tokenizer that a parsed `tokenizer.json` describes.
+
+    Returns:
+        The library's tokenizer, and the kind of its pieces.
+
+    Raises:
+        InputError: If anything in it is damaged or of another kind.
+    """
+    kind = _kind_of(spec)
+    _check_settings(spec, kind)
+    try:
+        inner = Inner.from_str(json.dumps(spec))
+    except BaseException as problem:
+        # The library panics on what it did not foresee, and its panic is no `Exception`.
+        if isinstance(problem, Exception) or type(problem).__name__ == "PanicException":
+            raise _damaged(f"a {kind} vocabulary that cannot be read ({problem})") from None
+        raise
+    pieces = inner.get_vocab()
+    special = [pieces.get(symbol) for symbol in SPECIAL]
+    if special != [0, 1, 2, 3]:
+        raise _damaged(f"ids {special} for {' '.join(SPECIAL)}")
+    if sorted(pieces.values()) != list(range(len(pieces))):
+        raise _damaged("ids with gaps or repeats")
+    if kind == "bpe" and not set("".join(pieces.keys() - set(SPECIAL))) <= set(byte_symbols()):
+        raise _damaged("byte-level pieces with characters that stand for no byte")
+    return inner, kind
+
+
+def _kind_of(spec: object) -> str:
+    """Which kind of tokenizer is described, by its model and how it splits text."""
+    model, split = _field(spec, "model"), _field(spec, "pre_tokenizer")
+    regex = _field(_field(split, "pattern"), "Regex")
+    key = tuple(
+        value if isinstance(value, str) else None
+        for value in (_field(model, "type"), _field(split, "type"), regex)
+    )
+    for known, kind in KINDS.items():
+        if known == key:
+            return kind
+    raise _damaged(f"a model {key[0]} with the split {key[2] or key[1]}")
+
+
+def _check_settings(spec: object, kind: str) -> None:
+    """Refuse what `learn` never writes and what would change ids or lose text unseen."""
+    for name in ("truncation", "padding", "post_processor"):
+        if _field(spec, name) is not None:
+            raise _damaged(f"a setting for {name}")
+    normalizer = _field(spec, "normalizer")
+    if normalizer is not None and normalizer != {"type": "Lowercase"}:
+        raise _damaged(f"the normalizer {_field(normalizer, 'type')}")
+    model = _field(spec, "model")
+    name, expected = UNKNOWN_FIELD[kind]
+    if _field(model, name) != expected:
+        raise _damaged(f"{name} {_field(model, name)!r}")
+
+
+def _field(section: object, name: str) -> object:
+    return section.get(name) if isinstance(section, dict) else None
+
+
+def _damaged(got: str) -> InputError:
+    return InputError(
+        "tokenizer.json",
+        got=got,
+        expected="the vocabulary of a Regard checkpoint",
+        fix="take the file from another copy of the checkpoint",
+    )

@@ -1,0 +1,43 @@
+"""The `train:` section of a recipe: how the weights get better."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from regard.config import Config
+
+
+class TrainConfig(Config):
+    """One training run of the one trainer."""
+
+    steps: int = Field(default=2000, ge=1)
+    batch_tokens: int = Field(default=4096, ge=1)
+    """Token budget of a micro-batch: the sum over its sentences of source and target tokens."""
+    accumulate: int = Field(default=1, ge=1)
+    """Micro-batches per step; their gradients are weighted by their tokens, exactly."""
+    optimizer: Literal["adam", "adamw"] = "adamw"
+    learning_rate: float = Field(default=1e-3, gt=0)
+    """The peak; with `schedule: paper` a factor on d_model^-0.5 min(step^-0.5, step warmup^-1.5)."""
+    schedule: Literal["paper", "cosine", "constant"] = "cosine"
+    warmup: int = Field(default=200, ge=0)
+    final_fraction: float = Field(default=0.05, ge=0, le=1)
+    """Where cosine ends, as a fraction of the peak."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = Field(default=1e-9, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    clip: float | None = Field(default=1.0, gt=0)
+    """Largest gradient norm; null turns clipping off."""
+    log_every: int = Field(default=20, ge=1)
+    evaluate_every: int = Field(default=500, ge=1)
+    save_every: int = Field(default=500, ge=1)
+    keep: int = Field(default=2, ge=1)
+    """How many of the last checkpoints stay; the best one always does."""
+    patience: int | None = Field(default=None, ge=1)
+    """Stop after this many evaluations without a better loss."""
+    average: int = Field(default=0, ge=0)
+    """At the end, average the weights of this many last checkpoints, which are kept for it; the
+    mean is taken if its validation loss is lower (0 or 1: no averaging)."""
+    tensorboard: bool = False

@@ -1,0 +1,283 @@
+"""What a training run tells: files that stay, a picture, and a line on the screen.
+
+In: numbers by step, from the trainer. Out: `RUN/metrics.jsonl` (one JSON object per line, always),
+TensorBoard events (an extra), `RUN/loss.png`, and progress on standard error. On resuming, each
+file is taken back to the step of the checkpoint, so that no step is told twice.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from regard.errors import InputError, UserError, WriteError
+from regard.train.checkpoint import write_file
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+TRAIN_LOSS, VALIDATION_LOSS = "loss", "validation_loss"
+"""The keys of `metrics.jsonl` that `plot_losses` draws."""
+
+Value = float | int | str | bool | None
+
+
+class Log(Protocol):
+    """A place where the numbers of a run are written."""
+
+    def write(self, step: int, values: Mapping[str, Value]) -> None:
+        """Add what was measured at a step."""
+
+    def close(self) -> None:
+        """Finish writing."""
+
+
+class MetricsLog:
+    """Writes `metrics.jsonl`: `{"step": 20, "loss": 3.2, ...}` per line, flushed line by line.
+
+    A number that is not finite is written as null, since JSON has no other word for it.
+
+    Args:
+        path: The file.
+        after: Go on after this step, dropping later lines; -1 starts the file anew.
+    """
+
+    def __init__(self, path: Path, *, after: int = -1) -> None:
+        self.path = path
+        cut_back(path, after)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered: a line is one write, so that a killed run tears at most the last one.
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def write(self, step: int, values: Mapping[str, Value]) -> None:
+        """Add one line."""
+        line = {"step": step} | {name: _finite(value) for name, value in values.items()}
+        data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        try:
+            written = self._file.write(data)
+        except OSError as error:
+            raise self._failed(error) from error
+        if written != len(data):
+            raise WriteError(f"could not write {self.path}: only part of a line", fix=_ROOM)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _failed(self, error: OSError) -> WriteError:
+        return WriteError(f"could not write {self.path}: {error.strerror}", fix=_ROOM)
+
+
+_ROOM = "the checkpoints are whole; put this right, then go on with --resume"
+
+
+class TensorBoardLog:
+    """Writes every number as a TensorBoard scalar of the same name.
+
+    Args:
+        folder: Where the event files go.
+        after: Go on after this step; TensorBoard hides what earlier event files say of later ones.
+    """
+
+    def __init__(self, folder: Path, *, after: int = -1) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise UserError(
+                "train.tensorboard: the package tensorboard is not installed",
+                fix="pip install 'regard[tensorboard]'",
+            ) from error
+        self._writer: Any = SummaryWriter(str(folder), purge_step=after + 1)
+
+    def write(self, step: int, values: Mapping[str, Value]) -> None:
+        """Add the numbers among the values; words have no place in a curve."""
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Close the event file."""
+        self._writer.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Read `metrics.jsonl`; a last line that was cut off while it was written is left out."""
+    return [line for line, _ in _lines(path)]
+
+
+def cut_back(path: Path, step: int) -> None:
+    """Drop every line of `metrics.jsonl` later than a step, and a last line that is torn.
+
+    Args:
+        path: The file; nothing happens if it is not there.
+        step: The step of the checkpoint from which training goes on.
+    """
+    if not path.exists():
+        return
+    kept = b"".join(raw for line, raw in _lines(path) if line["step"] <= step)
+    if len(kept) != path.stat().st_size:
+        write_file(path, kept)
+
+
+def _lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
+    """Parse the file: every line as an object and as it stands."""
+    lines = []
+    # What follows the last line end was being written when the run was killed; it says nothing,
+    # even where it happens to be valid.
+    *whole, _ = path.read_bytes().split(b"\n")
+    for number, raw in enumerate(whole, start=1):
+        try:
+            line = json.loads(raw)
+            if not isinstance(line["step"], int):
+                raise TypeError
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{path}, line {number}",
+                got=repr(raw[:40].decode(errors="replace")),
+                expected='a JSON object with a "step"',
+                fix="remove the line",
+            ) from error
+        lines.append((line, raw + b"\n"))
+    return lines
+
+
+def _finite(value: Value) -> Value:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Progress:
+    """Shows on standard error how far training is: a bar on a terminal, else a line at times.
+
+    Args:
+        total: The last step.
+        start: The step training goes on from.
+        quiet: Show nothing at all.
+        interval: Seconds between two lines where there is no terminal.
+    """
+
+    def __init__(self, total: int, start: int, quiet: bool, interval: float = 10.0) -> None:
+        self.total, self.start, self.quiet, self.interval = total, start, quiet, interval
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+        self._began = self._told = -math.inf
+
+    def __enter__(self) -> Progress:
+        self._began = time.monotonic()
+        if not self.quiet:
+            self._start_bar()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def update(self, step: int, loss: float, tokens_per_second: float) -> None:
+        """Tell where training is."""
+        if self._bar and self._task is not None:
+            speed = f"{tokens_per_second:,.0f} tokens/s"
+            self._bar.update(self._task, completed=step, loss=f"loss {loss:.3f}", speed=speed)
+            return
+        now = time.monotonic()
+        if now - self._told < self.interval and step < self.total:
+            return
+        self._told = now
+        self.say(
+            f"step {step}/{self.total}  loss {loss:.3f}  {tokens_per_second:,.0f} tokens/s"
+            f"  {_clock(self._seconds_left(step, now))} left"
+        )
+
+    def say(self, message: str) -> None:
+        """Print a line; on a terminal it appears above the bar."""
+        if self._bar:
+            self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)
+        elif not self.quiet:
+            sys.stderr.write(message + "\n")
+            sys.stderr.flush()
+
+    def _start_bar(self) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        console = Console(stderr=True)  # leaves out colours if NO_COLOR is set
+        if not sys.stderr.isatty() or console.is_dumb_terminal:
+            return
+        self._bar = progress.Progress(
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[loss]}", markup=False),
+            progress.TextColumn("{task.fields[speed]}", markup=False),
+            progress.TimeRemainingColumn(),
+            console=console,
+            refresh_per_second=4,
+            redirect_stdout=False,  # or else what a user pipes on would appear here
+        )
+        self._task = self._bar.add_task(
+            "train", total=self.total, completed=self.start, loss="", speed=""
+        )
+        self._bar.start()
+
+    def _seconds_left(self, step: int, now: float) -> float | None:
+        done = step - self.start
+        return (now - self._began) / done * (self.total - step) if done > 0 else None
+
+
+def _clock(seconds: float | None) -> str:
+    if seconds is None:
+        return "-:--"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def plot_losses(metrics: list[dict[str, Any]], path: Path) -> None:
+    """Draw training and validation loss against the step, 1280 by 720 pixels.
+
+    Args:
+        metrics: The lines of `metrics.jsonl`; a loss that is null leaves a gap.
+        path: The PNG file.
+    """
+    # Without pyplot: no global figures, no search for a display; a PNG is drawn by Agg.
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(12.8, 7.2), dpi=100, layout="constrained")
+    axes = figure.add_subplot()
+    steps, losses = _curve(metrics, TRAIN_LOSS)
+    axes.plot(steps, losses, color="#0072b2", linewidth=1.5, label="training")
+    steps, losses = _curve(metrics, VALIDATION_LOSS)
+    axes.plot(steps, losses, color="#d55e00", linewidth=2.5, marker="o", label="validation")
+    # 11 points are 15 pixels at 100 dots per inch.
+    axes.set_xlabel("step", fontsize=14)
+    axes.set_ylabel("loss per target", fontsize=14)
+    axes.tick_params(labelsize=11)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(visible=True, color="#dddddd")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=14, frameon=False)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=100)
+    write_file(path, picture.getvalue())
+
+
+def _curve(metrics: list[dict[str, Any]], key: str) -> tuple[list[int], list[float]]:
+    points = [(line["step"], line[key]) for line in metrics if key in line]
+    losses = [math.nan if loss is None else float(loss) for _, loss in points]
+    return [step for step, _ in points], losses

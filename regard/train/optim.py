@@ -1,0 +1,73 @@
+"""The optimizer, and the learning rate as a pure function of the step."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InputError
+from regard.train.config import TrainConfig
+
+
+def learning_rate(step: int, config: TrainConfig, dim: int) -> float:
+    """The rate of step 1, 2, ….
+
+    paper:     factor · dim^-0.5 · min(step^-0.5, step · warmup^-1.5)   (section 5.3)
+    cosine:    linear warm-up to the peak, then half a cosine down to final_fraction of it
+    constant:  linear warm-up, then the peak
+
+    Example:
+        >>> config = TrainConfig(schedule="constant", learning_rate=0.1, warmup=10)
+        >>> [round(learning_rate(step, config, dim=8), 3) for step in (1, 5, 10, 99)]
+        [0.01, 0.05, 0.1, 0.1]
+    """
+    warm = min(1.0, step / config.warmup) if config.warmup else 1.0
+    if config.schedule == "paper":
+        warmup = max(1, config.warmup)
+        return config.learning_rate * dim**-0.5 * min(step**-0.5, step * warmup**-1.5)
+    if config.schedule == "constant" or step <= config.warmup:
+        return config.learning_rate * warm
+    done = min(1.0, (step - config.warmup) / max(1, config.steps - config.warmup))
+    cosine = 0.5 * (1 + math.cos(math.pi * done))
+    return config.learning_rate * (config.final_fraction + (1 - config.final_fraction) * cosine)
+
+
+def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """Adam or AdamW, fused. Weight decay acts on matrices only, not on norms and biases."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=True)
+
+
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's memory by the names of the parameters: `optimizer.NAME.exp_avg` and so on."""
+    tensors: dict[str, Tensor] = {}
+    for name, parameter in model.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer.{name}.{key}"] = value
+    return tensors
+
+
+def restore_optimizer(
+    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
+) -> None:
+    """Puts back what `optimizer_tensors` gave."""
+    state: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        if key.startswith("optimizer."):
+            name, _, field = key.removeprefix("optimizer.").rpartition(".")
+            state.setdefault(name, {})[field] = tensor
+    for name, parameter in model.named_parameters():
+        if name in state:
+            optimizer.state[parameter] = {key: value.clone() for key, value in state[name].items()}
+    unknown = set(state) - {name for name, _ in model.named_parameters()}
+    if unknown:
+        raise InputError(
+            "training.safetensors", got=f"state of {min(unknown)}", expected="this model's"
+        )

@@ -1,0 +1,334 @@
+"""THE training loop: a task and a model -> better weights, whatever the family.
+
+One step: take `accumulate` micro-batches, count their targets, add up gradients of loss / count,
+clip, refuse what is not finite, update. Everything the next step depends on is in a checkpoint, so
+that a run that was killed at any moment continues bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.batch import Cursor
+from regard.errors import FoundProblems, Interrupted
+from regard.tasks.task import Task
+from regard.train import checkpoint
+from regard.train.checkpoint import Best, Snapshot
+from regard.train.config import TrainConfig
+from regard.train.log import (
+    Log,
+    MetricsLog,
+    Progress,
+    TensorBoardLog,
+    Value,
+    plot_losses,
+    read_metrics,
+)
+from regard.train.optim import learning_rate, optimizer, optimizer_tensors, restore_optimizer
+from regard.train.signals import StopRequest, stop_requests
+
+BAD_STEPS_ALLOWED = 2
+"""This many steps in a row may be skipped because a number was not finite; one more stops."""
+
+
+@dataclass
+class Place:
+    """Where a run is: all of its state that is not a tensor, as a checkpoint stores it."""
+
+    step: int = 0
+    cursor: Cursor = field(default_factory=Cursor)
+    best: Best | None = None
+    evaluations_without_better: int = 0
+    bad_in_a_row: int = 0
+    loss_since_log: float = 0.0
+    targets_since_log: int = 0
+    seconds: float = 0.0
+    finished: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As training.json has it."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> Place:
+        """Back from training.json."""
+        best = values["best"]
+        return Place(
+            **{
+                **values,
+                "cursor": Cursor(**values["cursor"]),
+                "best": None if best is None else Best(**best),
+            }
+        )
+
+
+@dataclass
+class Job:
+    """All that one run of training is made of."""
+
+    model: nn.Module
+    task: Task
+    config: TrainConfig
+    dim: int
+    """The model's width, which the paper's schedule depends on."""
+    describe: dict[str, Any]
+    """What config.json is to say."""
+    tokenizer: str
+    recipe: str
+    run: Path | None = None
+    """Where to keep checkpoints and metrics; None keeps nothing."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Stored in training.json: threads, torch's version, checksums of the data."""
+    watch: Callable[[int, nn.Module], None] | None = None
+    """Called after every step with its number."""
+    quiet: bool = False
+
+
+class Trainer:
+    """Runs a job from where it is to its end.
+
+    Args:
+        job: What to train.
+        resume: The checkpoint to go on from.
+    """
+
+    def __init__(self, job: Job, resume: Snapshot | None = None) -> None:
+        self.job, self.model, self.task, self.config = job, job.model, job.task, job.config
+        self.optimizer = optimizer(job.model, job.config)
+        self.place = Place()
+        if resume is not None:
+            self._restore(resume)
+        self.history: list[dict[str, Value]] = []
+        self._best_weights: dict[str, Tensor] = {}  # kept in memory only where no run keeps them
+        self._clock = time.perf_counter()
+
+    def run(self) -> Place:
+        """Trains until the last step, early stopping, or a signal."""
+        place, config = self.place, self.config
+        if place.finished and place.step >= config.steps:
+            return place
+        place.finished = False
+        batches = self.task.batches(place.cursor)
+        self.model.train()
+        with (
+            stop_requests() as request,
+            Progress(config.steps, place.step, quiet=self.job.quiet) as progress,
+            self._logs(),
+        ):
+            while place.step < config.steps and not place.finished:
+                self._step(batches, progress)
+                self._after_step(progress, request)
+        self._draw()
+        if self._best_weights:
+            self.model.load_state_dict(self._best_weights)
+        self.model.eval()
+        return place
+
+    @contextmanager
+    def _logs(self) -> Iterator[None]:
+        """Opens the files of the run, and closes them whatever happens."""
+        run, after = self.job.run, self.place.step or -1
+        self._open: list[Log] = []
+        if run is not None:
+            self._open.append(MetricsLog(run / "metrics.jsonl", after=after))
+            if self.config.tensorboard:
+                self._open.append(TensorBoardLog(run / "tensorboard", after=after))
+        try:
+            yield
+        finally:
+            for log in self._open:
+                log.close()
+
+    def _draw(self) -> None:
+        """Draws the curves of the run so far."""
+        if self.job.run is not None:
+            plot_losses(read_metrics(self.job.run / "metrics.jsonl"), self.job.run / "loss.png")
+
+    def _write(self, values: dict[str, Value]) -> None:
+        self.history.append({"step": self.place.step, **values})
+        for log in self._open:
+            log.write(self.place.step, values)
+
+    def _step(self, batches: Iterator[tuple[Any, Cursor]], progress: Progress) -> None:
+        """One update of the weights, exact over its micro-batches."""
+        place, config = self.place, self.config
+        parts = [next(batches) for _ in range(config.accumulate)]
+        place.step += 1
+        place.cursor = parts[-1][1]
+        rate = learning_rate(place.step, config, self.job.dim)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, targets = self._gradients([batch for batch, _ in parts])
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip or math.inf)
+        if not (math.isfinite(loss) and math.isfinite(float(norm))):
+            self._skip(loss, float(norm), [batch for batch, _ in parts], progress)
+            return
+        self.optimizer.step()
+        place.bad_in_a_row = 0
+        place.loss_since_log += loss
+        place.targets_since_log += targets
+        if place.step % config.log_every == 0 or place.step == config.steps:
+            self._log(rate, float(norm), progress)
+
+    def _gradients(self, batches: list[Any]) -> tuple[float, int]:
+        """Adds up the gradients of (sum of losses) / (targets of the whole step); returns both."""
+        targets = sum(self.task.targets(batch) for batch in batches)
+        total = 0.0
+        for batch in batches:
+            loss = self.task.loss(self.model, batch)
+            torch.autograd.backward(loss / targets)
+            total += float(loss.detach())
+        return total, targets
+
+    def _skip(self, loss: float, norm: float, batches: list[Any], progress: Progress) -> None:
+        """A step that is not finite is never applied: it is logged with its batch."""
+        place = self.place
+        place.bad_in_a_row += 1
+        names = "; ".join(self.task.name(batch) for batch in batches)
+        self._write({"skipped": names, "bad_loss": str(loss), "bad_gradient_norm": str(norm)})
+        progress.say(f"step {place.step} skipped: loss {loss:g}, gradient norm {norm:g} ({names})")
+        if place.bad_in_a_row > BAD_STEPS_ALLOWED:
+            raise FoundProblems(
+                f"training stopped at step {place.step}: {place.bad_in_a_row} steps in a row "
+                "were not finite",
+                fix="lower train.learning_rate or train.clip; the last checkpoint is whole",
+            )
+
+    def _log(self, rate: float, norm: float, progress: Progress) -> None:
+        place, now = self.place, time.perf_counter()
+        elapsed, self._clock = now - self._clock, now
+        place.seconds += elapsed
+        mean = place.loss_since_log / max(1, place.targets_since_log)
+        speed = place.targets_since_log / max(elapsed, 1e-9)
+        place.loss_since_log, place.targets_since_log = 0.0, 0
+        self._write(
+            {
+                "loss": mean,
+                "learning_rate": rate,
+                "gradient_norm": norm,
+                "tokens_per_second": round(speed, 1),
+                "seconds": round(place.seconds, 3),
+                "epoch": place.cursor.epoch,
+            }
+        )
+        progress.update(place.step, mean, speed)
+
+    def _after_step(self, progress: Progress, request: StopRequest) -> None:
+        """Evaluates, saves, shows and stops, as far as it is time to."""
+        place, config = self.place, self.config
+        last = place.step == config.steps
+        better = False
+        if self.job.watch is not None:
+            self.job.watch(place.step, self.model)
+        if place.step % config.evaluate_every == 0 or last:
+            better = self._evaluate(progress)
+        place.finished = last or place.finished
+        stopping = request.signal is not None and not place.finished
+        if place.step % config.save_every == 0 or better or place.finished or stopping:
+            self._save(progress)
+        if stopping and request.signal is not None:
+            self._draw()
+            raise Interrupted(
+                f"stopped by a signal after step {place.step}"
+                + ("" if self.job.run is None else ", saved"),
+                signal=request.signal,
+                fix=None if self.job.run is None else "go on with the same command and --resume",
+            )
+
+    def _evaluate(self, progress: Progress) -> bool:
+        """Measures on the validation split; returns whether it is the best so far."""
+        place, config = self.place, self.config
+        scores = self.task.evaluate(self.model)
+        self._write({f"validation_{name}": value for name, value in scores.items()})
+        loss = scores["loss"]
+        better = math.isfinite(loss) and (place.best is None or loss < place.best.loss)
+        if better:
+            place.best = Best(place.step, loss)
+            place.evaluations_without_better = 0
+            if self.job.run is None:
+                self._best_weights = {k: v.clone() for k, v in self.model.state_dict().items()}
+        else:
+            place.evaluations_without_better += 1
+        progress.say(f"step {place.step}: validation loss {loss:.4f}{' (best)' if better else ''}")
+        if config.patience is not None and place.evaluations_without_better >= config.patience:
+            progress.say(f"no better for {config.patience} evaluations: stopping early")
+            place.finished = True
+        self._clock = time.perf_counter()  # evaluation is not training speed
+        return better
+
+    def _save(self, progress: Progress) -> None:
+        if self.job.run is None:
+            return
+        place = self.place
+        weights, extra = self.model.state_dict(), {}
+        if place.finished and self.config.average > 1:
+            averaged = self._average(progress)
+            if averaged is not None:  # what is to be used; resuming goes on from the raw weights
+                extra = {f"weights.{name}": tensor for name, tensor in weights.items()}
+                weights = averaged
+        snapshot = Snapshot(
+            step=place.step,
+            weights=weights,
+            config=self.job.describe,
+            tokenizer=self.job.tokenizer,
+            recipe=self.job.recipe,
+            training_tensors={
+                "random": torch.get_rng_state(),
+                **optimizer_tensors(self.model, self.optimizer),
+                **extra,
+            },
+            training={"place": place.to_json(), **self.job.facts},
+        )
+        keep = max(self.config.keep, self.config.average)
+        checkpoint.save(self.job.run, snapshot, keep, place.best)
+        if extra:
+            self.model.load_state_dict(weights)
+        self._clock = time.perf_counter()
+
+    def _average(self, progress: Progress) -> dict[str, Tensor] | None:
+        """The mean of the last checkpoints' weights and the present ones, if it scores better."""
+        assert self.job.run is not None
+        place, raw = self.place, {k: v.clone() for k, v in self.model.state_dict().items()}
+        earlier = checkpoint.last_weights(self.job.run, self.config.average - 1, place.step)
+        sets = [raw, *earlier]
+        mean = {
+            name: torch.stack([weights[name] for weights in sets]).mean(0)
+            if tensor.is_floating_point()
+            else tensor
+            for name, tensor in raw.items()
+        }
+        self.model.load_state_dict(mean)
+        loss = self.task.evaluate(self.model)["loss"]
+        self._write({"averaged": len(sets), "averaged_loss": loss})
+        better = place.best is None or loss < place.best.loss
+        progress.say(
+            f"average of {len(sets)} checkpoints: validation loss {loss:.4f}"
+            + (" (best)" if better else ", not better: not taken")
+        )
+        self.model.load_state_dict(raw)
+        if not better:
+            return None
+        place.best = Best(place.step, loss)
+        return mean
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        tensors = snapshot.training_tensors
+        raw = {
+            key.removeprefix("weights."): value
+            for key, value in tensors.items()
+            if key.startswith("weights.")
+        }
+        self.model.load_state_dict(raw or snapshot.weights)
+        restore_optimizer(self.model, self.optimizer, tensors)
+        torch.set_rng_state(tensors["random"])
+        self.place = Place.from_json(snapshot.training["place"])

@@ -1,0 +1,192 @@
+"""A recipe -> data -> vocabulary -> model -> the one training loop -> a Pipeline."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard import recipe as recipes
+from regard.data.sources import Loaded, load_splits
+from regard.errors import InputError
+from regard.models import build, describe
+from regard.pipeline import Pipeline, load
+from regard.recipe import Recipe
+from regard.runtime import setup
+from regard.tasks import TASKS
+from regard.tokens import Vocabulary, learn
+from regard.train import checkpoint
+from regard.train.checkpoint import RunLock, Snapshot
+from regard.train.trainer import Job, Trainer
+
+MAY_CHANGE = {"train.steps", "train.log_every", "train.evaluate_every", "train.save_every",
+              "train.keep", "train.patience", "train.average", "train.tensorboard"}  # fmt: skip
+"""What a resumed run may set anew; the decoding section too. All else decides the weights."""
+
+Watch = Callable[[int, Pipeline], None]
+
+_logger = logging.getLogger(__name__)
+
+
+def train(
+    recipe: str | Path | Recipe,
+    out: str | Path | None = None,
+    *,
+    resume: bool = False,
+    quiet: bool = False,
+    threads: int | None = None,
+    watch: Watch | None = None,
+    **overrides: Any,
+) -> Pipeline:
+    """Trains a recipe and returns the best model.
+
+    Args:
+        recipe: A shipped name, a path, or a Recipe.
+        out: The run's folder; without one, nothing is kept on disk.
+        resume: Go on from the run's last checkpoint.
+        quiet: Show no progress.
+        threads: How many threads to compute with.
+        watch: Called after every step with its number and the pipeline as it is.
+        **overrides: Sections of the recipe to change, such as `train={"steps": 100}`, or `seed=1`.
+    """
+    if not isinstance(recipe, Recipe):
+        recipe = recipes.load(recipe, flatten(overrides))
+    elif overrides:
+        raise InputError("overrides", got="a Recipe and overrides", expected="one of the two")
+    used = setup(threads, recipe.seed, quiet=quiet).threads
+    if out is None:
+        return _run(recipe, None, None, threads=used, quiet=quiet, watch=watch)
+    with RunLock(Path(out)):
+        start = _where_to_start(Path(out), recipe, resume=resume)
+        _run(recipe, Path(out), start, threads=used, quiet=quiet, watch=watch)
+    return load(out)
+
+
+def flatten(overrides: dict[str, Any]) -> list[str]:
+    """Nested overrides as the command line has them.
+
+    Example:
+        >>> flatten({"train": {"steps": 5}, "seed": 1})
+        ['train.steps=5', 'seed=1']
+    """
+    flat = []
+    for key, value in overrides.items():
+        if isinstance(value, dict):
+            flat += [f"{key}.{name}={json.dumps(inner)}" for name, inner in value.items()]
+        else:
+            flat.append(f"{key}={json.dumps(value)}")
+    return flat
+
+
+def _run(
+    recipe: Recipe,
+    run: Path | None,
+    start: Snapshot | None,
+    *,
+    threads: int,
+    quiet: bool,
+    watch: Watch | None,
+) -> Pipeline:
+    loaded = load_splits(recipe.data)
+    for problem, count in loaded.skipped.items():
+        _logger.warning("data: %d pairs skipped: %s", count, problem)
+    facts = {"threads": threads, "torch": str(torch.__version__), "data": loaded.checksums}
+    if start is None:
+        vocabulary = learn(loaded.splits.train, recipe.tokens)
+    else:
+        _compare(facts, start)
+        vocabulary = Vocabulary.from_json(start.tokenizer)
+    model = build(recipe.model, vocabulary.source.vocab, vocabulary.target.vocab)
+    pipeline = Pipeline(model, vocabulary, recipe, "model" if run is None else run.name)
+    if run is not None:
+        checkpoint.write_file(run / "recipe.yaml", recipes.dump(recipe).encode())
+    job = Job(
+        model=model,
+        task=_task(recipe, vocabulary, loaded),
+        config=recipe.train,
+        dim=recipe.model.dim,
+        describe=describe(model),
+        tokenizer=vocabulary.to_json(),
+        recipe=recipes.dump(recipe),
+        run=run,
+        facts=facts,
+        watch=None if watch is None else lambda step, _: watch(step, pipeline),
+        quiet=quiet,
+    )
+    place = Trainer(job, start).run()
+    if start is not None and place.step == start.step:
+        _logger.warning("the run was complete at step %d; nothing was left to do", place.step)
+    return pipeline
+
+
+def _task(recipe: Recipe, vocabulary: Vocabulary, loaded: Loaded) -> Any:
+    longest = recipe.model.max_length
+    task = TASKS[recipe.task](
+        vocabulary,
+        loaded.splits.train,
+        loaded.splits.valid,
+        batch_tokens=recipe.train.batch_tokens,
+        smoothing=recipe.train.label_smoothing,
+        seed=recipe.seed,
+    )
+    if task.longest() > longest:
+        raise InputError(
+            "the data has a sentence longer than the model can read",
+            got=f"{task.longest()} tokens",
+            expected=f"at most model.max_length={longest}",
+            fix="raise model.max_length, or lower data.max_words with data.on_bad=skip",
+        )
+    return task
+
+
+def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | None:
+    """The checkpoint to go on from, if one is asked for and there."""
+    if not resume:
+        if (run / "checkpoints").is_dir() and any((run / "checkpoints").iterdir()):
+            raise InputError(
+                f"{run} already holds a run",
+                fix="go on with --resume, or choose another folder with -o",
+            )
+        return None
+    found = checkpoint.latest(run)
+    if found is None:
+        _logger.warning("%s has no checkpoint yet: starting anew", run)
+        return None
+    folder, snapshot, messages = found
+    for message in messages:
+        _logger.warning(message)
+    old = recipes.from_text(snapshot.recipe, str(folder / "recipe.yaml"))
+    changed = [
+        key
+        for key in recipes.changed(old, recipe)
+        if key not in MAY_CHANGE and not key.startswith("decode.")
+    ]
+    if changed:
+        raise InputError(
+            f"--resume with another recipe: {', '.join(changed)} changed",
+            fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
+        )
+    return snapshot
+
+
+def _compare(facts: dict[str, Any], start: Snapshot) -> None:
+    """Refuses other data; warns of what makes the last bits differ."""
+    before = start.training
+    if before["data"] != facts["data"]:
+        names = sorted(set(before["data"].items()) ^ set(facts["data"].items()))
+        raise InputError(
+            f"--resume with other data: {names[0][0]} changed since the run began",
+            fix="put the data back as it was, or start a new run",
+        )
+    for what in ("threads", "torch"):
+        if before[what] != facts[what]:
+            _logger.warning(
+                "%s: %s now, %s when the run began; the last bits of the weights may differ",
+                what,
+                facts[what],
+                before[what],
+            )

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.data.batch import (
+    Cursor,
+    EncodedPairs,
+    Ragged,
+    make_batch,
+    order,
+    sequential,
+)
+
+lengths_strategy = st.lists(st.integers(0, 40), max_size=200)
+sequences_strategy = st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=6), max_size=8)
+
+
+@given(sequences_strategy)
+@settings(deadline=None)
+def test_ragged_splits_into_what_it_was_made_of(sequences):
+    ragged = Ragged.of(sequences)
+    assert ragged.ids.dtype == torch.int64
+    assert ragged.ids.shape == (sum(map(len, sequences)),)
+    assert ragged.lengths == tuple(map(len, sequences))
+    assert ragged.split() == sequences
+    assert ragged.to("cpu").split() == sequences
+
+
+def test_target_out_is_target_in_one_step_ahead():
+    batch = make_batch([[9], [5, 6]], [[7, 8], []], index=[40, 2], begin=1, end=2)
+    assert batch.source.split() == [[9], [5, 6]]
+    assert batch.target_in.split() == [[1, 7, 8], [1]]
+    assert batch.target_out.tolist() == [7, 8, 2, 2]
+    assert batch.target_out.dtype == batch.source.ids.dtype == torch.int64
+    assert batch.index == (40, 2)
+    assert batch.to("meta").target_out.device.type == "meta"
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_a_gathered_batch_equals_one_built_from_lists(data):
+    count = data.draw(st.integers(1, 6))
+    ids = st.lists(st.integers(0, 99), max_size=5)
+    source = data.draw(st.lists(ids, min_size=count, max_size=count))
+    target = data.draw(st.lists(ids, min_size=count, max_size=count))
+    index = data.draw(st.lists(st.integers(0, count - 1), max_size=8))
+    pairs = EncodedPairs(source, target, begin=1, end=2)
+    batch = pairs.batch(index)
+    assert len(pairs) == count
+    assert batch.source.split() == [source[i] for i in index]
+    assert batch.target_in.split() == [[1, *target[i]] for i in index]
+    assert batch.target_out.tolist() == [t for i in index for t in [*target[i], 2]]
+    assert batch.index == tuple(index)
+    assert pairs.lengths.tolist() == [len(source[i]) + len(target[i]) + 1 for i in range(count)]
+    assert batch.source.ids.numel() + batch.target_out.numel() == sum(
+        pairs.lengths[i] for i in index
+    )
+
+
+def test_unequal_numbers_of_sources_and_targets_are_refused():
+    with pytest.raises(ValueError, match="2 sources but 1 targets"):
+        EncodedPairs([[1], [2]], [[1]], begin=1, end=2)
+
+
+@given(lengths_strategy, st.integers(1, 100), st.integers(-5, 2**40), st.integers(0, 5))
+@settings(deadline=None)
+def test_every_example_is_in_one_batch_within_the_budget(lengths, budget, seed, epoch):
+    batches = order(lengths, budget, seed, epoch)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or sum(lengths[i] for i in batch) <= budget
+    assert order(np.array(lengths, dtype=np.int64), budget, seed, epoch) == batches  # pure
+
+
+def test_each_epoch_and_seed_has_its_own_order():
+    lengths = [3 + i % 7 for i in range(300)]
+    orders = [order(lengths, 50, seed, epoch) for seed in (0, 1) for epoch in (0, 1)]
+    assert len({str(batches) for batches in orders}) == 4
+    # neighbours change too, not only the order of the batches
+    assert len({str(sorted(map(sorted, batches))) for batches in orders}) == 4
+
+
+def test_the_order_is_the_same_in_every_process():
+    assert order([4, 9, 2, 7, 7, 1], 11, seed=3, epoch=1) == [[5, 2, 0], [4], [3], [1]]
+
+
+def test_batches_hold_like_lengths_and_are_well_filled():
+    random = np.random.default_rng(0)
+    lengths = random.integers(5, 100, 20_000)
+    batches = order(lengths, 2000, seed=0, epoch=0)
+    rows = sum(len(batch) * lengths[batch].max() for batch in batches)
+    assert rows < 1.05 * lengths.sum()
+    assert len(batches) < 1.05 * lengths.sum() / 2000
+    # short and long batches come mixed
+    means = [lengths[batch].mean() for batch in batches]
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.2
+
+
+def test_an_example_over_the_budget_stands_alone():
+    batches = order([3, 500, 4], budget=10, seed=0, epoch=0)
+    assert [1] in batches
+    assert sorted(map(sorted, batches)) == [[0, 2], [1]]
+
+
+def test_nothing_in_gives_nothing_out():
+    assert order([], 10, 0, 0) == sequential([], 10) == []
+
+
+@given(lengths_strategy, st.integers(1, 100))
+@settings(deadline=None)
+def test_evaluation_goes_from_short_to_long_once(lengths, budget):
+    batches = sequential(lengths, budget)
+    flat = [i for batch in batches for i in batch]
+    assert flat == sorted(range(len(lengths)), key=lambda i: (lengths[i], i))
+    for batch in batches:
+        assert len(batch) == 1 or sum(lengths[i] for i in batch) <= budget
+
+
+def test_a_million_examples_are_ordered_in_seconds():
+    lengths = np.random.default_rng(0).integers(5, 120, 1_000_000)
+    start = time.perf_counter()
+    batches = order(lengths, 4096, seed=0, epoch=0)
+    assert time.perf_counter() - start < 3
+    assert sum(map(len, batches)) == 1_000_000
+
+
+def test_a_cursor_survives_json():
+    cursor = Cursor(epoch=3, batch=17)
+    assert Cursor(**json.loads(json.dumps(asdict(cursor)))) == cursor
+    assert Cursor() == Cursor(0, 0)

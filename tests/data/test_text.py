@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.data.pair import Pair
+from regard.data.text import Lengths, Problem, check, load_pairs, read_pairs
+from regard.errors import InputError
+
+GOOD = [Pair("a dog", "ein Hund"), Pair("a cat", "eine Katze")]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file into the test's folder and give its name."""
+
+    def _write(name: str, content: bytes | str) -> str:
+        raw = content.encode() if isinstance(content, str) else content
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+        return str(path)
+
+    return _write
+
+
+def as_files(write, form: str, pairs: list[Pair], end: str = "\n"):
+    name, _, packed = form.partition("+")
+    packed = f".{packed}" if packed else ""
+    if name == "two":
+        return tuple(
+            write(f"{side}.txt{packed}", "".join(getattr(pair, side) + end for pair in pairs))
+            for side in ("source", "target")
+        )
+    if name == "tsv":
+        return write(f"all.tsv{packed}", "".join(f"{p.source}\t{p.target}{end}" for p in pairs))
+    rows = [json.dumps({"source": p.source, "target": p.target}) for p in pairs]
+    return write(f"all.jsonl{packed}", "".join(row + end for row in rows))
+
+
+@pytest.mark.parametrize("form", ["two", "tsv", "jsonl", "two+gz", "tsv+gz", "jsonl+gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_every_format_gives_the_pairs(write, form, end):
+    assert list(read_pairs(as_files(write, form, GOOD, end), max_words=9)) == GOOD
+
+
+@pytest.mark.parametrize("form", ["two", "tsv", "jsonl"])
+def test_a_byte_order_mark_and_a_missing_last_newline_change_nothing(write, form, tmp_path):
+    as_files(write, form, GOOD)
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().removesuffix(b"\n"))
+    names = sorted(map(str, tmp_path.iterdir()))
+    files = (names[0], names[1]) if form == "two" else names[0]
+    assert list(read_pairs(files, max_words=9)) == GOOD
+
+
+@pytest.mark.parametrize("form", ["two", "tsv", "jsonl"])
+def test_only_newlines_end_lines(write, form):
+    odd = [Pair("a\u2028b\x85c", "d\x0be\x0cf\u2029g"), Pair("h\ri", "\x1cj\x1dk\x1e")]
+    assert list(read_pairs(as_files(write, form, odd), max_words=9)) == odd
+
+
+any_text = st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n")).filter(str.strip)
+
+
+@given(rows=st.lists(st.tuples(any_text, any_text), min_size=1))
+@settings(max_examples=50, deadline=None)
+def test_any_text_without_tabs_and_newlines_is_read_as_it_stands(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("any") / "all.tsv"
+    path.write_bytes("".join(f"{source}\t{target}\n" for source, target in rows).encode())
+    expected = [Pair(*row) for row in rows]
+    expected[0] = Pair(expected[0].source.removeprefix("\ufeff"), expected[0].target)
+    if expected[0].source.strip():
+        assert list(read_pairs(str(path), max_words=10**6)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "what", "detail"),
+    [
+        ("x.tsv", b"", "empty line", ""),
+        ("x.tsv", b"  \t ", "empty line", ""),
+        ("x.tsv", b"a\t", "empty line", ""),
+        ("x.tsv", b"\tb", "empty line", ""),
+        ("x.tsv", b"a", "wrong number of columns", "1, not 2"),
+        ("x.tsv", b"a\tb\tc", "wrong number of columns", "3, not 2"),
+        ("x.tsv", b"a\tb\xff", "not UTF-8", "byte 0xff at 4"),
+        ("x.tsv", b"a b c d e\tb", "over-long", "5 words, at most 4"),
+        ("x.tsv", b"a\ta b c d e", "over-long", "5 words, at most 4"),
+        ("x.jsonl", b"", "empty line", ""),
+        ("x.jsonl", b"{", "not JSON", "Expecting"),
+        ("x.jsonl", b"[" * 100_000, "not JSON", ""),
+        ("x.jsonl", b"[1]", "not JSON", "a list, not an object"),
+        ("x.jsonl", b'{"src": "a", "target": "b"}', "wrong keys", "'src', 'target'"),
+        ("x.jsonl", b'{"source": "a"}', "wrong keys", "'source', not 'source', 'target'"),
+        ("x.jsonl", b'{"source": "a", "target": "b", "id": 1}', "wrong keys", "'id'"),
+        ("x.jsonl", b'{"source": "a", "target": 1}', "wrong keys", "'target' is not a text"),
+        ("x.jsonl", b'{"source": "\\ud800", "target": "b"}', "not UTF-8", "'source'"),
+        ("x.jsonl", b'{"source": " ", "target": "b"}', "empty line", ""),
+    ],
+)
+def test_a_bad_line_is_named(write, name, line, what, detail):
+    good = b"a\tb\n" if name == "x.tsv" else b'{"source": "a", "target": "b"}\n'
+    file = write(name, good + line + b"\n" + good)
+    rows = list(read_pairs(file, max_words=4))
+    assert rows[0] == rows[2] == Pair("a", "b")
+    assert isinstance(rows[1], Problem)
+    assert (rows[1].file, rows[1].line, rows[1].what) == (file, 2, what)
+    assert detail in rows[1].detail
+    with pytest.raises(InputError) as caught:
+        load_pairs(file, 4, "stop")
+    assert str(caught.value).startswith(f"{file}:2: {what}")
+    assert "data.on_bad=skip" in str(caught.value)
+    assert load_pairs(file, 4, "skip") == ([Pair("a", "b")] * 2, {what: 1})
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("bad", [b"", b"\xc3", b"1 2 3 4 5"])
+def test_a_bad_line_of_two_files_names_its_own_file(write, side, bad):
+    lines = [b"a", b"a", b"a"]
+    broken = [b"a", b"a", bad]
+    files = tuple(
+        write(f"{at}.txt", b"\n".join(broken if at == side else lines) + b"\n") for at in (0, 1)
+    )
+    problem = list(read_pairs(files, max_words=4))[2]
+    assert isinstance(problem, Problem)
+    assert (problem.file, problem.line) == (files[side], 3)
+
+
+@pytest.mark.parametrize("on_bad", ["stop", "skip"])
+def test_files_of_unequal_length_always_stop(write, on_bad):
+    files = (write("en.txt", "a\n\nc\n"), write("de.txt", "a\nb\n"))
+    with pytest.raises(InputError) as caught:
+        load_pairs(files, 9, on_bad)
+    message = str(caught.value)
+    assert files[0] in message
+    assert files[1] in message
+    assert "3 and 2 lines" in message
+
+
+def test_what_cannot_be_read_says_why(write, tmp_path):
+    good = write("good.txt", "a\n")
+    cases = {
+        str(tmp_path / "missing.tsv"): "no such file.*\n.*good.txt",
+        str(tmp_path / "no" / "missing.tsv"): "no folder",
+        good: r"tells no format.*\.tsv or \.jsonl",
+        write("empty.tsv", ""): "an empty file",
+        write("empty.tsv.gz", ""): "an empty file",
+        write("wide.tsv", "a\tb\n".encode("utf-16")): "UTF-16.*\niconv",
+        "x" * 5000 + ".tsv": "too long",
+    }
+    (tmp_path / "folder.tsv").mkdir()
+    cases[str(tmp_path / "folder.tsv")] = "a directory"
+    for file, message in cases.items():
+        with pytest.raises(InputError, match=message) as caught:
+            check(file, 9)
+        assert str(caught.value).startswith(file)
+        assert len(str(caught.value).splitlines()) <= 2
+    with pytest.raises(InputError, match="an empty file"):
+        check((good, write("empty.txt", "")), 9)
+
+
+def test_a_damaged_gz_is_a_user_error(tmp_path):
+    packed = gzip.compress(b"a b c\td e f\n" * 5000)
+    flipped = bytearray(packed)
+    flipped[len(packed) // 2] ^= 0xFF
+    for name, content in {
+        "plain": b"a\tb\n",
+        "cut": packed[:-9],
+        "flipped": bytes(flipped),
+        "trailing": packed[:-8] + b"\0" * 8,
+    }.items():
+        path = tmp_path / f"{name}.tsv.gz"
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="gzip"):
+            load_pairs(str(path), 9, "skip")
+
+
+def test_nothing_left_is_a_user_error(write):
+    file = write("bad.tsv", "a\n\nb\n")
+    with pytest.raises(InputError, match="no usable pair in 3 lines") as caught:
+        load_pairs(file, 9, "skip")
+    assert f"{file}:3" in str(caught.value)
+
+
+def test_a_report_counts_pairs_problems_and_repeats(write):
+    lines = ["a b\tc", "a b\tc", "", "x", "a b\tc", "a\tc d e", "", "y", "a b c d e f\tz"]
+    file = write("all.tsv", "\n".join(lines) + "\n")
+    report = check(file, max_words=4, shown=3)
+    assert report.pairs == 4
+    assert report.duplicates == 2
+    assert report.problems == {"empty line": 2, "wrong number of columns": 2, "over-long": 1}
+    assert [problem.line for problem in report.first] == [3, 4, 7]
+    assert str(report.first[1]) == f"{file}:4: wrong number of columns (1, not 2)"
+    assert report.source == Lengths(mean=1.75, median=2, longest=2)
+    assert report.target == Lengths(mean=1.5, median=1, longest=3)
+
+
+def test_a_report_of_only_bad_lines_has_no_lengths(write):
+    report = check(write("bad.tsv", "\n\n"), max_words=4)
+    assert (report.pairs, report.problems) == (0, {"empty line": 2})
+    assert report.source == Lengths(0.0, 0, 0)

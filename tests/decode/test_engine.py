@@ -1,0 +1,495 @@
+"""The decoding loop on a small recurrent model whose state would give wrong rows away."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.data.batch import Ragged
+from regard.decode import DecodeConfig, Symbols, decode, engine, stream
+from regard.decode.search import Beam
+from regard.errors import FoundProblems, InputError
+
+BEGIN, END, PAD = 0, 1, 2
+SYMBOLS = Symbols(begin=BEGIN, end=END, pad=PAD, banned=(BEGIN, PAD))
+
+
+@dataclass
+class Thought:
+    """What one row has read and said, as one vector, and in words for the tests."""
+
+    hidden: Tensor  # (rows, dim)
+    said: list[tuple[int, ...]]
+    owner: list[int]  # the sentence of each row
+    width: int | None  # rows of a sentence, where the model knows
+
+    def reorder(self, rows):
+        order = rows.tolist()
+        self.hidden, self.said = self.hidden[rows], [self.said[row] for row in order]
+        self.owner = [self.owner[row] for row in order]
+        # The contract: `width` rows for each sentence, together, sentences in order.
+        counts = Counter(self.owner)
+        assert self.owner == [who for who in sorted(counts) for _ in range(counts[who])]
+        assert self.width is None or set(counts.values()) == {self.width}
+
+
+class Recurrent:
+    """h' = tanh(A h + E[token]), logits = W h: every token said before changes what comes next."""
+
+    def __init__(self, vocab=11, dim=8, seed=0, end_bias=0.5):
+        generator = torch.Generator().manual_seed(seed)
+        self.vocab = vocab
+        self.mix = torch.randn(dim, dim, generator=generator)
+        self.embed = torch.randn(32, dim, generator=generator)
+        self.out = torch.randn(dim, vocab, generator=generator)
+        self.bias = torch.zeros(vocab)
+        self.bias[END] = end_bias
+        self.trail = []  # what each row had said, for each step
+
+    def advance(self, hidden, ids):
+        return torch.tanh(hidden @ self.mix + self.embed[ids])
+
+    def encode(self, source, tap=None):
+        if tap is not None:
+            tap.calls.append("encode")
+        hidden = torch.zeros(len(source.lengths), len(self.mix))
+        for place, ids in enumerate(source.split()):
+            for token in ids:
+                hidden[place] = self.advance(hidden[place], torch.tensor(token))
+        return SimpleNamespace(x=hidden, layout=SimpleNamespace(lengths=source.lengths))
+
+    def start(self, memory, rows, length):
+        self.capacity = length
+        self.trail.clear()
+        if memory is None:
+            hidden, owner = torch.zeros(rows, len(self.mix)), list(range(rows))
+        else:
+            hidden = memory.x.repeat_interleave(rows, dim=0)
+            owner = [i for i in range(len(memory.x)) for _ in range(rows)]
+        return Thought(hidden, [()] * len(hidden), owner, None if memory is None else rows)
+
+    def step(self, ids, state, tap=None):
+        if tap is not None:
+            tap.calls.append("step")
+        assert ids.shape == (len(state.said),)
+        state.hidden = self.advance(state.hidden, ids)
+        state.said = [(*said, token) for said, token in zip(state.said, ids.tolist(), strict=True)]
+        assert max(map(len, state.said)) <= self.capacity
+        self.trail.append(list(state.said))
+        return state.hidden @ self.out + self.bias
+
+    def log_probs(self, source, ids):
+        """(len(ids) + 1, vocab) By itself, for one sentence: the reference."""
+        hidden = self.encode(Ragged.of([source])).x
+        rows = []
+        for token in (BEGIN, *ids):
+            hidden = self.advance(hidden, torch.tensor([token]))
+            rows.append((hidden @ self.out + self.bias)[0])
+        return torch.stack(rows).log_softmax(dim=1)
+
+    def logprob(self, source, hypothesis):
+        said = [*hypothesis.ids, END] if hypothesis.finished else list(hypothesis.ids)
+        table = self.log_probs(source, hypothesis.ids)
+        return sum(float(table[place, token]) for place, token in enumerate(said))
+
+
+class Uniform(Recurrent):
+    def step(self, ids, state, tap=None):
+        return torch.zeros_like(super().step(ids, state, tap))
+
+
+@pytest.fixture
+def model():
+    return Recurrent()
+
+
+SENTENCES = [[5, 6, 7], [8], [3, 9, 4, 10, 7, 7], [4, 4], [], [6, 3, 3, 8], [10, 9], [3]]
+PREFIXES = [(), (4,), (9, 3, 5, 5), (), (7, 7), (3,), (), (8, END, 8)]
+
+MODES = {
+    "greedy": {},
+    "greedy filtered": {"repetition_penalty": 1.5, "no_repeat_ngram": 2, "min_length": 4},
+    "beam": {"beam": 4, "n_best": 4},
+    "beam never": {"beam": 3, "n_best": 3, "stop": "never", "length_penalty": 0.4},
+    "beam first": {"beam": 5, "n_best": 5, "stop": "first"},
+    "beam filtered": {"beam": 4, "n_best": 4, "repetition_penalty": 1.5, "no_repeat_ngram": 2},
+    "wide beam": {"beam": 30, "n_best": 30, "max_length": 4},
+    "sample": {"sample": True, "n_best": 3, "seed": 5},
+    "sample filtered": {"sample": True, "n_best": 2, "temperature": 1.3, "top_k": 6, "top_p": 0.9},
+}
+
+
+@pytest.fixture(params=MODES)
+def config(request):
+    return DecodeConfig(**MODES[request.param])
+
+
+def assert_alike(one, other):
+    assert [(each.ids, each.finished) for each in one] == [
+        (each.ids, each.finished) for each in other
+    ]
+    for name in ("logprob", "score"):
+        assert [getattr(each, name) for each in one] == pytest.approx(
+            [getattr(each, name) for each in other], abs=1e-4
+        )
+
+
+@pytest.mark.parametrize("prefixes", [None, PREFIXES], ids=["free", "prefixes"])
+def test_a_batch_gives_what_each_sentence_gives_alone(model, config, prefixes):
+    together = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, prefixes=prefixes)
+    assert len(together) == len(SENTENCES)
+    for place, sentence in enumerate(SENTENCES):
+        opening = None if prefixes is None else [prefixes[place]]
+        alone = decode(model, Ragged.of([sentence]), SYMBOLS, config, prefixes=opening)
+        assert_alike(together[place], alone[0])
+
+
+def test_the_order_of_a_batch_does_not_matter(model, config):
+    forward = decode(model, Ragged.of(SENTENCES), SYMBOLS, config)
+    backward = decode(model, Ragged.of(SENTENCES[::-1]), SYMBOLS, config)
+    for one, other in zip(forward, backward[::-1], strict=True):
+        assert_alike(one, other)
+
+
+@pytest.mark.parametrize("prefixes", [None, PREFIXES], ids=["free", "prefixes"])
+def test_logprob_is_the_sum_under_the_unfiltered_model(model, config, prefixes):
+    results = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, prefixes=prefixes)
+    for sentence, found in zip(SENTENCES, results, strict=True):
+        assert found
+        for each in found:
+            assert each.logprob == pytest.approx(model.logprob(sentence, each), abs=1e-4)
+
+
+def test_hypotheses_are_the_best_first_and_all_different(model, config):
+    for found in decode(model, Ragged.of(SENTENCES), SYMBOLS, config):
+        scores = [each.score for each in found]
+        assert scores == sorted(scores, reverse=True)
+        if not config.sample:
+            assert len({(each.ids, each.finished) for each in found}) == len(found)
+
+
+@pytest.mark.parametrize("prefixes", [None, PREFIXES], ids=["free", "prefixes"])
+def test_rows_follow_the_ancestors(model, config, prefixes):
+    results = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, prefixes=prefixes)
+    for each in itertools.chain(*results):
+        assert len(each.rows) == len(each.ids) + each.finished
+        for step, row in enumerate(each.rows):
+            assert model.trail[step][row] == (BEGIN, *each.ids[:step])
+
+
+def test_greedy_takes_the_likeliest_token_until_the_end(model):
+    results = decode(model, Ragged.of(SENTENCES), SYMBOLS, DecodeConfig(max_length=9))
+    for sentence, (found,) in zip(SENTENCES, results, strict=True):
+        ids = []
+        while len(ids) < 9:
+            row = model.log_probs(sentence, ids)[-1]
+            row[[BEGIN, PAD]] = -math.inf
+            if (token := int(row.argmax())) == END:
+                break
+            ids.append(token)
+        assert found.ids == tuple(ids)
+        assert found.finished == (len(ids) < 9)
+        assert found.score == pytest.approx(found.logprob / (len(ids) + found.finished))
+    assert {found.finished for (found,) in results} == {True, False}
+
+
+@pytest.mark.parametrize("stop", ["first", "bound"])
+@pytest.mark.parametrize("alpha", [0.0, 0.7, 1.0])
+def test_a_beam_of_one_is_greedy(model, monkeypatch, stop, alpha):
+    config = DecodeConfig(stop=stop, length_penalty=alpha, no_repeat_ngram=3)
+    source = Ragged.of(SENTENCES)
+    greedy = decode(model, source, SYMBOLS, config, prefixes=PREFIXES)
+    monkeypatch.setattr(engine, "Draw", Beam)
+    beam = decode(model, source, SYMBOLS, config, prefixes=PREFIXES)
+    for one, other in zip(greedy, beam, strict=True):
+        assert_alike(one, other)
+
+
+@pytest.mark.parametrize("alpha", [-0.5, 0.0, 0.6, 1.0, 2.0])
+def test_a_beam_as_wide_as_everything_is_exhaustive_search(alpha):
+    model = Recurrent(vocab=4, end_bias=0.0, seed=3)
+    symbols = Symbols(begin=BEGIN, end=END, pad=PAD)
+    config = DecodeConfig(beam=4**4, n_best=100, max_length=4, stop="never", length_penalty=alpha)
+    sentences = [[5, 6], [3]]
+    for sentence, found in zip(
+        sentences, decode(model, Ragged.of(sentences), symbols, config), strict=True
+    ):
+        everything = []
+        words = [token for token in range(4) if token != END]
+        for length in range(5):
+            for ids in itertools.product(words, repeat=length):
+                finished = length < 4
+                hypothesis = SimpleNamespace(ids=ids, finished=finished)
+                score = model.logprob(sentence, hypothesis) / (length + finished) ** alpha
+                everything.append((score, ids))
+        everything.sort(reverse=True)
+        assert len(found) == 100
+        assert [each.ids for each in found] == [ids for _, ids in everything[:100]]
+        assert [each.score for each in found] == pytest.approx(
+            [score for score, _ in everything[:100]], abs=1e-4
+        )
+
+
+def test_a_beam_wider_than_the_vocabulary_gives_all_there_is():
+    model = Recurrent(vocab=4)
+    config = DecodeConfig(beam=50, n_best=50, max_length=2)
+    (found,) = decode(model, Ragged.of([[3]]), SYMBOLS, config)
+    assert {(each.ids, each.finished) for each in found} == {
+        ((), True),
+        ((3,), True),
+        ((3, 3), False),
+    }
+
+
+def test_equals_are_taken_in_order():
+    model, source = Uniform(vocab=6), Ragged.of([[5], [6, 7]])
+    config = DecodeConfig(beam=3, n_best=3, min_length=2, max_length=3)
+    for found in decode(model, source, SYMBOLS, config):
+        assert [each.ids for each in found] == [(3, 3), (3, 3, 3), (3, 3, 4)]
+    for (found,) in decode(model, source, SYMBOLS, DecodeConfig(min_length=2, max_length=2)):
+        assert found.ids == (3, 3)
+
+
+def test_each_sentence_has_room_for_twice_its_source_and_ten_more():
+    model = Recurrent(end_bias=-100.0)
+    for config in (DecodeConfig(), DecodeConfig(beam=3)):
+        results = decode(model, Ragged.of(SENTENCES), SYMBOLS, config)
+        for sentence, found in zip(SENTENCES, results, strict=True):
+            assert len(found[0].ids) == 2 * len(sentence) + 10
+            assert not found[0].finished
+
+
+def test_lengths_stay_within_their_bounds(model):
+    for extra in ({}, {"beam": 4, "n_best": 4}, {"sample": True, "n_best": 4}):
+        config = DecodeConfig(min_length=3, max_length=6, **extra)
+        results = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, prefixes=PREFIXES)
+        for prefix, found in zip(PREFIXES, results, strict=True):
+            for each in found:
+                assert 3 <= len(each.ids) - len(prefix) <= 6 - each.finished
+
+
+def test_nothing_grows_beyond_what_the_model_can_hold():
+    model = Recurrent(end_bias=-100.0)
+    results = decode(
+        model, Ragged.of(SENTENCES), SYMBOLS, DecodeConfig(beam=2), prefixes=PREFIXES, limit=7
+    )
+    assert {len(each.ids) for found in results for each in found} == {7}
+    assert model.capacity == 7
+
+
+def test_banned_tokens_are_never_generated():
+    model = Recurrent()
+    model.bias[[BEGIN, PAD, 5]] = 9.0
+    symbols = Symbols(BEGIN, END, PAD, banned=(BEGIN, PAD, 5))
+    for extra in ({}, {"beam": 4, "n_best": 4}, {"sample": True, "n_best": 4}):
+        for found in decode(model, Ragged.of(SENTENCES), symbols, DecodeConfig(**extra)):
+            assert not {BEGIN, PAD, 5} & {token for each in found for token in each.ids}
+
+
+def test_where_all_is_banned_a_hypothesis_ends(model):
+    symbols = Symbols(BEGIN, END, PAD, banned=tuple(range(11)))
+    for extra in ({}, {"beam": 4, "n_best": 4}, {"sample": True}):
+        (found,) = decode(model, Ragged.of([[5]]), symbols, DecodeConfig(min_length=3, **extra))
+        assert [(each.ids, each.finished) for each in found] == [((), True)]
+
+
+def test_forcing_what_greedy_says_anyway_changes_nothing(model):
+    source, config = Ragged.of(SENTENCES), DecodeConfig(max_length=20)
+    free = decode(model, source, SYMBOLS, config)
+    prefixes = [found.ids[: 2 * place] for place, (found,) in enumerate(free)]
+    forced = decode(model, source, SYMBOLS, config, prefixes=prefixes)
+    for (one,), (other,), prefix in zip(free, forced, prefixes, strict=True):
+        if one.finished:
+            assert (other.ids, other.finished) == (one.ids, True)
+            assert other.logprob == pytest.approx(one.logprob, abs=1e-4)
+        else:  # room counts from the prefix
+            assert len(other.ids) <= len(prefix) + 20
+
+
+def test_hypotheses_begin_with_their_prefix_and_score_what_was_chosen(model, config):
+    results = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, prefixes=PREFIXES)
+    for sentence, prefix, found in zip(SENTENCES, PREFIXES, results, strict=True):
+        table = model.log_probs(sentence, prefix)
+        given = sum(float(table[place, token]) for place, token in enumerate(prefix))
+        for each in found:
+            assert each.ids[: len(prefix)] == prefix
+            count = len(each.ids) + each.finished - len(prefix)
+            if config.beam == 1 or config.repetition_penalty == 1:
+                assert each.score * count**config.length_penalty == pytest.approx(
+                    each.logprob - given, abs=1e-4
+                )
+
+
+def test_without_an_encoder_prompts_are_continued(model, config):
+    prompts = [(5, 6, 7), (), (3,)]
+    results = decode(model, None, SYMBOLS, config, prefixes=prompts)
+    for prompt, found in zip(prompts, results, strict=True):
+        room = config.max_length or 2 * len(prompt) + 10
+        for each in found:
+            assert each.ids[: len(prompt)] == prompt
+            assert len(each.ids) <= len(prompt) + room
+            assert each.logprob == pytest.approx(model.logprob([], each), abs=1e-4)
+
+
+def test_a_memory_is_not_encoded_again(model):
+    source, config = Ragged.of(SENTENCES), DecodeConfig(beam=3)
+    memory = model.encode(source)
+    expected = decode(model, source, SYMBOLS, config)
+    model.encode = None
+    assert decode(model, source, SYMBOLS, config, memory=memory) == expected
+    assert decode(model, None, SYMBOLS, config, memory=memory) == expected
+
+
+def test_sentences_that_are_done_leave_the_batch(model):
+    results = decode(model, Ragged.of(SENTENCES), SYMBOLS, DecodeConfig(beam=2))
+    rows = [len(said) for said in model.trail]
+    assert rows[0] == 2 * len(SENTENCES)
+    assert rows == sorted(rows, reverse=True)
+    assert rows[-1] < rows[0]
+    assert len(rows) >= max(len(found[0].rows) for found in results)
+
+
+def test_no_sentences_give_no_hypotheses(model):
+    assert decode(model, Ragged.of([]), SYMBOLS, DecodeConfig()) == []
+    assert list(stream(model, None, SYMBOLS, DecodeConfig(beam=2))) == []
+
+
+# Sampling
+
+
+def chances(model, sentence, config):
+    """The distribution of the first token, by hand."""
+    row = model.log_probs(sentence, [])[0] / config.temperature
+    row[[BEGIN, PAD]] = -math.inf
+    chance = row.softmax(dim=0)
+    if config.top_k:
+        chance[chance < chance.topk(config.top_k).values[-1]] = 0
+    chance = chance / chance.sum()
+    chance[chance < config.min_p * chance.max()] = 0
+    return (chance / chance.sum()).tolist()
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"temperature": 2.0}, {"top_k": 4}, {"min_p": 0.2, "temperature": 1.5}]
+)
+def test_samples_come_as_often_as_they_are_likely(model, settings):
+    count = 4000
+    config = DecodeConfig(sample=True, n_best=count, max_length=1, seed=1, **settings)
+    (found,) = decode(model, Ragged.of([[5, 6]]), SYMBOLS, config)
+    counts = Counter(END if each.finished else each.ids[0] for each in found)
+    expected = {
+        token: count * chance
+        for token, chance in enumerate(chances(model, [5, 6], config))
+        if chance > 0
+    }
+    assert set(counts) <= set(expected)
+    frequent = [token for token, number in expected.items() if number >= 5]
+    distance = sum((counts[token] - expected[token]) ** 2 / expected[token] for token in frequent)
+    assert distance < 30  # chi-square with at most 8 degrees of freedom: p < 0.001 is above 26
+    assert max(expected.values()) < 0.95 * count, "else the test says little"
+
+
+def test_samples_depend_on_seed_key_and_sample_alone(model):
+    source = Ragged.of([[5, 6], [5, 6]])
+
+    def sample(seed, keys=None):
+        config = DecodeConfig(sample=True, n_best=6, seed=seed, temperature=2.0)
+        results = decode(model, source, SYMBOLS, config, keys=keys)
+        return [[each.ids for each in found] for found in results]
+
+    first, second = sample(0)
+    assert first == second == sample(0)[0]
+    assert len(set(first)) > 1
+    assert sample(1)[0] != first
+    one, other = sample(0, keys=[1, 2])
+    assert one != other
+    assert sample(0, keys=[2, 1]) == [other, one]
+
+
+# Streaming
+
+
+def test_the_stream_grows_by_a_token_and_ends_with_what_decode_gives(model, config):
+    source = Ragged.of(SENTENCES)
+    results, grown = {}, Counter()
+    for index, step in enumerate(stream(model, source, SYMBOLS, config)):
+        assert step.index == index
+        assert all(len(partial.ids) == index + 1 for partial in step.partials)
+        for partial in step.partials:
+            assert partial.sentence not in results
+            grown[partial.sentence] += 1
+            said = SimpleNamespace(ids=partial.ids, finished=False)
+            expected = model.logprob(SENTENCES[partial.sentence], said)
+            assert partial.logprob == pytest.approx(expected, abs=1e-4)
+        results.update(step.done)
+    assert len(grown) > 4
+    expected = decode(model, source, SYMBOLS, config)
+    assert [results[number] for number in range(len(SENTENCES))] == expected
+
+
+def test_streaming_leaves_gradients_on_outside_the_model(model):
+    steps = stream(model, Ragged.of([[5, 6]]), SYMBOLS, DecodeConfig())
+    next(steps)
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_a_tap_is_told_of_every_step(model):
+    class Listener:
+        def __init__(self):
+            self.calls = []
+
+        def next_step(self):
+            self.calls.append("next")
+
+    tap = Listener()
+    plain = decode(model, Ragged.of(SENTENCES), SYMBOLS, DecodeConfig(beam=2))
+    assert decode(model, Ragged.of(SENTENCES), SYMBOLS, DecodeConfig(beam=2), tap=tap) == plain
+    assert tap.calls == ["encode", *["step", "next"] * len(model.trail)]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"n_best": 2}, "beam"),
+        ({"n_best": 5, "beam": 4}, "at most the beam, which is 4"),
+        ({"sample": True, "beam": 4}, "sample with a beam"),
+        ({"min_length": 5, "max_length": 4}, "min_length: got 5"),
+        ({"temperature": 0.5}, "temperature: got 0.5 without sampling"),
+        ({"top_k": 5, "beam": 2}, "top_k"),
+    ],
+)
+def test_contradictions_are_refused_at_once(model, settings, words):
+    with pytest.raises(InputError, match=words) as raised:
+        stream(model, Ragged.of([[5]]), SYMBOLS, DecodeConfig(**settings))
+    assert len(str(raised.value).splitlines()) <= 2
+
+
+def test_prefixes_that_do_not_fit_are_refused(model):
+    source = Ragged.of([[5], [6]])
+    with pytest.raises(InputError, match="one for each of 2 sentences"):
+        decode(model, source, SYMBOLS, DecodeConfig(), prefixes=[[3]])
+    with pytest.raises(InputError, match="one for each of 2 sentences"):
+        decode(model, source, SYMBOLS, DecodeConfig(), keys=[1])
+    with pytest.raises(InputError, match="prefix: got 3 tokens, expected fewer than 3"):
+        decode(model, source, SYMBOLS, DecodeConfig(), prefixes=[[3], [3] * 3], limit=3)
+    with pytest.raises(InputError, match="prefix of sentence 1: got token 11, expected 0 to 10"):
+        decode(model, source, SYMBOLS, DecodeConfig(), prefixes=[[3], [3, 11]])
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("settings", [{}, {"beam": 3}, {"sample": True}])
+def test_numbers_that_are_not_finite_are_reported(model, bad, settings):
+    model.bias[7] = bad
+    with pytest.raises(FoundProblems, match="not finite"):
+        decode(model, Ragged.of([[5], [6]]), SYMBOLS, DecodeConfig(**settings))

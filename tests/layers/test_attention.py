@@ -1,0 +1,194 @@
+"""THE attention, against PyTorch's own and against its equation as loops."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from regard.errors import InputError
+from regard.layers import Attention, Context, Layout, Mask, Memory, Positions, Tap, context
+
+LENGTHS = (3, 5, 1)
+
+
+def cross_context(queries, keys, tap=None):
+    memory = Memory(torch.randn(sum(keys), 8), Layout(keys))
+    ctx = context(queries, tap=tap)
+    return Context(ctx.layout, ctx.where, ctx.mask, ctx.positions, memory=memory, tap=tap)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lengths", [LENGTHS, (4, 4)])
+def test_self_attention_is_pytorchs_with_its_weights(lengths, causal, copy_attention, padding):
+    ours, theirs = Attention(8, heads=2), nn.MultiheadAttention(8, 2, batch_first=True)
+    copy_attention(ours, theirs)
+    x = torch.randn(sum(lengths), 8)
+    ctx = context(lengths, causal=causal)
+    rows = ctx.layout.pad(x)
+    future = torch.ones(max(lengths), max(lengths)).triu(1).bool() if causal else None
+    expected, _ = theirs(
+        rows, rows, rows, key_padding_mask=padding(lengths), attn_mask=future, need_weights=False
+    )
+    torch.testing.assert_close(ours(x, ctx), ctx.layout.unpad(expected), rtol=0, atol=1e-6)
+
+
+def test_cross_attention_is_pytorchs_with_its_weights(copy_attention, padding):
+    ours = Attention(8, heads=2, cross=True)
+    theirs = nn.MultiheadAttention(8, 2, batch_first=True)
+    copy_attention(ours, theirs)
+    keys = (2, 6, 4)
+    x, ctx = torch.randn(sum(LENGTHS), 8), cross_context(LENGTHS, keys)
+    memory = ctx.memory.layout.pad(ctx.memory.x)
+    expected, _ = theirs(
+        ctx.layout.pad(x), memory, memory, key_padding_mask=padding(keys), need_weights=False
+    )
+    torch.testing.assert_close(ours(x, ctx), ctx.layout.unpad(expected), rtol=0, atol=1e-6)
+
+
+def test_gradients_are_pytorchs(copy_attention, padding):
+    ours, theirs = Attention(8, heads=2), nn.MultiheadAttention(8, 2, batch_first=True)
+    copy_attention(ours, theirs)
+    ctx = context(LENGTHS)
+    x = torch.randn(sum(LENGTHS), 8, requires_grad=True)
+    slope = torch.randn(sum(LENGTHS), 8)
+    ours(x, ctx).backward(slope)
+    mine, x.grad = x.grad, None
+    rows = ctx.layout.pad(x)
+    out, _ = theirs(rows, rows, rows, key_padding_mask=padding(LENGTHS), need_weights=False)
+    ctx.layout.unpad(out).backward(slope)
+    torch.testing.assert_close(mine, x.grad, rtol=0, atol=1e-6)
+    together = torch.cat([ours.query.weight.grad, ours.key_value.weight.grad])
+    torch.testing.assert_close(together, theirs.in_proj_weight.grad, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+def test_grouped_heads_are_full_heads_with_repeated_keys_and_values(score):
+    grouped = Attention(8, heads=4, kv_heads=2, score=score)
+    full = Attention(8, heads=4, score=score)
+    full.load_state_dict(
+        {name: value for name, value in grouped.state_dict().items() if "key_value" not in name},
+        strict=False,
+    )
+    with torch.no_grad():
+        for name in ("weight", "bias"):
+            small = getattr(grouped.key_value, name)  # (2 * kv_heads * head_dim, …)
+            repeated = small.view(2, 2, 2, -1).repeat_interleave(2, dim=1)
+            getattr(full.key_value, name).copy_(repeated.view(16, -1).squeeze(-1))
+    x, ctx = torch.randn(sum(LENGTHS), 8), context(LENGTHS, causal=True)
+    torch.testing.assert_close(grouped(x, ctx), full(x, ctx))
+
+
+def one_score(kind, layer, head, q, k):
+    """The paper's equation for one query and one key."""
+    if kind == "additive":
+        return sum(
+            layer.score.vector[head, d] * math.tanh(q[d] + k[d]) for d in range(layer.head_dim)
+        )
+    product = sum(q[d] * k[d] for d in range(layer.head_dim))
+    return product / math.sqrt(layer.head_dim) if kind == "scaled_dot" else product
+
+
+@pytest.mark.parametrize("kind", ["scaled_dot", "dot", "additive"])
+@pytest.mark.parametrize("biased", [False, True])
+@torch.no_grad()
+def test_each_score_is_its_equation(kind, biased):
+    layer = Attention(4, heads=2, score=kind)
+    length, width = 3, 2
+    x, ctx = torch.randn(length, 4), context((length,), causal=True)
+    ctx.bias = torch.randn(1, 2, length, length) if biased else None
+    q = layer.query(x).view(length, 2, width)
+    k, v = layer.key_value(x).view(length, 2, 2, width).unbind(1)
+    joined = torch.zeros(length, 4)
+    for head in range(2):
+        for query in range(length):
+            powers = [
+                math.exp(
+                    one_score(kind, layer, head, q[query, head], k[key, head])
+                    + (ctx.bias[0, head, query, key] if biased else 0)
+                )
+                for key in range(query + 1)
+            ]
+            for key, power in enumerate(powers):
+                cell = slice(head * width, (head + 1) * width)
+                joined[query, cell] += power / sum(powers) * v[key, head]
+    torch.testing.assert_close(layer(x, ctx), layer.out(joined))
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "dot", "additive"])
+def test_weights_sum_to_one_or_to_zero_where_there_is_nothing_to_look_at(score):
+    layer = Attention(8, heads=2, cross=True, score=score)
+    tap = Tap("attention.weights")
+    out = layer(torch.randn(5, 8), cross_context((2, 3), (4, 0), tap))
+    sums = tap.records["attention.weights"].sum(-1)  # (batch, heads, query)
+    torch.testing.assert_close(sums[0, :, :2], torch.ones(2, 2))
+    assert torch.equal(sums[1], torch.zeros(2, 3))
+    assert torch.equal(out[2:], layer.out.bias.expand(3, 8))
+    out.sum().backward()
+    assert all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None)
+
+
+def test_a_batch_of_empty_memories_gives_zeros():
+    layer = Attention(8, heads=2, cross=True)
+    out = layer(torch.randn(3, 8), cross_context((2, 1), (0, 0)))
+    assert torch.equal(out, layer.out.bias.expand(3, 8))
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+def test_dropout_acts_on_the_weights_in_training_only(score):
+    layer = Attention(8, heads=2, score=score, dropout=0.5)
+    plain = Attention(8, heads=2, score=score)
+    plain.load_state_dict(layer.state_dict())
+    x, ctx = torch.randn(sum(LENGTHS), 8), context(LENGTHS)
+    assert not torch.allclose(layer(x, ctx), layer(x, ctx))
+    layer.eval()
+    assert torch.equal(layer(x, ctx), layer(x, ctx))
+    torch.testing.assert_close(layer(x, ctx), plain(x, ctx))
+
+
+def test_dropout_keeps_the_expectation():
+    layer = Attention(8, heads=2, dropout=0.3)
+    x, ctx = torch.randn(4, 8), context((4,))
+    with torch.no_grad():
+        mean = sum(layer(x, ctx) for _ in range(4000)) / 4000
+        torch.testing.assert_close(mean, layer.eval()(x, ctx), rtol=0, atol=0.03)
+
+
+def test_without_positions_permuted_tokens_give_permuted_outputs():
+    layer, x = Attention(8, heads=2), torch.randn(6, 8)
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    ctx = context((6,))
+    torch.testing.assert_close(layer(x[order], ctx), layer(x, ctx)[order])
+
+
+def test_a_sentence_does_not_see_its_neighbours_in_the_batch():
+    layer, x = Attention(8, heads=2), torch.randn(sum(LENGTHS), 8)
+    together = layer(x, context(LENGTHS)).split(LENGTHS)
+    for sentence, length, out in zip(x.split(LENGTHS), LENGTHS, together, strict=True):
+        torch.testing.assert_close(layer(sentence, context((length,))), out)
+
+
+def test_the_memory_is_projected_once_while_decoding():
+    layer = Attention(8, heads=2, cross=True)
+    ctx = cross_context((2, 3), (4, 2))
+    x = torch.randn(5, 8)
+    expected = layer(x, ctx)
+    ctx.memory.heads["attention"] = layer.remember(ctx.memory)
+    ctx.memory.x = None  # nobody asks for it now
+    torch.testing.assert_close(layer(x, ctx), expected)
+
+
+def test_heads_that_do_not_divide_are_refused():
+    with pytest.raises(InputError, match="dim 8, heads 3"):
+        Attention(8, heads=3)
+    with pytest.raises(InputError, match="kv_heads 3"):
+        Attention(8, heads=4, kv_heads=3)
+
+
+def test_cross_attention_without_a_memory_is_refused():
+    layout = Layout((2,))
+    ctx = Context(layout, layout.where, Mask(), Positions())
+    with pytest.raises(InputError, match="no memory"):
+        Attention(8, heads=2, cross=True)(torch.randn(2, 8), ctx)

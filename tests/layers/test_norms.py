@@ -1,0 +1,34 @@
+"""Norms, against their formulas."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from regard.errors import InputError
+from regard.layers import norm
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_norms_are_their_formulas(kind):
+    module, x = norm(kind, 6), torch.randn(5, 6)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.uniform_(0.5, 1.5)
+    for row, out in zip(x.double(), module(x), strict=True):
+        if kind == "layer":  # the biased variance
+            variance = ((row - row.mean()) ** 2).sum() / 6
+            expected = (row - row.mean()) / (variance + 1e-5).sqrt() * module.weight + module.bias
+        else:
+            expected = row / ((row**2).mean() + 1e-6).sqrt() * module.weight
+        torch.testing.assert_close(out, expected.float())
+
+
+def test_none_leaves_x_as_it_is():
+    assert isinstance(norm("none", 6), nn.Identity)
+
+
+def test_an_unknown_norm_is_refused():
+    with pytest.raises(InputError, match="got batch, expected layer, rms or none"):
+        norm("batch", 6)

@@ -1,0 +1,156 @@
+"""Position schemes, against their formulas as loops, complex numbers, and `transformers`."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from regard.errors import InputError
+from regard.layers import POSITIONS, positions, sinusoid
+from regard.layers.positions import Buckets, Learned, Rotary, Sinusoidal
+
+
+@pytest.mark.parametrize("dim", [8, 7, 2])
+def test_sinusoid_is_the_papers_formula(dim):
+    table = sinusoid(40, dim)
+    for place in range(40):
+        for feature in range(dim):
+            angle = place / 10000 ** (2 * (feature // 2) / dim)
+            expected = math.cos(angle) if feature % 2 else math.sin(angle)
+            assert table[place, feature].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_shift_is_the_same_linear_map_everywhere():
+    """PE(i + k) = M_k PE(i) with M_k made of rotations, whatever i."""
+    dim, shift = 16, 5
+    table = sinusoid(60, dim).double()
+    turn = torch.zeros(dim, dim, dtype=torch.float64)
+    for j in range(0, dim, 2):
+        angle = shift / 10000 ** (j / dim)
+        cosine, sine = math.cos(angle), math.sin(angle)
+        turn[j : j + 2, j : j + 2] = torch.tensor([[cosine, sine], [-sine, cosine]])
+    torch.testing.assert_close(table[shift:], table[:-shift] @ turn.T, rtol=0, atol=1e-5)
+
+
+def test_wavelengths_grow_from_2_pi_to_10000_times_that():
+    table = sinusoid(6300, 8)
+    for j in (1, 2, 3):  # the first, 2 π, is too short to be met by a whole place
+        wavelength = 2 * math.pi * 10000 ** (2 * j / 8)
+        rounding = math.pi / wavelength  # of a place that is half a place off, as an angle
+        whole, half = table[round(wavelength)], table[round(wavelength / 2)]
+        wave = slice(2 * j, 2 * j + 2)
+        torch.testing.assert_close(whole[wave], table[0, wave], rtol=0, atol=rounding)
+        torch.testing.assert_close(half[wave], -table[0, wave], rtol=0, atol=rounding)
+
+
+def test_sinusoids_are_added_and_not_learned_or_saved():
+    scheme = Sinusoidal(8, 2, 20)
+    where = torch.tensor([0, 1, 0, 7])
+    x = torch.randn(4, 8)
+    torch.testing.assert_close(scheme.add(x, where), x + sinusoid(20, 8)[where])
+    assert not list(scheme.parameters())
+    assert not scheme.state_dict()
+
+
+def test_learned_positions_are_an_embedding_of_the_place():
+    scheme = Learned(8, 2, 20)
+    where = torch.tensor([0, 1, 0, 7])
+    x = torch.randn(4, 8)
+    expected = x + torch.nn.functional.embedding(where, scheme.table)
+    torch.testing.assert_close(scheme.add(x, where), expected)
+    scheme.add(x, where).sum().backward()
+    assert scheme.table.grad[:, 0].tolist()[:9] == [2, 1, 0, 0, 0, 0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rotary_multiplies_complex_numbers(interleaved):
+    scheme = Rotary(16, 2, 50, interleaved=interleaved)
+    where = torch.tensor([0, 3, 49])
+    x = torch.randn(3, 2, 8)
+    pairs = (x[..., 0::2], x[..., 1::2]) if interleaved else (x[..., :4], x[..., 4:])
+    number = torch.complex(*pairs)
+    rate = 10000.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
+    turned = number * torch.exp(1j * where[:, None, None] * rate)
+    out = scheme.turn(x, where).double()
+    mine = (out[..., 0::2], out[..., 1::2]) if interleaved else (out[..., :4], out[..., 4:])
+    torch.testing.assert_close(torch.complex(*mine), turned, rtol=0, atol=1e-5)
+
+
+def test_rotary_is_llamas():
+    from transformers.models.llama.configuration_llama import LlamaConfig
+    from transformers.models.llama.modeling_llama import (
+        LlamaRotaryEmbedding,
+        apply_rotary_pos_emb,
+    )
+
+    config = LlamaConfig(hidden_size=16, num_attention_heads=2, max_position_embeddings=64)
+    q, k = torch.randn(1, 2, 30, 8), torch.randn(1, 2, 30, 8)
+    where = torch.arange(30)
+    cosine, sine = LlamaRotaryEmbedding(config)(q, where[None])
+    expected = apply_rotary_pos_emb(q, k, cosine, sine)
+    scheme = Rotary(16, 2, 64)
+    for x, reference in zip((q, k), expected, strict=True):
+        mine = scheme.turn(x[0].transpose(0, 1), where).transpose(0, 1)
+        torch.testing.assert_close(mine, reference[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_a_rotary_product_depends_on_the_distance_alone(interleaved):
+    scheme = Rotary(8, 1, 100, interleaved=interleaved)
+    q, k = torch.randn(8), torch.randn(8)
+    products = [
+        scheme.turn(q.view(1, 1, 8), torch.tensor([m])).flatten()
+        @ scheme.turn(k.view(1, 1, 8), torch.tensor([m + 7])).flatten()
+        for m in (0, 1, 30, 92)
+    ]
+    torch.testing.assert_close(torch.stack(products), products[0].expand(4), rtol=0, atol=1e-5)
+    other = scheme.turn(k.view(1, 1, 8), torch.tensor([8])).flatten()
+    assert abs(q @ other - products[0]) > 1e-3
+
+
+@pytest.mark.parametrize("both_sides", [False, True])
+@pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (16, 50)])
+def test_buckets_are_t5s(both_sides, buckets, farthest):
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    scheme = Buckets(8, 2, 10, both_sides=both_sides, buckets=buckets, farthest=farthest)
+    offset = torch.arange(-1000, 1001)
+    expected = T5Attention._relative_position_bucket(offset, both_sides, buckets, farthest)
+    assert torch.equal(scheme.bucket(offset), expected)
+
+
+@pytest.mark.parametrize("decoder", [False, True])
+def test_the_bias_of_buckets_is_t5s(decoder):
+    from transformers.models.t5.configuration_t5 import T5Config
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    config = T5Config(d_model=8, num_heads=2, d_kv=4, is_decoder=decoder)
+    theirs = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    scheme = Buckets(8, 2, 10, both_sides=not decoder)
+    scheme.table.data.copy_(theirs.relative_attention_bias.weight)
+    mine = scheme.bias(torch.arange(200)[None], 200)
+    torch.testing.assert_close(mine, theirs.compute_bias(200, 200))
+    last = scheme.bias(torch.tensor([[199]]), 200)  # one new token beside a cache
+    torch.testing.assert_close(last, mine[:, :, -1:])
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+def test_every_scheme_fills_one_plug_point_and_leaves_the_others(kind):
+    scheme = positions(kind, dim=8, heads=2, max_length=20, causal=False)
+    x, where = torch.randn(3, 8), torch.tensor([1, 2, 3])
+    filled = {
+        "add": not torch.equal(scheme.add(x, where), x),
+        "turn": not torch.equal(scheme.turn(x.view(3, 2, 4), where), x.view(3, 2, 4)),
+        "bias": scheme.bias(where[None], 4) is not None,
+    }
+    place = {"sinusoidal": "add", "learned": "add", "rotary": "turn", "buckets": "bias"}
+    assert [name for name, used in filled.items() if used] == (
+        [place[kind]] if kind != "none" else []
+    )
+
+
+def test_an_unknown_scheme_is_refused_with_the_known_ones():
+    with pytest.raises(InputError, match="got alibi, expected one of none, sinusoidal"):
+        positions("alibi", dim=8, heads=2, max_length=20, causal=False)

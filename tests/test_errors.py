@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+from regard import errors
+from regard.errors import FoundProblems, InputError, Interrupted, UserError, WriteError
+
+
+def test_a_message_has_what_got_expected_and_fix_in_two_lines():
+    error = InputError("--beam", got=0, expected="1 or more", fix="try --beam 4")
+    assert str(error) == "--beam: got 0, expected 1 or more\ntry --beam 4"
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({}, "it"),
+        ({"got": 0}, "it: got 0"),
+        ({"got": False}, "it: got False"),
+        ({"expected": "more"}, "it: expected more"),
+        ({"fix": "do"}, "it\ndo"),
+        ({"got": 0, "fix": "do"}, "it: got 0\ndo"),
+    ],
+)
+def test_parts_that_were_not_given_leave_no_trace(parts, message):
+    assert str(UserError("it", **parts)) == message
+
+
+def test_the_parts_stay_readable_for_programs():
+    error = WriteError("out", got="a full disk", expected="space", fix="make some")
+    assert (error.what, error.got, error.expected, error.fix) == (
+        "out", "a full disk", "space", "make some",
+    )  # fmt: skip
+
+
+def test_exit_codes_are_the_documented_ones():
+    kinds = [InputError("x"), FoundProblems("x"), WriteError("x")]
+    assert [kind.exit_code for kind in kinds] == [2, 1, 74]
+    assert [Interrupted("x", signal=number).exit_code for number in (2, 15)] == [130, 143]
+    assert all(isinstance(kind, UserError) for kind in [*kinds, Interrupted("x", signal=2)])
+
+
+def test_the_docstring_example_runs():
+    results = doctest.testmod(errors)
+    assert results.attempted
+    assert not results.failed
