@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -167,6 +166,9 @@ def translate(
         str | None, typer.Option("--prefix", help="How translations must begin.")
     ] = None,
     knock_out: KnockOut = None,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Translate around words it does not know.")
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop at a line that cannot be read.")
     ] = False,
@@ -187,21 +189,21 @@ def translate(
         options["beam"] = 1
     if n_best is not None and beam is None and not sample:
         options["beam"] = max(4, n_best)
+    from regard.lines import Lines
+
     pipeline = open_pipeline(place, threads)
+    lines = Lines(pipeline, allow_unknown=allow_unknown, strict=strict, as_json=as_json)
+
+    def work(sentences: list[str]) -> list[list[Output]]:
+        prefixes = None if prefix is None else [prefix] * len(sentences)
+        return pipeline.outputs(sentences, prefixes=prefixes, knock_out=knock_out or (), **options)
+
     if streaming:
-        grow(pipeline, given(texts, source), options)
-        return
-
-    def work(lines: list[str]) -> list[list[Output]]:
-        prefixes = None if prefix is None else [prefix] * len(lines)
-        return pipeline.outputs(lines, prefixes=prefixes, knock_out=knock_out or (), **options)
-
-    if texts:
-        unknown(pipeline, texts)
-        for text, outputs in zip(texts, work(texts), strict=True):
-            show_outputs(text, outputs, pipeline, as_json=as_json)
+        lines.grow(texts, source, options)
+    elif texts:
+        lines.answer(texts, work)
     else:
-        pipe(pipeline, source, work, strict=strict, as_json=as_json)
+        lines.pipe(source, work)
 
 
 @app.command()
@@ -227,11 +229,12 @@ def look(
 ) -> None:
     """Draw what a model looks at while it translates a sentence."""
     from regard.explain.look import picture_ending
+    from regard.lines import Lines
 
     out = Path("look.html") if out is None else out
     picture_ending(out)  # refuse before the work, not after it
     pipeline = open_pipeline(place, threads)
-    unknown(pipeline, [text])
+    Lines(pipeline).check(text)
     seen = pipeline.look(text, target=target, knock_out=knock_out or (), **chosen(beam=beam))
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
     seen.save(out, kind=kind, layer=number, head=head, word=word)
@@ -426,132 +429,6 @@ def open_pipeline(place: str, threads: int | None) -> Pipeline:
 def chosen(**options: Any) -> dict[str, Any]:
     """The options that were given."""
     return {key: value for key, value in options.items() if value is not None}
-
-
-def given(texts: list[str] | None, source: str | None) -> Iterator[str]:
-    """Sentences of the arguments, or of the lines of the input."""
-    if texts:
-        yield from texts
-        return
-    for _, lines in read_lines(source):
-        yield from (line.decode("utf-8", "replace") for line in lines)
-
-
-def grow(pipeline: Pipeline, texts: Iterator[str], options: dict[str, Any]) -> None:
-    """Shows each translation as it grows: on a terminal in place, else only what is added."""
-    for text in texts:
-        shown = ""
-        for partial in pipeline.stream(text, **options):
-            if partial.startswith(shown):
-                print(partial[len(shown) :], end="", flush=True)
-            else:  # a beam took something back
-                print(
-                    f"\r\033[K{partial}" if sys.stdout.isatty() else f"\n{partial}",
-                    end="",
-                    flush=True,
-                )
-            shown = partial
-        print(flush=True)
-
-
-def unknown(pipeline: Pipeline, texts: list[str]) -> None:
-    """Names the words that the model does not know; it reads them all as one and the same."""
-    for text in texts:
-        words = pipeline.vocabulary.source.unknown_words(text)
-        if words:
-            say(f"warning: the model does not know: {', '.join(words)}")
-
-
-def show_outputs(text: str, outputs: list[Output], pipeline: Pipeline, *, as_json: bool) -> None:
-    """One translation a line, or one JSON object for each source."""
-    if not as_json:
-        for output in outputs:
-            print(output.text)
-        return
-    entry = {
-        "source": text,
-        "translations": [
-            {
-                "text": output.text,
-                "logprob": output.logprob,
-                "score": output.score,
-                "finished": output.hypothesis.finished,
-            }
-            for output in outputs
-        ],
-        "unknown": pipeline.vocabulary.source.unknown_words(text),
-    }
-    print(json.dumps(entry, ensure_ascii=False))
-
-
-def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines there are already, up to 64 at a time, with the number of the first.
-
-    A pipe that gives one line at a time gets its answer at once; a file is read in batches.
-    """
-    if source is None and sys.stdin.isatty():
-        raise InputError("nothing to translate", fix="give a sentence, --input FILE, or a pipe")
-    if source is None or source == "-":
-        descriptor, opened = sys.stdin.fileno(), None
-    else:
-        try:
-            opened = Path(source).open("rb")  # noqa: SIM115 (closed below)
-        except OSError as error:
-            raise InputError(f"--input {source}", got=error.strerror) from error
-        descriptor = opened.fileno()
-    number, rest = 1, b""
-    try:
-        while chunk := os.read(descriptor, 1 << 16):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for start in range(0, len(lines), 64):
-                part = [line.removesuffix(b"\r") for line in lines[start : start + 64]]
-                yield number, part
-                number += len(part)
-        if rest:
-            yield number, [rest.removesuffix(b"\r")]
-    except IsADirectoryError as error:
-        raise InputError(f"--input {source}", got="a folder", expected="a file") from error
-    finally:
-        if opened is not None:
-            opened.close()
-
-
-def pipe(
-    pipeline: Pipeline,
-    source: str | None,
-    work: Callable[[list[str]], list[list[Output]]],
-    *,
-    strict: bool,
-    as_json: bool,
-) -> None:
-    """One line in is one line out, in order, flushed; what cannot be read gives an empty line."""
-    for first, lines in read_lines(source):
-        texts = [readable(pipeline, first + i, line, strict=strict) for i, line in enumerate(lines)]
-        outputs = iter(work([text for text in texts if text is not None]))
-        for text in texts:
-            if text is None:
-                print(json.dumps({"source": None, "translations": []}) if as_json else "")
-            else:
-                show_outputs(text, next(outputs), pipeline, as_json=as_json)
-        sys.stdout.flush()
-
-
-def readable(pipeline: Pipeline, number: int, line: bytes, *, strict: bool) -> str | None:
-    """The text of a line if the model can read it; else None, and a warning unless it is empty."""
-    try:
-        text = line.decode("utf-8")
-        if not text.strip():
-            return None
-        pipeline.task.source_ids(text, pipeline.model.config.max_length)
-    except (UnicodeDecodeError, InputError) as error:
-        reason = (
-            "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error).splitlines()[0]
-        )
-        if strict:
-            raise InputError(f"line {number}: {reason}") from error
-        say(f"warning: line {number}: {reason}; gave an empty line")
-        return None
-    return text
 
 
 def say(message: str, *, quiet: bool = False) -> None:

@@ -23,11 +23,11 @@ from regard.explain.look import Look
 from regard.explain.page import Looks, Picture, Prose, Section, Table, save_page
 from regard.explain.plot import render
 from regard.explain.pronouns import Carriers, PronounTest, Shift, find_carriers, strongest_shift
+from regard.files import write_file
 from regard.pipeline import Pipeline, load
 from regard.runtime import setup
 from regard.scoring import pronouns
 from regard.tasks.metrics import score
-from regard.train.checkpoint import write_file
 from regard.training import train
 
 MODEL = "tiny/translate"

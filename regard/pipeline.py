@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any, overload
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from regard import recipe as recipes
@@ -120,12 +120,10 @@ class Pipeline:
 
     def decoding(self, **changes: Any) -> DecodeConfig:
         """The recipe's way of decoding with some changes, checked."""
-        try:
-            return DecodeConfig(**{**self.recipe.decode.model_dump(), **changes})
-        except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(map(str, first["loc"]))
-            raise InputError(f"decode.{key}", got=first["input"], expected=first["msg"]) from error
+        if not changes:
+            return self.recipe.decode
+        overrides = [f"decode.{key}={json.dumps(value)}" for key, value in changes.items()]
+        return recipes.from_text(recipes.dump(self.recipe), "recipe", overrides).decode
 
     def logits(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
         """Logits of the token after each target token: (target tokens, vocab)."""

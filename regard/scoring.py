@@ -15,11 +15,11 @@ from regard.data.sources import load_splits
 from regard.data.text import load_pairs
 from regard.errors import InputError
 from regard.explain.heads import HeadSummary
+from regard.files import write_file
 from regard.pipeline import Evaluation, Pipeline, shipped
 from regard.recipe import Recipe
 from regard.tasks.metrics import by_length, score
 from regard.train import checkpoint
-from regard.train.checkpoint import write_file
 
 Row = tuple[str, int, float, float]
 """Name, sentences, BLEU, exact match."""
@@ -177,7 +177,8 @@ def _write(path: Path, text: str) -> None:
 
 def _draw_lengths(report: Report, model: str, path: Path) -> None:
     """BLEU against sentence length, one line a set, 1280 by 720 pixels."""
-    from regard.explain.plot import length_chart, render
+    from regard.explain.charts import length_chart
+    from regard.explain.sheet import render
 
     curves = {each.name: each.lengths for each in report.sets}
     write_file(path, render(length_chart(curves, model), ".png"))

@@ -13,6 +13,7 @@ import torch
 from regard import recipe as recipes
 from regard.data.sources import Loaded, load_splits
 from regard.errors import InputError
+from regard.files import write_file
 from regard.models import build, describe
 from regard.pipeline import Pipeline, load
 from regard.recipe import Recipe
@@ -103,7 +104,7 @@ def _run(
     model = build(recipe.model, vocabulary.source.vocab, vocabulary.target.vocab)
     pipeline = Pipeline(model, vocabulary, recipe, "model" if run is None else run.name)
     if run is not None:
-        checkpoint.write_file(run / "recipe.yaml", recipes.dump(recipe).encode())
+        write_file(run / "recipe.yaml", recipes.dump(recipe).encode())
     job = Job(
         model=model,
         task=_task(recipe, vocabulary, loaded),

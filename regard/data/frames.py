@@ -300,7 +300,7 @@ class Frames(Choices):
             body = replace(contest, main=replace(contest.main, fronted=False), sub_first=False)
             return self._report(body, contest.main.tense)
         if kind == "contest":
-            return Joined(self.plain(), word, self.contest())
+            return Joined(self.plain(), word, replace(self.contest(), sub_first=False))
         if kind == "linked":
             return Joined(self.linked(), word, self.state(self.tense(), third=False))
         if kind == "taking":

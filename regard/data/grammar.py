@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable
 
 from regard.data.frames import DECIDING, Frames
@@ -65,11 +66,23 @@ def _held_out() -> tuple[frozenset[Combination], frozenset[Combination], frozens
     objects = {(verb.name, noun.english) for verb in TAKING for noun in verb.objects}
     adjectives = {(one.english, noun.english) for one in ADJECTIVES for noun in one.nouns}
     meant = {(one.english, noun.english) for (noun, _), ones in DECIDING.items() for one in ones}
+    # What "it" can be is learnt from a word's other partners: it must have some.
+    partners = Counter(word for combination in meant for word in combination)
+    meant = {c for c in meant if min(partners[word] for word in c) > 3}
     return (
         frozenset(c for c in objects - DEMO_COMBINATIONS if _chance(c) < 8),
         frozenset(c for c in adjectives - DEMO_COMBINATIONS if _chance(c) < 8),
-        frozenset(c for c in meant - DEMO_COMBINATIONS if _chance(c) >= 90),
+        _one_of_each(meant - DEMO_COMBINATIONS),
     )
+
+
+def _one_of_each(combinations: set[Combination]) -> frozenset[Combination]:
+    """As many as can be chosen with no word in two of them, so that each word keeps its others."""
+    chosen: list[Combination] = []
+    for one in sorted(combinations, key=lambda c: (zlib.crc32(" ".join(c).encode()), c)):
+        if all(set(one).isdisjoint(other) for other in chosen):
+            chosen.append(one)
+    return frozenset(chosen)
 
 
 HELD_OBJECTS, HELD_ADJECTIVES, HELD_PRONOUNS = _held_out()

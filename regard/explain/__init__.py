@@ -1,0 +1,1 @@
+"""What was recorded or edited -> pictures and numbers a person understands."""

@@ -51,6 +51,17 @@ class Panel:
     named_rows: bool = True
 
 
+@dataclass(frozen=True)
+class Columns:
+    """How the columns of a picture stand; lengths in pixels."""
+
+    labels: list[list[str]]  # of each panel, cut to fit
+    angle: int
+    pitch: float
+    longest: float  # of the labels
+    beside: float  # free to the right of each panel
+
+
 def draw(look: Look, choice: Choice) -> Figure:
     """The picture of what was chosen."""
     with style():
@@ -240,35 +251,33 @@ def _draw_panels(panels: Sequence[Panel], title: str, name: str, facts: Sequence
     size = _font_size(max(rows, columns * len(panels)))
     labels = [[shorten(visible(r), 150, size) for r in p.rows] for p in panels]
     margins = [
-        max(text_width(label, size) for label in texts) + 10 if panel.named_rows else 0.0
+        max(text_width(text, size) for text in texts) + 10 if panel.named_rows else 0.0
         for panel, texts in zip(panels, labels, strict=True)
     ]
-    fixed = sum(margins) + GAP * len(panels) + ASIDE + 2 * EDGE + 40
-    column = spread((WIDTH - fixed) / (columns * len(panels)), columns, COLUMN, 136)
     heading = 30 if any(panel.heading for panel in panels) else 0
-    tallest = float(np.clip(HEIGHT - 2 * RIM - heading - 4 - rows * ROW, 72, 150))
-    angle, tops = _turn(panels, column, size, tallest)
-    lean = math.radians(angle)
-    longest = max(text_width(label, size) for texts in tops for label in texts)
-    above = heading + longest * math.sin(lean) + size * math.cos(lean) + 4
-    overhang = max(0.0, longest * math.cos(lean) - column / 2) if angle else 0.0
+    most = 150 if len(panels) == 1 else 96  # several panels leave less room for labels
+    tallest = float(np.clip(HEIGHT - 2 * RIM - heading - 4 - rows * ROW, 72, most))
+    fixed = sum(margins) + ASIDE + 2 * EDGE
+    heads = _place_columns(panels, (WIDTH - fixed) / len(panels), size, tallest)
+    lean, column = math.radians(heads.angle), heads.pitch
+    above = heading + heads.longest * math.sin(lean) + size * math.cos(lean) + 4
     row = spread((HEIGHT - 2 * RIM - above) / rows, rows, ROW, 96)
 
     width = columns * column
-    total = sum(margins) + len(panels) * (width + max(GAP, overhang)) + ASIDE + 2 * EDGE
+    total = fixed + len(panels) * (width + heads.beside)
     sheet = Sheet(total, above + rows * row + 2 * RIM)
     top = (sheet.height - above - rows * row) / 2 + above
     left = EDGE + (sheet.width - total) / 2
-    for panel, margin, texts, heads in zip(panels, margins, labels, tops, strict=True):
+    for panel, margin, texts, tops in zip(panels, margins, labels, heads.labels, strict=True):
         left += margin
         axes = sheet.axes(left, top, len(panel.columns) * column, len(panel.rows) * row)
         paint(axes, panel.values, panel.scale, cell=(column, row))
-        label(axes, texts if panel.named_rows else [], heads, (column, row), (angle, size))
+        label(axes, texts if panel.named_rows else [], tops, (column, row), (heads.angle, size))
         if panel.heading:
             # on the line above the highest label
             where = (left, top - above)
             sheet.text(where, shorten(visible(panel.heading), width, 16), 16, weight="bold")
-        left += width + max(GAP, overhang)
+        left += width + heads.beside
     scales = list({panel.scale.name: panel.scale for panel in panels}.values())
     _write_aside(sheet, title, name, scales, facts)
     return sheet.figure
@@ -278,18 +287,22 @@ def _font_size(words: int) -> int:
     return 18 if words <= 12 else 16 if words <= 24 else SMALLEST
 
 
-def _turn(
-    panels: Sequence[Panel], column: float, size: float, tallest: float
-) -> tuple[int, list[list[str]]]:
-    """The smallest angle at which the column labels do not touch, and the labels cut to it."""
-    step = column * math.ceil(COLUMN / column)
-    flat = [[visible(label) for label in panel.columns] for panel in panels]
-    if max(text_width(label, size) for texts in flat for label in texts) + 8 <= step:
-        return 0, flat
-    angle = 45 if step * math.sin(math.radians(45)) >= size + 1 else 60
-    lean = math.radians(angle)
-    room = (tallest - size * math.cos(lean)) / math.sin(lean)
-    return angle, [[shorten(label, room, size) for label in texts] for texts in flat]
+def _place_columns(panels: Sequence[Panel], room: float, size: float, tallest: float) -> Columns:
+    """The smallest angle at which the column labels do not touch in the room of a panel."""
+    names = [[visible(text) for text in panel.columns] for panel in panels]
+    count = max(len(texts) for texts in names)
+    for angle in (0, 45, 60):
+        lean = math.radians(angle)
+        if angle:
+            limit = (tallest - size * math.cos(lean)) / math.sin(lean)
+            names = [[shorten(text, limit, size) for text in texts] for texts in names]
+        longest = max(text_width(text, size) for texts in names for text in texts)
+        beside = max(GAP, longest * math.cos(lean)) if angle else GAP  # the last one hangs over
+        pitch = spread((room - beside) / count, count, COLUMN, 136)
+        step = pitch * math.ceil(round(COLUMN / pitch, 6))
+        if longest + 8 <= step if angle == 0 else step * math.sin(lean) >= 1.15 * size:
+            break
+    return Columns(names, angle, pitch, longest, beside)
 
 
 def _write_aside(

@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import matplotlib
@@ -24,7 +24,7 @@ from matplotlib.font_manager import FontProperties
 
 from regard.explain.colours import INK, RULE
 
-DPI = 100
+DPI = 96  # as browsers count, so that an SVG, which matplotlib measures in points, is as large
 WIDTH, HEIGHT = 1280, 720  # a projector
 SMALLEST = 14  # pixels: legible from the back row
 
@@ -75,6 +75,7 @@ def _renderer() -> RendererAgg:
     return RendererAgg(1, 1, DPI)  # type: ignore[no-untyped-call]
 
 
+@lru_cache(maxsize=8192)
 def text_width(text: str, size: float, weight: str = "normal") -> float:
     """How wide a line of text is, in pixels; inside `style()` only."""
     font = FontProperties(family=list(families()), size=points(size), weight=weight)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from regard.layers.attention import AdditiveScore, Attention, DotScore
 from regard.layers.block import Block, BlockShape, Stack
 from regard.layers.context import Context, Memory
+from regard.layers.dropout import Dropout
 from regard.layers.embed import Embed
 from regard.layers.heads import VocabularyHead
 from regard.layers.layout import Layout
@@ -25,6 +26,7 @@ __all__ = [
     "BlockShape",
     "Context",
     "DotScore",
+    "Dropout",
     "Edit",
     "Embed",
     "FeedForward",

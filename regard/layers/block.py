@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.layers.attention import Attention
 from regard.layers.context import Context
+from regard.layers.dropout import Dropout
 from regard.layers.mlp import FeedForward
 from regard.layers.norms import norm
 from regard.layers.positions import Positions
@@ -63,7 +64,7 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(
             shape.dim, shape.hidden, shape.activation, shape.dropout, bias=shape.bias
         )
-        self.dropout = nn.Dropout(shape.dropout)
+        self.dropout = Dropout(shape.dropout)
 
     def _attention(self, shape: BlockShape, kind: str) -> Attention:
         return Attention(

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.layers.dropout import Dropout
 from regard.layers.positions import Positions
 
 
@@ -25,7 +26,7 @@ class Embed(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab, dim))
         self.scale = dim**0.5
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, where: Tensor, positions: Positions) -> Tensor:
         """ids, where: (tokens,) -> (tokens, dim)."""

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
+from regard.layers.dropout import Dropout
 
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
     "relu": (F.relu, False),
@@ -50,7 +51,7 @@ class FeedForward(nn.Module):
         self.function, self.gated = ACTIVATIONS[activation]
         self.into = nn.Linear(dim, hidden * (2 if self.gated else 1), bias=bias)
         self.out = nn.Linear(hidden, dim, bias=bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def matrices(self) -> tuple[Tensor, ...]:
         """W_1, (W_3 if gated) and W_2, each as (out, in): W_1 and W_3 stand in one parameter."""

@@ -239,7 +239,8 @@ class Tap:
             some = not edited and product.layout is product.own
             heads = list(self.heads) if self.heads is not None and not edited else None
             queries = list(self.queries) if self.queries is not None and some else None
-            self._check_queries(name, product.q.shape[2])
+            if product.layout is product.own:
+                self._check_queries(name, product.q.shape[2])
             scores, mask = product.scores(heads, queries)
             scores = self.visit_heads(scores_at, scores, *layouts)
             weights = self.visit_heads(weights_at, masked_softmax(scores, mask), *layouts)

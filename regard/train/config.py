@@ -19,7 +19,7 @@ class TrainConfig(Config):
     """Micro-batches per step; their gradients are weighted by their tokens, exactly."""
     optimizer: Literal["adam", "adamw"] = "adamw"
     learning_rate: float = Field(default=1e-3, gt=0)
-    """The peak; with `schedule: paper` a factor on d_model^-0.5 min(step^-0.5, step warmup^-1.5)."""
+    """The peak; with `schedule: paper` a factor on the paper's own rate."""
     schedule: Literal["paper", "cosine", "constant"] = "cosine"
     warmup: int = Field(default=200, ge=0)
     final_fraction: float = Field(default=0.05, ge=0, le=1)

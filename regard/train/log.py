@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.errors import InputError, UserError, WriteError
-from regard.train.checkpoint import write_file
+from regard.files import write_file
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -310,7 +310,7 @@ class Trainer:
         self.model.load_state_dict(mean)
         loss = self.task.evaluate(self.model)["loss"]
         self._write({"averaged": len(sets), "averaged_loss": loss})
-        better = place.best is None or loss < place.best.loss
+        better = math.isfinite(loss) and (place.best is None or loss < place.best.loss)
         progress.say(
             f"average of {len(sets)} checkpoints: validation loss {loss:.4f}"
             + (" (best)" if better else ", not better: not taken")

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import Ragged
-from regard.decode import DecodeConfig, Symbols, decode, engine, stream
+from regard.decode import DecodeConfig, Symbols, decode, engine, search, stream
 from regard.decode.search import Beam
 from regard.errors import FoundProblems, InputError
+from regard.layers import Tap
+from regard.models import EncoderDecoder, TransformerConfig
 
 BEGIN, END, PAD = 0, 1, 2
 SYMBOLS = Symbols(begin=BEGIN, end=END, pad=PAD, banned=(BEGIN, PAD))
@@ -396,6 +398,17 @@ def test_samples_come_as_often_as_they_are_likely(model, settings):
     assert max(expected.values()) < 0.95 * count, "else the test says little"
 
 
+@pytest.mark.parametrize(("bits", "token"), [(0, 4), (2**32 - 1, 8)], ids=["least", "most"])
+def test_the_outermost_random_numbers_give_tokens_that_are_allowed(model, monkeypatch, bits, token):
+    die = SimpleNamespace(getrandbits=lambda _: bits)
+    monkeypatch.setattr(search, "seeded", lambda *_: die)
+    symbols = Symbols(BEGIN, END, PAD, banned=(BEGIN, END, PAD, 3, 9, 10))
+    for temperature in (0.5, 1.0, 3.0):
+        config = DecodeConfig(sample=True, max_length=1, temperature=temperature)
+        ((found,),) = decode(model, Ragged.of([[5, 6]]), symbols, config)
+        assert found.ids == (token,)
+
+
 def test_samples_depend_on_seed_key_and_sample_alone(model):
     source = Ragged.of([[5, 6], [5, 6]])
 
@@ -493,3 +506,49 @@ def test_numbers_that_are_not_finite_are_reported(model, bad, settings):
     model.bias[7] = bad
     with pytest.raises(FoundProblems, match="not finite"):
         decode(model, Ragged.of([[5], [6]]), SYMBOLS, DecodeConfig(**settings))
+
+
+# A real model: its cache, and a tap along a beam's ancestors
+
+
+@pytest.fixture(scope="module")
+def transformer():
+    torch.manual_seed(0)
+    config = TransformerConfig(dim=16, heads=2, hidden=16)
+    model = EncoderDecoder(config, source_vocab=11, target_vocab=11).eval()
+    with torch.no_grad():
+        model.target_embed.weight.normal_()  # tied: sharp enough that beams differ
+    return model
+
+
+@pytest.mark.parametrize("prefixes", [None, PREFIXES], ids=["free", "prefixes"])
+def test_a_transformer_decodes_as_it_reads_whole_sentences(transformer, config, prefixes):
+    sentences = [ids or [3] for ids in SENTENCES]
+    together = decode(transformer, Ragged.of(sentences), SYMBOLS, config, prefixes=prefixes)
+    for place, (sentence, found) in enumerate(zip(sentences, together, strict=True)):
+        opening = None if prefixes is None else [prefixes[place]]
+        alone = decode(transformer, Ragged.of([sentence]), SYMBOLS, config, prefixes=opening)
+        assert_alike(found, alone[0])
+        for each in found[:3]:
+            read = Ragged.of([(BEGIN, *each.ids)])
+            with torch.no_grad():
+                table = transformer(Ragged.of([sentence]), read).log_softmax(dim=1)
+            said = torch.tensor([*each.ids, END][: len(each.rows)])
+            whole = float(table[: len(said)].gather(1, said[:, None]).sum())
+            assert each.logprob == pytest.approx(whole, abs=1e-4)
+
+
+def test_a_tap_followed_along_the_rows_shows_the_attention_of_the_hypothesis(transformer):
+    site, sentences = "decoder.1.self.weights", [[5, 6, 7], [8], [3, 9, 4, 10]]
+    tap = Tap(site)
+    config = DecodeConfig(beam=4, n_best=4, max_length=7)
+    for sentence, found in zip(
+        sentences, decode(transformer, Ragged.of(sentences), SYMBOLS, config, tap=tap), strict=True
+    ):
+        for each in found:
+            whole = Tap(site)
+            fed = (BEGIN, *each.ids)[: len(each.rows)]
+            with torch.no_grad():
+                transformer(Ragged.of([sentence]), Ragged.of([fed]), tap=whole)
+            followed = tap.follow(each.rows)[site]  # (heads, query, key)
+            torch.testing.assert_close(followed, whole.records[site][0], atol=1e-5, rtol=0)

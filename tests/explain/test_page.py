@@ -112,6 +112,8 @@ def test_labels_cannot_leave_the_place_they_stand_in(tmp_path):
         )
     )
     assert [tag for tag, _ in evil.elements] == [tag for tag, _ in plain.elements]
+    for attributes, script in evil.scripts:
+        assert not (attributes and set(script) & set("<>&")), "JSON could end its element"
     data = json.loads(evil.scripts[0][1])
     assert data["tabs"][0]["note"] == EVIL
     assert data["tabs"][0]["maps"][0]["keys"][0].startswith("</script>")

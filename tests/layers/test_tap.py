@@ -93,13 +93,16 @@ def test_weights_times_values_are_each_heads_output(model, pair):
     tap = Tap("*")
     model(*pair, tap)
     for layer in [*model.encoder.attentions(), *model.decoder.attentions()]:
-        records = {s: tap.records[f"{layer.name}.{s}"] for s in ("weights", "v", "heads", "out")}
-        v = records["v"].repeat_interleave(4 // layer.kv_heads, dim=1)
-        torch.testing.assert_close(records["weights"] @ v, records["heads"], rtol=0, atol=1e-5)
-        joined = records["heads"].transpose(1, 2).flatten(2)
         lengths = SOURCE if layer.name.startswith("encoder") else TARGET
-        out = Layout(lengths).pad(Layout(lengths).unpad(layer.out(joined)))
-        torch.testing.assert_close(out, records["out"], rtol=0, atol=1e-5)
+        values = tap.records[f"{layer.name}.v"].repeat_interleave(4 // layer.kv_heads, dim=1)
+        weights, heads, out = (
+            real(tap.records, f"{layer.name}.{site}", lengths)
+            for site in ("weights", "heads", "out")
+        )
+        for row in range(len(lengths)):
+            torch.testing.assert_close(weights[row] @ values[row], heads[row], rtol=0, atol=1e-5)
+            joined = heads[row].transpose(0, 1).flatten(1)  # (query, dim)
+            torch.testing.assert_close(layer.out(joined), out[row], rtol=0, atol=1e-5)
 
 
 def test_weights_are_the_softmax_of_the_scores(model, pair):
@@ -158,7 +161,7 @@ def test_residuals_and_embeddings_are_what_passes_from_block_to_block(pair):
         (Tap("*", heads=[4]), "no such head: got 4, expected 0 to 3"),
         (Tap(edits=[knock_out("decoder.0.self.4")]), "no such head: got decoder.0.self.4"),
         (Tap(edits=[scale_head("decoder.*.self.9", 2)]), "no such head"),
-        (Tap("decoder.*.weights", queries=[5]), "no query in decoder.0.self: got 5"),
+        (Tap("decoder.*.weights", queries=[5]), "no such query in decoder.0.self: got 5"),
     ],
 )
 def test_what_the_model_does_not_have_is_refused(tap, message, pair):
@@ -243,6 +246,18 @@ def test_a_tap_leaves_the_steps_bit_identical_and_the_encoders_records_in_place(
     assert all(torch.equal(a, b) for a, b in zip(tapped, plain, strict=True))
     assert all(site.startswith("encoder.") for site in tap.records)
     assert tap.follow([]) == {}
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_step_has_one_query_which_any_choice_of_queries_records(edited, model, ragged):
+    edits = [Edit("decoder.*.weights", torch.clone)] if edited else []
+    some = Tap("decoder.*.weights", heads=[2], queries=[4], edits=edits)
+    whole = Tap("decoder.*.weights", edits=edits)
+    for tap in (some, whole):
+        write(model, ragged(LENGTHS), tap, TOKENS, MOVES)
+    for part, step in zip(some.steps, whole.steps, strict=True):
+        for site, record in step.items():
+            torch.testing.assert_close(part[site], record[:, [2]])
 
 
 # Touching
@@ -371,24 +386,24 @@ EDITS = {
     "values": [Edit("decoder.*.v", torch.neg)],
     "queries": [Edit("decoder.*.q", lambda x: x + 0.1)],
     "residual": [Edit("decoder.0.residual", lambda x: 1.1 * x)],
-    "embedding": [Edit("decoder.embedding", lambda x: x + 0.1)],
+    "embedding": [Edit("decoder.embedding", lambda x: x.roll(1, -1))],
     "logits": [Edit("logits", torch.neg)],
     "encoder": [Edit("encoder.0.self.weights", lambda x: x.flip(1)), knock_out("encoder.1.self.0")],
 }
 
 
 @pytest.mark.parametrize("edits", EDITS.values(), ids=EDITS.keys())
-@pytest.mark.parametrize(("sentence", "last"), LAST)
-def test_edits_act_in_steps_as_they_do_in_a_forced_pass(model, edits, sentence, last, ragged):
+def test_edits_act_in_steps_as_they_do_in_a_forced_pass(model, edits, ragged):
     source = ragged(LENGTHS)
-    rows = line(MOVES, last)
     logits = write(model, source, Tap(edits=edits), TOKENS, MOVES)
-    ids = [TOKENS[step][row] for step, row in enumerate(rows)]
-    forced = run(model, (Ragged.of([source.split()[sentence]]), Ragged.of([ids])), *edits)
-    stepped = torch.stack([logits[step][row] for step, row in enumerate(rows)])
-    torch.testing.assert_close(stepped, forced, rtol=0, atol=1e-5)
-    plain = write(model, source, None, TOKENS, MOVES)[-1][last]
-    assert not torch.allclose(stepped[-1], plain, atol=1e-4)
+    plain = write(model, source, None, TOKENS, MOVES)
+    for sentence, last in LAST:
+        rows = line(MOVES, last)
+        ids = [TOKENS[step][row] for step, row in enumerate(rows)]
+        forced = run(model, (Ragged.of([source.split()[sentence]]), Ragged.of([ids])), *edits)
+        stepped = torch.stack([logits[step][row] for step, row in enumerate(rows)])
+        torch.testing.assert_close(stepped, forced, rtol=0, atol=1e-5)
+        assert not torch.allclose(stepped[-1], plain[-1][last], atol=1e-4)
 
 
 @pytest.mark.parametrize("site", ["q", "scores", "weights", "heads"])

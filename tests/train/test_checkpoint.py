@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from regard.errors import InputError, WriteError
-from regard.train import checkpoint
+from regard.train import checkpoint, folder
 from regard.train.checkpoint import Best, Damaged, RunLock, Snapshot
 
 FILES = [
@@ -216,7 +216,7 @@ def test_a_manifest_that_vouches_for_nonsense_still_gives_a_user_error(tmp_path)
             "sha256": hashlib.sha256(nonsense).hexdigest(),
             "size": len(nonsense),
         }
-        forged = checkpoint._Manifest.model_validate(content).render()
+        forged = folder._Manifest.model_validate(content).render()
         (folder / name).write_bytes(nonsense)
         (folder / "manifest.json").write_bytes(forged)
         with pytest.raises(Damaged, match=f"{name}: cannot be read"):

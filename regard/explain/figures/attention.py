@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.explain.colours import INK, MUTED
+from regard.explain.figures.descent import descend
 from regard.explain.figures.drawing import (
     BLUE,
     ORANGE,
@@ -47,13 +48,13 @@ PAIRS = "fluffy creature blue sky verdant forest old king"
 
 
 def softmax(text: str | None) -> Drawing:
-    """softmax(x)_i = exp(x_i) / Σ_j exp(x_j), of the lecture's numbers or one's own."""
+    """Shares exp(x_i) / Σ_j exp(x_j) of the lecture's numbers or one's own."""
     x = torch.tensor(_numbers(text), dtype=torch.float64)
     weights = masked_softmax(x, None)
     own = text is not None
     caption = (
-        "softmax(x)ᵢ = exp(xᵢ) / Σⱼ exp(xⱼ), computed in double precision. Every share is positive, "
-        f"and they sum to {float(weights.sum()):.6g}."
+        "softmax(x)ᵢ = exp(xᵢ) / Σⱼ exp(xⱼ), computed in double precision. Every share is "
+        f"positive, and they sum to {float(weights.sum()):.6g}."
     )
     wrong = masked_softmax(-x, None)
     if not own:
@@ -61,33 +62,39 @@ def softmax(text: str | None) -> Drawing:
             " The slide writes exp(−x) and so prints the shares on the right: its smallest number "
             f"gets nearly everything. Rightly, the largest does: 8.84 gets {float(weights[1]):.4f}."
         )
-    board = Board("Softmax: any numbers become shares that sum to 1", caption,
-                  (1, 1) if own else (1, 1, 1))  # fmt: skip
-    names = [f"{value:g}".replace("-", "−") for value in x.tolist()]
-    panels = [("the numbers x", x, BLUE), ("softmax(x): exp(x) / sum", weights, BLUE)]
-    if not own:
-        panels.append(("the slide: exp(−x) / sum", wrong, ORANGE))
-    for place, (heading, values, colour) in enumerate(panels):
-        axes = board.chart(place, heading, "x" if place else "", "x" if place == 0 else "share")
-        axes.bar(range(len(x)), values.tolist(), color=colour, width=0.6)
-        axes.set_xticks(range(len(x)), names if place else [f"x{i + 1}" for i in range(len(x))])
-        axes.grid(visible=False, axis="x")
-        axes.margins(y=0.12)
-        for i, value in enumerate(values.tolist()):
-            written = (
-                f"{value:g}" if place == 0 else f"{value:.4f}" if value > 1e-4 else power(value)
-            )
-            axes.annotate(
-                written.replace("-", "−"), (i, value), xytext=(0, 4 if value >= 0 else -4),
-                textcoords="offset points", ha="center", fontsize=points(14), color=INK,
-                va="bottom" if value >= 0 else "top",
-            )  # fmt: skip
-        if place == 0:
-            axes.axhline(0, color=MUTED, linewidth=1)
-        else:
-            axes.set_ylim(0, 1.1)
-    numbers = {"x": floats(x), "weights": floats(weights), "sum": float(weights.sum())}
-    return board.drawing(numbers if own else {**numbers, "slide_exp_of_minus_x": floats(wrong)})
+    with Board(
+        "Softmax: any numbers become shares that sum to 1", caption, (1, 1) if own else (1, 1, 1)
+    ) as board:
+        names = [f"{value:g}".replace("-", "−") for value in x.tolist()]
+        panels = [("the numbers x", x, BLUE), ("softmax(x): exp(x) / sum", weights, BLUE)]
+        if not own:
+            panels.append(("the slide: exp(−x) / sum", wrong, ORANGE))
+        for place, (heading, values, colour) in enumerate(panels):
+            axes = board.chart(place, heading, "x" if place else "", "x" if place == 0 else "share")
+            axes.bar(range(len(x)), values.tolist(), color=colour, width=0.6)
+            axes.set_xticks(range(len(x)), names if place else [f"x{i + 1}" for i in range(len(x))])
+            axes.grid(visible=False, axis="x")
+            axes.margins(y=0.12)
+            for i, value in enumerate(values.tolist()):
+                written = (
+                    f"{value:g}" if place == 0 else f"{value:.4f}" if value > 1e-4 else power(value)
+                )
+                axes.annotate(
+                    written.replace("-", "−"),
+                    (i, value),
+                    xytext=(0, 4 if value >= 0 else -4),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=points(14),
+                    color=INK,
+                    va="bottom" if value >= 0 else "top",
+                )
+            if place == 0:
+                axes.axhline(0, color=MUTED, linewidth=1)
+            else:
+                axes.set_ylim(0, 1.1)
+        numbers = {"x": floats(x), "weights": floats(weights), "sum": float(weights.sum())}
+        return board.drawing(numbers if own else {**numbers, "slide_exp_of_minus_x": floats(wrong)})
 
 
 def _numbers(text: str | None) -> list[float]:
@@ -116,46 +123,56 @@ def scaling(keys: int, seed: int) -> Drawing:
             found[kind].append(_softmax_at(scores))
     caption = (
         f"Queries and keys with independent normal components; {queries} queries, {keys} keys, "
-        f"seed {seed}. The variance of q·k is d, so the softmax puts all its weight on one key, and "
-        "the gradient that comes back through it, ∂(u·softmax(s))/∂s for a random u, vanishes. "
-        "Lines: median over the queries; bands: the middle half. Divided by √d, nothing changes "
-        "with d. Gradients by autograd."
+        f"seed {seed}. The variance of q·k is d, so the softmax puts all its weight on one key, "
+        "and the gradient that comes back through it, ∂(u·softmax(s))/∂s for a random u, "
+        "vanishes. Lines: median over the queries; bands: the middle half. Divided by √d, nothing "
+        "changes with d. Gradients by autograd."
     )
-    board = Board("Why √d_k: large products saturate the softmax, and its gradient vanishes",
-                  caption, (1, 1, 1))  # fmt: skip
-    panels = [
-        ("variance of the scores", "variance", 0),
-        ("largest softmax weight", "weight", 1),
-        ("gradient through the softmax", "norm", 2),
-    ]
-    for place, (heading, up, column) in enumerate(panels):
-        axes = board.chart(place, heading, "width d of q and k", up)
-        for (label, kind), (colour, dash) in zip(kinds.items(), STROKES[1::-1], strict=True):
-            middle = [row[column] for row in found[kind]]
-            axes.plot(dims, middle, color=colour, linestyle=dash, linewidth=2.4, marker="o",
-                      label=label)  # fmt: skip
-            if column:
-                low, high = ([row[column + shift] for row in found[kind]] for shift in (2, 4))
-                axes.fill_between(dims, low, high, color=colour, alpha=0.15, linewidth=0)
-        powers(axes, "x", [4, 16, 64, 256, 1024])
-        if column == 0:
-            axes.plot(dims, dims, color=MUTED, linewidth=1, linestyle=":", label="d")
-            powers(axes, "y", [1, 10, 100, 1000])
-        elif column == 1:
-            axes.set_ylim(0, 1.02)
-        else:
-            powers(axes, "y", [10.0**e for e in range(-7, 1)])
-        key(axes, "center right" if column == 1 else "best")
-    return board.drawing(
-        {
-            "dims": dims,
-            **{
-                f"{name}_{kind}": [row[column] for row in found[kind]]
-                for kind in kinds.values()
-                for column, name in enumerate(("variance", "largest_weight", "gradient"))
-            },
-        }
-    )
+    with Board(
+        "Why √d_k: large products saturate the softmax, and its gradient vanishes",
+        caption,
+        (1, 1, 1),
+    ) as board:
+        panels = [
+            ("variance of the scores", "variance", 0),
+            ("largest softmax weight", "weight", 1),
+            ("gradient through the softmax", "norm", 2),
+        ]
+        for place, (heading, up, column) in enumerate(panels):
+            axes = board.chart(place, heading, "width d of q and k", up)
+            for (label, kind), (colour, dash) in zip(kinds.items(), STROKES[1::-1], strict=True):
+                middle = [row[column] for row in found[kind]]
+                axes.plot(
+                    dims,
+                    middle,
+                    color=colour,
+                    linestyle=dash,
+                    linewidth=2.4,
+                    marker="o",
+                    label=label,
+                )
+                if column:
+                    low, high = ([row[column + shift] for row in found[kind]] for shift in (2, 4))
+                    axes.fill_between(dims, low, high, color=colour, alpha=0.15, linewidth=0)
+            powers(axes, "x", [4, 16, 64, 256, 1024])
+            if column == 0:
+                axes.plot(dims, dims, color=MUTED, linewidth=1, linestyle=":", label="d")
+                powers(axes, "y", [1, 10, 100, 1000])
+            elif column == 1:
+                axes.set_ylim(0, 1.02)
+            else:
+                powers(axes, "y", [10.0**e for e in range(-7, 1)])
+            key(axes, "center right" if column == 1 else "best")
+        return board.drawing(
+            {
+                "dims": dims,
+                **{
+                    f"{name}_{kind}": [row[column] for row in found[kind]]
+                    for kind in kinds.values()
+                    for column, name in enumerate(("variance", "largest_weight", "gradient"))
+                },
+            }
+        )
 
 
 def _softmax_at(scores: Tensor) -> list[float]:
@@ -200,37 +217,38 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
         f"steps of Adam: {right[2]:.0%}. With W_q = W_k it stays symmetric: {right[1]:.0%}. "
         f"σ turns a score into the probability that it matters. Seed {seed}."
     )
-    board = Board(
+    with Board(
         "A learned similarity: the dot product has nothing to learn", caption, (1, 1, 0.8)
-    )
-    headings = "σ(x xᵀ / √d)", "σ(x W_q W_kᵀ xᵀ / √d), learned"
-    labels, sides = (words, words), ("query", "key")
-    written = ".2f" if len(words) <= 8 else ""
-    for place, table in enumerate((plain, learned)):
-        board.matrix(
-            place, headings[place], table.sigmoid(), weights_scale(), labels, sides, written
+    ) as board:
+        headings = "σ(x xᵀ / √d)", "σ(x W_q W_kᵀ xᵀ / √d), learned"
+        labels, sides = (words, words), ("query", "key")
+        written = ".2f" if len(words) <= 8 else ""
+        for place, table in enumerate((plain, learned)):
+            board.matrix(
+                place, headings[place], table.sigmoid(), weights_scale(), labels, sides, written
+            )
+        axes = board.chart(2, "learning what matters", "step", "cross-entropy")
+        lines = {"x xᵀ": [fixed] * steps, "W_q = W_k": shared_losses, "W_q and W_k": losses}
+        for (label, line), (colour, dash) in zip(lines.items(), STROKES[2::-1], strict=True):
+            axes.plot(
+                range(1, steps + 1), line, color=colour, linestyle=dash, linewidth=2.4, label=label
+            )
+        axes.set_ylim(0, max(fixed, losses[0], shared_losses[0]) * 1.35)
+        key(axes, "upper right")
+        return board.drawing(
+            {
+                "right_plain": right[0],
+                "right_shared": right[1],
+                "right_learned": right[2],
+                "asymmetry_plain": float((plain - plain.T).abs().max()),
+                "asymmetry_learned": float((learned - learned.T).abs().max()),
+                "loss_plain": fixed,
+                "loss_shared": shared_losses[-1],
+                "loss_learned": losses[-1],
+                "scores_plain": floats(plain),
+                "scores_learned": floats(learned),
+            }
         )
-    axes = board.chart(2, "learning what matters", "step", "cross-entropy")
-    lines = {"x xᵀ": [fixed] * steps, "W_q = W_k": shared_losses, "W_q and W_k": losses}
-    for (label, line), (colour, dash) in zip(lines.items(), STROKES[2::-1], strict=True):
-        axes.plot(range(1, steps + 1), line, color=colour, linestyle=dash, linewidth=2.4,
-                  label=label)  # fmt: skip
-    axes.set_ylim(0, max(fixed, losses[0], shared_losses[0]) * 1.35)
-    key(axes, "upper right")
-    return board.drawing(
-        {
-            "right_plain": right[0],
-            "right_shared": right[1],
-            "right_learned": right[2],
-            "asymmetry_plain": float((plain - plain.T).abs().max()),
-            "asymmetry_learned": float((learned - learned.T).abs().max()),
-            "loss_plain": fixed,
-            "loss_shared": shared_losses[-1],
-            "loss_learned": losses[-1],
-            "scores_plain": floats(plain),
-            "scores_learned": floats(learned),
-        }
-    )
 
 
 def _train_scores(
@@ -249,10 +267,7 @@ def _train_scores(
     losses = []
     for _ in range(steps):
         loss = F.binary_cross_entropy_with_logits(scores(), target)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(descend(optimizer, loss))
     return scores().detach(), losses
 
 
@@ -267,7 +282,8 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
         scores = torch.tensor(LECTURE_SCORES).T  # (query, key)
         origin = (
             "The lecture's 6×6 example. Its weights are the slide's: 20 of 21 agree to the last "
-            "printed digit; 0.4652 (Q5, K1) is printed as 0.46: the slide's own scores had more digits."
+            "printed digit; 0.4652 (Q5, K1) is printed as 0.46: the slide's own scores had more "
+            "digits."
         )
     else:
         torch.manual_seed(seed)
@@ -289,23 +305,30 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
     weights = masked_softmax(scores, allowed)
     before = scores.masked_fill(~allowed, float("-inf"))
     sums = "columns" if rows == "keys" else "rows"
-    turn = (lambda table: table.T) if rows == "keys" else (lambda table: table)
+
+    def turn(table: Tensor) -> Tensor:  # from (query, key) to what is drawn
+        return table.T if rows == "keys" else table
+
     caption = (
         f"Rows are {rows}, as "
         + ("the lecture draws it" if rows == "keys" else "softmax(QKᵀ/√d)V computes it")
         + f": the {sums} sum to 1. Rule: {meaning}. Where a query may not look, the score becomes "
         f"−∞ and the weight exactly 0. {origin}"
     )
-    board = Board("A mask before and after the softmax", caption, (1, 1))
-    q_names = words or [f"Q{i + 1}" for i in range(length)]
-    k_names = words or [f"K{i + 1}" for i in range(length)]
-    labels = (k_names, q_names) if rows == "keys" else (q_names, k_names)
-    sides = ("keys", "queries") if rows == "keys" else ("queries", "keys")
-    reach = float(scores[allowed].abs().max())
-    board.matrix(0, "scores, masked", turn(before), signed_scale(reach), labels, sides, "+.2f")
-    board.matrix(1, "weights, after the softmax", turn(weights), weights_scale(1.0), labels, sides,
-                 ".2f")  # fmt: skip
-    return board.drawing(
-        {"scores": floats(turn(scores)), "may_look": floats(turn(allowed).int()),
-         "weights": floats(turn(weights))}
-    )  # fmt: skip
+    with Board("A mask before and after the softmax", caption, (1, 1)) as board:
+        q_names = words or [f"Q{i + 1}" for i in range(length)]
+        k_names = words or [f"K{i + 1}" for i in range(length)]
+        labels = (k_names, q_names) if rows == "keys" else (q_names, k_names)
+        sides = ("keys", "queries") if rows == "keys" else ("queries", "keys")
+        reach = float(scores[allowed].abs().max())
+        board.matrix(0, "scores, masked", turn(before), signed_scale(reach), labels, sides, "+.2f")
+        board.matrix(
+            1, "weights, after the softmax", turn(weights), weights_scale(1.0), labels, sides, ".2f"
+        )
+        return board.drawing(
+            {
+                "scores": floats(turn(scores)),
+                "may_look": floats(turn(allowed).int()),
+                "weights": floats(turn(weights)),
+            }
+        )

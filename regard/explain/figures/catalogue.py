@@ -198,7 +198,7 @@ FIGURES: dict[str, Figure] = {
     "waves": Figure(
         name="waves",
         title="Positions as waves",
-        lectures=("4",),
+        lectures=("4.1", "4.3"),
         description="The sinusoids as a picture, as waves, and beside counting in binary.",
         place="positions:waves",
         options={
@@ -209,7 +209,7 @@ FIGURES: dict[str, Figure] = {
     "wavelengths": Figure(
         name="wavelengths",
         title="Wavelengths from 2π to 10000 · 2π",
-        lectures=("4",),
+        lectures=("4.2",),
         description="The wavelength of each pair of features, measured in the table itself.",
         place="positions:wavelengths",
         options={"dim": Option(64, "width of a position's vector", low=8, high=1024)},
@@ -217,7 +217,7 @@ FIGURES: dict[str, Figure] = {
     "shift": Figure(
         name="shift",
         title="A shift is a rotation: PE(i+k) = M_k PE(i), the same M_k for every i",
-        lectures=("4",),
+        lectures=("4.4", "4.5"),
         description="M_k by construction, its error, and the naive position beside it.",
         place="positions:shift",
         options={
@@ -228,7 +228,7 @@ FIGURES: dict[str, Figure] = {
     "order": Figure(
         name="order",
         title="Without positions, a sentence is a bag of words",
-        lectures=("3.6", "4"),
+        lectures=("3.6", "4.6"),
         description="A sentence in every order, through an encoder with and without positions.",
         place="positions:order",
         text="a sentence to reorder",
@@ -246,7 +246,7 @@ FIGURES: dict[str, Figure] = {
         options={
             "layers": Option(8, "how many blocks", high=24),
             "steps": Option(200, "training steps", low=1, high=5000),
-            "rate": Option(0.005, "learning rate", low=1e-6, high=1.0),
+            "rate": Option(0.01, "learning rate", low=1e-6, high=1.0),
             "seed": SEED,
         },
     ),

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,7 @@ from regard.explain.colours import INK, MUTED, RULE, diverging, sequential
 from regard.explain.look import picture_ending, write_whole
 from regard.explain.page import Picture, Section, Table, page
 from regard.explain.plot import Scale
-from regard.explain.sheet import HEIGHT, WIDTH, Sheet, points, render, text_width, wrap
+from regard.explain.sheet import HEIGHT, WIDTH, Sheet, points, render, style, text_width, wrap
 
 Numbers = dict[str, Any]
 """What a drawing shows: numbers, and lists of them, as JSON can hold."""
@@ -99,6 +100,9 @@ def _written(value: Any) -> str:
 class Board:
     """A sheet for a projector: the title on top, the caption below, panels between.
 
+    Drawing is done inside `with Board(…) as board`, which keeps our settings of matplotlib and
+    the user's apart; what takes long is computed before.
+
     Args:
         title: What the figure says.
         caption: What was computed, and how; wrapped, and never cut.
@@ -107,13 +111,20 @@ class Board:
 
     def __init__(self, title: str, caption: str, widths: Sequence[float] = (1,)) -> None:
         self.title, self.caption, self.widths = title, caption, widths
-        width = WIDTH - 2 * EDGE
-        lines = len(wrap(caption, width, TEXT))
-        self.bottom = HEIGHT - 16 - lines * 1.32 * TEXT
         self.sheet = Sheet(WIDTH, HEIGHT)
-        end = self.sheet.paragraph((EDGE, 16), title, width, TITLE, weight="bold")
-        self.top = end + 14
-        self.sheet.paragraph((EDGE, self.bottom), caption, width, TEXT, MUTED)
+        self._style = ExitStack()
+        self.top, self.bottom = 0.0, float(HEIGHT)
+
+    def __enter__(self) -> Self:
+        self._style.enter_context(style())
+        width = WIDTH - 2 * EDGE
+        self.top = self.sheet.paragraph((EDGE, 16), self.title, width, TITLE, weight="bold") + 14
+        self.bottom = HEIGHT - 16 - 1.32 * TEXT * len(wrap(self.caption, width, TEXT))
+        self.sheet.paragraph((EDGE, self.bottom), self.caption, width, TEXT, MUTED)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._style.close()
 
     def place(self, number: int) -> tuple[float, float, float, float]:
         """Left, top, width and height of a panel, its heading and labels included."""
@@ -248,7 +259,8 @@ def signed_scale(reach: float, name: str = "") -> Scale:
 
 def key(axes: Axes, where: str = "best") -> None:
     """A legend of the curves, without a frame."""
-    axes.legend(loc=where, fontsize=points(14), frameon=True, framealpha=0.9, edgecolor="none")
+    legend: Any = axes.legend
+    legend(loc=where, fontsize=points(14), frameon=True, framealpha=0.9, edgecolor="none")
 
 
 def powers(axes: Axes, side: str, ticks: Sequence[float]) -> None:

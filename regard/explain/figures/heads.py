@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
+from regard.explain.colours import MUTED
+from regard.explain.figures.descent import descend
 from regard.explain.figures.drawing import (
     STROKES,
     Board,
@@ -24,7 +26,6 @@ from regard.explain.figures.drawing import (
     smooth,
     weights_scale,
 )
-from regard.explain.colours import MUTED
 from regard.layers import Attention, Context, Embed, Layout, Mask, Positions, Tap, positions
 
 DIM, VOCAB, LENGTH, BATCH = 32, 16, 12, 32
@@ -66,38 +67,38 @@ def heads(heads: int, steps: int, seed: int) -> Drawing:
     final = {count: sum(line[-20:]) / len(line[-20:]) for count, line in curves.items()}
     caption = (
         f"At each place, name the token {BACK[0]} back and the token {BACK[1]} back: random tokens "
-        f"of {VOCAB}, one causal attention layer of width {DIM}, {sizes.pop():,} parameters whether "
-        f"cut into 1 head of {DIM} or {heads} of {DIM // heads}. One head mixes both tokens into "
-        "one sum, and can hardly tell which was which; a toss between the two costs "
-        f"ln 2 = {math.log(2):.2f}. It ends at {final[1]:.2f}, {heads} heads at {final[heads]:.3f}. "
-        f"{steps} steps of Adam, seed {seed}; maps of one new sequence."
+        f"of {VOCAB}, one causal attention layer of width {DIM}, {sizes.pop():,} parameters "
+        f"whether cut into 1 head of {DIM} or {heads} of {DIM // heads}. One head mixes both "
+        "tokens into one sum, and can hardly tell which was which; a toss between the two costs "
+        f"ln 2 = {math.log(2):.2f}. It ends at {final[1]:.2f}, {heads} heads at "
+        f"{final[heads]:.3f}. {steps} steps of Adam, seed {seed}; maps of one new sequence."
     )
-    board = Board("One head blurs, several keep resolution", caption, (1.25, 1, 1, 1))
-    axes = board.chart(0, "learning", "step", "cross-entropy per token")
-    for (count, line), (colour, dash) in zip(curves.items(), STROKES[1::-1], strict=True):
-        label = "1 head" if count == 1 else f"{count} heads"
-        axes.plot(smooth(line), color=colour, linestyle=dash, linewidth=2.2, label=label)
-    axes.axhline(math.log(2), color=MUTED, linewidth=1.2, linestyle=":", label="a toss: ln 2")
-    axes.set_ylim(0, math.log(VOCAB) * 1.05)
-    key(axes, "upper right")
-    named = ([f"{i}" for i in range(LENGTH)],) * 2
-    panels = [("the one head", maps[1][0])] + [
-        (f"head {number}: {back} back", maps[heads][number])
-        for number, back in zip(best, BACK, strict=True)
-    ]
-    for place, (heading, table) in enumerate(panels, start=1):
-        board.matrix(place, heading, table, weights_scale(), named, ("query", "key"))
-    return board.drawing(
-        {
-            "loss_one": final[1],
-            "loss_many": final[heads],
-            "toss": math.log(2),
-            "weight_one": floats(shares[1][0]),
-            "weight_many": [float(shares[heads][n, i]) for i, n in enumerate(best)],
-            "curve_one": curves[1],
-            "curve_many": curves[heads],
-        }
-    )
+    with Board("One head blurs, several keep resolution", caption, (1.25, 1, 1, 1)) as board:
+        axes = board.chart(0, "learning", "step", "cross-entropy per token")
+        for (count, line), (colour, dash) in zip(curves.items(), STROKES[1::-1], strict=True):
+            label = "1 head" if count == 1 else f"{count} heads"
+            axes.plot(smooth(line), color=colour, linestyle=dash, linewidth=2.2, label=label)
+        axes.axhline(math.log(2), color=MUTED, linewidth=1.2, linestyle=":", label="a toss: ln 2")
+        axes.set_ylim(0, math.log(VOCAB) * 1.05)
+        key(axes, "upper right")
+        named = ([f"{i}" for i in range(LENGTH)],) * 2
+        panels = [("the one head", maps[1][0])] + [
+            (f"head {number}: {back} back", maps[heads][number])
+            for number, back in zip(best, BACK, strict=True)
+        ]
+        for place, (heading, table) in enumerate(panels, start=1):
+            board.matrix(place, heading, table, weights_scale(), named, ("query", "key"))
+        return board.drawing(
+            {
+                "loss_one": final[1],
+                "loss_many": final[heads],
+                "toss": math.log(2),
+                "weight_one": floats(shares[1][0]),
+                "weight_many": [float(shares[heads][n, i]) for i, n in enumerate(best)],
+                "curve_one": curves[1],
+                "curve_many": curves[heads],
+            }
+        )
 
 
 def _train(count: int, steps: int, seed: int) -> tuple[Finder, list[float]]:
@@ -110,10 +111,7 @@ def _train(count: int, steps: int, seed: int) -> tuple[Finder, list[float]]:
         ids = torch.randint(VOCAB, (BATCH, LENGTH), generator=data)
         wanted = torch.stack([ids[:, first - back : LENGTH - back] for back in BACK], dim=-1)
         loss = F.cross_entropy(model(ids)[:, first:].flatten(0, 2), wanted.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(descend(optimizer, loss))
     return model, losses
 
 

@@ -28,7 +28,7 @@ from regard.explain.figures.drawing import (
     signed_scale,
     weights_scale,
 )
-from regard.explain.sheet import points
+from regard.explain.sheet import points, shorten
 from regard.layers import sinusoid
 from regard.models import TransformerConfig, build
 
@@ -46,38 +46,57 @@ def waves(length: int, dim: int) -> Drawing:
     chosen = sorted({0, dim // 8 * 2, dim // 4 * 2} - {dim})  # even features: sines
     caption = (
         "PE(i, 2j) = sin(i / 10000^(2j/d)), PE(i, 2j+1) = cos(same), positions i from 0; "
-        f"{length} positions, d = {dim}, from the table the models add. Early features turn fast and "
-        "late ones hardly, as the last digit of a binary number changes at every count and the first "
-        "hardly ever: fine to coarse. (The lecture's slides write 1000 in places; the paper and the "
-        "models have 10000.)"
+        f"{length} positions, d = {dim}, from the table the models add. Early features turn fast "
+        "and late ones hardly, as the last digit of a binary number changes at every count and "
+        "the first hardly ever: fine to coarse. (The lecture's slides write 1000 in places; the "
+        "paper and the models have 10000.)"
     )
-    board = Board("Positions as waves", caption, (1.15, 1.15, 0.8))
-    axes = board.chart(0, "the table", "feature", "position")
-    axes.grid(visible=False)
-    axes.imshow(table, signed_scale(1.0).colormap(), vmin=-1, vmax=1, aspect="auto",
-                interpolation="nearest", extent=(-0.5, dim - 0.5, length - 0.5, -0.5))  # fmt: skip
-    axes = board.chart(1, "some of its features, as waves", "position", "value")
-    for feature, (colour, dash) in zip(chosen, STROKES, strict=False):
-        axes.plot(table[:, feature], color=colour, linestyle=dash, linewidth=2.2,
-                  label=f"feature {feature}")  # fmt: skip
-    axes.set_ylim(-1.15, 1.75)
-    axes.set_yticks([-1, 0, 1])
-    key(axes, "upper right")
-    count = 16
-    bits = torch.tensor([[number >> bit & 1 for bit in range(4)] for number in range(count)])
-    names = [str(number) for number in range(count)]
-    board.matrix(2, "counting in binary", bits, weights_scale(1.4), (names, ["1", "2", "4", "8"]),
-                 ("number", "bit"), ".0f")  # fmt: skip
-    turns = [_sign_changes(table[:, feature]) for feature in range(0, dim, 2)]
-    return board.drawing(
-        {
-            "features": chosen,
-            "sign_changes_of_features": turns,
-            "changes_of_bits": floats((bits[1:] != bits[:-1]).sum(0)),
-            "first_row": floats(table[0]),
-            "largest": float(table.abs().max()),
-        }
-    )
+    with Board("Positions as waves", caption, (1.15, 1.15, 0.8)) as board:
+        axes = board.chart(0, "the table", "feature", "position")
+        axes.grid(visible=False)
+        axes.imshow(
+            table,
+            signed_scale(1.0).colormap(),
+            vmin=-1,
+            vmax=1,
+            aspect="auto",
+            interpolation="nearest",
+            extent=(-0.5, dim - 0.5, length - 0.5, -0.5),
+        )
+        axes = board.chart(1, "some of its features, as waves", "position", "value")
+        for feature, (colour, dash) in zip(chosen, STROKES, strict=False):
+            axes.plot(
+                table[:, feature],
+                color=colour,
+                linestyle=dash,
+                linewidth=2.2,
+                label=f"feature {feature}",
+            )
+        axes.set_ylim(-1.15, 1.75)
+        axes.set_yticks([-1, 0, 1])
+        key(axes, "upper right")
+        count = 16
+        bits = torch.tensor([[number >> bit & 1 for bit in range(4)] for number in range(count)])
+        names = [str(number) for number in range(count)]
+        board.matrix(
+            2,
+            "counting in binary",
+            bits,
+            weights_scale(1.4),
+            (names, ["1", "2", "4", "8"]),
+            ("number", "bit"),
+            ".0f",
+        )
+        turns = [_sign_changes(table[:, feature]) for feature in range(0, dim, 2)]
+        return board.drawing(
+            {
+                "features": chosen,
+                "sign_changes_of_features": turns,
+                "changes_of_bits": floats((bits[1:] != bits[:-1]).sum(0)),
+                "first_row": floats(table[0]),
+                "largest": float(table.abs().max()),
+            }
+        )
 
 
 def _sign_changes(wave: Tensor) -> int:
@@ -95,37 +114,42 @@ def wavelengths(dim: int) -> Drawing:
     formula = 2 * math.pi * 10000.0 ** (2 * pair.double() / dim)
     error = float((measured / formula - 1).abs().max())
     caption = (
-        f"d = {dim}. Dots: 2π over the angle by which pair j turns from position 0 to 1 in the models' "
-        "own table. Line: 2π · 10000^(2j/d), from 2π to nearly 10000 · 2π "
-        f"({float(formula[-1]):,.0f} here); they agree to {power(error)}. Each pair is a circle run "
-        "through at its own speed; right, three of them over the first 60 positions."
+        f"d = {dim}. Dots: 2π over the angle by which pair j turns from position 0 to 1 in the "
+        "models' own table. Line: 2π · 10000^(2j/d), from 2π to nearly 10000 · 2π "
+        f"({float(formula[-1]):,.0f} here); they agree to {power(error)}. Each pair is a circle "
+        "run through at its own speed; right, three of them over the first 60 positions."
     )
-    board = Board("Wavelengths from 2π to 10000 · 2π", caption, (1.3, 1))
-    axes = board.chart(0, "positions until a pair of features repeats", "pair j", "wavelength")
-    axes.plot(pair, formula, color=MUTED, linewidth=1.5, label="2π · 10000^(2j/d)")
-    axes.plot(pair, measured, "o", color=BLUE, markersize=6, label="measured in the table")
-    wrong = 2 * math.pi * 1000.0 ** (2 * pair.double() / dim)
-    axes.plot(
-        pair, wrong, color=ORANGE, linestyle="--", linewidth=1.5, label="with the slide's 1000"
-    )
-    powers(axes, "y", [1, 10, 100, 1000, 10000, 100000])
-    key(axes, "upper left")
-    shown = sorted({0, dim // 8, dim // 4})
-    whole = sinusoid(61, dim)
-    for place, j in enumerate(shown):
-        part = (place / len(shown), (place + 1) / len(shown))
-        last = place == len(shown) - 1
-        axes = board.chart(1, f"pair {j}: repeats after {float(measured[j]):,.1f}",
-                           "position" if last else "", "", part)  # fmt: skip
-        axes.plot(whole[:, 2 * j], color=BLUE, linewidth=2, label="sin")
-        axes.plot(whole[:, 2 * j + 1], color=ORANGE, linestyle="--", linewidth=2, label="cos")
-        axes.set_ylim(-1.15, 1.15)
-        axes.set_yticks([-1, 0, 1])
-        if last:
-            key(axes, "lower right")
-    return board.drawing(
-        {"wavelengths": floats(measured), "formula": floats(formula), "error": error}
-    )
+    with Board("Wavelengths from 2π to 10000 · 2π", caption, (1.3, 1)) as board:
+        axes = board.chart(0, "positions until a pair of features repeats", "pair j", "wavelength")
+        axes.plot(pair, formula, color=MUTED, linewidth=1.5, label="2π · 10000^(2j/d)")
+        axes.plot(pair, measured, "o", color=BLUE, markersize=6, label="measured in the table")
+        wrong = 2 * math.pi * 1000.0 ** (2 * pair.double() / dim)
+        axes.plot(
+            pair, wrong, color=ORANGE, linestyle="--", linewidth=1.5, label="with the slide's 1000"
+        )
+        powers(axes, "y", [1, 10, 100, 1000, 10000, 100000])
+        key(axes, "upper left")
+        shown = sorted({0, dim // 8, dim // 4})
+        whole = sinusoid(61, dim)
+        for place, j in enumerate(shown):
+            part = (place / len(shown), (place + 1) / len(shown))
+            last = place == len(shown) - 1
+            axes = board.chart(
+                1,
+                f"pair {j}: repeats after {float(measured[j]):,.1f}",
+                "position" if last else "",
+                "",
+                part,
+            )
+            axes.plot(whole[:, 2 * j], color=BLUE, linewidth=2, label="sin")
+            axes.plot(whole[:, 2 * j + 1], color=ORANGE, linestyle="--", linewidth=2, label="cos")
+            axes.set_ylim(-1.15, 1.15)
+            axes.set_yticks([-1, 0, 1])
+            if last:
+                key(axes, "lower right")
+        return board.drawing(
+            {"wavelengths": floats(measured), "formula": floats(formula), "error": error}
+        )
 
 
 def rotation(by: int, dim: int) -> Tensor:
@@ -136,8 +160,11 @@ def rotation(by: int, dim: int) -> Tensor:
     """
     angle = by * 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     sine, cosine = angle.sin(), angle.cos()
-    blocks = torch.stack((torch.stack((cosine, sine), -1), torch.stack((-sine, cosine), -1)), -2)
-    return torch.block_diag(*blocks)  # (dim, dim)
+    matrix = torch.zeros(dim, dim, dtype=torch.float64)
+    even = torch.arange(0, dim, 2)  # features that hold sines; the next one holds their cosines
+    matrix[even, even], matrix[even, even + 1] = cosine, sine
+    matrix[even + 1, even], matrix[even + 1, even + 1] = -sine, cosine
+    return matrix
 
 
 def shift(by: int, dim: int) -> Drawing:
@@ -152,41 +179,55 @@ def shift(by: int, dim: int) -> Drawing:
     starts = (0, 50, 150)
     products = {i: table[i : i + reach + 1] @ table[i] for i in starts}
     naive = {t: (torch.arange(reach + 1.0) + t) * t for t in starts}
-    spread = float(torch.stack(list(products.values())).std(0).max())
-    naive_spread = float(torch.stack(list(naive.values())).std(0).max())
+    spread = _spread(list(products.values()))
+    naive_spread = _spread(list(naive.values()))
     caption = (
-        f"M_k for k = {by}, d = {dim}: one rotation block a pair of features, the same for every i; "
-        f"largest error over {length - by} positions {power(error)}. So PE(i)·PE(i+k) depends on the "
-        f"distance k alone (three curves on one line, apart by at most {power(spread)}). The naive "
-        "position, the number t appended to the vector, has no such property: what it adds to the "
-        "product, t·(t+k), says where one stands, and drowns how far apart."
+        f"M_k for k = {by}, d = {dim}: one rotation block a pair of features, the same for every "
+        f"i; largest error over {length - by} positions {power(error)}. So PE(i)·PE(i+k) depends "
+        f"on the distance k alone (three curves on one line, apart by at most {power(spread)}). "
+        "The naive position, the number t appended to the vector, has no such property: what it "
+        "adds to the product, t·(t+k), says where one stands, and drowns how far apart."
     )
-    board = Board(f"A shift is a rotation: PE(i+{by}) = M PE(i), the same M for every i", caption,
-                  (1, 1, 1))  # fmt: skip
-    names = [str(feature) if dim <= 24 else "" for feature in range(dim)]
-    written = ".1f" if dim <= 8 else ""
-    board.matrix(0, f"M for a shift of {by}", matrix, signed_scale(1.0), (names, names),
-                 ("feature of PE(i+k)", "of PE(i)"), written)  # fmt: skip
-    axes = board.chart(1, "PE(i)·PE(i+k)", "distance k", "product")
-    for (i, line), (colour, dash), width in zip(
-        products.items(), STROKES, (6, 3.5, 2), strict=False
-    ):
-        axes.plot(line, color=colour, linestyle=dash, linewidth=width, label=f"i = {i}")
-    key(axes, "upper right")
-    axes = board.chart(2, "appended t: t·(t+k)", "distance k", "product")
-    for (i, line), (colour, dash) in zip(naive.items(), STROKES, strict=False):
-        axes.plot(line, color=colour, linestyle=dash, linewidth=2.4, label=f"t = {i}")
-    axes.set_ylim(-1000, 36000)
-    key(axes, "upper left")
-    return board.drawing(
-        {
-            "error": error,
-            "orthogonal": float((matrix @ matrix.T - torch.eye(dim)).abs().max()),
-            "spread_of_products": spread,
-            "spread_of_naive": naive_spread,
-            "products": floats(products[0]),
-        }
-    )
+    with Board(
+        f"A shift is a rotation: PE(i+{by}) = M PE(i), the same M for every i", caption, (1, 1, 1)
+    ) as board:
+        names = [str(feature) if dim <= 24 else "" for feature in range(dim)]
+        written = ".1f" if dim <= 8 else ""
+        board.matrix(
+            0,
+            f"M for a shift of {by}",
+            matrix,
+            signed_scale(1.0),
+            (names, names),
+            ("feature of PE(i+k)", "of PE(i)"),
+            written,
+        )
+        axes = board.chart(1, "PE(i)·PE(i+k)", "distance k", "product")
+        for (i, line), (colour, dash), width in zip(
+            products.items(), STROKES, (6, 3.5, 2), strict=False
+        ):
+            axes.plot(line, color=colour, linestyle=dash, linewidth=width, label=f"i = {i}")
+        key(axes, "upper right")
+        axes = board.chart(2, "appended t: t·(t+k)", "distance k", "product")
+        for (i, line), (colour, dash) in zip(naive.items(), STROKES, strict=False):
+            axes.plot(line, color=colour, linestyle=dash, linewidth=2.4, label=f"t = {i}")
+        axes.set_ylim(-1000, 36000)
+        key(axes, "upper left")
+        return board.drawing(
+            {
+                "error": error,
+                "orthogonal": float((matrix @ matrix.T - torch.eye(dim)).abs().max()),
+                "spread_of_products": spread,
+                "spread_of_naive": naive_spread,
+                "products": floats(products[0]),
+            }
+        )
+
+
+def _spread(lines: list[Tensor]) -> float:
+    """How far apart lines are where they are farthest apart."""
+    together = torch.stack(lines)
+    return float((together.amax(0) - together.amin(0)).max())
 
 
 def order(text: str | None, positions: str, seed: int) -> Drawing:
@@ -202,48 +243,65 @@ def order(text: str | None, positions: str, seed: int) -> Drawing:
     means = {scheme: float(change.mean()) for scheme, change in changes.items()}
     every = "every order" if math.factorial(len(words)) <= MOST_ORDERS else "random orders"
     caption = (
-        f"A fresh encoder of 2 layers, width 64, 4 heads, seed {seed}. Shown: how far a word's output "
-        "moves, over its length, when the sentence is reordered. Without positions it does not move "
-        f"(at most {power(float(changes['none'].max()))}: rounding): self-attention is equivariant to "
-        f"permutations, and the sentence a bag of words. Right: mean over {every} ({len(orders)}). "
-        "Learned positions start small and grow in training; buckets are T5's."
+        f"A fresh encoder of 2 layers, width 64, 4 heads, seed {seed}. Shown: how far a word's "
+        "output moves, over its length, when the sentence is reordered. Without positions it does "
+        f"not move (at most {power(float(changes['none'].max()))}: rounding): self-attention is "
+        f"equivariant to permutations, and the sentence a bag of words. Right: mean over {every} "
+        f"({len(orders)}). Learned positions start small and grow in training; buckets are T5's."
     )
-    board = Board(
+    with Board(
         f"Without positions, “{' '.join(words)}” is a bag of words", caption, (1, 1, 0.72)
-    )
-    scale = weights_scale(1.0, "relative change")
-    for place, scheme in enumerate(("none", positions)):
-        rows = [changes[scheme][row] for row in shown]
-        # A row of cells for each order, each cell labelled with the word that stands there.
-        table = torch.stack(
-            [row[list(orders[number])] for row, number in zip(rows, shown, strict=True)]
+    ) as board:
+        for place, scheme in enumerate(("none", positions)):
+            heading = "without positions" if scheme == "none" else f"{scheme} positions"
+            chosen = [(orders[number], changes[scheme][number]) for number in shown]
+            _draw_orders(board, place, heading, words, chosen)
+        axes = board.chart(2, "mean over all orders", "", "relative change")
+        axes.barh(range(len(SCHEMES)), list(means.values()), color=BLUE, height=0.55)
+        axes.set_yticks([])
+        axes.set_ylim(len(SCHEMES) - 0.4, -0.75)
+        axes.set_xlim(0, max(means.values()) * 1.3)
+        axes.grid(visible=False, axis="y")
+        for place, (scheme, mean) in enumerate(means.items()):
+            said = f" {scheme}: {mean:.2f}" if mean > 0.005 else f" {scheme}: {power(mean)}"
+            axes.text(0, place - 0.32, said, fontsize=points(15), va="bottom")
+        return board.drawing(
+            {
+                "orders": len(orders),
+                "largest_change_without_positions": float(changes["none"].max()),
+                **{f"mean_change_{scheme}": mean for scheme, mean in means.items()},
+            }
         )
-        heading = "without positions" if scheme == "none" else f"{scheme} positions"
-        axes = board.matrix(place, heading, table, scale,
-                            (["as it is", *(f"order {n}" for n in range(1, len(shown)))],
-                             [str(n + 1) for n in range(len(words))]), ("order", "place"))  # fmt: skip
-        for row, number in enumerate(shown):
-            for column, index in enumerate(orders[number]):
-                value = float(table[row, column])
-                said = f"{words[index]}\n{value:.2f}"
-                axes.text(column + 0.5, row + 0.5, said, ha="center", va="center",
-                          fontsize=points(14 if len(words) <= 6 else 11), color=scale.ink(value))  # fmt: skip
-    axes = board.chart(2, "mean over all orders", "", "relative change")
-    axes.barh(range(len(SCHEMES)), list(means.values()), color=BLUE, height=0.55)
-    axes.set_yticks([])
-    axes.set_ylim(len(SCHEMES) - 0.4, -0.75)
-    axes.set_xlim(0, max(means.values()) * 1.3)
-    axes.grid(visible=False, axis="y")
-    for place, (scheme, mean) in enumerate(means.items()):
-        said = f" {scheme}: {mean:.2f}" if mean > 0.005 else f" {scheme}: {power(mean)}"
-        axes.text(0, place - 0.32, said, fontsize=points(15), va="bottom")
-    return board.drawing(
-        {
-            "orders": len(orders),
-            "largest_change_without_positions": float(changes["none"].max()),
-            **{f"mean_change_{scheme}": mean for scheme, mean in means.items()},
-        }
-    )
+
+
+def _draw_orders(
+    board: Board,
+    place: int,
+    heading: str,
+    words: list[str],
+    chosen: list[tuple[tuple[int, ...], Tensor]],
+) -> None:
+    """A row of cells for each order, each cell the word that stands there and how it changed."""
+    table = torch.stack([change[list(order)] for order, change in chosen])  # (order, place)
+    scale = weights_scale(1.0, "relative change")
+    rows = ["as it is", *(f"order {number}" for number in range(1, len(chosen)))]
+    columns = [str(number + 1) for number in range(len(words))]
+    axes = board.matrix(place, heading, table, scale, (rows, columns), ("order", "place"))
+    room = 360 / len(words)  # pixels a cell
+    for row, (order, _) in enumerate(chosen):
+        for column, index in enumerate(order):
+            value = float(table[row, column])
+            said = f"{shorten(words[index], room, 14)}\n{value:.2f}"
+            axes.text(
+                column + 0.5,
+                row + 0.5,
+                said,
+                ha="center",
+                va="center",
+                fontsize=points(14),
+                color=scale.ink(value),
+                rotation=90 if room < 45 else 0,
+            )
 
 
 def _orders(length: int, seed: int) -> list[tuple[int, ...]]:
@@ -273,9 +331,17 @@ def _changes(words: list[str], orders: list[tuple[int, ...]], scheme: str, seed:
     torch.manual_seed(seed)
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
     config = TransformerConfig.model_validate(
-        {"dim": 64, "heads": 4, "hidden": 128, "encoder_layers": 2, "decoder_layers": 1,
-         "positions": scheme, "max_length": 16, "dropout": 0.0}
-    )  # fmt: skip
+        {
+            "dim": 64,
+            "heads": 4,
+            "hidden": 128,
+            "encoder_layers": 2,
+            "decoder_layers": 1,
+            "positions": scheme,
+            "max_length": 16,
+            "dropout": 0.0,
+        }
+    )
     model = build(config, len(vocabulary), len(vocabulary)).eval()
     ids = [vocabulary[word] for word in words]
     source = Ragged.of([[ids[index] for index in chosen] for chosen in orders])

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.explain.colours import MUTED
+from regard.explain.figures.descent import descend
 from regard.explain.figures.drawing import STROKES, Board, Drawing, Numbers, key, powers, smooth
 from regard.layers import BlockShape, Context, Embed, Layout, Mask, Stack, VocabularyHead, positions
 
@@ -39,9 +40,13 @@ class Copier(nn.Module):
     def __init__(self, trial: Trial, layers: int) -> None:
         super().__init__()
         shape = BlockShape(
-            DIM, HEADS, HIDDEN,
-            norm=trial.norm, norm_place=trial.norm_place, residual=trial.residual,
-        )  # fmt: skip
+            DIM,
+            HEADS,
+            HIDDEN,
+            norm=trial.norm,
+            norm_place=trial.norm_place,
+            residual=trial.residual,
+        )
         scheme = positions("rotary", dim=DIM, heads=HEADS, max_length=LENGTH, causal=False)
         self.embed = Embed(VOCAB, DIM)
         final_norm = trial.norm_place == "pre"
@@ -75,21 +80,22 @@ def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
     gradients = {trial.name: _gradients(trial, layers, seed) for trial in trials[:2]}
     stuck = _final(curves["post-norm"])
     caption = (
-        f"{layers} blocks of width {DIM} learn to copy the token before; {steps} steps of Adam at a "
-        f"rate of {rate:g}, at once or after a warm-up of {warmup} steps; seed {seed}. Post-norm, "
-        "LayerNorm(x + sublayer(x)), is the paper's; pre-norm, x + sublayer(LayerNorm(x)), is what "
-        "is used now. At once, post-norm ends at "
-        f"{stuck:.2f} (to guess costs ln {VOCAB} = {math.log(VOCAB):.2f}), with warm-up at "
-        f"{_final(curves['post-norm, warm-up']):.2f}, pre-norm at {_final(curves['pre-norm']):.2f}. "
-        "Right: the gradient each block's weights get at the very first step."
+        f"{layers} blocks of width {DIM} learn to copy the token before; {steps} steps of Adam at "
+        f"a rate of {rate:g}, at once or after a warm-up of {warmup} steps; seed {seed}. "
+        "Post-norm, LayerNorm(x + sublayer(x)), is the paper's; pre-norm, x + "
+        f"sublayer(LayerNorm(x)), is what is used now. At once, post-norm ends at {stuck:.2f} (to "
+        f"guess costs ln {VOCAB} = {math.log(VOCAB):.2f}), with warm-up at "
+        f"{_final(curves['post-norm, warm-up']):.2f}, pre-norm at "
+        f"{_final(curves['pre-norm']):.2f}. Right: the gradient each block's weights get at the "
+        "very first step."
     )
-    board = Board("Post-norm needs warm-up, pre-norm does not", caption, (1, 1, 0.8))
-    at_once = {name: curves[name] for name in ("pre-norm", "post-norm")}
-    warm = {name: curves[f"{name}, warm-up"] for name in ("pre-norm", "post-norm")}
-    _draw_curves(board, 0, "the full rate at once", at_once)
-    _draw_curves(board, 1, "with warm-up", warm)
-    _draw_gradients(board, 2, gradients)
-    return board.drawing(_numbers(curves, gradients))
+    with Board("Post-norm needs warm-up, pre-norm does not", caption, (1, 1, 0.8)) as board:
+        at_once = {name: curves[name] for name in ("pre-norm", "post-norm")}
+        warm = {name: curves[f"{name}, warm-up"] for name in ("pre-norm", "post-norm")}
+        _draw_curves(board, 0, "the full rate at once", at_once)
+        _draw_curves(board, 1, "with warm-up", warm)
+        _draw_gradients(board, 2, gradients)
+        return board.drawing(_numbers(curves, gradients))
 
 
 def residuals(layers: int, steps: int, rate: float, seed: int) -> Drawing:
@@ -103,18 +109,22 @@ def residuals(layers: int, steps: int, rate: float, seed: int) -> Drawing:
     ]
     curves = {trial.name: _train(trial, layers, steps, rate, seed) for trial in trials}
     gradients = {trial.name: _gradients(trial, layers, seed) for trial in trials}
+    ends = {name: _final(line) for name, line in curves.items()}
+    largest = {name: max(values) for name, values in gradients.items()}
     caption = (
         f"{layers} pre-norm blocks of width {DIM} learn to copy the token before; {steps} steps of "
-        f"Adam at a rate of {rate:g}, no warm-up, seed {seed}. Without residuals each block must "
-        "first learn to pass on what it was given, and the loss stays at that of guessing, "
-        f"ln {VOCAB} = {math.log(VOCAB):.2f}. Right: the gradient each block's weights get at the very "
-        "first step; without residuals it shrinks on its way down, without norms its size is left "
-        "to chance."
+        f"Adam at a rate of {rate:g}, no warm-up, seed {seed}. With both the loss ends at "
+        f"{ends['both']:.2g}, without norms at {ends['no norms']:.2g}, without residuals at "
+        f"{ends['no residuals']:.2g}, with neither at {ends['neither']:.2g}; to guess costs "
+        f"ln {VOCAB} = {math.log(VOCAB):.2f}. Without residuals each block must first learn to "
+        "pass on what it was given. Right: the gradient that each block's weights get at the very "
+        f"first step, at most {largest['both']:.2g} with both, {largest['no norms']:,.0f} without "
+        f"norms and {largest['neither']:.1g} with neither."
     )
-    board = Board("Why residuals and norms", caption, (1.3, 1))
-    _draw_curves(board, 0, "learning", curves)
-    _draw_gradients(board, 1, gradients)
-    return board.drawing(_numbers(curves, gradients))
+    with Board("Why residuals and norms", caption, (1.3, 1)) as board:
+        _draw_curves(board, 0, "learning", curves)
+        _draw_gradients(board, 1, gradients)
+        return board.drawing(_numbers(curves, gradients))
 
 
 def _batch(data: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -141,11 +151,8 @@ def _train(trial: Trial, layers: int, steps: int, rate: float, seed: int) -> lis
         loss = _loss(model, data)
         if not torch.isfinite(loss):
             return losses + [losses[-1]] * (steps - len(losses))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        losses.append(descend(optimizer, loss))
         schedule.step()
-        losses.append(loss.item())
     return losses
 
 
@@ -153,7 +160,7 @@ def _gradients(trial: Trial, layers: int, seed: int) -> list[float]:
     """The norm of the gradient of each block's matrices before any training, from the input up."""
     torch.manual_seed(seed)
     model = Copier(trial, layers)
-    _loss(model, torch.Generator().manual_seed(seed)).backward()
+    torch.autograd.backward(_loss(model, torch.Generator().manual_seed(seed)))
     norms = []
     for block in model.stack.layers():
         matrices = [p.grad for p in block.parameters() if p.dim() == 2 and p.grad is not None]
@@ -163,10 +170,16 @@ def _gradients(trial: Trial, layers: int, seed: int) -> list[float]:
 
 def _draw_curves(board: Board, place: int, heading: str, curves: dict[str, list[float]]) -> None:
     axes = board.chart(place, heading, "step", "cross-entropy")
+    highest = max(max(line) for line in curves.values())
     for (name, line), (colour, dash) in zip(curves.items(), STROKES, strict=False):
         axes.plot(smooth(line), color=colour, linestyle=dash, linewidth=2.4, label=name)
-    axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1, linestyle=":")
-    axes.set_ylim(0, math.log(VOCAB) * 1.45)
+    axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1, linestyle=":", label="guessing")
+    if highest > 3 * math.log(VOCAB):  # something blew up: only powers of ten show all
+        exponents = range(-3, math.ceil(math.log10(highest)) + 1)
+        powers(axes, "y", [10.0**exponent for exponent in exponents])
+        axes.set_ylim(2e-3, 10.0 ** exponents[-1])
+    else:
+        axes.set_ylim(0, math.log(VOCAB) * 1.5)
     key(axes, "upper right")
 
 
@@ -174,10 +187,13 @@ def _draw_gradients(board: Board, place: int, gradients: dict[str, list[float]])
     axes = board.chart(place, "gradient at the first step", "block, from the input up", "norm")
     for (name, values), (colour, dash) in zip(gradients.items(), STROKES, strict=False):
         axes.plot(values, color=colour, linestyle=dash, linewidth=2.2, marker="o", label=name)
-    every = [value for values in gradients.values() for value in values if value > 0]
-    low, high = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
-    powers(axes, "y", [10.0**exponent for exponent in range(low, high + 1)])
-    axes.set_ylim(10.0**low, 10.0 ** (high + 0.9))
+    every = [value for values in gradients.values() for value in values]
+    if max(every) > 30 * min(every) > 0:
+        low, high = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
+        powers(axes, "y", [10.0**exponent for exponent in range(low, high + 1)])
+        axes.set_ylim(10.0**low, 10.0 ** (high + 0.9))
+    else:
+        axes.set_ylim(0, 1.5 * max(every))
     key(axes, "upper right")
 
 

@@ -1,0 +1,52 @@
+"""Charts of scores. Here: BLEU against the length of the sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from regard.explain.colours import INK, MUTED, RULE
+from regard.explain.sheet import HEIGHT, SMALLEST, WIDTH, Sheet, points, style
+
+STROKES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"))
+"""Colours that colour-blind people can tell apart, each with a mark of its own."""
+
+Groups = Sequence[tuple[str, int, float]]
+"""Range of lengths in words, sentences, BLEU; from short to long."""
+
+
+def length_chart(curves: Mapping[str, Groups], model: str) -> Figure:
+    """BLEU of groups of sentences from short to long, one line for each set."""
+    with style():
+        sheet = Sheet(WIDTH, HEIGHT)
+        sheet.text((90, 28), "BLEU by sentence length", 24, weight="bold")
+        sheet.text((90, 64), f"model: {model}; words of the source sentence", 16, MUTED)
+        axes = sheet.axes(90, 110, WIDTH - 330, HEIGHT - 200)
+        for number, (name, groups) in enumerate(curves.items()):
+            colour, mark = STROKES[number % len(STROKES)]
+            middles = [_middle(words) for words, _, _ in groups]
+            scores = [bleu for _, _, bleu in groups]
+            axes.plot(middles, scores, color=colour, marker=mark, linewidth=2.5, markersize=8)
+            sheet.text((WIDTH - 220, 130 + 34 * number), f"● {name}", 16, colour)
+        axes.set_ylim(0, 105)
+        axes.set_xlabel("words in the source", fontsize=points(16), color=INK)
+        axes.set_ylabel("BLEU", fontsize=points(16), color=INK)
+        axes.xaxis.set_major_locator(_whole_numbers())
+        axes.set_yticks(range(0, 101, 20))
+        axes.tick_params(labelsize=points(SMALLEST + 1), labelcolor=INK)
+        axes.grid(visible=True, color=RULE)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        return sheet.figure
+
+
+def _middle(words: str) -> float:
+    ends = [float(end) for end in words.split("–")]
+    return sum(ends) / len(ends)
+
+
+def _whole_numbers() -> object:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(integer=True)

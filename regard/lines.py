@@ -1,0 +1,160 @@
+"""Sentences in, translations out: arguments, files and pipes.
+
+On a stream one line in is one line out, in order, flushed. An empty line gives an empty line; one
+that cannot be read gives an empty line and a warning with its number. As an argument the same
+input is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from regard.errors import InputError
+from regard.pipeline import Pipeline
+from regard.tasks import Output
+
+Work = Callable[[list[str]], list[list[Output]]]
+AT_ONCE = 64
+"""Lines translated together, if that many are there already."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Lines:
+    """Reads sentences, refuses what a pipeline cannot read, and writes what it says.
+
+    Args:
+        pipeline: What translates.
+        allow_unknown: Translate around words that a vocabulary of words does not have.
+        strict: Stop at a line that cannot be read.
+        as_json: Write one object a line.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        allow_unknown: bool = False,
+        strict: bool = False,
+        as_json: bool = False,
+    ) -> None:
+        self.pipeline, self.allow_unknown = pipeline, allow_unknown
+        self.strict, self.as_json = strict, as_json
+
+    def check(self, text: str) -> str:
+        """The text itself, if the model can read it.
+
+        A vocabulary of words reads all unknown words as one: what it would say of them is made up.
+        """
+        self.pipeline.task.source_ids(text, self.pipeline.model.config.max_length)
+        words = self.pipeline.vocabulary.source.unknown_words(text)
+        if words and self.pipeline.recipe.tokens.kind == "words" and not self.allow_unknown:
+            raise InputError(
+                f"the model does not know: {', '.join(words)}",
+                fix="use other words, or --allow-unknown to translate around them",
+            )
+        if words:
+            _logger.warning("warning: the model does not know: %s", ", ".join(words))
+        return text
+
+    def answer(self, texts: list[str], work: Work) -> None:
+        """Translates arguments; what cannot be read is an error."""
+        for text, outputs in zip(texts, work([self.check(text) for text in texts]), strict=True):
+            self._write(text, outputs)
+
+    def pipe(self, source: str | None, work: Work) -> None:
+        """Translates a file or a pipe."""
+        for first, lines in read_lines(source):
+            texts = [self._readable(first + place, line) for place, line in enumerate(lines)]
+            outputs = iter(work([text for text in texts if text is not None]))
+            for text in texts:
+                self._write(text, [] if text is None else next(outputs))
+            sys.stdout.flush()
+
+    def grow(self, texts: list[str] | None, source: str | None, options: dict[str, Any]) -> None:
+        """Shows each translation as it grows; where a beam takes something back, it starts over."""
+        given = texts or (
+            line.decode("utf-8", "replace") for _, part in read_lines(source) for line in part
+        )
+        for text in given:
+            shown = ""
+            for partial in self.pipeline.stream(self.check(text), **options):
+                if partial.startswith(shown):
+                    sys.stdout.write(partial[len(shown) :])
+                else:
+                    sys.stdout.write(
+                        f"\r\033[K{partial}" if sys.stdout.isatty() else f"\n{partial}"
+                    )
+                sys.stdout.flush()
+                shown = partial
+            sys.stdout.write("\n")
+
+    def _readable(self, number: int, line: bytes) -> str | None:
+        """The text of a line if the model can read it; else None, and a warning unless empty."""
+        try:
+            text = line.decode("utf-8")
+            return self.check(text) if text.strip() else None
+        except (UnicodeDecodeError, InputError) as error:
+            utf8 = isinstance(error, UnicodeDecodeError)
+            reason = "not UTF-8" if utf8 else str(error).splitlines()[0]
+            if self.strict:
+                raise InputError(f"line {number}: {reason}") from error
+            _logger.warning("warning: line %d: %s; gave an empty line", number, reason)
+            return None
+
+    def _write(self, text: str | None, outputs: list[Output]) -> None:
+        if not self.as_json:
+            sys.stdout.write("\n".join(output.text for output in outputs) + "\n")
+            return
+        entry = {
+            "source": text,
+            "translations": [
+                {
+                    "text": output.text,
+                    "logprob": output.logprob,
+                    "score": output.score,
+                    "finished": output.hypothesis.finished,
+                }
+                for output in outputs
+            ],
+            "unknown": [] if text is None else self.pipeline.vocabulary.source.unknown_words(text),
+        }
+        sys.stdout.write(json.dumps(entry, ensure_ascii=False) + "\n")
+
+
+def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
+    """The lines that are there already, with the number of the first.
+
+    A pipe that gives one line at a time gets its answer at once; a file is read in batches.
+
+    Args:
+        source: A file; `-` or None is standard input.
+    """
+    if source is None and sys.stdin.isatty():
+        raise InputError("nothing to translate", fix="give a sentence, --input FILE, or a pipe")
+    if source is None or source == "-":
+        yield from _batches(sys.stdin.fileno())
+        return
+    try:
+        with Path(source).open("rb") as file:
+            yield from _batches(file.fileno())
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise InputError(f"--input {source}", got=error.strerror, expected="a text file") from error
+
+
+def _batches(descriptor: int) -> Iterator[tuple[int, list[bytes]]]:
+    number, rest = 1, b""
+    while chunk := os.read(descriptor, 1 << 16):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for start in range(0, len(lines), AT_ONCE):
+            part = [line.removesuffix(b"\r") for line in lines[start : start + AT_ONCE]]
+            yield number, part
+            number += len(part)
+    if rest:
+        yield number, [rest.removesuffix(b"\r")]

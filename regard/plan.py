@@ -1,0 +1,408 @@
+"""What a training will cost before any of it is spent: parameters, FLOPs, memory, time, money.
+
+Comes in: a recipe, or the name of a size, and overrides. Goes out: a `Plan`, as a table for people
+or as JSON. Nothing is allocated; `regard/models/cost.py` does the counting.
+
+Tokens are source and target tokens together, as `train.batch_tokens` counts them, in pairs of
+sentences of `length` tokens each.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard import recipe as recipes
+from regard.decode.engine import room
+from regard.errors import InputError
+from regard.faults import closest
+from regard.models.config import SIZES
+from regard.models.cost import (
+    TRAINING,
+    VOCABULARY_PARTS,
+    cache_floats,
+    forward_flops,
+    kept_floats,
+    parameters,
+    sketch,
+)
+from regard.recipe import Recipe
+from regard.runtime import MOST_THREADS
+from regard.tokens.config import BYTES_AND_SPECIAL
+
+LENGTH = 30
+"""Tokens of a sentence, where nobody says how many: about the mean of news text in sub-words."""
+
+BYTES = 4
+"""Of a number: weights, gradients, moments and activations are 32-bit."""
+
+RECIPES = {"tiny": "tiny/translate", "small": "own/translate", "base": "own/base", "big": "own/big"}
+"""The shipped recipe whose vocabulary, training and decoding a size is planned with."""
+
+PAPER = {"base": (8, 12.0), "big": (8, 84.0)}
+"""P100s and hours of the paper's trainings (section 5.2)."""
+
+TIED: dict[str, dict[str, str]] = {
+    "all": {"target embedding": "source embedding", "output": "source embedding"},
+    "output": {"output": "target embedding"},
+    "none": {},
+}
+"""By `model.tied`, the parts that have no matrix of their own, and whose they use."""
+
+BENCHMARK_SIZE = 1024
+BENCHMARK_SECONDS = 0.5
+
+
+def paper_training_flops(gpus: int, hours: float, sustained: float = 9.5e12) -> float:
+    """The paper's estimate: GPUs × time × the FLOP/s that one sustains (its note 5: 9.5e12, P100).
+
+    Example:
+        >>> f"{paper_training_flops(8, 12):.1e}", f"{paper_training_flops(8, 84):.1e}"
+        ('3.3e+18', '2.3e+19')
+    """
+    return gpus * hours * 3600 * sustained
+
+
+def training_flops(size: str, tokens: float, *, length: int = LENGTH) -> float:
+    """Our own count for a size of `SIZES`: training FLOPs per token × tokens.
+
+    The paper's base saw 100,000 steps of 25,000 source and 25,000 target tokens: tokens=5e9.
+    """
+    return plan(size, tokens=tokens, flops=1.0, length=length).training_flops
+
+
+def measure_rate(threads: int | None = None) -> float:
+    """FLOP/s of this machine in a product of two large matrices: the median of half a second.
+
+    Args:
+        threads: How many threads compute; by default as many as torch is set to.
+    """
+    before = torch.get_num_threads()
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise InputError("--threads", got=threads, expected=f"from 1 to {MOST_THREADS}")
+    torch.set_num_threads(threads or before)
+    try:
+        matrix = torch.ones(BENCHMARK_SIZE, BENCHMARK_SIZE)
+        torch.mm(matrix, matrix)  # the first call sets the kernel up
+        seconds: list[float] = []
+        while len(seconds) < 3 or sum(seconds) < BENCHMARK_SECONDS:
+            start = time.perf_counter()
+            torch.mm(matrix, matrix)
+            seconds.append(time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(before)
+    return 2 * BENCHMARK_SIZE**3 / statistics.median(seconds)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a model costs. Counts are exact; activations and times are estimates."""
+
+    what: str
+    recipe: Recipe
+    recipe_name: str
+    vocab: int
+    vocab_from: str
+    length: int
+    parameters: Mapping[str, int]
+    forward: Mapping[str, float]
+    """FLOPs per token by part."""
+    tokens: float
+    tokens_from: str
+    rate: float
+    """FLOP/s."""
+    rate_from: str
+    price_per_hour: float | None = None
+
+    def __str__(self) -> str:
+        return self.table()
+
+    @property
+    def total(self) -> int:
+        """All parameters, shared ones once."""
+        return sum(self.parameters.values())
+
+    @property
+    def without_vocabulary(self) -> int:
+        """Parameters without embeddings and output."""
+        return self.total - sum(self.parameters[part] for part in VOCABULARY_PARTS)
+
+    @property
+    def flops_per_token(self) -> float:
+        """Forward and backward."""
+        return TRAINING * sum(self.forward.values())
+
+    @property
+    def training_flops(self) -> float:
+        """Of the whole token budget."""
+        return self.flops_per_token * self.tokens
+
+    @property
+    def hours(self) -> float:
+        """Of the whole training, if every moment went into products at the matrix rate."""
+        return self.training_flops / self.rate / 3600
+
+    @property
+    def training_memory(self) -> dict[str, int]:
+        """Bytes while training: 16 a parameter, and the activations of a micro-batch."""
+        pair = kept_floats(self.recipe.model, self.vocab, self.length, self.length)
+        return {
+            "weights": BYTES * self.total,
+            "gradients": BYTES * self.total,
+            "moments": 2 * BYTES * self.total,  # Adam's, first and second
+            "activations": BYTES * pair * self.recipe.train.batch_tokens // (2 * self.length),
+        }
+
+    @property
+    def rows(self) -> int:
+        """Hypotheses under way for one sentence."""
+        decode = self.recipe.decode
+        return decode.n_best if decode.sample else decode.beam
+
+    @property
+    def room(self) -> int:
+        """The most tokens of a hypothesis."""
+        return room(self.recipe.decode, self.length, (), self.recipe.model.max_length)
+
+    @property
+    def inference_memory(self) -> dict[str, int]:
+        """Bytes to decode one sentence."""
+        cached = cache_floats(
+            self.recipe.model, rows=self.rows, length=self.room, source=self.length
+        )
+        return {"weights": BYTES * self.total, "keys and values": BYTES * cached}
+
+    @property
+    def published(self) -> float | None:
+        """The paper's estimate of this training, if it is one of the paper's two."""
+        size = self.recipe.model.size
+        if size not in PAPER:
+            return None
+        theirs = recipes.load(RECIPES[size])
+        same = self.recipe.model == theirs.model and self.tokens == _budget(theirs)
+        return paper_training_flops(*PAPER[size]) if same else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as numbers: FLOPs, bytes, hours."""
+        training, inference = self.training_memory, self.inference_memory
+        price = self.price_per_hour
+        return {
+            "plan": self.what,
+            "recipe": self.recipe_name,
+            "vocab": self.vocab,
+            "length": self.length,
+            "parameters": {
+                **_keys(self.parameters),
+                "total": self.total,
+                "without_embeddings_and_output": self.without_vocabulary,
+            },
+            "flops_per_token": {
+                **_keys(self.forward),
+                "forward": sum(self.forward.values()),
+                "training": self.flops_per_token,
+                "rule_6n": 6 * self.without_vocabulary,
+            },
+            "training_bytes": {**_keys(training), "total": sum(training.values())},
+            "inference_bytes": {**_keys(inference), "total": sum(inference.values())},
+            "tokens": self.tokens,
+            "training_flops": self.training_flops,
+            "published_training_flops": self.published,
+            "flops_per_second": self.rate,
+            "hours": self.hours,
+            "hours_at_half": 2 * self.hours,
+            "price_per_hour": price,
+            "cost": None if price is None else price * self.hours,
+            "cost_at_half": None if price is None else 2 * price * self.hours,
+        }
+
+    def table(self) -> str:
+        """For people: aligned, in human units, with what each number rests on."""
+        config = self.recipe.model
+        named = "" if self.what == self.recipe_name else f", trained as {self.recipe_name}"
+        vocabularies = "for both sides" if self.recipe.tokens.shared else "for each side"
+        return "\n".join(
+            [
+                f"{self.what}: {config.encoder_layers} + {config.decoder_layers} layers, "
+                f"{config.dim} wide, {config.heads} heads, {config.hidden} hidden{named}",
+                f"vocabulary of {self.vocab:,} {vocabularies} ({self.vocab_from}), "
+                f"sentences of {self.length} tokens",
+                *(f"\n{_aligned(rows)}" for rows in self._sections()),
+            ]
+        )
+
+    def _sections(self) -> list[list[Row]]:
+        notes = {part: f"the {owner}'s matrix" for part, owner in TIED[self.recipe.model.tied].items()}
+        rest, decoding = self.without_vocabulary, f"beam {self.rows}, up to {self.room} tokens"
+        batch = f"estimate, {self.recipe.train.batch_tokens:,} tokens at a time"
+        return [
+            [
+                *_whole_and_parts("parameters", self.parameters, notes=notes),
+                ("  without embeddings and output", _short(rest), ""),
+            ],
+            [
+                *_whole_and_parts("FLOPs per token, forward", self.forward),
+                ("FLOPs per token, training", _short(self.flops_per_token), "3 × forward"),
+                ("  by the rule 6N", _short(6 * rest), f"as if every token met all {_short(rest)}"),
+            ],
+            _whole_and_parts("memory, training", self.training_memory, "B", {"activations": batch}),
+            _whole_and_parts(
+                "memory, inference", self.inference_memory, "B", {"keys and values": decoding}
+            ),
+            self._training_rows(),
+        ]
+
+    def _training_rows(self) -> list[Row]:
+        rows = [("training", _power(self.training_flops), "")]
+        if self.published is not None:
+            gpus, hours = PAPER[str(self.recipe.model.size)]
+            note = f"the paper's own: {gpus} P100 × {hours:g} hours × 9.5 TFLOP/s"
+            rows.append(("  published", _power(self.published), note))
+        rows += [
+            ("  tokens", _short(self.tokens), self.tokens_from),
+            ("  rate", _short(self.rate, "FLOP/s"), self.rate_from),
+            ("  time", _duration(self.hours), "at this rate throughout, which no training reaches"),
+            ("  time at half of it", _duration(2 * self.hours), ""),
+        ]
+        if self.price_per_hour is not None:
+            cost = self.price_per_hour * self.hours
+            rows += [
+                ("  cost", f"{cost:,.2f}", f"at {self.price_per_hour:g} an hour"),
+                ("  cost at half of it", f"{2 * cost:,.2f}", ""),
+            ]
+        return rows
+
+
+def plan(
+    what: str,
+    overrides: Sequence[str] = (),
+    *,
+    tokens: float | None = None,
+    flops: float | None = None,
+    price_per_hour: float | None = None,
+    vocab: int | None = None,
+    threads: int | None = None,
+    length: int = LENGTH,
+) -> Plan:
+    """What a recipe or a size costs, without allocating it.
+
+    Args:
+        what: One of `SIZES`, a shipped recipe, or a recipe's file.
+        overrides: Such as `model.dim=1024`, as a recipe takes them.
+        tokens: Source and target tokens of the training; by default those of the recipe's steps.
+        flops: The matrix rate in FLOP/s; by default it is measured here.
+        price_per_hour: For the cost.
+        vocab: Entries of each vocabulary; by default the most that the recipe allows.
+        threads: How many threads the measurement uses; by default as many as torch is set to.
+        length: Tokens of a sentence, on each side.
+
+    Raises:
+        InputError: No such size or recipe, or a number that makes no sense.
+
+    Example:
+        >>> plan("base", flops=1e12).without_vocabulary
+        44138496
+    """
+    given = {
+        "--tokens": tokens,
+        "--flops": flops,
+        "--price-per-hour": price_per_hour,
+        "--vocab": vocab,
+        "length": length,
+    }
+    for option, value in given.items():
+        if value is not None and not 0 < value < math.inf:  # nan is in no interval
+            raise InputError(option, got=value, expected="a number above 0")
+    name = _recipe_name(what)
+    recipe = recipes.load(name, overrides)
+    most = BYTES_AND_SPECIAL if recipe.tokens.kind == "bytes" else recipe.tokens.vocab
+    model = sketch(recipe.model, vocab or most, vocab or most)
+    forward = forward_flops(model, length, length)
+    step = recipe.train.batch_tokens * recipe.train.accumulate
+    used = threads or torch.get_num_threads()
+    return Plan(
+        what=what,
+        recipe=recipe,
+        recipe_name=name,
+        vocab=vocab or most,
+        vocab_from="--vocab" if vocab else "the recipe's maximum",
+        length=length,
+        parameters=parameters(model),
+        forward={part: count / (2 * length) for part, count in forward.items()},
+        tokens=tokens or _budget(recipe),
+        tokens_from="--tokens" if tokens else f"{recipe.train.steps:,} steps of {step:,}",
+        rate=flops or measure_rate(threads),
+        rate_from="--flops" if flops else f"measured, {used} thread{'s' if used > 1 else ''}",
+        price_per_hour=price_per_hour,
+    )
+
+
+def _recipe_name(what: str) -> str:
+    """The recipe of a size, or the recipe itself."""
+    shipped, path = recipes.shipped(), Path(what)
+    if what in RECIPES or what in shipped or path.suffix in (".yaml", ".yml") or path.exists():
+        return RECIPES.get(what, what)
+    near = closest(what, [*SIZES, *shipped])
+    raise InputError(
+        f"{what}: no such size or recipe",
+        expected=f"a size ({', '.join(SIZES)}), a recipe ({', '.join(shipped)}) or a file",
+        fix=f"did you mean {near[0]}?" if near else None,
+    )
+
+
+def _budget(recipe: Recipe) -> float:
+    """Source and target tokens that a recipe's training reads."""
+    return float(recipe.train.steps * recipe.train.batch_tokens * recipe.train.accumulate)
+
+
+Row = tuple[str, str, str]
+"""A label, a number in human units, and what it rests on."""
+
+
+def _whole_and_parts(
+    name: str, parts: Mapping[str, float], unit: str = "", notes: Mapping[str, str] | None = None
+) -> list[Row]:
+    rows = [(part, size, (notes or {}).get(part, "")) for part, size in parts.items()]
+    return [
+        (name, _short(sum(parts.values()), unit), ""),
+        *((f"  {part}", _short(size, unit) if size else "", note) for part, size, note in rows),
+    ]
+
+
+def _aligned(rows: Sequence[Row]) -> str:
+    return "\n".join(f"{label:<32}{value:>14}  {note}".rstrip() for label, value, note in rows)
+
+
+def _keys(parts: Mapping[str, float]) -> dict[str, float]:
+    return {part.replace(" ", "_").replace("-", "_"): value for part, value in parts.items()}
+
+
+def _power(number: float) -> str:
+    return f"{number:.2e} FLOPs".replace("e+", "e")
+
+
+def _short(number: float, unit: str = "") -> str:
+    """Three digits with a unit: 63082496 -> `63.1 M`."""
+    for exponent, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if number >= 0.9995 * 10**exponent:
+            value = number / 10**exponent
+            return f"{value:.{_decimals(value)}f} {prefix}{unit}"
+    return f"{number:.0f} {unit}".rstrip()
+
+
+def _decimals(value: float) -> int:
+    """How many, so that three digits are left."""
+    return 2 if value < 9.995 else 1 if value < 99.95 else 0
+
+
+def _duration(hours: float) -> str:
+    for unit, size in (("years", 24 * 365.25), ("days", 24.0), ("hours", 1.0), ("minutes", 1 / 60)):
+        if hours >= 2 * size:
+            return f"{hours / size:,.{_decimals(hours / size)}f} {unit}"
+    return f"{hours * 3600:.{_decimals(hours * 3600)}f} seconds"

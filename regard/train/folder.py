@@ -1,0 +1,293 @@
+"""A checkpoint is a folder people know, whole or not there, and nothing in it can run code.
+
+In: a `Snapshot` of a training run. Out: `RUN/checkpoints/00001000/`, and the way back::
+
+    config.json           the format ("regard": 1), the family and the sizes of the model
+    model.safetensors     the weights; a tied weight is stored once, its other names in the header
+    tokenizer.json        text <-> ids
+    recipe.yaml           what was trained
+    training.safetensors  optimizer, averaged weights, random states   } left out of a model
+    training.json         step, place in the data, schedule, ...       } that is only to be used
+    manifest.json         written last: size and SHA-256 of each file above, and of itself
+
+A folder is written under a temporary name beside its place, synced, and renamed into place. So a
+process killed at any moment, or a full disk, leaves every earlier checkpoint as it was; and since
+safetensors has no checksum of its own, whatever is loaded is first compared with the manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from regard.config import Config
+from regard.errors import InputError
+from regard.files import beside, reporting, sync, write_synced
+
+FORMAT = 1
+"""The number under "regard" in `config.json`; another number is another layout of the folder."""
+
+CONFIG, MODEL = "config.json", "model.safetensors"
+TOKENIZER, RECIPE = "tokenizer.json", "recipe.yaml"
+TRAINING, TRAINING_TENSORS = "training.json", "training.safetensors"
+MANIFEST = "manifest.json"
+FOR_USE = {CONFIG, MODEL, TOKENIZER, RECIPE}
+FOR_RESUMING = {TRAINING, TRAINING_TENSORS}
+
+Result = TypeVar("Result")
+
+
+class Damaged(InputError):
+    """A checkpoint that is not what was written.
+
+    Args:
+        folder: The checkpoint.
+        file: The first file found wrong.
+        problem: What is wrong with it.
+    """
+
+    def __init__(self, folder: Path, file: str, problem: str) -> None:
+        self.folder, self.file, self.problem = folder, file, problem
+        super().__init__(
+            f"checkpoint {folder} is damaged ({file}: {problem})",
+            fix="use another checkpoint of the run, or a fresh copy of this one",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Everything a checkpoint holds, in memory.
+
+    Attributes:
+        step: Optimizer steps taken.
+        weights: Parameters and buffers by name; names of one tensor (tied weights) stay one tensor.
+        config: What rebuilds the model; values as JSON has them.
+        tokenizer: The text of `tokenizer.json`.
+        recipe: The text of `recipe.yaml`.
+        training_tensors: What resuming needs as tensors; empty in a model that is only to be used.
+        training: What resuming needs beside them; values as JSON has them (no tuples, no infinity).
+    """
+
+    step: int
+    weights: dict[str, Tensor]
+    config: dict[str, Any]
+    tokenizer: str
+    recipe: str
+    training_tensors: dict[str, Tensor] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+
+
+def write_folder(folder: Path, snapshot: Snapshot) -> None:
+    """Write one checkpoint folder anywhere, whole or not at all.
+
+    Args:
+        folder: A new name, or an empty folder; its parents are made.
+        snapshot: What to write.
+    """
+    folder = folder.absolute()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is taken", fix="choose a new name or an empty folder")
+    with reporting(f"checkpoint {folder}", "nothing was left behind"):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        put(folder, snapshot)
+
+
+def read(folder: Path, *, training: bool = False) -> Snapshot:
+    """Read a checkpoint, after every file of it was found to be what was written.
+
+    Args:
+        folder: One checkpoint folder.
+        training: Read what resuming needs, too; without it those two parts are empty.
+
+    Raises:
+        Damaged: A file is missing, cut short or changed.
+    """
+    wanted = FOR_USE | FOR_RESUMING if training else FOR_USE
+    step, contents = verify(folder, wanted)
+    if training and TRAINING not in contents:
+        raise InputError(
+            f"checkpoint {folder} holds no training state",
+            fix="it can be used, but training cannot be resumed from it",
+        )
+    return unpack_snapshot(folder, step, contents)
+
+
+class _Stored(Config):
+    """One file in the manifest."""
+
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, data: bytes) -> _Stored:
+        return cls(size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+
+class _Manifest(Config):
+    """What a checkpoint is made of."""
+
+    step: int
+    files: dict[str, _Stored]
+
+    def render(self) -> bytes:
+        """The one way to write it: its own checksum comes along, and every byte is determined."""
+        content = self.model_dump()
+        own = hashlib.sha256(to_json_bytes(content)).hexdigest()
+        return to_json_bytes({**content, "self": own})
+
+
+def put(folder: Path, snapshot: Snapshot) -> None:
+    """Write a checkpoint beside its place, then rename it into place."""
+    temporary = beside(folder, "tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir()
+        files = {}
+        for name, data in _pack_snapshot(snapshot):
+            write_synced(temporary / name, data)
+            files[name] = _Stored.of(data)
+        write_synced(temporary / MANIFEST, _Manifest(step=snapshot.step, files=files).render())
+        sync(temporary)
+        temporary.rename(folder)
+        sync(folder.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _pack_snapshot(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a checkpoint one by one, so that only one is in memory."""
+    yield CONFIG, to_json_bytes({"regard": FORMAT, **snapshot.config})
+    yield MODEL, _pack(snapshot.weights)
+    yield TOKENIZER, snapshot.tokenizer.encode()
+    yield RECIPE, snapshot.recipe.encode()
+    if snapshot.training or snapshot.training_tensors:
+        yield TRAINING_TENSORS, _pack(snapshot.training_tensors)
+        yield TRAINING, to_json_bytes(snapshot.training)
+
+
+def unpack_snapshot(folder: Path, step: int, contents: Mapping[str, bytes]) -> Snapshot:
+    """What the verified files of a checkpoint hold."""
+
+    def part(name: str, parse: Callable[[bytes], Any]) -> Any:
+        if name not in contents:
+            return {}
+        try:
+            return parse(contents[name])
+        except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+            raise Damaged(folder, name, "cannot be read as what its name says") from error
+
+    config = part(CONFIG, _parse)
+    if config.get("regard") != FORMAT:
+        raise InputError(
+            f'{folder / CONFIG}: "regard"',
+            got=config.get("regard", "nothing"),
+            expected=FORMAT,
+            fix="it was written by another version of regard; use that one",
+        )
+    return Snapshot(
+        step=step,
+        weights=part(MODEL, _unpack),
+        config=config,
+        tokenizer=part(TOKENIZER, bytes.decode),
+        recipe=part(RECIPE, bytes.decode),
+        training_tensors=part(TRAINING_TENSORS, _unpack),
+        training=part(TRAINING, _parse),
+    )
+
+
+def _pack(tensors: Mapping[str, Tensor]) -> bytes:
+    """Serialize tensors; one that has several names is stored under the first of them."""
+    stored: dict[str, Tensor] = {}
+    aliases: dict[str, str] = {}
+    names: dict[object, str] = {}
+    storages: set[int] = set()
+    for name, tensor in tensors.items():
+        tensor = tensor.detach()
+        place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        if tensor.numel() and place in names:
+            aliases[name] = names[place]
+            continue
+        names[place] = name
+        # safetensors refuses tensors that overlap without being equal, so those get their own copy.
+        storage = tensor.untyped_storage().data_ptr()
+        stored[name] = (tensor.clone() if storage in storages else tensor).cpu().contiguous()
+        storages.add(storage)
+    # One key at most: safetensors writes several in random order, and equal content should
+    # give equal bytes.
+    return safetensors.torch.save(stored, {"aliases": json.dumps(aliases)} if aliases else None)
+
+
+def _unpack(data: bytes) -> dict[str, Tensor]:
+    stored = safetensors.torch.load(data)
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    aliases = json.loads(header.get("__metadata__", {}).get("aliases", "{}"))
+    tensors = stored | {alias: stored[name] for alias, name in aliases.items()}
+    return {name: tensors[name] for name in sorted(tensors)}  # safetensors gives a random order
+
+
+def verify(folder: Path, wanted: Collection[str] = ()) -> tuple[int, dict[str, bytes]]:
+    """Compare every file with the manifest; give the step and the bytes of the wanted files."""
+    written = _bytes(folder, MANIFEST)
+    try:
+        content = _parse(written)
+        content.pop("self", None)
+        manifest = _Manifest.model_validate(content)
+    except ValueError as error:
+        raise Damaged(folder, MANIFEST, "cannot be read") from error
+    if manifest.render() != written:
+        raise Damaged(folder, MANIFEST, "checksum differs")
+    if set(manifest.files) not in (FOR_USE, FOR_USE | FOR_RESUMING):
+        raise Damaged(folder, MANIFEST, "does not list the files of a checkpoint")
+    contents = {}
+    for name, stored in manifest.files.items():
+        # What is loaded later are these bytes, not the file again.
+        data = _bytes(folder, name)
+        if len(data) != stored.size:
+            raise Damaged(folder, name, f"{len(data)} bytes instead of {stored.size}")
+        if _Stored.of(data) != stored:
+            raise Damaged(folder, name, "checksum differs")
+        if name in wanted:
+            contents[name] = data
+    return manifest.step, contents
+
+
+def sound(folder: Path) -> bool:
+    """Whether a checkpoint is what was written."""
+    try:
+        verify(folder)
+    except Damaged:
+        return False
+    return True
+
+
+def _bytes(folder: Path, name: str) -> bytes:
+    try:
+        return (folder / name).read_bytes()
+    except FileNotFoundError as error:
+        raise Damaged(folder, name, "missing") from error
+    except PermissionError as error:
+        raise InputError(f"{folder / name} cannot be read: {error.strerror}") from error
+    except OSError as error:
+        raise Damaged(folder, name, error.strerror or str(error)) from error
+
+
+def to_json_bytes(value: Mapping[str, Any]) -> bytes:
+    """JSON as it stands in a checkpoint's files."""
+    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _parse(data: bytes) -> dict[str, Any]:
+    value = json.loads(data)
+    if not isinstance(value, dict):
+        raise ValueError("a JSON object was expected")  # noqa: TRY004 (callers catch ValueError)
+    return value

@@ -1,0 +1,261 @@
+"""The commands as a person types them: right input, wrong input, pipes, exit codes."""
+
+from __future__ import annotations
+
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard import cli
+
+SENTENCE = "The animal didn't cross the street because it was too wide."
+
+
+class Result:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+
+@pytest.fixture
+def regard(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """Runs a command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REGARD_THREADS", "1")
+
+    def run(*words: str, feed: bytes | None = None) -> Result:
+        monkeypatch.setattr(sys, "argv", ["regard", *words])
+        if feed is not None:
+            (tmp_path / ".stdin").write_bytes(feed)
+            monkeypatch.setattr(sys, "stdin", (tmp_path / ".stdin").open())
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        out, err = capsys.readouterr()
+        return Result(code, out, err)
+
+    return run
+
+
+def is_refused(result: Result, *words: str) -> None:
+    """Exit 2, two lines at most, no traceback, and the words that help."""
+    assert result.code == 2
+    assert result.out == ""
+    assert "Traceback" not in result.err
+    assert len(result.err.strip().splitlines()) <= 2
+    for word in words:
+        assert word in result.err
+
+
+def test_translates_arguments(regard) -> None:
+    result = regard("translate", "tiny/translate", "The dog sleeps.", "The cat sees a bird.")
+    assert (result.code, result.out) == (0, "Der Hund schläft.\nDie Katze sieht einen Vogel.\n")
+    assert result.err == ""
+
+
+def test_json_has_its_documented_shape(regard) -> None:
+    result = regard("translate", "tiny/translate", "The dog sleeps.", "--n-best", "2", "--json")
+    entry = json.loads(result.out)
+    assert entry.keys() == {"source", "translations", "unknown"}
+    best, second = entry["translations"]
+    assert best.keys() == {"text", "logprob", "score", "finished"}
+    assert best["text"] == "Der Hund schläft."
+    assert best["score"] == pytest.approx(best["logprob"] / 5)  # four tokens and the end
+    assert best["score"] >= second["score"]
+
+
+def test_a_stream_gives_a_line_for_a_line(regard) -> None:
+    feed = b"The dog sleeps.\n\nbad \xff byte\nThe zebra sleeps.\nThe cat sees a bird."
+    result = regard("translate", "tiny/translate", feed=feed)
+    assert result.code == 0
+    assert result.out == "Der Hund schläft.\n\n\n\nDie Katze sieht einen Vogel.\n"
+
+
+def test_a_stream_names_what_it_could_not_read(regard, caplog: pytest.LogCaptureFixture) -> None:
+    long = b"dog " * 2000
+    regard("translate", "tiny/translate", feed=b"ok\xff\n\n" + long + b"\nThe zebra sleeps.\n")
+    assert "line 1: not UTF-8" in caplog.text
+    assert "line 3: the sentence to translate is too long" in caplog.text
+    assert "line 4: the model does not know: zebra" in caplog.text
+    assert "line 2" not in caplog.text
+
+
+def test_strict_stops_at_the_line(regard) -> None:
+    result = regard("translate", "tiny/translate", "--strict", feed=b"bad \xff byte\n")
+    is_refused(result, "line 1", "UTF-8")
+
+
+def test_input_file_and_windows_line_ends(regard, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_bytes(b"The dog sleeps.\r\nThe dog sleeps.\r\n")
+    result = regard("translate", "tiny/translate", "--input", "in.txt")
+    assert result.out == "Der Hund schläft.\n" * 2
+
+
+def test_a_text_is_never_guessed_to_be_a_file(regard, tmp_path: Path) -> None:
+    (tmp_path / "dog").write_text("The dog sleeps.")
+    assert regard("translate", "tiny/translate", "dog").out != "Der Hund schläft.\n"
+
+
+def test_streaming_ends_with_the_translation(regard) -> None:
+    result = regard("translate", "tiny/translate", "The dog sleeps.", "--stream", "--beam", "1")
+    assert result.out == "Der Hund schläft.\n"
+
+
+def test_prefix_and_sampling(regard) -> None:
+    forced = regard("translate", "tiny/translate", "The dog sleeps.", "--prefix", "Die")
+    assert forced.out.startswith("Die ")
+    draw = ["translate", "tiny/translate", "The dog sleeps.", "--sample", "--seed", "3"]
+    assert regard(*draw).out == regard(*draw).out
+
+
+@pytest.mark.parametrize(
+    ("words", "helps"),
+    [
+        (["translate"], ["DIR"]),
+        (["translate", "nowhere", "x"], ["nowhere", "tiny/translate"]),
+        (["translate", "tiny/translate", ""], ["got nothing"]),
+        (["translate", "tiny/translate", "The zebra sleeps."], ["zebra", "--allow-unknown"]),
+        (["translate", "tiny/translate", "The dog.", "--beam", "0"], ["beam", "got 0"]),
+        (["translate", "tiny/translate", "The dog.", "--beam", "x"], ["--beam"]),
+        (["translate", "tiny/translate", "The dog.", "--top-p", "1.5", "--sample"], ["top_p"]),
+        (["translate", "tiny/translate", "The dog.", "--temperature", "2"], ["sample"]),
+        (["translate", "tiny/translate", "The dog.", "--knock-out", "decoder.9.cross.1"], ["decoder"]),
+        (["translate", "tiny/translate", "The dog.", "--knock-out", "decoder.1.cross.99"], ["head 0 to"]),
+        (["translate", "tiny/translate", "The dog.", "--knock-out", "head"], ["decoder.1.cross.3"]),
+        (["translate", "tiny/translate", "--input", "missing.txt"], ["missing.txt"]),
+        (["translate", "tiny/translate", "--input", "."], ["--input"]),
+        (["translate", "tiny/translate", "The dog.", "--threads", "0"], ["threads"]),
+        (["trnslate"], ["translate"]),
+        (["look", "tiny/translate", "The dog sleeps.", "-o", "x.gif"], [".png"]),
+        (["look", "tiny/translate", "The dog sleeps.", "--layer", "7", "-o", "x.png"], ["7"]),
+        (["look", "tiny/translate", "The dog sleeps.", "--head", "99", "-o", "x.png"], ["99"]),
+        (["look", "tiny/translate", "The dog sleeps.", "--word", "cat", "-o", "x.png"], ["cat"]),
+        (["look", "tiny/translate", "The dog sleeps.", "--kind", "map", "-o", "x.png"], ["alignment"]),
+        (["look", "tiny/translate", "The dog sleeps.", "--target", "Qwertz.", "-o", "x.png"], ["Qwertz"]),
+        (["train", "tiny/copy"], ["-o"]),
+        (["train", "tiny/copi", "-o", "run"], ["tiny/copy"]),
+        (["train", "tiny/copy", "train.stepz=3", "-o", "run"], ["steps"]),
+        (["train", "tiny/copy", "--seed", "-1", "-o", "run"], ["seed"]),
+        (["train", "own/translate", "-o", "run"], ["train.tsv"]),
+        (["train", "own/translate", "data.train=missing.tsv", "-o", "run"], ["missing.tsv"]),
+        (["eval", "tiny/translate", "--split", "nope"], ["combinations"]),
+        (["eval", "tiny/translate", "--data", "missing.tsv"], ["missing.tsv"]),
+        (["show", "nope"], ["nope"]),
+        (["plan", "nope"], ["base"]),
+        (["recipe", "nope"], ["nope"]),
+        (["data", "check", "missing.tsv"], ["missing.tsv"]),
+        (["ls", "missing"], ["missing"]),
+    ],
+)  # fmt: skip
+def test_wrong_input_gets_two_lines_that_help(regard, words: list[str], helps: list[str]) -> None:
+    is_refused(regard(*words, feed=b""), *helps)
+
+
+def test_nothing_is_left_behind_by_a_refused_training(regard, tmp_path: Path) -> None:
+    regard("train", "own/translate", "data.train=missing.tsv", "-o", "run")
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_data_check_says_file_and_line_and_exits_1(regard, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_bytes(b"a b\tc d\nno tab\n\tempty\n\xff\tx\n")
+    result = regard("data", "check", "pairs.tsv")
+    assert result.code == 1
+    for line in ("pairs.tsv:2", "pairs.tsv:3", "pairs.tsv:4"):
+        assert line in result.out
+
+
+def test_data_check_of_sound_files_exits_0(regard, tmp_path: Path) -> None:
+    (tmp_path / "x.en").write_text("a b\nc\n")
+    (tmp_path / "x.de").write_text("d e\nf\n")
+    result = regard("data", "check", "x.en", "x.de")
+    assert result.code == 0
+    assert "2 pairs" in result.out
+
+
+def test_unequal_files_always_stop(regard, tmp_path: Path) -> None:
+    (tmp_path / "x.en").write_text("a\nb\nc\n")
+    (tmp_path / "x.de").write_text("d\ne\n")
+    for words in (
+        ["data", "check", "x.en,x.de"],
+        ["train", "own/translate", "data.train=x.en,x.de", "data.on_bad=skip", "-o", "run"],
+    ):
+        is_refused(regard(*words), "x.en", "x.de", "3", "2")
+
+
+def test_look_draws_and_says_what(regard, tmp_path: Path) -> None:
+    result = regard("look", "tiny/translate", SENTENCE, "-o", "a.png")
+    assert result.out == "Das Tier überquerte die Straße nicht, weil sie zu breit war.\n"
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert "cross" in result.err
+
+
+def test_unwritable_output_exits_74(regard, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = regard("look", "tiny/translate", "The dog sleeps.", "-o", "file/x.png")
+    assert result.code == 74
+    assert "Traceback" not in result.err
+
+
+def test_eval_scores_own_pairs_and_writes_them(regard, tmp_path: Path) -> None:
+    (tmp_path / "p.tsv").write_text("The dog sleeps.\tDer Hund schläft.\nThe cat runs.\tx y z\n")
+    result = regard("eval", "tiny/translate", "--data", "p.tsv", "-o", "out", "--json")
+    entry = json.loads(result.out)
+    assert entry["sentences"] == 2
+    assert entry["exact"] == 50
+    assert "version:" in entry["bleu_signature"]
+    assert (tmp_path / "out" / "p.tsv.hypotheses.txt").read_text().startswith("Der Hund schläft.\n")
+    assert (tmp_path / "out" / "bleu-by-length.png").stat().st_size > 1000
+
+
+def test_recipe_is_printed_as_it_stands(regard) -> None:
+    assert "version: 1" in regard("recipe", "tiny/copy").out
+    assert "tiny/translate" in regard("recipe").out
+
+
+def test_env_and_ls_answer(regard) -> None:
+    assert "torch" in regard("env").out
+    assert "tiny/translate" in regard("ls").out
+    assert "torch" in json.loads(regard("env", "--json").out)
+
+
+def test_help_does_not_load_torch() -> None:
+    code = (
+        "import sys; sys.argv=['regard','--help']\n"
+        "from regard import cli\n"
+        "try: cli.main()\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules and 'pydantic' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.slow
+def test_help_is_quick() -> None:
+    def seconds(code: str) -> float:
+        script = f"import time; t=time.perf_counter()\n{code}\n"
+        best = []
+        for _ in range(5):
+            start = os.times().elapsed
+            subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+            best.append(os.times().elapsed - start)
+        return min(best)
+
+    ours = "import sys; sys.argv=['regard','--help']\nfrom regard.cli import main\ntry: main()\nexcept SystemExit: pass"
+    assert seconds(ours) <= 3 * seconds("import typer")
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_ends_quietly() -> None:
+    line = f"{sys.executable} -m regard recipe tiny/translate | head -n 1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("#")

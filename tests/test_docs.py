@@ -1,0 +1,99 @@
+"""Every command and code block of README and docs is run, in order, in one empty folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = ["README.md", "docs/all-of-it.md", "docs/tour.md"]
+SHORTER = {"train": ["train.steps=10", "train.evaluate_every=5"], "eval": [], "heads": []}
+"""What is added to a command so that it ends soon."""
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """The fenced blocks of a page: language and text."""
+    return re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
+
+
+def run_line(line: str, folder: Path) -> None:
+    """Runs one line of a shell block, with this interpreter's `regard`."""
+    feed, _, command = line.rpartition("| ")
+    text = shlex.split(feed)[1] + "\n" if feed else ""
+    words = shlex.split(command, comments=True)
+    assert words[0] == "regard", line
+    more = SHORTER.get(words[1], [])
+    process = subprocess.run(
+        [sys.executable, "-m", *words, *more],
+        cwd=folder,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "REGARD_THREADS": "1"},
+        check=False,
+    )
+    assert process.returncode == 0, f"{line}\n{process.stderr}"
+    assert process.stdout, line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_everything_a_page_shows_works(page: str, tmp_path: Path) -> None:
+    names: dict[str, object] = {}
+    found = 0
+    for language, text in blocks(page):
+        if language == "sh":
+            for line in filter(None, text.splitlines()):
+                run_line(line, tmp_path)
+                found += 1
+        elif language == "python":
+            with contextlib.chdir(tmp_path):
+                exec(compile(text, page, "exec"), names)  # noqa: S102 (our own pages)
+                found += 1
+    assert found
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_make_lines_are_targets(page: str) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = re.findall(r"^make ([\w-]+)", (ROOT / page).read_text(), re.M)
+    assert named
+    for target in named:
+        assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_files_that_the_tour_names_exist() -> None:
+    named = re.findall(r"`(regard/[\w./]+\.\w+)`", (ROOT / "docs/tour.md").read_text())
+    assert len(named) > 12
+    for name in named:
+        assert (ROOT / name).is_file(), name
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            if not link.startswith("http"):
+                assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_every_key_of_a_recipe_is_on_the_reference_page() -> None:
+    from regard.data.config import FileData, GrammarData, ToyData
+    from regard.decode.config import DecodeConfig
+    from regard.models.config import TransformerConfig
+    from regard.tokens.config import TokensConfig
+    from regard.train.config import TrainConfig
+
+    page = (ROOT / "docs/all-of-it.md").read_text()
+    for kind in (
+        FileData, GrammarData, ToyData, TokensConfig, TransformerConfig, TrainConfig, DecodeConfig
+    ):  # fmt: skip
+        for key in kind.model_fields.keys() - {"family"}:
+            assert re.search(rf"`{key}[:`]", page), f"{kind.__name__}.{key}"

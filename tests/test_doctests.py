@@ -1,0 +1,31 @@
+"""Every example in a docstring runs and says what it shows."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import regard
+
+FOUND = [module.name for module in pkgutil.walk_packages(regard.__path__, "regard.")]
+MODULES = ["regard", *(name for name in FOUND if name != "regard.__main__")]  # which would run
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_in_docstrings_are_true(name):
+    module = importlib.import_module(name)
+    assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def test_there_are_examples_at_all():
+    finder = doctest.DocTestFinder()
+    found = [
+        test
+        for name in MODULES
+        if name.startswith("regard.layers")
+        for test in finder.find(importlib.import_module(name))
+    ]
+    assert sum(bool(test.examples) for test in found) >= 5

@@ -1,0 +1,129 @@
+"""The shipped model through the pipeline: translations, looks, heads, saving and loading."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.data import grammar
+from regard.errors import InputError
+from regard.pipeline import Pipeline, load, shipped
+
+TIRED, WIDE = grammar.DEMO
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> Pipeline:
+    return load("tiny/translate")
+
+
+def test_the_shipped_model_is_small_enough() -> None:
+    folder = shipped()["tiny/translate"]
+    size = sum(len(entry.read_bytes()) for entry in folder.iterdir())
+    assert size <= 5_000_000
+
+
+def test_one_word_flips_the_pronoun(pipeline: Pipeline) -> None:
+    assert pipeline.translate([TIRED.source, WIDE.source]) == [TIRED.target, WIDE.target]
+    assert "es zu müde" in TIRED.target
+    assert "sie zu breit" in WIDE.target
+
+
+def test_save_and_load_give_the_same_model(pipeline: Pipeline, tmp_path: Path) -> None:
+    pipeline.save(tmp_path / "copy")
+    again = load(tmp_path / "copy")
+    source, target = [5, 6, 7], [1, 8, 9]
+    assert torch.equal(again.logits(source, target), pipeline.logits(source, target))
+    assert again.recipe == pipeline.recipe
+    assert again.translate(WIDE.source) == WIDE.target
+
+
+def test_weights_that_do_not_fit_are_refused(pipeline: Pipeline, tmp_path: Path) -> None:
+    from regard.train import checkpoint
+
+    snapshot = pipeline._snapshot()
+    model = {**snapshot.config["model"], "hidden": 8}
+    wrong = checkpoint.Snapshot(
+        0, snapshot.weights, {**snapshot.config, "model": model}, snapshot.tokenizer, snapshot.recipe
+    )
+    checkpoint.write_folder(tmp_path / "wrong", wrong)
+    with pytest.raises(InputError, match=r"do not fit config\.json"):
+        load(tmp_path / "wrong")
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_look_while_searching_equals_following_its_translation(
+    pipeline: Pipeline, beam: int
+) -> None:
+    searched = pipeline.look(WIDE.source, beam=beam)
+    forced = pipeline.look(WIDE.source, target=searched.target)
+    assert [m.site for m in searched.maps] == [m.site for m in forced.maps]
+    for one, two in zip(searched.maps, forced.maps, strict=True):
+        assert (one.queries, one.keys) == (two.queries, two.keys)
+        np.testing.assert_allclose(one.weights, two.weights, atol=1e-5)
+        np.testing.assert_allclose(one.weights.sum(-1), 1, atol=1e-5)
+
+
+def test_rows_are_labelled_with_the_word_they_write(pipeline: Pipeline) -> None:
+    cross = pipeline.look("The dog sleeps.").site("decoder.1.cross")
+    assert cross.queries == ("Der", "Hund", "schläft", ".", "</s>")
+    assert cross.keys == ("The", "dog", "sleeps", ".")
+    own = pipeline.look("The dog sleeps.").site("decoder.1.self")
+    assert own.keys == ("<s>", "Der", "Hund", "schläft", ".")
+
+
+def test_knocking_out_changes_the_translation_s_probability(pipeline: Pipeline) -> None:
+    [[plain]] = pipeline.outputs([WIDE.source])
+    [[edited]] = pipeline.outputs([WIDE.source], knock_out=["decoder.1.cross.0"])
+    assert plain.logprob != edited.logprob
+
+
+def test_a_batch_equals_its_sentences_alone(pipeline: Pipeline) -> None:
+    texts = ["The dog sleeps.", WIDE.source, "The old woman sees the dog."]
+    together = pipeline.outputs(texts, beam=4)
+    for text, [best, *_] in zip(texts, together, strict=True):
+        [[alone, *_]] = pipeline.outputs([text], beam=4)
+        assert alone.text == best.text
+        assert alone.score == pytest.approx(best.score, abs=1e-4)
+
+
+def test_the_stream_ends_with_the_translation(pipeline: Pipeline) -> None:
+    steps = list(pipeline.stream("The dog sleeps.", beam=1))
+    assert steps[0] == "Der"
+    assert steps[-1] == "Der Hund schläft."
+
+
+def test_evaluation_counts(pipeline: Pipeline) -> None:
+    found = pipeline.evaluate([TIRED, WIDE])
+    assert found.scores.bleu == pytest.approx(100)
+    assert found.scores.exact == 100
+    assert json.dumps(found.to_json())
+
+
+def test_head_summaries_describe_every_head(pipeline: Pipeline) -> None:
+    pairs = grammar.sample(10, seed=5)
+    heads = pipeline.heads(pairs)
+    assert [each.head for each in heads] == pipeline.model.heads()
+    for each in heads:
+        assert 0 <= each.first <= 1
+        assert 0 <= each.previous <= 1
+        assert 0 <= each.positional <= 1
+        assert each.entropy >= 0
+    assert max(each.effect for each in heads) > 0.01
+
+
+def test_public_names_are_there() -> None:
+    for name in regard.__all__:
+        assert getattr(regard, name) is not None
+    with pytest.raises(AttributeError):
+        regard.nonsense  # noqa: B018
+
+
+def test_unknown_place_names_the_shipped_models() -> None:
+    with pytest.raises(InputError, match="tiny/translate"):
+        load("nowhere")

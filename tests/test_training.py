@@ -1,0 +1,185 @@
+"""From a recipe to a run and back, killed at random moments."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+from regard.errors import InputError
+from regard.pipeline import load
+from regard.train import checkpoint
+from regard.train.log import read_metrics
+from regard.training import flatten, train
+
+SMALL = {
+    "data": {"pairs": 200, "held_out": 20, "longest": 5},
+    "model": {"dim": 16, "heads": 2, "hidden": 16},
+    "train": {"steps": 12, "batch_tokens": 200, "evaluate_every": 6, "save_every": 3, "log_every": 2},
+}
+WORDS = flatten(SMALL)
+
+
+def command(run: Path, *more: str) -> list[str]:
+    words = [sys.executable, "-m", "regard", "train", "tiny/copy", *WORDS, "-o", str(run)]
+    return [*words, "--quiet", "--threads", "1", *more]
+
+
+def small(out: Path | None = None, **more: object) -> regard.Pipeline:
+    return train("tiny/copy", out, quiet=True, threads=1, **{**SMALL, **more})  # type: ignore[arg-type]
+
+
+def same(one: Path, two: Path) -> bool:
+    a, b = (checkpoint.read(checkpoint.find(place), training=True) for place in (one, two))
+    tensors = a.weights.keys() == b.weights.keys() and a.step == b.step
+    return tensors and all(torch.equal(a.weights[name], b.weights[name]) for name in a.weights)
+
+
+def test_a_run_holds_what_people_expect(tmp_path: Path) -> None:
+    pipeline = small(tmp_path / "run")
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"recipe.yaml", "metrics.jsonl", "loss.png", "checkpoints", "best.json"} <= names
+    files = {path.name for path in checkpoint.find(tmp_path / "run").iterdir()}
+    assert files == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "recipe.yaml",
+        "training.safetensors",
+        "training.json",
+        "manifest.json",
+    }
+    lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [line["step"] for line in lines if "loss" in line] == [2, 4, 6, 8, 10, 12]
+    assert [line["step"] for line in lines if "validation_loss" in line] == [6, 12]
+    assert load(tmp_path / "run").translate("s1 s2") == pipeline.translate("s1 s2")
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    small(tmp_path / "run")
+    with pytest.raises(InputError, match="already holds a run"):
+        small(tmp_path / "run")
+
+
+def test_resume_before_the_first_checkpoint_starts_anew_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    small(tmp_path / "run", resume=True)
+    assert "starting anew" in caplog.text
+
+
+def test_resume_refuses_a_changed_key_by_name(tmp_path: Path) -> None:
+    small(tmp_path / "run")
+    with pytest.raises(InputError, match=r"model\.dim changed"):
+        small(tmp_path / "run", resume=True, model={**SMALL["model"], "dim": 32})
+
+
+def test_resume_with_more_steps_goes_on(tmp_path: Path) -> None:
+    small(tmp_path / "run")
+    small(tmp_path / "run", resume=True, train={**SMALL["train"], "steps": 15})
+    found = checkpoint.latest(tmp_path / "run")
+    assert found is not None
+    assert found[1].step == 15
+
+
+def test_resume_refuses_changed_data(tmp_path: Path) -> None:
+    files = tmp_path / "pairs.tsv"
+    files.write_text("".join(f"a{i % 7} b\tb a{i % 7}\n" for i in range(60)))
+    own = {"data": {"kind": "files", "train": str(files), "held_out": 5}}
+    small(tmp_path / "run", **own)
+    files.write_text(files.read_text() + "c d\td c\n")
+    with pytest.raises(InputError, match=r"other data.*pairs\.tsv changed"):
+        small(tmp_path / "run", **own, resume=True)
+
+
+def test_another_thread_count_is_warned_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    small(tmp_path / "run")
+    overrides = {**SMALL, "train": {**SMALL["train"], "steps": 13}}
+    train("tiny/copy", tmp_path / "run", resume=True, quiet=True, threads=2, **overrides)
+    torch.set_num_threads(1)
+    assert "threads: 2 now, 1 when the run began" in caplog.text
+
+
+def test_damaged_newest_checkpoint_is_passed_over_with_a_message(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    small(tmp_path / "whole")
+    small(tmp_path / "run")
+    newest = tmp_path / "run" / "checkpoints" / "00000012" / "model.safetensors"
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(bytes(content))
+    small(tmp_path / "run", resume=True)
+    assert "00000012 is damaged" in caplog.text
+    assert same(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_ends_with_the_same_weights(tmp_path: Path) -> None:
+    overrides = ["train.save_every=1", "train.steps=40", "train.evaluate_every=5"]
+    whole = command(tmp_path / "whole", *overrides)
+    subprocess.run(whole, check=True, timeout=120)
+    chance = random.Random(0)
+    killed = 0
+    for _ in range(12):
+        going = subprocess.Popen(command(tmp_path / "run", *overrides, "--resume"))
+        began = wait_for_checkpoint(tmp_path / "run", going)
+        time.sleep(chance.uniform(0, 0.6) if began else 0)
+        going.send_signal(signal.SIGKILL)
+        killed += going.wait() == -signal.SIGKILL
+        found = checkpoint.latest(tmp_path / "run")
+        if found is not None and found[1].step == 40:
+            break
+    subprocess.run(command(tmp_path / "run", *overrides, "--resume"), check=True, timeout=120)
+    assert killed >= 2
+    assert same(tmp_path / "run", tmp_path / "whole")
+
+
+def wait_for_checkpoint(run: Path, going: subprocess.Popen[bytes]) -> bool:
+    """Until the process has written one more checkpoint, or ended."""
+
+    def newest() -> str:
+        folder = run / "checkpoints"
+        names = [name for name in os.listdir(folder) if name.isdigit()] if folder.is_dir() else []
+        return max(names, default="")
+
+    before, until = newest(), time.monotonic() + 60
+    while going.poll() is None and time.monotonic() < until:
+        if newest() != before:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_after_the_step_and_resuming_is_exact(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    overrides = ["train.steps=300", "train.save_every=100000", "train.evaluate_every=100000"]
+    going = subprocess.Popen(
+        command(tmp_path / "run", *overrides), stderr=subprocess.PIPE, text=True
+    )
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    until = time.monotonic() + 60
+    while time.monotonic() < until and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.01)
+    going.send_signal(number)
+    _, said = going.communicate(timeout=60)
+    assert going.returncode == code
+    assert "saved" in said
+    assert "--resume" in said
+    assert "Traceback" not in said
+    subprocess.run(command(tmp_path / "run", *overrides, "--resume"), check=True, timeout=120)
+    subprocess.run(command(tmp_path / "whole", *overrides), check=True, timeout=120)
+    assert same(tmp_path / "run", tmp_path / "whole")

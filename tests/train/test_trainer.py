@@ -1,0 +1,200 @@
+"""The loop on a task that can be checked by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.data.batch import Cursor
+from regard.errors import FoundProblems, WriteError
+from regard.train import checkpoint
+from regard.train.config import TrainConfig
+from regard.train.log import read_metrics
+from regard.train.trainer import Job, Trainer
+
+
+class Line:
+    """Fits y = a x + b; batches of different sizes, a chosen one of which is bad."""
+
+    def __init__(self, sizes: tuple[int, ...] = (3, 5, 2, 7), bad: tuple[int, ...] = ()) -> None:
+        self.sizes, self.bad, self.losses = sizes, bad, iter(())
+        self.evaluated: list[dict[str, Tensor]] = []
+
+    def batches(self, start: Cursor) -> Iterator[tuple[int, Cursor]]:
+        number = start.batch
+        while True:
+            yield number, Cursor(0, number + 1)
+            number += 1
+
+    def points(self, batch: int) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(batch)
+        x = torch.randn(self.sizes[batch % len(self.sizes)], 1, generator=generator)
+        return x, 3 * x + 1 + (math.nan if batch in self.bad else 0.0)
+
+    def targets(self, batch: int) -> int:
+        return len(self.points(batch)[0])
+
+    def loss(self, model: nn.Module, batch: int) -> Tensor:
+        x, y = self.points(batch)
+        return (nn.functional.dropout(model(x), 0.1, model.training) - y).square().sum()
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        self.evaluated.append({k: v.clone() for k, v in model.state_dict().items()})
+        forced = next(self.losses, None)
+        x, y = self.points(1000)
+        with torch.no_grad():
+            loss = float((model(x) - y).square().mean())
+        return {"loss": loss if forced is None else forced}
+
+    def name(self, batch: int) -> str:
+        return f"batch {batch}"
+
+
+def job(task: Line, run: Path | None = None, **config: object) -> Job:
+    torch.manual_seed(1)
+    settings = {"steps": 12, "evaluate_every": 4, "save_every": 4, "warmup": 0, **config}
+    return Job(
+        model=nn.Linear(1, 1),
+        task=task,
+        config=TrainConfig.model_validate(settings),
+        dim=4,
+        describe={"regard": 1},
+        tokenizer="{}",
+        recipe="",
+        run=run,
+        quiet=True,
+    )
+
+
+def weights(one: Job) -> list[float]:
+    return [p.item() for p in one.model.parameters()]
+
+
+class NoDropout(Line):
+    def loss(self, model: nn.Module, batch: int) -> Tensor:
+        x, y = self.points(batch)
+        return (model(x) - y).square().sum()
+
+
+def test_accumulated_gradient_is_that_of_one_large_batch() -> None:
+    task = NoDropout()
+    one = job(task, accumulate=4, steps=1)
+    trainer = Trainer(one)
+    total, targets = trainer._gradients([0, 1, 2, 3])
+    found = [p.grad.clone() for p in one.model.parameters()]
+    x, y = (torch.cat(part) for part in zip(*(task.points(i) for i in range(4)), strict=True))
+    one.model.zero_grad()
+    ((one.model(x) - y).square().mean()).backward()
+    assert targets == 17
+    assert total == pytest.approx((one.model(x) - y).square().sum().item(), rel=1e-5)
+    for mine, reference in zip(found, one.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, reference.grad)
+
+
+def test_a_step_that_is_not_finite_is_skipped_and_named(tmp_path: Path) -> None:
+    clean, dirty = job(Line(), steps=1), job(Line(bad=(1, 2)), tmp_path, steps=4)
+    Trainer(clean).run()
+    trainer = Trainer(dirty)
+    seen = []
+    dirty.watch = lambda step, model: seen.append([p.item() for p in model.parameters()])
+    trainer.run()
+    assert seen[0] == seen[1] == seen[2]  # steps 2 and 3 changed nothing
+    assert seen[3] != seen[2]
+    skipped = [line for line in read_metrics(tmp_path / "metrics.jsonl") if "skipped" in line]
+    assert [(line["step"], line["skipped"]) for line in skipped] == [(2, "batch 1"), (3, "batch 2")]
+    assert skipped[0]["bad_loss"] == "nan"
+
+
+def test_three_bad_steps_in_a_row_stop_with_exit_1(tmp_path: Path) -> None:
+    one = job(Line(bad=(5, 6, 7)), tmp_path)
+    with pytest.raises(FoundProblems, match="step 8: 3 steps in a row") as caught:
+        Trainer(one).run()
+    assert caught.value.exit_code == 1
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    assert found[1].step == 4
+    assert all(math.isfinite(value) for value in weights(one))
+
+
+@pytest.mark.parametrize("stop", [1, 3, 4, 6, 11])
+def test_resuming_gives_the_same_weights_bit_for_bit(tmp_path: Path, stop: int) -> None:
+    whole = job(Line())
+    Trainer(whole).run()
+    first = job(Line(), tmp_path / "run", save_every=1)
+
+    class Killed(BaseException):
+        pass
+
+    def kill(step: int, model: nn.Module) -> None:
+        if step == stop + 1:
+            raise Killed
+
+    first.watch = kill
+    with pytest.raises(Killed):
+        Trainer(first).run()
+    found = checkpoint.latest(tmp_path / "run")
+    assert found is not None
+    assert found[1].step == stop
+    torch.manual_seed(99)
+    second = job(Line(), tmp_path / "run", save_every=1)
+    torch.manual_seed(123)  # whatever ran before must not matter
+    Trainer(second, found[1]).run()
+    assert weights(second) == weights(whole)
+    steps = [line["step"] for line in read_metrics(tmp_path / "run" / "metrics.jsonl")]
+    assert steps == sorted(steps)
+
+
+def test_early_stopping_keeps_the_best(tmp_path: Path) -> None:
+    task = Line()
+    task.losses = iter([3.0, 1.0, 2.0, 2.5, 9.0])
+    one = job(task, tmp_path, steps=100, evaluate_every=2, patience=2, keep=1)
+    place = Trainer(one).run()
+    assert (place.step, place.best) == (8, checkpoint.Best(4, 1.0))
+    assert checkpoint.find(tmp_path).name == "00000004"
+
+
+def test_average_is_the_mean_of_the_last_checkpoints(tmp_path: Path) -> None:
+    task = Line()
+    task.losses = iter([5.0, 4.0, 3.0, 0.5])  # three evaluations, then the mean's
+    one = job(task, tmp_path, average=3)
+    seen = {}
+    one.watch = lambda step, model: seen.update({step: model.weight.detach().clone()})
+    Trainer(one).run()
+    mean = torch.stack([seen[4], seen[8], seen[12]]).mean(0)
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    torch.testing.assert_close(found[1].weights["weight"], mean)
+    torch.testing.assert_close(found[1].training_tensors["weights.weight"], seen[12])
+
+
+def test_without_a_run_the_best_weights_are_kept_in_memory() -> None:
+    task = Line()
+    task.losses = iter([1.0, 2.0, 3.0])
+    one = job(task)
+    Trainer(one).run()
+    torch.testing.assert_close(one.model.weight.detach(), task.evaluated[0]["weight"])
+
+
+def test_a_full_disk_ends_with_write_error_and_the_old_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = job(Line(), tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def fill(step: int, model: nn.Module) -> None:
+        if step == 8:
+            monkeypatch.setattr(checkpoint, "put", full)
+
+    one.watch = fill
+    with pytest.raises(WriteError, match="No space left"):
+        Trainer(one).run()
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    assert found[1].step == 4
