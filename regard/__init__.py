@@ -5,8 +5,11 @@ Public names are imported on first use, so that `import regard` and `regard --he
 
 from __future__ import annotations
 
-from importlib import import_module
+import sys
+from types import ModuleType
 from typing import Any
+
+from regard.lazy import lazily
 
 __version__ = "0.1.0"
 
@@ -24,11 +27,29 @@ _PUBLIC = {
 __all__ = [*_PUBLIC, "__version__"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name]), name)
-
-
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+__getattr__ = lazily(__name__, _PUBLIC)
+
+
+def _always_the_function(name: str) -> property:
+    """A public name that a folder or file of the package also has.
+
+    Importing `regard.train` would put the folder in the place of the function; what is set here is
+    let go, and `from regard.train import …` finds the folder all the same.
+    """
+
+    def keep(package: Any, module: ModuleType) -> None:
+        del package, module
+
+    return property(lambda _: __getattr__(name), keep)
+
+
+class _Package(ModuleType):
+    train = _always_the_function("train")
+    plan = _always_the_function("plan")
+
+
+sys.modules[__name__].__class__ = _Package

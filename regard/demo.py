@@ -19,9 +19,9 @@ from regard.data import grammar
 from regard.data.pair import Splits
 from regard.data.sources import load_splits
 from regard.errors import InputError
-from regard.explain.look import Look
+from regard.explain.look import Look, compare
 from regard.explain.page import Looks, Picture, Prose, Section, Table, save_page
-from regard.explain.plot import render
+from regard.explain.plot import draw_moments, render
 from regard.explain.pronouns import Carriers, PronounTest, Shift, find_carriers, strongest_shift
 from regard.files import write_file
 from regard.pipeline import Pipeline, load
@@ -62,6 +62,7 @@ def run(out: Path, *, quick: bool = False, quiet: bool = False, threads: int | N
     pipeline = load(MODEL)
     splits = load_splits(pipeline.recipe.data.model_copy(update={"pairs": 2000})).splits
     found = _one_word(pipeline, splits, console)
+    _draw_one_word(found, out)
     page = out / "index.html"
     save_page(page, "One word flips the pronoun", _first_act(found))
     console.print(f"\n  The page {page} shows it: hover, switch layer and head.")
@@ -119,6 +120,14 @@ def _one_word(pipeline: Pipeline, splits: Splits, console: Console) -> Intervent
     return Intervention(looks, shift, carriers, (broken[0], broken[1]), (unharmed[0], unharmed[1]))
 
 
+def _draw_one_word(found: Intervention, out: Path) -> None:
+    """The head that moves, for both sentences side by side."""
+    site, _, head = found.shift.head.rpartition(".")
+    kind = "alignment" if site.endswith("cross") else "self"
+    both = compare(*found.looks, ("… too tired", "… too wide"))
+    both.save(out / "one-word.png", kind, site, int(head))
+
+
 def _pronoun(translation: str) -> str:
     """The pronoun of a translation, or its last word where there is none."""
     words = translation.replace(",", " ").replace(".", " ").split()
@@ -164,9 +173,9 @@ def _first_act(found: Intervention) -> list[Section]:
                     round(carriers.right_without_others[0], 1),
                 ],
             ],
-            "The last row is one of "
-            f"{len(carriers.others)} draws; over all of them {min(carriers.right_without_others):.0f}"
-            f" to {max(carriers.right_without_others):.0f}% of the pronouns stay right.",
+            f"The last row is one of {len(carriers.others)} draws; over all of them "
+            f"{min(carriers.right_without_others):.0f} to "
+            f"{max(carriers.right_without_others):.0f}% of the pronouns stay right.",
         ),
         Looks(
             [("tired, heads away", found.broken[0]), ("wide, heads away", found.broken[1])],

@@ -197,6 +197,7 @@ class Plan:
             "plan": self.what,
             "recipe": self.recipe_name,
             "vocab": self.vocab,
+            "vocab_from": self.vocab_from,
             "length": self.length,
             "parameters": {
                 **_keys(self.parameters),
@@ -215,6 +216,7 @@ class Plan:
             "training_flops": self.training_flops,
             "published_training_flops": self.published,
             "flops_per_second": self.rate,
+            "rate_from": self.rate_from,
             "hours": self.hours,
             "hours_at_half": 2 * self.hours,
             "price_per_hour": price,
@@ -238,7 +240,9 @@ class Plan:
         )
 
     def _sections(self) -> list[list[Row]]:
-        notes = {part: f"the {owner}'s matrix" for part, owner in TIED[self.recipe.model.tied].items()}
+        notes = {
+            part: f"the {owner}'s matrix" for part, owner in TIED[self.recipe.model.tied].items()
+        }
         rest, decoding = self.without_vocabulary, f"beam {self.rows}, up to {self.room} tokens"
         batch = f"estimate, {self.recipe.train.batch_tokens:,} tokens at a time"
         return [

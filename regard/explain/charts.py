@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from regard.explain.colours import INK, MUTED, RULE
 from regard.explain.sheet import HEIGHT, SMALLEST, WIDTH, Sheet, points, style
@@ -32,7 +33,7 @@ def length_chart(curves: Mapping[str, Groups], model: str) -> Figure:
         axes.set_ylim(0, 105)
         axes.set_xlabel("words in the source", fontsize=points(16), color=INK)
         axes.set_ylabel("BLEU", fontsize=points(16), color=INK)
-        axes.xaxis.set_major_locator(_whole_numbers())
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_yticks(range(0, 101, 20))
         axes.tick_params(labelsize=points(SMALLEST + 1), labelcolor=INK)
         axes.grid(visible=True, color=RULE)
@@ -45,8 +46,3 @@ def _middle(words: str) -> float:
     ends = [float(end) for end in words.split("–")]
     return sum(ends) / len(ends)
 
-
-def _whole_numbers() -> object:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(integer=True)

@@ -103,6 +103,24 @@ def draw_comparison(comparison: Comparison, before: Choice, after: Choice) -> Fi
         return _draw_panels(panels, comparison.before.title, before.name, facts)
 
 
+def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
+    """The same map at several moments of training, named in order; the last one chooses it."""
+    last = moments[-1][1]
+    choice = last.choose("alignment")
+    with style():
+        maps = [(name, look.site(choice.map.site)) for name, look in moments]
+        scale = weight_scale(np.concatenate([m.seen(choice.head).ravel() for _, m in maps]))
+        panels = [
+            Panel(m.seen(choice.head), m.queries, m.keys, scale, name, named_rows=number == 0)
+            for number, (name, m) in enumerate(maps)
+        ]
+        facts = [
+            *_orientation(last, choice.map),
+            "From left to right: " + ", ".join(n for n, _ in moments) + ".",
+        ]
+        return _draw_panels(panels, "The alignment as it forms", choice.name, facts)
+
+
 def _draw_matrix(look: Look, choice: Choice) -> Figure:
     values = choice.map.seen(choice.head)
     panel = Panel(values, choice.map.queries, choice.map.keys, weight_scale(values))

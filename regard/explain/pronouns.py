@@ -133,8 +133,8 @@ class Shift:
 
     @property
     def size(self) -> float:
-        """From -2 to 2: what the first noun lost and the second gained."""
-        return (self.before[0] - self.after[0]) + (self.after[1] - self.before[1])
+        """Up to 1: the less of what the first noun lost and what the second gained."""
+        return min(self.before[0] - self.after[0], self.after[1] - self.before[1])
 
 
 def strongest_shift(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from regard.lazy import lazily
 
 if TYPE_CHECKING:
     from regard.models.config import SIZES as SIZES
@@ -15,20 +16,16 @@ if TYPE_CHECKING:
     from regard.models.shapes import DecoderState as DecoderState
     from regard.models.shapes import EncoderDecoder as EncoderDecoder
 
-_HOME = {
-    "SIZES": "config",
-    "TransformerConfig": "config",
-    "FAMILIES": "families",
-    "build": "families",
-    "describe": "families",
-    "rebuild": "families",
-    "DecoderState": "shapes",
-    "EncoderDecoder": "shapes",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Imports a public name on first use: a recipe needs the config, not torch."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "SIZES": "regard.models.config",
+        "TransformerConfig": "regard.models.config",
+        "FAMILIES": "regard.models.families",
+        "build": "regard.models.families",
+        "describe": "regard.models.families",
+        "rebuild": "regard.models.families",
+        "DecoderState": "regard.models.shapes",
+        "EncoderDecoder": "regard.models.shapes",
+    },
+)

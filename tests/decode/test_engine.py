@@ -239,6 +239,21 @@ def test_a_beam_as_wide_as_everything_is_exhaustive_search(alpha):
         )
 
 
+def test_never_waits_for_a_better_end_also_where_long_is_bad():
+    class Late(Recurrent):
+        """Hardly ends at first, then surely."""
+
+        def step(self, ids, state, tap=None):
+            logits = super().step(ids, state, tap).fill_(-30)
+            chance = 0.999 if len(self.trail) == 3 else 0.05
+            logits[:, END], logits[:, 3] = math.log(chance), math.log(1 - chance)
+            return logits
+
+    config = DecodeConfig(beam=2, max_length=200, stop="never", length_penalty=-1.0)
+    ((found,),) = decode(Late(vocab=4), Ragged.of([[5]]), SYMBOLS, config)
+    assert found.ids == (3, 3)
+
+
 def test_a_beam_wider_than_the_vocabulary_gives_all_there_is():
     model = Recurrent(vocab=4)
     config = DecodeConfig(beam=50, n_best=50, max_length=2)

@@ -101,10 +101,8 @@ class Figure:
         """
         for name in given:
             if name not in self.options:
-                known = ", ".join(f"--{option}" for option in self.options) or "none"
-                raise InputError(
-                    f"show {self.name}", got=f"--{name}", expected=f"of these: {known}"
-                )
+                known = ", ".join(self.options) or "no option"
+                raise InputError(f"show {self.name}", got=repr(name), expected=known)
         return {
             name: option.read(name, given[name]) if name in given else option.default
             for name, option in self.options.items()
@@ -126,7 +124,10 @@ class Figure:
         paint: Callable[..., Drawing] = getattr(
             import_module(f"regard.explain.figures.{module}"), function
         )
-        drawing = paint(text, **values) if self.text else paint(**values)
+        from torch.random import fork_rng
+
+        with fork_rng(devices=()):  # a figure's seed is its own
+            drawing = paint(text, **values) if self.text else paint(**values)
         drawing.name = self.name
         return drawing
 
@@ -259,7 +260,7 @@ FIGURES: dict[str, Figure] = {
         options={
             "layers": Option(8, "how many blocks", high=24),
             "steps": Option(200, "training steps", low=1, high=5000),
-            "rate": Option(0.005, "learning rate", low=1e-6, high=1.0),
+            "rate": Option(0.003, "learning rate", low=1e-6, high=1.0),
             "seed": SEED,
         },
     ),

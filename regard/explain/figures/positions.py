@@ -55,7 +55,7 @@ def waves(length: int, dim: int) -> Drawing:
         axes = board.chart(0, "the table", "feature", "position")
         axes.grid(visible=False)
         axes.imshow(
-            table,
+            table.numpy(),
             signed_scale(1.0).colormap(),
             vmin=-1,
             vmax=1,
@@ -106,9 +106,10 @@ def _sign_changes(wave: Tensor) -> int:
 
 def wavelengths(dim: int) -> Drawing:
     """How many positions each pair of features takes to come round, measured and by formula."""
+    _check_even(dim)
     table = sinusoid(3, dim).double()
     # (sin, cos) of a pair turn by the same angle from each position to the next.
-    angle = torch.atan2(table[:, 0::2], table[:, 1::2])[:, : dim // 2]  # (position, pair)
+    angle = torch.atan2(table[:, 0::2], table[:, 1::2])  # (position, pair)
     measured = 2 * math.pi / (angle[1] - angle[0])
     pair = torch.arange(dim // 2)
     formula = 2 * math.pi * 10000.0 ** (2 * pair.double() / dim)
@@ -152,6 +153,11 @@ def wavelengths(dim: int) -> Drawing:
         )
 
 
+def _check_even(dim: int) -> None:
+    if dim % 2:
+        raise InputError("dim", got=dim, expected="an even number: a sine and a cosine a pair")
+
+
 def rotation(by: int, dim: int) -> Tensor:
     """M_k, with PE(i + k) = M_k PE(i): a rotation of each pair by k / 10000^(2j/d).
 
@@ -169,8 +175,7 @@ def rotation(by: int, dim: int) -> Tensor:
 
 def shift(by: int, dim: int) -> Drawing:
     """The rotation that shifts positions, and products that depend on the distance alone."""
-    if dim % 2:
-        raise InputError("dim", got=dim, expected="an even number")
+    _check_even(dim)
     length, reach = 200, 40
     table = sinusoid(length, dim).double()
     matrix = rotation(by, dim)

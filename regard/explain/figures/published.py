@@ -53,7 +53,7 @@ LABELS = {
     "ConvS2S": ("right", -7, -12),
     "ConvS2S ens.": ("right", -7, 2),
     "GNMT ens.": ("center", -6, -18),
-    "Deep-Att ens.": ("center", 0, 8),
+    "Deep-Att ens.": ("center", 0, -18),
     "GNMT": ("center", 0, -18),
 }
 """Which side of its dot a name stands, and how far in points, where it would touch another."""

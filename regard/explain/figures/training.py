@@ -178,9 +178,10 @@ def _draw_curves(board: Board, place: int, heading: str, curves: dict[str, list[
         exponents = range(-3, math.ceil(math.log10(highest)) + 1)
         powers(axes, "y", [10.0**exponent for exponent in exponents])
         axes.set_ylim(2e-3, 10.0 ** exponents[-1])
+        key(axes, "lower left")
     else:
         axes.set_ylim(0, math.log(VOCAB) * 1.5)
-    key(axes, "upper right")
+        key(axes, "upper right")
 
 
 def _draw_gradients(board: Board, place: int, gradients: dict[str, list[float]]) -> None:

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import resource
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
+
+from regard.errors import InputError
+from regard.models import TransformerConfig, build
+from regard.models.cost import cache_floats, forward_flops, kept_floats, parameters, sketch
+
+SMALL = {"dim": 32, "heads": 4, "hidden": 48, "encoder_layers": 3, "decoder_layers": 2}
+VARIATIONS = [
+    {},
+    {"norm_place": "post", "bias": False},
+    {"norm": "rms", "final_norm": False},
+    {"norm": "none", "activation": "gelu", "dropout": 0.0},
+    {"kv_heads": 2, "tied": "output"},
+    {"positions": "learned", "tied": "none", "max_length": 64},
+    {"positions": "buckets", "activation": "gated_silu"},
+    {"positions": "rotary", "activation": "gated_gelu", "dropout": 0.0},
+    {"score": "additive", "attention_dropout": 0.1},
+]
+variations = pytest.mark.parametrize("changes", VARIATIONS, ids=str)
+
+
+def config_of(changes):
+    return TransformerConfig.model_validate(SMALL | changes)
+
+
+@variations
+def test_parts_add_up_to_the_parameters_of_the_real_model(changes):
+    config = config_of(changes)
+    real = build(config, 50, 50)
+    parts = parameters(sketch(config, 50, 50))
+    assert parts == parameters(real)
+    assert sum(parts.values()) == sum(p.numel() for p in real.parameters())
+
+
+def test_the_papers_base_has_the_stacks_of_pytorchs_own_transformer():
+    parts = parameters(sketch(TransformerConfig(size="base"), 37000, 37000))
+    with torch.device("meta"):
+        theirs = nn.Transformer(512, 8, 6, 6, 2048, batch_first=True)
+        top_norms = 2 * 2 * 512  # post-norm as published has none at the top
+    assert parts.pop("source embedding") == 37000 * 512
+    assert sum(parts.values()) == 44_138_496
+    assert sum(p.numel() for p in theirs.parameters()) == 44_138_496 + top_norms
+
+
+def test_shared_matrices_count_once_under_their_first_part():
+    sizes = {
+        tied: parameters(sketch(config_of({"tied": tied}), 50, 50))
+        for tied in ("all", "output", "none")
+    }
+    vocabulary = ("source embedding", "target embedding", "output")
+    matrix = 50 * 32
+    assert [sizes["all"][part] for part in vocabulary] == [matrix, 0, 0]
+    assert [sizes["output"][part] for part in vocabulary] == [matrix, matrix, 0]
+    assert [sizes["none"][part] for part in vocabulary] == [matrix, matrix, matrix]
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "none"])
+def test_a_sketch_of_46_billion_weights_takes_no_memory(positions):
+    sketch(TransformerConfig(), 10, 10)  # imports what it needs
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    config = TransformerConfig(size="big", dim=16384, hidden=65536, positions=positions)
+    model = sketch(config, 37000, 37000)
+    assert all(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
+    assert sum(p.numel() for p in model.parameters()) > 45e9
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
+
+
+@pytest.mark.parametrize("changes", [{"dim": 2**40}, {"hidden": 10**30}])
+def test_a_model_beyond_64_bits_is_refused(changes):
+    with pytest.raises(InputError, match="below 2\\^63 bytes"):
+        sketch(TransformerConfig.model_validate(changes), 100, 100)
+
+
+@variations
+def test_flops_are_those_that_torch_counts_and_backward_is_twice_as_many(changes, ragged):
+    config = config_of(changes)
+    model = build(config, 50, 50)
+    source, target = ragged((7, 7, 7), 50), ragged((9, 9, 9), 50)
+    # The counter does not know the fused kernel of the CPU; the plain one is the same products.
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as forward:
+        logits = model(source, target)
+    with FlopCounterMode(display=False) as backward:
+        logits.sum().backward()
+    assert 3 * sum(forward_flops(model, 7, 9).values()) == forward.get_total_flops()
+    assert backward.get_total_flops() == 2 * forward.get_total_flops()
+
+
+@variations
+def test_kept_floats_are_near_what_autograd_keeps(changes, ragged):
+    config = config_of(changes | {"dim": 64, "hidden": 512})
+    model = build(config, 50, 50)
+    lengths = (20, 19, 20, 21) * 4  # uneven, and 20 on average
+    source, target = ragged(lengths, 50), ragged(lengths, 50, seed=1)
+    kept = {}
+    weights = {p.untyped_storage().data_ptr() for p in (*model.parameters(), *model.buffers())}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = (storage.nbytes() // 4, tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        F.cross_entropy(model(source, target), target.ids, label_smoothing=0.1)
+    gradients = 2 * target.ids.numel() * 50  # of the log-probabilities, while backward begins
+    measured = sum(count for count, _ in kept.values()) + gradients
+    assert kept_floats(config, 50, 20, 20) * len(lengths) == pytest.approx(measured, rel=0.08)
+
+
+def test_kept_floats_are_near_the_peak_of_a_training_step(ragged):
+    config, vocab = TransformerConfig(size="tiny"), 2000
+    model = build(config, vocab, vocab)
+    lengths = (20, 19, 20, 21) * 8
+    source, target = ragged(lengths, vocab), ragged(lengths, vocab, seed=1)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        F.cross_entropy(model(source, target), target.ids, label_smoothing=0.1).backward()
+    now = peak = 0
+    for event in watched.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            peak = max(peak, now)
+    estimate = 4 * kept_floats(config, vocab, 20, 20) * len(lengths)
+    assert estimate == pytest.approx(peak, rel=0.1)
+
+
+@pytest.mark.parametrize("kv_heads", [None, 2])
+def test_the_cache_is_as_large_as_counted(kv_heads, ragged):
+    config = config_of({"kv_heads": kv_heads})
+    model = build(config, 50, 50).eval()
+    with torch.inference_mode():
+        state = model.start(model.encode(ragged((7,), 50)), rows=3, length=11)
+    shared = [tensor for pair in state.memory.heads.values() for tensor in pair]
+    held = sum(tensor.numel() for tensor in (state.cache.keys, state.cache.values, *shared))
+    assert cache_floats(config, rows=3, length=11, source=7) == held

@@ -1,0 +1,106 @@
+"""The tour end to end, with a training cut short."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard import demo
+from regard.data import grammar
+from regard.explain.pronouns import PronounTest, find_carriers, strongest_shift
+from regard.pipeline import Pipeline, load
+from regard.training import train
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> Pipeline:
+    return load("tiny/translate")
+
+
+def test_heads_that_carry_the_pronoun_matter_and_others_do_not(pipeline: Pipeline) -> None:
+    pairs = grammar.splits(2000, 200, 0).tests["pronouns"][:100]
+    test = PronounTest(pipeline.model, pipeline.task, pairs)
+    shown = PronounTest(pipeline.model, pipeline.task, grammar.DEMO)
+    found = find_carriers(test, shown)
+    assert len(found.heads) <= 4
+    assert found.right_before >= 90
+    assert found.right_without <= 60  # two candidates: a guess is right half of the time
+    assert min(found.right_without_others) >= found.right_before - 10
+    assert all(set(found.heads).isdisjoint(others) for others in found.others)
+    tired, wide = (pipeline.translate(pair.source, knock_out=found.heads) for pair in grammar.DEMO)
+    assert (tired, wide) != tuple(pair.target for pair in grammar.DEMO)
+
+
+def test_a_head_moves_from_animal_to_street(pipeline: Pipeline) -> None:
+    tired, wide = (pipeline.look(pair.source) for pair in grammar.DEMO)
+    queries = {"encoder.self": ("it", "it"), "decoder.cross": ("es", "sie")}
+    shift = strongest_shift(tired, wide, ("animal", "street"), queries)
+    assert shift.before[0] > 0.5 > shift.before[1]
+    assert shift.after[1] > 0.5 > shift.after[0]
+
+
+def test_margins_are_those_of_the_pronoun_s_step(pipeline: Pipeline) -> None:
+    import torch
+
+    test = PronounTest(pipeline.model, pipeline.task, grammar.DEMO)
+    vocabulary = pipeline.vocabulary.target
+    for pair, margin in zip(grammar.DEMO, test.margins().tolist(), strict=True):
+        before = pair.target.split(" weil ")[0] + " weil"
+        ids = [vocabulary.begin, *vocabulary.encode(before)]
+        logits = pipeline.logits(pipeline.vocabulary.source.encode(pair.source), ids)[-1]
+        three = {word: float(logits[vocabulary.encode(word)[0]]) for word in ("er", "sie", "es")}
+        right = three.pop("es" if "müde" in pair.target else "sie")
+        assert margin == pytest.approx(right - max(three.values()), abs=1e-4)
+    assert torch.all(test.margins() > 0)
+
+
+@pytest.mark.slow
+def test_the_demo_writes_its_folder_and_never_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    monkeypatch.setattr(demo, "MOMENTS", (5, 10))
+    monkeypatch.setattr(demo, "SCORED", 10)
+
+    def shortened(recipe: str, out: Path, **more: object) -> Pipeline:
+        small = {"data": {"pairs": 2000, "held_out": 50}}
+        return train(recipe, out, **small, train={"steps": 20, "evaluate_every": 10}, **more)
+
+    monkeypatch.setattr(demo, "train", shortened)
+    for _ in range(2):  # a second time over the first
+        demo.run(Path("regard-demo"), threads=1)
+    said = capsys.readouterr().out
+    assert "weil es zu müde war" in said
+    assert "weil sie zu breit war" in said
+    page = (tmp_path / "regard-demo" / "index.html").read_text()
+    assert "http://" not in page
+    assert "https://" not in page
+    for name in ("one-word.png", "alignment.png", "run/loss.png", "run/best.json"):
+        assert (tmp_path / "regard-demo" / name).is_file(), name
+    commands = re.findall(r"^  (regard .*)$", said, re.M)
+    assert len(commands) >= 5
+
+
+@pytest.mark.slow
+def test_the_commands_it_ends_with_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import shlex
+
+    from regard import cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REGARD_THREADS", "1")
+    monkeypatch.setattr(demo, "SCORED", 50)
+    demo.run(Path("regard-demo"), quick=True, threads=1)
+    commands = re.findall(r"^  (regard .*)$", capsys.readouterr().out, re.M)
+    for command in commands:
+        more = ["--split", "valid", "--beam", "1"] if " eval " in command else []
+        monkeypatch.setattr(sys, "argv", [*shlex.split(command), *more])
+        cli.main()
+        assert capsys.readouterr().out

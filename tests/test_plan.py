@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+import math
+import re
+from importlib import import_module
+
+import pytest
+import torch
+
+from regard import recipe as recipes
+from regard.data.batch import Ragged
+from regard.errors import InputError
+from regard.models import SIZES, TransformerConfig, build
+from regard.plan import PAPER, RECIPES, measure_rate, paper_training_flops, plan, training_flops
+
+RATE = 1e12
+planning = import_module("regard.plan")  # `regard.plan` is the function
+
+
+def test_every_size_has_a_recipe_of_that_size():
+    assert list(RECIPES) == list(SIZES)
+    assert {size: recipes.load(name).model.size for size, name in RECIPES.items()} == {
+        size: size for size in SIZES
+    }
+
+
+def test_base_is_the_papers():
+    found = plan("base", flops=RATE)
+    assert found.without_vocabulary == 44_138_496
+    assert found.total == 44_138_496 + 37_000 * 512
+    assert (found.vocab, found.tokens) == (37_000, 5e9)
+    assert plan("big", flops=RATE).total == pytest.approx(213e6, rel=0.02)  # table 3
+
+
+def test_the_published_training_costs_are_reproduced():
+    base, big = (paper_training_flops(*PAPER[size]) for size in ("base", "big"))
+    assert base == pytest.approx(3.3e18, rel=0.02)
+    assert big == pytest.approx(2.3e19, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("size", "dim", "hidden", "steps"),
+    [("base", 512, 2048, 100_000), ("big", 1024, 4096, 300_000)],
+)
+def test_our_count_of_the_papers_trainings_is_the_textbooks(size, dim, hidden, steps):
+    length, side = 30, 25_000 * steps
+    source = 6 * (4 * dim**2 + 2 * dim * hidden) + 6 * 2 * dim**2  # encoder; K and V of memory
+    target = 6 * (6 * dim**2 + 2 * dim * hidden) + 37_000 * dim
+    products = 18 * 2 * length * dim
+    expected = 6 * side * (source + target + products)
+    assert training_flops(size, 2 * side, length=length) == pytest.approx(expected, rel=1e-9)
+    # Less than what the paper's GPUs could have done, and not absurdly less.
+    assert 0.2 < expected / paper_training_flops(*PAPER[size]) < 0.5
+
+
+def test_the_published_cost_stands_only_beside_the_same_training():
+    assert plan("base", flops=RATE).published == pytest.approx(3.28e18, rel=0.01)
+    assert plan("own/big", flops=RATE).published == pytest.approx(2.3e19, rel=0.01)
+    assert "8 P100 × 84 hours" in plan("big", flops=RATE).table()
+    for changed in (plan("base", ["model.dim=1024"], flops=RATE),
+                    plan("base", ["train.steps=10"], flops=RATE),
+                    plan("base", tokens=1e6, flops=RATE),
+                    plan("tiny", flops=RATE)):  # fmt: skip
+        assert changed.published is None
+        assert "published" not in changed.table()
+
+
+def test_time_is_flops_over_rate_and_cost_is_time_times_price():
+    found = plan("small", tokens=1e9, flops=2e12, price_per_hour=3.0)
+    values = found.to_json()
+    per_token = values["flops_per_token"]
+    assert per_token["training"] == 3 * per_token["forward"]
+    assert values["hours"] == pytest.approx(per_token["training"] * 1e9 / 2e12 / 3600)
+    assert values["hours_at_half"] == 2 * values["hours"]
+    assert values["cost"] == pytest.approx(3 * values["hours"])
+    assert values["cost_at_half"] == pytest.approx(2 * values["cost"])
+
+
+def test_the_tokens_are_those_of_the_recipes_steps():
+    found = plan("tiny/copy", ["train.steps=10", "train.accumulate=3"], flops=RATE)
+    assert found.tokens == 10 * 3 * 2048
+    assert "10 steps of 6,144" in found.table()
+
+
+def test_training_takes_16_bytes_a_parameter_and_activations_grow_with_the_batch():
+    one, two = (
+        plan("small", [f"train.batch_tokens={tokens}"], flops=RATE).training_memory
+        for tokens in (3000, 6000)
+    )
+    weights = {part: size for part, size in one.items() if part != "activations"}
+    total = plan("small", flops=RATE).total
+    assert sum(weights.values()) == 16 * total
+    assert two["activations"] == 2 * one["activations"]
+
+
+def test_inference_holds_the_weights_and_the_buffers_of_a_beam():
+    found = plan("tiny", ["decode.beam=5"], flops=RATE, vocab=50, length=6)
+    model = build(found.recipe.model, 50, 50).eval()
+    source = Ragged(torch.zeros(6, dtype=torch.int64), (6,))
+    state = model.start(
+        model.encode(source), rows=5, length=22
+    )  # room for twice the source, and 10 more
+    tensors = [state.cache.keys, state.cache.values]
+    tensors += [tensor for pair in state.memory.heads.values() for tensor in pair]
+    assert found.inference_memory == {
+        "weights": 4 * sum(p.numel() for p in model.parameters()),
+        "keys and values": 4 * sum(tensor.numel() for tensor in tensors),
+    }
+
+
+def test_the_vocabulary_is_the_recipes_maximum_or_what_is_said():
+    assert plan("tiny", flops=RATE).vocab == 4000
+    assert plan("tiny", ["tokens.kind=bytes"], flops=RATE).vocab == 260
+    said = plan("tiny", flops=RATE, vocab=123)
+    assert said.parameters["source embedding"] == said.parameters["target embedding"] == 123 * 128
+    assert "vocabulary of 123 for each side (--vocab)" in said.table()
+
+
+def test_overrides_reach_the_model_and_a_file_is_a_recipe(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(recipes.text_of("tiny/copy"))
+    wide = plan(str(file), ["model.dim=128"], flops=RATE, vocab=64)
+    config = TransformerConfig(dim=128, heads=4, hidden=128, dropout=0.0)
+    assert wide.recipe.model == config
+    assert wide.total == sum(p.numel() for p in build(config, 64, 64).parameters())
+
+
+def test_the_rate_is_measured_here_and_threads_are_left_as_they_were(monkeypatch):
+    monkeypatch.setattr(planning, "BENCHMARK_SIZE", 64)
+    monkeypatch.setattr(planning, "BENCHMARK_SECONDS", 0.001)
+    before = torch.get_num_threads()
+    assert 1e6 < measure_rate(threads=before + 1) < 1e16
+    assert torch.get_num_threads() == before
+    with pytest.raises(InputError, match="--threads: got 0"):
+        measure_rate(threads=0)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("option", ["tokens", "flops", "price_per_hour", "vocab"])
+def test_a_number_that_makes_no_sense_is_refused_by_its_option(option, value):
+    with pytest.raises(InputError, match=f"^--{option.replace('_', '-')}: got {value}, expected"):
+        plan("tiny", **{option: value})
+
+
+def test_an_unknown_name_lists_sizes_and_recipes():
+    with pytest.raises(InputError) as raised:
+        plan("bse")
+    message = str(raised.value)
+    assert "tiny, small, base, big" in message
+    assert all(name in message for name in recipes.shipped())
+    assert message.endswith("did you mean base?")
+    assert len(message.splitlines()) == 2
+
+
+def test_a_wrong_override_is_said_as_a_recipe_says_it():
+    with pytest.raises(InputError, match="heads"):
+        plan("base", ["model.heads=7"])
+    with pytest.raises(InputError, match=r"model\.dimm"):
+        plan("base", ["model.dimm=7"])
+    with pytest.raises(InputError, match="below 2"):
+        plan("base", vocab=10**18)
+
+
+def test_json_has_every_number_and_totals_that_add_up():
+    values = json.loads(json.dumps(plan("base", flops=RATE, price_per_hour=1).to_json()))
+    counts = values["parameters"]
+    total, rest = counts.pop("total"), counts.pop("without_embeddings_and_output")
+    assert sum(counts.values()) == total > rest
+    for memory in (values["training_bytes"], values["inference_bytes"]):
+        whole = memory.pop("total")
+        assert whole == sum(memory.values())
+    assert values["flops_per_token"]["rule_6n"] == 6 * rest
+    names = [*values, *counts, *values["flops_per_token"], *values["training_bytes"]]
+    assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in names)
+
+
+def test_the_table_is_aligned_and_in_human_units():
+    found = plan("base", flops=RATE, price_per_hour=2.5)
+    text = found.table()
+    assert str(found) == text
+    for row in ("parameters 63.1 M", "without embeddings and output 44.1 M",
+                "target embedding the source embedding's matrix", "training 9.53e17 FLOPs",
+                "tokens 5.00 G 100,000 steps of 50,000", "rate 1.00 TFLOP/s --flops",
+                "time 11.0 days", "cost 661.8", "trained as own/base"):  # fmt: skip
+        assert row in re.sub(" +", " ", text)
+    rows = [line for section in text.split("\n\n")[1:] for line in section.splitlines()]
+    assert {line[32:46] == line[32:46].rjust(14) and line[46:48].strip() for line in rows} == {""}
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"),
+    [(1e-4, "0.36 seconds"), (0.03, "108 seconds"), (0.5, "30.0 minutes"), (40, "40.0 hours"),
+     (480, "20.0 days"), (8766 * 2000, "2,000 years")],
+)  # fmt: skip
+def test_durations_have_three_digits(hours, words):
+    assert planning._duration(hours) == words
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(0.4, "0 B"), (950, "950 B"), (999.6, "1.00 kB"), (9_996, "10.0 kB"), (63_082_496, "63.1 MB"),
+     (99_960_000, "100 MB"), (3.3e18, "3300 PB")],
+)  # fmt: skip
+def test_sizes_have_three_digits(number, words):
+    assert planning._short(number, "B") == words
