@@ -325,7 +325,9 @@ def plan(
 ) -> None:
     """Parameters, FLOPs, memory, time and cost of a model before any of it is spent."""
     from regard.plan import plan as compute
+    from regard.runtime import setup
 
+    setup(threads, None)
     found = compute(
         what,
         overrides or (),
@@ -447,11 +449,9 @@ def main() -> None:
     """Runs a command; anything a user can cause ends in two lines and an exit code."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)  # a command's typer.Exit comes back as its code
     except UserError as error:
         fail(error)
-    except typer.Exit as error:
-        raise SystemExit(error.exit_code) from None
     except USAGE as error:
         fail(InputError(error.format_message(), fix="regard --help, or regard COMMAND --help"))
     except typer.Abort:
@@ -465,3 +465,5 @@ def main() -> None:
     except OSError as error:
         name = f" {error.filename}" if error.filename else ""
         fail(WriteError(f"could not read or write{name}: {error.strerror or error}"))
+    if code:
+        raise SystemExit(code)

@@ -200,11 +200,10 @@ def heads_table(heads: Sequence[HeadSummary], pairs: int) -> str:
 
 def runs_in(folder: Path) -> Iterator[dict[str, Any]]:
     """Shipped models, and the runs below a folder with their last step and best loss."""
-    for name in shipped():
-        yield {"name": name, "kind": "shipped"}
     if not folder.is_dir():
         raise InputError(f"ls {folder}", got="no such folder", expected="a folder with runs in it")
-    for place in sorted(path.parent for path in folder.glob("*/checkpoints")):
-        yield {"name": str(place), "kind": "run", **checkpoint.summary(place)}
-    for place in sorted(path.parent for path in folder.glob("*/*/checkpoints")):
+    for name in shipped():
+        yield {"name": name, "kind": "shipped"}
+    found = [*folder.glob("*/checkpoints"), *folder.glob("*/*/checkpoints")]
+    for place in sorted(path.parent for path in found):
         yield {"name": str(place), "kind": "run", **checkpoint.summary(place)}

@@ -28,16 +28,16 @@ def regard(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REGARD_THREADS", "1")
 
-    def run(*words: str, feed: bytes | None = None) -> Result:
+    def run(*words: str, feed: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "argv", ["regard", *words])
-        if feed is not None:
-            (tmp_path / ".stdin").write_bytes(feed)
-            monkeypatch.setattr(sys, "stdin", (tmp_path / ".stdin").open())
+        (tmp_path / ".stdin").write_bytes(feed)
         code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        with (tmp_path / ".stdin").open() as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            try:
+                cli.main()
+            except SystemExit as stop:
+                code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         out, err = capsys.readouterr()
         return Result(code, out, err)
 
@@ -155,7 +155,7 @@ def test_prefix_and_sampling(regard) -> None:
     ],
 )  # fmt: skip
 def test_wrong_input_gets_two_lines_that_help(regard, words: list[str], helps: list[str]) -> None:
-    is_refused(regard(*words, feed=b""), *helps)
+    is_refused(regard(*words), *helps)
 
 
 def test_nothing_is_left_behind_by_a_refused_training(regard, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ class Dropout(nn.Module):
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
-        self.kept = 256 - round(256 * p)  # of 256 values of a byte
+        self.kept = max(1, 256 - round(256 * p))  # of 256 values of a byte
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape; the same shape."""

@@ -119,8 +119,9 @@ def kept_floats(config: TransformerConfig, vocab: int, source: int, target: int)
     """
     dim, noise = config.dim, config.dim if config.dropout else 0
     keys_values = 2 * 2 * _kv_dim(config)
-    attention = 2 * dim + 2 * 2 * dim + noise + config.heads  # x, norm(x); q and output
-    feed_forward = 2 * dim + noise + _hidden_copies(config) * config.hidden
+    inputs = dim if config.norm == "none" else 2 * dim  # x, norm(x)
+    attention = inputs + 2 * 2 * dim + noise + config.heads  # q and output
+    feed_forward = inputs + noise + _hidden_copies(config) * config.hidden
     ends = noise + 2 * dim  # the dropout of the embedding; the top of the stack and its norm
     encoder = config.encoder_layers * (attention + keys_values + feed_forward) + ends
     decoder = config.decoder_layers * (2 * attention + keys_values + feed_forward) + ends

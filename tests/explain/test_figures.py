@@ -52,6 +52,12 @@ def test_the_softmax_is_that_of_exp_x_and_the_slides_that_of_exp_minus_x():
     )
 
 
+def test_numbers_far_apart_leave_a_share_of_zero():
+    drawing = show("softmax", text="1000 0 -1000")
+    assert drawing.numbers["weights"] == [1.0, 0.0, 0.0]
+    assert "below" in drawing.caption
+
+
 def test_unscaled_products_lose_the_gradient():
     numbers = show("scaling").numbers
     dims, variance = np.array(numbers["dims"]), np.array(numbers["variance_plain"])
@@ -284,6 +290,8 @@ def test_what_is_not_there_is_refused_with_what_is():
         show("bilinear", text="a lonely word")
     with pytest.raises(InputError, match="2 to 12 words"):
         show("order", text="alone")
+    with pytest.raises(InputError, match="dim: got 9, expected an even number"):
+        show("wavelengths", dim=9)
     with pytest.raises(InputError, match="a divisor of 32"):
         show("heads", heads=5)
 

@@ -95,12 +95,8 @@ def test_flops_are_those_that_torch_counts_and_backward_is_twice_as_many(changes
     assert backward.get_total_flops() == 2 * forward.get_total_flops()
 
 
-@variations
-def test_kept_floats_are_near_what_autograd_keeps(changes, ragged):
-    config = config_of(changes | {"dim": 64, "hidden": 512})
-    model = build(config, 50, 50)
-    lengths = (20, 19, 20, 21) * 4  # uneven, and 20 on average
-    source, target = ragged(lengths, 50), ragged(lengths, 50, seed=1)
+def floats_kept(model, source, target):
+    """Numbers that autograd keeps of a training step, counted by their storages."""
     kept = {}
     weights = {p.untyped_storage().data_ptr() for p in (*model.parameters(), *model.buffers())}
 
@@ -111,10 +107,28 @@ def test_kept_floats_are_near_what_autograd_keeps(changes, ragged):
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        F.cross_entropy(model(source, target), target.ids, label_smoothing=0.1)
-    gradients = 2 * target.ids.numel() * 50  # of the log-probabilities, while backward begins
-    measured = sum(count for count, _ in kept.values()) + gradients
+        logits = model(source, target)
+        F.cross_entropy(logits, target.ids, label_smoothing=0.1)
+    gradients = 2 * logits.numel()  # of the log-probabilities, while backward begins
+    return sum(count for count, _ in kept.values()) + gradients
+
+
+@variations
+def test_kept_floats_are_near_what_autograd_keeps(changes, ragged):
+    config = config_of(changes | {"dim": 64, "hidden": 512})
+    lengths = (20, 19, 20, 21) * 4  # uneven, and 20 on average
+    measured = floats_kept(build(config, 50, 50), ragged(lengths, 50), ragged(lengths, 50, seed=1))
     assert kept_floats(config, 50, 20, 20) * len(lengths) == pytest.approx(measured, rel=0.08)
+
+
+@pytest.mark.parametrize("changes", [{}, {"positions": "buckets"}, {"attention_dropout": 0.1}])
+def test_kept_floats_grow_with_the_square_of_the_length_only_without_the_fused_kernel(
+    changes, ragged
+):
+    config = config_of(changes | {"dim": 16, "hidden": 16})
+    source, target = ragged((64, 63), 50), ragged((64, 63), 50, seed=1)
+    measured = floats_kept(build(config, 50, 50), source, target)
+    assert kept_floats(config, 50, 64, 64) * 2 == pytest.approx(measured, rel=0.1)
 
 
 def test_kept_floats_are_near_the_peak_of_a_training_step(ragged):

@@ -200,6 +200,12 @@ def test_norms_at_the_top_are_chosen_by_norm_place_unless_said():
     assert tops(norm_place="pre", final_norm=False) == ["Identity"] * 2
 
 
+def test_only_the_encoder_has_buckets_for_later_keys():
+    model = build(tiny(positions="buckets"), 11, 11)
+    assert model.encoder.positions.both_sides
+    assert not model.decoder.positions.both_sides
+
+
 def test_heads_are_named_one_by_one():
     names = build(tiny(), 11, 11).heads()
     assert len(names) == 2 * 4 + 2 * 2 * 4

@@ -52,9 +52,10 @@ def softmax(text: str | None) -> Drawing:
     x = torch.tensor(_numbers(text), dtype=torch.float64)
     weights = masked_softmax(x, None)
     own = text is not None
+    positive = "Every share is positive" if weights.all() else "A share below 10⁻³⁰⁸ is 0 here"
     caption = (
-        "softmax(x)ᵢ = exp(xᵢ) / Σⱼ exp(xⱼ), computed in double precision. Every share is "
-        f"positive, and they sum to {float(weights.sum()):.6g}."
+        "softmax(x)ᵢ = exp(xᵢ) / Σⱼ exp(xⱼ), computed in double precision. "
+        f"{positive}, and they sum to {float(weights.sum()):.6g}."
     )
     wrong = masked_softmax(-x, None)
     if not own:
@@ -76,9 +77,7 @@ def softmax(text: str | None) -> Drawing:
             axes.grid(visible=False, axis="x")
             axes.margins(y=0.12)
             for i, value in enumerate(values.tolist()):
-                written = (
-                    f"{value:g}" if place == 0 else f"{value:.4f}" if value > 1e-4 else power(value)
-                )
+                written = f"{value:g}" if place == 0 else _share(value, len(x))
                 axes.annotate(
                     written.replace("-", "−"),
                     (i, value),
@@ -95,6 +94,13 @@ def softmax(text: str | None) -> Drawing:
                 axes.set_ylim(0, 1.1)
         numbers = {"x": floats(x), "weights": floats(weights), "sum": float(weights.sum())}
         return board.drawing(numbers if own else {**numbers, "slide_exp_of_minus_x": floats(wrong)})
+
+
+def _share(value: float, count: int) -> str:
+    """A share in as many digits as there is room for."""
+    if count > 6:
+        return f"{value:.2f}"
+    return f"{value:.4f}" if value > 1e-4 else power(value)
 
 
 def _numbers(text: str | None) -> list[float]:
@@ -321,7 +327,8 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
         labels = (k_names, q_names) if rows == "keys" else (q_names, k_names)
         sides = ("keys", "queries") if rows == "keys" else ("queries", "keys")
         reach = float(scores[allowed].abs().max())
-        board.matrix(0, "scores, masked", turn(before), signed_scale(reach), labels, sides, "+.2f")
+        written = "+.2f" if length <= 8 else "+.1f"
+        board.matrix(0, "scores, masked", turn(before), signed_scale(reach), labels, sides, written)
         board.matrix(
             1, "weights, after the softmax", turn(weights), weights_scale(1.0), labels, sides, ".2f"
         )

@@ -279,7 +279,7 @@ def power(value: float) -> str:
         >>> power(1e-3), power(0.1), power(64), power(3e18)
         ('10⁻³', '0.1', '64', '3·10¹⁸')
     """
-    if 0.01 <= abs(value) <= 2000:
+    if value == 0 or 0.01 <= abs(value) <= 2000:
         return f"{value:g}"
     exponent = math.floor(math.log10(abs(value)) + 1e-9)
     lead = value / 10**exponent

@@ -261,7 +261,7 @@ def order(text: str | None, positions: str, seed: int) -> Drawing:
             heading = "without positions" if scheme == "none" else f"{scheme} positions"
             chosen = [(orders[number], changes[scheme][number]) for number in shown]
             _draw_orders(board, place, heading, words, chosen)
-        axes = board.chart(2, "mean over all orders", "", "relative change")
+        axes = board.chart(2, "mean over the orders", "", "relative change")
         axes.barh(range(len(SCHEMES)), list(means.values()), color=BLUE, height=0.55)
         axes.set_yticks([])
         axes.set_ylim(len(SCHEMES) - 0.4, -0.75)
@@ -292,7 +292,8 @@ def _draw_orders(
     rows = ["as it is", *(f"order {number}" for number in range(1, len(chosen)))]
     columns = [str(number + 1) for number in range(len(words))]
     axes = board.matrix(place, heading, table, scale, (rows, columns), ("order", "place"))
-    room = 360 / len(words)  # pixels a cell
+    turned = len(words) > 8
+    room = 100 if turned else 360 / len(words)  # pixels a word has in its cell
     for row, (order, _) in enumerate(chosen):
         for column, index in enumerate(order):
             value = float(table[row, column])
@@ -305,7 +306,8 @@ def _draw_orders(
                 va="center",
                 fontsize=points(14),
                 color=scale.ink(value),
-                rotation=90 if room < 45 else 0,
+                rotation=90 if turned else 0,
+                linespacing=1.0,
             )
 
 
