@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import json
 import os
 import subprocess
@@ -13,13 +12,13 @@ import pytest
 
 from regard import cli
 
+TINY = "tiny/translate"
 SENTENCE = "The animal didn't cross the street because it was too wide."
 
 
 class Result:
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
-
 
 
 @pytest.fixture
@@ -122,30 +121,30 @@ def test_prefix_and_sampling(regard) -> None:
         (["translate", "nowhere", "x"], ["nowhere", "tiny/translate"]),
         (["translate", "tiny/translate", ""], ["got nothing"]),
         (["translate", "tiny/translate", "The zebra sleeps."], ["zebra", "--allow-unknown"]),
-        (["translate", "tiny/translate", "The dog.", "--beam", "0"], ["beam", "got 0"]),
-        (["translate", "tiny/translate", "The dog.", "--beam", "x"], ["--beam"]),
-        (["translate", "tiny/translate", "The dog.", "--top-p", "1.5", "--sample"], ["top_p"]),
-        (["translate", "tiny/translate", "The dog.", "--temperature", "2"], ["sample"]),
-        (["translate", "tiny/translate", "The dog.", "--knock-out", "decoder.9.cross.1"], ["decoder"]),
-        (["translate", "tiny/translate", "The dog.", "--knock-out", "decoder.1.cross.99"], ["head 0 to"]),
-        (["translate", "tiny/translate", "The dog.", "--knock-out", "head"], ["decoder.1.cross.3"]),
+        (["translate", TINY, "The dog.", "--beam", "0"], ["beam", "got 0"]),
+        (["translate", TINY, "The dog.", "--beam", "x"], ["--beam"]),
+        (["translate", TINY, "The dog.", "--top-p", "1.5", "--sample"], ["top_p"]),
+        (["translate", TINY, "The dog.", "--temperature", "2"], ["sample"]),
+        (["translate", TINY, "The dog.", "--knock-out", "decoder.9.cross.1"], ["decoder"]),
+        (["translate", TINY, "The dog.", "--knock-out", "decoder.1.cross.99"], ["head 0 to"]),
+        (["translate", TINY, "The dog.", "--knock-out", "head"], ["decoder.1.cross.3"]),
         (["translate", "tiny/translate", "--input", "missing.txt"], ["missing.txt"]),
         (["translate", "tiny/translate", "--input", "."], ["--input"]),
-        (["translate", "tiny/translate", "The dog.", "--threads", "0"], ["threads"]),
+        (["translate", TINY, "The dog.", "--threads", "0"], ["threads"]),
         (["trnslate"], ["translate"]),
-        (["look", "tiny/translate", "The dog sleeps.", "-o", "x.gif"], [".png"]),
-        (["look", "tiny/translate", "The dog sleeps.", "--layer", "7", "-o", "x.png"], ["7"]),
-        (["look", "tiny/translate", "The dog sleeps.", "--head", "99", "-o", "x.png"], ["99"]),
-        (["look", "tiny/translate", "The dog sleeps.", "--word", "cat", "-o", "x.png"], ["cat"]),
-        (["look", "tiny/translate", "The dog sleeps.", "--kind", "map", "-o", "x.png"], ["alignment"]),
-        (["look", "tiny/translate", "The dog sleeps.", "--target", "Qwertz.", "-o", "x.png"], ["Qwertz"]),
+        (["look", TINY, "The dog sleeps.", "-o", "x.gif"], [".png"]),
+        (["look", TINY, "The dog sleeps.", "--layer", "7", "-o", "x.png"], ["7"]),
+        (["look", TINY, "The dog sleeps.", "--head", "99", "-o", "x.png"], ["99"]),
+        (["look", TINY, "The dog sleeps.", "--word", "cat", "-o", "x.png"], ["cat"]),
+        (["look", TINY, "The dog sleeps.", "--kind", "map", "-o", "x.png"], ["alignment"]),
+        (["look", TINY, "The dog sleeps.", "--target", "Qwertz.", "-o", "x.png"], ["Qwertz"]),
         (["train", "tiny/copy"], ["-o"]),
         (["train", "tiny/copi", "-o", "run"], ["tiny/copy"]),
         (["train", "tiny/copy", "train.stepz=3", "-o", "run"], ["steps"]),
         (["train", "tiny/copy", "--seed", "-1", "-o", "run"], ["seed"]),
         (["train", "own/translate", "-o", "run"], ["train.tsv"]),
         (["train", "own/translate", "data.train=missing.tsv", "-o", "run"], ["missing.tsv"]),
-        (["eval", "tiny/translate", "--split", "nope"], ["combinations"]),
+        (["data", "sample", "tiny/copy", "--split", "nope"], ["valid"]),
         (["eval", "tiny/translate", "--data", "missing.tsv"], ["missing.tsv"]),
         (["show", "nope"], ["nope"]),
         (["plan", "nope"], ["base"]),
@@ -247,7 +246,10 @@ def test_help_is_quick() -> None:
             best.append(os.times().elapsed - start)
         return min(best)
 
-    ours = "import sys; sys.argv=['regard','--help']\nfrom regard.cli import main\ntry: main()\nexcept SystemExit: pass"
+    ours = (
+        "import sys; sys.argv=['regard','--help']\nfrom regard.cli import main\n"
+        "try: main()\nexcept SystemExit: pass"
+    )
     assert seconds(ours) <= 3 * seconds("import typer")
 
 

@@ -21,6 +21,7 @@ def pipeline() -> Pipeline:
     return load("tiny/translate")
 
 
+@pytest.mark.slow
 def test_heads_that_carry_the_pronoun_matter_and_others_do_not(pipeline: Pipeline) -> None:
     pairs = grammar.splits(2000, 200, 0).tests["pronouns"][:100]
     test = PronounTest(pipeline.model, pipeline.task, pairs)

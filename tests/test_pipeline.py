@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -48,9 +49,7 @@ def test_weights_that_do_not_fit_are_refused(pipeline: Pipeline, tmp_path: Path)
 
     snapshot = pipeline._snapshot()
     model = {**snapshot.config["model"], "hidden": 8}
-    wrong = checkpoint.Snapshot(
-        0, snapshot.weights, {**snapshot.config, "model": model}, snapshot.tokenizer, snapshot.recipe
-    )
+    wrong = dataclasses.replace(snapshot, config={**snapshot.config, "model": model})
     checkpoint.write_folder(tmp_path / "wrong", wrong)
     with pytest.raises(InputError, match=r"do not fit config\.json"):
         load(tmp_path / "wrong")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -23,7 +22,13 @@ from regard.training import flatten, train
 SMALL = {
     "data": {"pairs": 200, "held_out": 20, "longest": 5},
     "model": {"dim": 16, "heads": 2, "hidden": 16},
-    "train": {"steps": 12, "batch_tokens": 200, "evaluate_every": 6, "save_every": 3, "log_every": 2},
+    "train": {
+        "steps": 12,
+        "batch_tokens": 200,
+        "evaluate_every": 6,
+        "save_every": 3,
+        "log_every": 2,
+    },
 }
 WORDS = flatten(SMALL)
 
@@ -149,9 +154,8 @@ def wait_for_checkpoint(run: Path, going: subprocess.Popen[bytes]) -> bool:
     """Until the process has written one more checkpoint, or ended."""
 
     def newest() -> str:
-        folder = run / "checkpoints"
-        names = [name for name in os.listdir(folder) if name.isdigit()] if folder.is_dir() else []
-        return max(names, default="")
+        names = (path.name for path in run.glob("checkpoints/*"))
+        return max((name for name in names if name.isdigit()), default="")
 
     before, until = newest(), time.monotonic() + 60
     while going.poll() is None and time.monotonic() < until:

@@ -71,6 +71,7 @@ def test_logits_have_a_row_for_each_target_token(model, pair):
     assert model(*pair).shape == (sum(TARGET), VOCAB)
 
 
+@pytest.mark.slow
 def test_the_loss_of_one_batch_falls_and_every_weight_takes_part(model, pair, ragged):
     model.train()
     wanted = ragged(TARGET, seed=2).ids

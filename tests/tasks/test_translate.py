@@ -44,7 +44,8 @@ def test_loss_is_the_sum_of_cross_entropies_to_smoothed_targets(task: Translate,
             share = 0.1 / vocab + (0.9 if token == right else 0.0)
             expected -= share * float(logs[token])
     assert found == pytest.approx(expected, rel=1e-5)
-    assert task.targets(batch) == len(batch.target_out) == sum(len(p.target.split()) + 1 for p in PAIRS[:4])
+    words = sum(len(pair.target.split()) + 1 for pair in PAIRS[:4])  # and the end of each
+    assert task.targets(batch) == len(batch.target_out) == words
 
 
 def test_loss_of_a_batch_is_the_sum_of_its_sentences(task: Translate, model) -> None:

@@ -18,8 +18,9 @@ import torch
 from torch import nn
 
 from regard.errors import InputError, WriteError
-from regard.train import checkpoint, folder
+from regard.train import checkpoint
 from regard.train.checkpoint import Best, Damaged, RunLock, Snapshot
+from regard.train.folder import _Manifest
 
 FILES = [
     "config.json",
@@ -216,7 +217,7 @@ def test_a_manifest_that_vouches_for_nonsense_still_gives_a_user_error(tmp_path)
             "sha256": hashlib.sha256(nonsense).hexdigest(),
             "size": len(nonsense),
         }
-        forged = folder._Manifest.model_validate(content).render()
+        forged = _Manifest.model_validate(content).render()
         (folder / name).write_bytes(nonsense)
         (folder / "manifest.json").write_bytes(forged)
         with pytest.raises(Damaged, match=f"{name}: cannot be read"):
@@ -464,6 +465,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_and_a_read_only_one_leave_the_old_checkpoint_whole(tmp_path):
     if not shutil.which("unshare"):
         pytest.skip("unshare is not installed")
@@ -508,6 +510,7 @@ for _ in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_moment_goes_on_from_the_last_checkpoint_it_reported(tmp_path):
     run, reported = tmp_path / "run", tmp_path / "reported"
     chance = random.Random(0)

@@ -101,7 +101,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_named(tmp_path: Path) -> None:
     Trainer(clean).run()
     trainer = Trainer(dirty)
     seen = []
-    dirty.watch = lambda step, model: seen.append([p.item() for p in model.parameters()])
+    dirty.watch = lambda _, model: seen.append([p.item() for p in model.parameters()])
     trainer.run()
     assert seen[0] == seen[1] == seen[2]  # steps 2 and 3 changed nothing
     assert seen[3] != seen[2]
@@ -130,7 +130,7 @@ def test_resuming_gives_the_same_weights_bit_for_bit(tmp_path: Path, stop: int) 
     class Killed(BaseException):
         pass
 
-    def kill(step: int, model: nn.Module) -> None:
+    def kill(step: int, _: nn.Module) -> None:
         if step == stop + 1:
             raise Killed
 
@@ -188,7 +188,7 @@ def test_a_full_disk_ends_with_write_error_and_the_old_checkpoint(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    def fill(step: int, model: nn.Module) -> None:
+    def fill(step: int, _: nn.Module) -> None:
         if step == 8:
             monkeypatch.setattr(checkpoint, "put", full)
 
