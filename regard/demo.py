@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -124,7 +124,8 @@ def _draw_one_word(found: Intervention, out: Path) -> None:
     """The head that moves, for both sentences side by side."""
     site, _, head = found.shift.head.rpartition(".")
     kind = "alignment" if site.endswith("cross") else "self"
-    both = compare(*found.looks, ("… too tired", "… too wide"))
+    tired, wide = (replace(look, title="One word flips the pronoun") for look in found.looks)
+    both = compare(tired, wide, ("… too tired", "… too wide"))
     both.save(out / "one-word.png", kind, site, int(head))
 
 

@@ -45,4 +45,3 @@ def length_chart(curves: Mapping[str, Groups], model: str) -> Figure:
 def _middle(words: str) -> float:
     ends = [float(end) for end in words.split("–")]
     return sum(ends) / len(ends)
-

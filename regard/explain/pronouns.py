@@ -21,6 +21,8 @@ from regard.models.shapes import EncoderDecoder
 from regard.tasks.translate import Translate
 
 PRONOUNS = ("er", "sie", "es")
+HARM = 100
+"""One percent of the other words lost weighs as much as one nat of margin."""
 
 
 class PronounTest:
@@ -44,15 +46,27 @@ class PronounTest:
         is_pronoun = torch.isin(self.batch.target_out, self.choices)
         self.steps = is_pronoun.nonzero().flatten()
 
-    def margins(self, without: Sequence[str] = ()) -> Tensor:
-        """log p(right) - log p(best wrong pronoun) with heads taken away: (pairs,)."""
+    def measure(self, without: Sequence[str] = ()) -> tuple[Tensor, float]:
+        """What taking heads away does to the pronouns, and to all else.
+
+        Returns:
+            log p(right) - log p(best wrong pronoun) of each pair, (pairs,); and the share of all
+            other target tokens that are still the likeliest.
+        """
         tap = Tap(edits=[knock_out(head) for head in without]) if without else None
         with torch.inference_mode():
             logits = self.model.eval()(self.batch.source, self.batch.target_in, tap)
         three = logits[self.steps][:, self.choices]  # (pairs, 3)
         right = three.gather(1, self.right[:, None])[:, 0]
         wrong = three.scatter(1, self.right[:, None], float("-inf")).amax(1)
-        return right - wrong
+        correct = logits.argmax(-1) == self.batch.target_out
+        correct[self.steps] = False
+        others = float(correct.sum()) / (correct.numel() - self.steps.numel())
+        return right - wrong, others
+
+    def margins(self, without: Sequence[str] = ()) -> Tensor:
+        """The first of what `measure` gives."""
+        return self.measure(without)[0]
 
     def right_share(self, without: Sequence[str] = ()) -> float:
         """Percentage of pairs whose right pronoun is the likeliest of the three."""
@@ -86,8 +100,8 @@ def find_carriers(
 ) -> Carriers:
     """The fewest heads without which every shown pronoun fails, found one after another.
 
-    Each round takes the head whose absence, beside those already taken, lowers the margins of all
-    pairs most. Others are drawn from the heads that were not taken.
+    Each round takes the head whose absence, beside those already taken, lowers the margins most
+    and harms other words least. Others are drawn from the heads that were not taken.
 
     Args:
         test: Many pairs, to judge heads by.
@@ -115,8 +129,9 @@ def find_carriers(
 
 
 def _judge(test: PronounTest, shown: PronounTest, without: Sequence[str]) -> float:
-    """Lower is worse for the pronouns: the mean margin, of all pairs and of the shown ones."""
-    return float(test.margins(without).clamp(max=4).mean() + shown.margins(without).amin())
+    """Lower is worse for the pronouns, of all pairs and of the shown ones, and for them alone."""
+    margins, others = test.measure(without)
+    return float(margins.clamp(max=4).mean() + shown.margins(without).amin()) - HARM * others
 
 
 @dataclass(frozen=True)

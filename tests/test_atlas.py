@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from regard.atlas import FIGURES, listing, parse_options, show
+from regard.atlas.published import TABLE
 from regard.errors import InputError, WriteError
-from regard.explain.figures import FIGURES, listing, parse_options, show
-from regard.explain.figures.published import TABLE
 from regard.explain.sheet import SMALLEST, points
 
 ROOT = Path(__file__).parents[2]
@@ -297,7 +297,7 @@ def test_what_is_not_there_is_refused_with_what_is():
 
 
 def test_a_wrong_ending_is_said_before_anything_is_computed(monkeypatch, tmp_path):
-    monkeypatch.setattr("regard.explain.figures.catalogue.import_module", None)
+    monkeypatch.setattr("regard.atlas.catalogue.import_module", None)
     with pytest.raises(InputError, match=r"\.html, \.png or \.svg"):
         show("norms", tmp_path / "figure.jpeg")
 
@@ -318,7 +318,7 @@ def test_words_of_a_command_line_become_options():
 
 def test_the_atlas_is_listed_without_torch_or_matplotlib():
     code = (
-        "import sys; from regard.explain.figures import listing; print(listing());"
+        "import sys; from regard.atlas import listing; print(listing());"
         "assert not {'torch', 'matplotlib', 'numpy'} & set(sys.modules)"
     )
     process = subprocess.run(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.explain.figures.drawing import Drawing
+    from regard.atlas.drawing import Drawing
 
 Value = int | float | str
 
@@ -121,9 +121,7 @@ class Figure:
             )
         values = self.read(options)
         module, _, function = self.place.partition(":")
-        paint: Callable[..., Drawing] = getattr(
-            import_module(f"regard.explain.figures.{module}"), function
-        )
+        paint: Callable[..., Drawing] = getattr(import_module(f"regard.atlas.{module}"), function)
         from torch.random import fork_rng
 
         with fork_rng(devices=()):  # a figure's seed is its own

@@ -14,10 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import InputError
-from regard.explain.colours import MUTED
-from regard.explain.figures.descent import descend
-from regard.explain.figures.drawing import (
+from regard.atlas.descent import descend
+from regard.atlas.drawing import (
     STROKES,
     Board,
     Drawing,
@@ -26,6 +24,8 @@ from regard.explain.figures.drawing import (
     smooth,
     weights_scale,
 )
+from regard.errors import InputError
+from regard.explain.colours import MUTED
 from regard.layers import Attention, Context, Embed, Layout, Mask, Positions, Tap, positions
 
 DIM, VOCAB, LENGTH, BATCH = 32, 16, 12, 32

@@ -12,10 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.errors import InputError
-from regard.explain.colours import INK, MUTED
-from regard.explain.figures.descent import descend
-from regard.explain.figures.drawing import (
+from regard.atlas.descent import descend
+from regard.atlas.drawing import (
     BLUE,
     ORANGE,
     STROKES,
@@ -28,6 +26,8 @@ from regard.explain.figures.drawing import (
     signed_scale,
     weights_scale,
 )
+from regard.errors import InputError
+from regard.explain.colours import INK, MUTED
 from regard.explain.sheet import points
 from regard.layers import Attention, DotScore, Mask, masked_softmax
 

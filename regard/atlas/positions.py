@@ -12,10 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batch import Ragged
-from regard.errors import InputError
-from regard.explain.colours import MUTED
-from regard.explain.figures.drawing import (
+from regard.atlas.drawing import (
     BLUE,
     ORANGE,
     STROKES,
@@ -28,6 +25,9 @@ from regard.explain.figures.drawing import (
     signed_scale,
     weights_scale,
 )
+from regard.data.batch import Ragged
+from regard.errors import InputError
+from regard.explain.colours import MUTED
 from regard.explain.sheet import points, shorten
 from regard.layers import sinusoid
 from regard.models import TransformerConfig, build

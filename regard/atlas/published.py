@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, power, powers
 from regard.explain.colours import MUTED
-from regard.explain.figures.drawing import BLUE, ORANGE, Board, Drawing, power, powers
 from regard.explain.sheet import points
 from regard.plan import PAPER, paper_training_flops, plan
 

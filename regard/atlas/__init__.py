@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from regard.atlas.catalogue import FIGURES, Figure, Option, Value
 from regard.errors import InputError
-from regard.explain.figures.catalogue import FIGURES, Figure, Option, Value
 
 if TYPE_CHECKING:
-    from regard.explain.figures.drawing import Drawing
+    from regard.atlas.drawing import Drawing
 
 __all__ = ["FIGURES", "Figure", "Option", "find", "listing", "parse_options", "show"]
 

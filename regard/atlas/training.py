@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.atlas.descent import descend
+from regard.atlas.drawing import STROKES, Board, Drawing, Numbers, key, powers, smooth
 from regard.explain.colours import MUTED
-from regard.explain.figures.descent import descend
-from regard.explain.figures.drawing import STROKES, Board, Drawing, Numbers, key, powers, smooth
 from regard.layers import BlockShape, Context, Embed, Layout, Mask, Stack, VocabularyHead, positions
 
 DIM, HEADS, HIDDEN, VOCAB, LENGTH, BATCH = 32, 4, 64, 16, 8, 32
