@@ -295,7 +295,7 @@ def show(
     from regard.runtime import setup
 
     setup(threads, None)
-    drawing = draw(name, text=text, **settings)
+    drawing = draw(name, None, text=text, **settings)
     path = drawing.save(Path(f"{name}.png") if out is None else out)
     if as_json:
         print(

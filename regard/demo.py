@@ -10,11 +10,12 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
+from regard.atlas.sentences import MODEL, Intervention, intervene
 from regard.data import grammar
 from regard.data.pair import Splits
 from regard.data.sources import load_splits
@@ -22,7 +23,7 @@ from regard.errors import InputError
 from regard.explain.look import Look, compare
 from regard.explain.page import Looks, Picture, Prose, Section, Table, save_page
 from regard.explain.plot import draw_moments, render
-from regard.explain.pronouns import Carriers, PronounTest, Shift, find_carriers, strongest_shift
+from regard.explain.pronouns import Carriers
 from regard.files import write_file
 from regard.pipeline import Pipeline, load
 from regard.runtime import setup
@@ -30,7 +31,6 @@ from regard.scoring import pronouns
 from regard.tasks.metrics import score
 from regard.training import train
 
-MODEL = "tiny/translate"
 MOMENTS = (20, 100, 300)
 """Steps at which the alignment is shown as it forms; the last is the finished model."""
 SCORED = 200
@@ -42,32 +42,20 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Intervention:
-    """What the first act found: the looks, the head that moves, the heads that carry it."""
-
-    looks: tuple[Look, Look]
-    shift: Shift
-    carriers: Carriers
-    broken: tuple[Look, Look]
-    unharmed: tuple[str, str]
-    """The two translations without as many other heads."""
-
-
 def run(out: Path, *, quick: bool = False, quiet: bool = False, threads: int | None = None) -> None:
     """Runs the tour and writes its folder."""
     setup(threads, 0)
     console = Console(quiet=quiet, highlight=False, soft_wrap=True)
     out.mkdir(parents=True, exist_ok=True)
     pipeline = load(MODEL)
-    splits = load_splits(pipeline.recipe.data.model_copy(update={"pairs": 2000})).splits
-    found = _one_word(pipeline, splits, console)
+    found = _one_word(pipeline, console)
     _draw_one_word(found, out)
     page = out / "index.html"
     save_page(page, "One word flips the pronoun", _first_act(found))
     console.print(f"\n  The page {page} shows it: hover, switch layer and head.")
     if not quick:
         trained, moments = _train(out, console, quiet=quiet, threads=threads)
+        splits = load_splits(trained.recipe.data).splits
         rows = _scores(trained, splits, console)
         samples = _samples(trained, splits, console)
         write_file(out / "alignment.png", render(draw_moments(moments), ".png"))
@@ -79,45 +67,36 @@ def run(out: Path, *, quick: bool = False, quiet: bool = False, threads: int | N
     _next(out, found, console, trained=not quick)
 
 
-def _one_word(pipeline: Pipeline, splits: Splits, console: Console) -> Intervention:
+def _one_word(pipeline: Pipeline, console: Console) -> Intervention:
     """Act one: two sentences that differ in one word, from the model in the package."""
     console.rule("One word flips the pronoun", align="left")
-    tired, wide = grammar.DEMO
-    looks = pipeline.look(tired.source), pipeline.look(wide.source)
-    for look in looks:
+    found = intervene(pipeline)
+    shift, carriers = found.shift, found.carriers
+    for look in found.looks:
         console.print(f"  {look.source}\n    → {look.target}")
-    words = [_pronoun(look.target) for look in looks]
-    shift = strongest_shift(
-        *looks,
-        ("animal", "street"),
-        {"encoder.self": ("it", "it"), "decoder.cross": (words[0], words[1])},
-    )
     console.print(
         f"\n  Head {shift.head}, at “{shift.query}”, looks at animal {shift.before[0]:.0%} and "
         f"street {shift.before[1]:.0%}\n  when it is tired, and at animal {shift.after[0]:.0%} and "
         f"street {shift.after[1]:.0%} when it is wide."
     )
-    shown = PronounTest(pipeline.model, pipeline.task, grammar.DEMO)
-    many = PronounTest(pipeline.model, pipeline.task, splits.tests["pronouns"][:SCORED])
-    carriers = find_carriers(many, shown)
-    broken = tuple(pipeline.look(p.source, knock_out=carriers.heads) for p in (tired, wide))
-    unharmed = tuple(
-        pipeline.translate(pair.source, knock_out=carriers.others[0]) for pair in (tired, wide)
-    )
-    names = ", ".join(carriers.heads)
-    console.print(f"\n  Without {names}:")
-    for look in broken:
+    console.print(f"\n  Without {', '.join(carriers.heads)}:")
+    for look in found.broken:
         console.print(f"    → {look.target}")
     console.print(f"  Without as many others, drawn at random ({', '.join(carriers.others[0])}):")
-    for text in unharmed:
+    for text in found.unharmed:
         console.print(f"    → {text}")
     console.print(
-        f"  Of {len(many.pairs)} unseen pronouns {carriers.right_before:.0f}% are right; without "
-        f"these heads {carriers.right_without:.0f}%; without others, in "
-        f"{len(carriers.others)} draws, {min(carriers.right_without_others):.0f} to "
-        f"{max(carriers.right_without_others):.0f}%."
+        f"  Of {carriers.pairs} unseen pronouns {carriers.right_before:.1f}% are right; without "
+        f"these heads {carriers.right_without:.1f}%, where a guess is right half of the time;\n"
+        f"  without others, in {len(carriers.others)} draws, {_range(carriers)}%."
     )
-    return Intervention(looks, shift, carriers, (broken[0], broken[1]), (unharmed[0], unharmed[1]))
+    return found
+
+
+def _range(carriers: Carriers) -> str:
+    """From the worst to the best draw of others."""
+    shares = carriers.right_without_others
+    return f"{min(shares):.1f} to {max(shares):.1f}"
 
 
 def _draw_one_word(found: Intervention, out: Path) -> None:
@@ -127,12 +106,6 @@ def _draw_one_word(found: Intervention, out: Path) -> None:
     tired, wide = (replace(look, title="One word flips the pronoun") for look in found.looks)
     both = compare(tired, wide, ("… too tired", "… too wide"))
     both.save(out / "one-word.png", kind, site, int(head))
-
-
-def _pronoun(translation: str) -> str:
-    """The pronoun of a translation, or its last word where there is none."""
-    words = translation.replace(",", " ").replace(".", " ").split()
-    return next((word for word in words if word in ("er", "sie", "es")), words[-1])
 
 
 def _first_act(found: Intervention) -> list[Section]:
@@ -175,8 +148,7 @@ def _first_act(found: Intervention) -> list[Section]:
                 ],
             ],
             f"The last row is one of {len(carriers.others)} draws; over all of them "
-            f"{min(carriers.right_without_others):.0f} to "
-            f"{max(carriers.right_without_others):.0f}% of the pronouns stay right.",
+            f"{_range(carriers)}% of the pronouns stay right. A guess is right half of the time.",
         ),
         Looks(
             [("tired, heads away", found.broken[0]), ("wide, heads away", found.broken[1])],

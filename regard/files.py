@@ -14,8 +14,13 @@ from typing import Literal
 from regard.errors import WriteError
 
 
-def write_file(path: Path, data: bytes) -> Path:
-    """Put one file in its place, replacing what was there, whole or not at all."""
+def write_file(place: str | os.PathLike[str], data: bytes) -> Path:
+    """Put one file in its place, replacing what was there, whole or not at all.
+
+    Raises:
+        WriteError: If that fails; what was there before is whole.
+    """
+    path = Path(place)
     temporary = beside(path, "tmp")
     with reporting(str(path), "what was there before is whole"):
         try:

@@ -129,7 +129,8 @@ def evaluate_sets(
             _write_set(out, name, pairs, evaluation)
     report = Report(tuple(reports))
     if out is not None:
-        _write(out / "scores.json", json.dumps(report.to_json(), ensure_ascii=False, indent=1))
+        text = json.dumps(report.to_json(), ensure_ascii=False, indent=1)
+        write_file(out / "scores.json", text.encode())
         _draw_lengths(report, pipeline.name, out / "bleu-by-length.png")
     return report
 
@@ -159,7 +160,8 @@ def pronouns(pairs: Sequence[Pair], hypotheses: Sequence[str]) -> float | None:
 
 def _write_set(out: Path, name: str, pairs: Sequence[Pair], evaluation: Evaluation) -> None:
     stem = Path(name.split(",")[0]).name
-    _write(out / f"{stem}.hypotheses.txt", "\n".join(evaluation.hypotheses) + "\n")
+    hypotheses = "\n".join(evaluation.hypotheses) + "\n"
+    write_file(out / f"{stem}.hypotheses.txt", hypotheses.encode())
     lines = [
         json.dumps(
             {"source": pair.source, "reference": pair.target, "hypothesis": hypothesis},
@@ -167,12 +169,7 @@ def _write_set(out: Path, name: str, pairs: Sequence[Pair], evaluation: Evaluati
         )
         for pair, hypothesis in zip(pairs, evaluation.hypotheses, strict=True)
     ]
-    _write(out / f"{stem}.jsonl", "\n".join(lines) + "\n")
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, text.encode())
+    write_file(out / f"{stem}.jsonl", ("\n".join(lines) + "\n").encode())
 
 
 def _draw_lengths(report: Report, model: str, path: Path) -> None:

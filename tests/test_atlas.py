@@ -19,7 +19,7 @@ from regard.atlas.published import TABLE
 from regard.errors import InputError, WriteError
 from regard.explain.sheet import SMALLEST, points
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 FAST = ("softmax", "scaling", "mask", "waves", "wavelengths", "shift", "order", "bleu")
 SHORT = {"bilinear": 3, "heads": 3, "norms": 3, "residuals": 3}  # steps, where drawing is all
 
@@ -193,6 +193,7 @@ def test_the_published_costs_are_reproduced():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FAST, "bilinear"])
 def test_the_same_seed_gives_the_same_numbers(name):
     first, second = (show(name, **options_of(name)).numbers for _ in range(2))
@@ -207,6 +208,7 @@ def test_drawing_leaves_the_random_state_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAST)
 def test_figures_are_written_as_their_ending_says(name, tmp_path):
     drawing = show(name, tmp_path / "figure.png")
@@ -232,6 +234,7 @@ def test_figures_that_train_are_written_too(name, tmp_path):
         assert drawing.save(tmp_path / f"figure.{ending}").stat().st_size > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAST)
 def test_all_text_is_legible_and_on_the_sheet(name):
     figure = show(name).figure

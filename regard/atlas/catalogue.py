@@ -269,4 +269,12 @@ FIGURES: dict[str, Figure] = {
         description="BLEU and training cost as published, beside our own count of the cost.",
         place="published:bleu",
     ),
+    "animal": Figure(
+        name="animal",
+        title="What is “it”? One word decides, and a few heads carry it",
+        lectures=("5.8",),
+        description="The head that moves from animal to street, and what breaks without it.",
+        place="sentences:animal",
+        options={"seed": SEED},
+    ),
 }

@@ -27,10 +27,11 @@ from matplotlib.ticker import (
 )
 
 from regard.explain.colours import INK, MUTED, RULE, diverging, sequential
-from regard.explain.look import picture_ending, write_whole
+from regard.explain.look import picture_ending
 from regard.explain.page import Picture, Section, Table, page
 from regard.explain.plot import Scale
 from regard.explain.sheet import HEIGHT, WIDTH, Sheet, points, render, style, text_width, wrap
+from regard.files import write_file
 
 Numbers = dict[str, Any]
 """What a drawing shows: numbers, and lists of them, as JSON can hold."""
@@ -68,8 +69,8 @@ class Drawing:
         """
         ending = picture_ending(path)
         if ending == ".html":
-            return write_whole(path, self._page().encode())
-        return write_whole(path, render(self.figure, ending))
+            return write_file(path, self._page().encode())
+        return write_file(path, render(self.figure, ending))
 
     def _page(self) -> str:
         rows = [(name.replace("_", " "), _written(value)) for name, value in self.numbers.items()]

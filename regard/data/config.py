@@ -40,7 +40,7 @@ class FileData(Config):
     kind: Literal["files"] = "files"
     train: Files
     valid: Files | None = None
-    """Without it, `held_out` training pairs are set aside (chosen by `seed`) and never trained on."""
+    """Without it, `held_out` training pairs are set aside, chosen by `seed`, and not trained on."""
     test: Files | None = None
     held_out: int = Field(default=500, ge=1)
     on_bad: Literal["stop", "skip"] = "stop"

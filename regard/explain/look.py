@@ -15,8 +15,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from regard.errors import InputError, WriteError
+from regard.errors import InputError
 from regard.explain.maps import AttentionMap, Weights, row_entropy, visible
+from regard.files import write_file
 
 Kind = Literal["alignment", "grid", "self", "positions"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -175,10 +176,10 @@ class Look:
         if ending == ".html":
             from regard.explain.page import look_page
 
-            return write_whole(path, look_page(self, choice).encode())
+            return write_file(path, look_page(self, choice).encode())
         from regard.explain.plot import draw, render
 
-        return write_whole(path, render(draw(self, choice), ending))
+        return write_file(path, render(draw(self, choice), ending))
 
     def _usual_kind(self, layer: int | str | None, word: str | None) -> Kind:
         cross = [m for m in self.maps if m.stack.endswith(".cross")]
@@ -239,13 +240,11 @@ class Comparison:
         if ending == ".html":
             from regard.explain.page import comparison_page
 
-            return write_whole(
-                path, comparison_page(self, *self.choose(kind, layer, head)).encode()
-            )
+            return write_file(path, comparison_page(self, *self.choose(kind, layer, head)).encode())
         from regard.explain.plot import draw_comparison, render
 
         figure = draw_comparison(self, *self.choose(kind, layer, head))
-        return write_whole(path, render(figure, ending))
+        return write_file(path, render(figure, ending))
 
     def _repr_html_(self) -> str:
         from regard.explain.page import comparison_page, framed
@@ -273,28 +272,6 @@ def find_word(labels: Sequence[str], word: str) -> tuple[int, str]:
         )
     times = f"“{visible(word)}” stands there {len(places)} times; this is the first."
     return places[0], times if len(places) > 1 else ""
-
-
-def write_whole(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write beside, then put in place by rename: a reader sees the old file or the new one.
-
-    Raises:
-        WriteError: If that fails; what was there before is whole.
-    """
-    place = Path(path)
-    beside = place.with_name(f".{place.name}.{os.getpid()}.part")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            beside.write_bytes(content)
-            beside.replace(place)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise WriteError(
-            str(place), got=error.strerror or str(error), fix="choose another place with -o"
-        ) from error
-    return place
 
 
 def picture_ending(path: str | os.PathLike[str]) -> str:

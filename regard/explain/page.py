@@ -25,8 +25,9 @@ import numpy as np
 
 from regard.errors import InputError
 from regard.explain.colours import hexadecimal, sequential
-from regard.explain.look import Choice, Comparison, Look, write_whole
+from regard.explain.look import Choice, Comparison, Look
 from regard.explain.maps import AttentionMap, Weights, visible
+from regard.files import write_file
 
 FINE_BYTES = 6_000_000  # up to here two bytes a weight, beyond one
 MOST_BYTES = 21_000_000  # beyond, only means over heads; in base64 a third more, under 30 MB
@@ -111,7 +112,7 @@ def save_page(path: str | os.PathLike[str], heading: str, sections: Sequence[Sec
     Raises:
         WriteError: If the file cannot be written; what was there before is whole.
     """
-    return write_whole(path, page(heading, sections).encode())
+    return write_file(path, page(heading, sections).encode())
 
 
 def look_page(look: Look, choice: Choice) -> str:

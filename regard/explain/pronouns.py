@@ -21,6 +21,8 @@ from regard.models.shapes import EncoderDecoder
 from regard.tasks.translate import Translate
 
 PRONOUNS = ("er", "sie", "es")
+SEARCHED = 50
+"""Pairs that judge a head while searching: enough to rank heads, few enough for seconds."""
 HARM = 100
 """One percent of the other words lost weighs as much as one nat of margin."""
 
@@ -85,6 +87,8 @@ class Carriers:
     """The heads that carry a pronoun, and what their absence does."""
 
     heads: tuple[str, ...]
+    pairs: int
+    """How many unseen pronouns the following speak of."""
     right_before: float
     """Percentage of pronouns right with all heads."""
     right_without: float
@@ -96,31 +100,43 @@ class Carriers:
 
 
 def find_carriers(
-    test: PronounTest, shown: PronounTest, *, most: int = 4, draws: int = 8, seed: int = 0
+    model: EncoderDecoder,
+    task: Translate,
+    shown: Sequence[Pair],
+    unseen: Sequence[Pair],
+    *,
+    most: int = 4,
+    draws: int = 8,
+    seed: int = 0,
 ) -> Carriers:
-    """The fewest heads without which every shown pronoun fails, found one after another.
+    """The fewest heads without which a shown pronoun fails, found one after another.
 
     Each round takes the head whose absence, beside those already taken, lowers the margins most
     and harms other words least. Others are drawn from the heads that were not taken.
 
     Args:
-        test: Many pairs, to judge heads by.
-        shown: The few pairs that must fail.
+        model: Whose heads.
+        task: How text becomes ids.
+        shown: The few pairs one of which must fail.
+        unseen: Many pairs: the first SEARCHED judge heads, all of them are reported.
         most: Stop at this many heads.
         draws: How many times to take as many other heads away.
         seed: Of those draws.
     """
-    heads, taken = test.model.heads(), list[str]()
+    must_fail, search = PronounTest(model, task, shown), PronounTest(model, task, unseen[:SEARCHED])
+    test = PronounTest(model, task, unseen)
+    heads, taken = model.heads(), list[str]()
     while len(taken) < most:
         rest = [head for head in heads if head not in taken]
-        taken.append(min(rest, key=lambda head: _judge(test, shown, [*taken, head])))
-        if float(shown.margins(taken).amin()) < 0:
+        taken.append(min(rest, key=lambda head: _judge(search, must_fail, [*taken, head])))
+        if float(must_fail.margins(taken).amin()) < 0:
             break
     draw = random.Random(seed)
     rest = [head for head in heads if head not in taken]
     others = tuple(tuple(draw.sample(rest, len(taken))) for _ in range(draws))
     return Carriers(
         tuple(taken),
+        len(test.pairs),
         test.right_share(),
         test.right_share(taken),
         tuple(test.right_share(each) for each in others),

@@ -536,6 +536,7 @@ def transformer():
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefixes", [None, PREFIXES], ids=["free", "prefixes"])
 def test_a_transformer_decodes_as_it_reads_whole_sentences(transformer, config, prefixes):
     sentences = [ids or [3] for ids in SENTENCES]

@@ -178,6 +178,7 @@ CONFIGS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", CONFIGS, ids=str)
 def test_the_same_hypotheses_as_transformers(model, sentences, settings):
     config = DecodeConfig(**settings)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from regard.errors import InputError, WriteError
-from regard.explain.look import Look, compare, find_word, write_whole
+from regard.explain.look import Look, compare, find_word
 from regard.explain.maps import AttentionMap, row_entropy
+from regard.files import write_file
 
 SOURCE = ("the", "cat", "sees", "the", "dog")
 TARGET = ("die", "Katze", "sieht", "</s>")
@@ -148,7 +149,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path, monk
 
     monkeypatch.setattr(type(place), "replace", full)
     with pytest.raises(WriteError, match="No space left"):
-        write_whole(place, b"new")
+        write_file(place, b"new")
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("look.svg", "old")]
 
 

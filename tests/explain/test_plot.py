@@ -97,6 +97,7 @@ def check_legible(figure):
         assert box[:, 1].max() <= height + 0.5, text.get_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 14, 40])
 @pytest.mark.parametrize(
     "arguments",
@@ -110,11 +111,13 @@ def test_up_to_forty_words_everything_is_legible_on_a_projector(count, arguments
     check_legible(figure)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 40), (40, 3), (70, 70)])
 def test_uneven_and_longer_inputs_are_legible_too(shape):
     check_legible(figure_of(look(words(shape[0]), words(shape[1]))))
 
 
+@pytest.mark.slow
 def test_labels_thin_out_where_each_would_be_too_many():
     figure = figure_of(look(words(300), words(250), layers=1, heads=1))
     rows = [t.get_text() for t in figure.axes[0].get_yticklabels()]
@@ -218,6 +221,7 @@ def test_a_comparison_of_a_dozen_words_fits_the_projector():
     check_legible(figure)
 
 
+@pytest.mark.slow
 def test_a_comparison_of_forty_words_is_legible():
     both = compare(look(words(40)), look(words(40), seed=1))
     check_legible(draw_comparison(both, *both.choose()))

@@ -123,6 +123,7 @@ def test_weights_are_recorded_before_dropout(pair):
     torch.testing.assert_close(sums, torch.ones_like(sums))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heads", [None, [2], [3, 0]])
 @pytest.mark.parametrize("queries", [None, [0], [4, 1], [-1]])
 @pytest.mark.parametrize("edited", [False, True])
@@ -314,6 +315,7 @@ def test_what_was_recorded_put_back_reproduces_the_output(site, model, pair):
     torch.testing.assert_close(again, plain, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", SITES)
 def test_a_patch_from_another_run_changes_all_that_follows(site, model, pair, ragged):
     """At a site through which everything passes, it makes the other run's output."""

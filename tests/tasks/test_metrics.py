@@ -47,6 +47,7 @@ def test_groups_hold_every_sentence_once() -> None:
     assert groups[-1][0].endswith("30")
 
 
+@pytest.mark.slow
 def test_real_systems_get_their_published_scores() -> None:
     folder = Path(os.environ.get("REGARD_DATA", "../shared/data")) / "mt_metrics"
     if not folder.is_dir():
