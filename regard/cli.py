@@ -5,6 +5,7 @@ Nothing heavy is imported at the top: `regard --help` answers before torch would
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -176,10 +177,16 @@ def translate(
         bool, typer.Option("--stream", help="Show the translation as it grows.")
     ] = False,
     as_json: AsJson = False,
+    quiet: Quiet = False,
     threads: Threads = None,
     seed: Seed = None,
 ) -> None:
     """Translate sentences, a file, or what comes through a pipe."""
+    from regard.lines import Lines
+
+    hush(quiet=quiet)
+
+    pipeline = open_pipeline(place, threads)
     options = chosen(
         beam=beam, n_best=n_best, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p,
         min_p=min_p, max_length=max_length, min_length=min_length, length_penalty=length_penalty,
@@ -188,18 +195,21 @@ def translate(
     if sample and beam is None:
         options["beam"] = 1
     if n_best is not None and beam is None and not sample:
-        options["beam"] = max(4, n_best)
-    from regard.lines import Lines
-
-    pipeline = open_pipeline(place, threads)
-    lines = Lines(pipeline, allow_unknown=allow_unknown, strict=strict, as_json=as_json)
+        options["beam"] = max(pipeline.recipe.decode.beam, n_best)
+    lines = Lines(
+        pipeline,
+        allow_unknown=allow_unknown,
+        strict=strict,
+        as_json=as_json,
+        n_best=n_best or 1,
+    )
 
     def work(sentences: list[str]) -> list[list[Output]]:
         prefixes = None if prefix is None else [prefix] * len(sentences)
         return pipeline.outputs(sentences, prefixes=prefixes, knock_out=knock_out or (), **options)
 
     if streaming:
-        lines.grow(texts, source, options)
+        lines.grow(texts, source, {**options, "prefix": prefix or "", "knock_out": knock_out or ()})
     elif texts:
         lines.answer(texts, work)
     else:
@@ -433,6 +443,12 @@ def chosen(**options: Any) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
 
 
+def hush(*, quiet: bool) -> None:
+    """Leaves out warnings, if asked to; errors are always said."""
+    if quiet:
+        logging.getLogger("regard").setLevel(logging.ERROR)
+
+
 def say(message: str, *, quiet: bool = False) -> None:
     """A line to standard error, so that standard output holds only results."""
     if not quiet:
@@ -447,6 +463,9 @@ def fail(error: UserError) -> NoReturn:
 
 def main() -> None:
     """Runs a command; anything a user can cause ends in two lines and an exit code."""
+    for out in (sys.stdout, sys.stderr):
+        if isinstance(out, io.TextIOWrapper):
+            out.reconfigure(encoding="utf-8")  # whatever the locale says: translations have umlauts
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
         code = app(standalone_mode=False)  # a command's typer.Exit comes back as its code

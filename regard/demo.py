@@ -19,7 +19,7 @@ from regard.atlas.sentences import MODEL, Intervention, intervene
 from regard.data import grammar
 from regard.data.pair import Splits
 from regard.data.sources import load_splits
-from regard.errors import InputError
+from regard.errors import InputError, Interrupted
 from regard.explain.look import Look, compare
 from regard.explain.page import Looks, Picture, Prose, Section, Table, save_page
 from regard.explain.plot import draw_moments, render
@@ -127,8 +127,8 @@ def _first_act(found: Intervention) -> list[Section]:
         Looks([("tired", tired), ("wide", wide)], site, int(head), word, "sentence"),
         Prose(
             "A map suggests; taking away tests. The smallest set of heads found without which "
-            f"the pronoun fails is {', '.join(carriers.heads)}. As many other heads, drawn at "
-            "random, change nothing about it.",
+            f"a pronoun fails is {', '.join(carriers.heads)}. As many other heads, drawn at "
+            "random, leave it as it is.",
             "Take them away and see",
         ),
         Table(
@@ -175,7 +175,11 @@ def _train(
             _print_alignment(moments[-1], console)
 
     began = time.perf_counter()
-    trained = train(MODEL, place, quiet=quiet, threads=threads, watch=watch)
+    try:
+        trained = train(MODEL, place, quiet=quiet, threads=threads, watch=watch)
+    except Interrupted as stop:
+        stop.args = (f"{stop.what}\ngo on with: regard train {MODEL} -o {place} --resume",)
+        raise
     moments.append(("trained", trained.look(pair.source, target=pair.target)))
     _print_alignment(moments[-1], console)
     console.print(f"  Trained in {time.perf_counter() - began:.0f} s; it is in {place}.")

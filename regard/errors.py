@@ -36,7 +36,7 @@ class UserError(Exception):
             f"expected {expected}" if expected else "",
         ]
         detail = ", ".join(part for part in found if part)
-        first = f"{what}: {detail}" if detail else what
+        first = (f"{what}: {detail}" if detail else what).replace("\n", "\\n")
         super().__init__(first if fix is None else f"{first}\n{fix}")
 
 

@@ -34,6 +34,7 @@ class Lines:
         allow_unknown: Translate around words that a vocabulary of words does not have.
         strict: Stop at a line that cannot be read.
         as_json: Write one object a line.
+        n_best: Lines to write for each sentence.
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class Lines:
         allow_unknown: bool = False,
         strict: bool = False,
         as_json: bool = False,
+        n_best: int = 1,
     ) -> None:
-        self.pipeline, self.allow_unknown = pipeline, allow_unknown
+        self.pipeline, self.allow_unknown, self.n_best = pipeline, allow_unknown, n_best
         self.strict, self.as_json = strict, as_json
 
     def check(self, text: str) -> str:
@@ -79,21 +81,29 @@ class Lines:
 
     def grow(self, texts: list[str] | None, source: str | None, options: dict[str, Any]) -> None:
         """Shows each translation as it grows; where a beam takes something back, it starts over."""
-        given = texts or (
-            line.decode("utf-8", "replace") for _, part in read_lines(source) for line in part
-        )
-        for text in given:
+        if self.as_json:
+            raise InputError("--stream with --json", expected="one of the two")
+        for text in self._each(texts, source):
             shown = ""
-            for partial in self.pipeline.stream(self.check(text), **options):
+            for partial in () if text is None else self.pipeline.stream(text, **options):
                 if partial.startswith(shown):
                     sys.stdout.write(partial[len(shown) :])
                 else:
-                    sys.stdout.write(
-                        f"\r\033[K{partial}" if sys.stdout.isatty() else f"\n{partial}"
-                    )
+                    terminal = sys.stdout.isatty()
+                    sys.stdout.write(f"\r\033[K{partial}" if terminal else f"\n{partial}")
                 sys.stdout.flush()
                 shown = partial
             sys.stdout.write("\n")
+            sys.stdout.flush()
+
+    def _each(self, texts: list[str] | None, source: str | None) -> Iterator[str | None]:
+        """Arguments, or lines of a file or pipe, one at a time; None for what cannot be read."""
+        if texts:
+            yield from (self.check(text) for text in texts)
+            return
+        for first, lines in read_lines(source):
+            for place, line in enumerate(lines):
+                yield self._readable(first + place, line)
 
     def _readable(self, number: int, line: bytes) -> str | None:
         """The text of a line if the model can read it; else None, and a warning unless empty."""
@@ -110,7 +120,9 @@ class Lines:
 
     def _write(self, text: str | None, outputs: list[Output]) -> None:
         if not self.as_json:
-            sys.stdout.write("\n".join(output.text for output in outputs) + "\n")
+            # As many lines for a line that could not be read: the places of the others hold.
+            lines = [output.text for output in outputs] + [""] * (self.n_best - len(outputs))
+            sys.stdout.write("".join(f"{line}\n" for line in lines))
             return
         entry = {
             "source": text,

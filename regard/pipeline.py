@@ -10,7 +10,6 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, overload
 
-import torch
 from torch import Tensor
 
 from regard import recipe as recipes
@@ -24,6 +23,7 @@ from regard.explain.look import Look
 from regard.explain.record import record
 from regard.layers import Tap, knock_out
 from regard.models import EncoderDecoder, describe, rebuild
+from regard.models.mode import evaluating
 from regard.recipe import Recipe
 from regard.tasks import TASKS, Output, Translate
 from regard.tasks.metrics import Scores, score
@@ -99,18 +99,29 @@ class Pipeline:
             self.model, texts, self.decoding(**decode), prefixes=prefixes, tap=tap
         )
 
-    def stream(self, text: str, **decode: Any) -> Iterator[str]:
+    def stream(
+        self, text: str, *, prefix: str = "", knock_out: Sequence[str] = (), **decode: Any
+    ) -> Iterator[str]:
         """The translation as it grows, one token more at a time.
 
         In beam search each is the best beam so far, which may take back what it said.
+
+        Args:
+            text: The sentence.
+            prefix: How the translation is to begin.
+            knock_out: Heads to take away, such as `decoder.1.cross.3`.
+            **decode: What differs from the recipe's `decode`.
         """
-        source = Ragged.of([self.task.source_ids(text, self.model.config.max_length)])
+        longest = self.model.config.max_length
+        source = Ragged.of([self.task.source_ids(text, longest)])
         steps = stream(
             self.model,
             source,
             self.task.symbols(),
             self.decoding(**decode),
-            limit=self.model.config.max_length,
+            prefixes=[self.task.opening(prefix, longest)],
+            tap=self._without(knock_out) if knock_out else None,
+            limit=longest,
         )
         for step in steps:
             for partial in step.partials[:1]:
@@ -127,8 +138,8 @@ class Pipeline:
 
     def logits(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
         """Logits of the token after each target token: (target tokens, vocab)."""
-        with torch.inference_mode():
-            return self.model.eval()(Ragged.of([source_ids]), Ragged.of([target_ids]))
+        with evaluating(self.model):
+            return self.model(Ragged.of([source_ids]), Ragged.of([target_ids]))
 
     def look(
         self,
@@ -168,7 +179,8 @@ class Pipeline:
         """Loss, perplexity, BLEU and chrF on pairs, and the translations."""
         if not pairs:
             raise InputError("evaluation", got="no pairs", expected="at least one")
-        measured = self.task.evaluate(self.model, self.task.encode(pairs))
+        encoded = self.task.readable(pairs, self.model.config.max_length)
+        measured = self.task.evaluate(self.model, encoded)
         hypotheses = self.translate([pair.source for pair in pairs], **decode)
         scores = score(hypotheses, [pair.target for pair in pairs], lowercase=lowercase)
         return Evaluation(measured["loss"], measured["perplexity"], scores, tuple(hypotheses))

@@ -124,7 +124,7 @@ def evaluate_sets(
     reports = []
     for name, pairs in sets.items():
         evaluation = pipeline.evaluate(pairs, lowercase=lowercase, **decode)
-        reports.append(_report(name, pairs, evaluation))
+        reports.append(_report(name, pairs, evaluation, lowercase=lowercase))
         if out is not None:
             _write_set(out, name, pairs, evaluation)
     report = Report(tuple(reports))
@@ -135,15 +135,21 @@ def evaluate_sets(
     return report
 
 
-def _report(name: str, pairs: Sequence[Pair], evaluation: Evaluation) -> SetReport:
+def _report(
+    name: str, pairs: Sequence[Pair], evaluation: Evaluation, *, lowercase: bool
+) -> SetReport:
     hypotheses = evaluation.hypotheses
     rows = []
     for tag in sorted({tag for pair in pairs for tag in pair.tags}):
         chosen = [i for i, pair in enumerate(pairs) if tag in pair.tags]
-        scores = score([hypotheses[i] for i in chosen], [pairs[i].target for i in chosen])
+        texts = [hypotheses[i] for i in chosen]
+        scores = score(texts, [pairs[i].target for i in chosen], lowercase=lowercase)
         rows.append((tag, len(chosen), scores.bleu, scores.exact))
     lengths = by_length(
-        [pair.source for pair in pairs], hypotheses, [pair.target for pair in pairs]
+        [pair.source for pair in pairs],
+        hypotheses,
+        [pair.target for pair in pairs],
+        lowercase=lowercase,
     )
     return SetReport(name, evaluation, tuple(rows), tuple(lengths), pronouns(pairs, hypotheses))
 

@@ -95,6 +95,9 @@ def _run(
     loaded = load_splits(recipe.data)
     for problem, count in loaded.skipped.items():
         _logger.warning("data: %d pairs skipped: %s", count, problem)
+    _warn_of_overlap(loaded)
+    if run is None and recipe.train.average > 1:
+        _logger.warning("train.average needs a folder for the run: without one nothing is averaged")
     facts = {"threads": threads, "torch": str(torch.__version__), "data": loaded.checksums}
     if start is None:
         vocabulary = learn(loaded.splits.train, recipe.tokens)
@@ -122,6 +125,15 @@ def _run(
     if start is not None and place.step == start.step:
         _logger.warning("the run was complete at step %d; nothing was left to do", place.step)
     return pipeline
+
+
+def _warn_of_overlap(loaded: Loaded) -> None:
+    """Says how many pairs that are to be scored were trained on."""
+    known = {(pair.source, pair.target) for pair in loaded.splits.train}
+    for name, pairs in {"valid": loaded.splits.valid, **loaded.splits.tests}.items():
+        seen = sum((pair.source, pair.target) in known for pair in pairs)
+        if seen:
+            _logger.warning("data: %d of %d %s pairs are in train, too", seen, len(pairs), name)
 
 
 def _task(recipe: Recipe, vocabulary: Vocabulary, loaded: Loaded) -> Any:
@@ -152,6 +164,7 @@ def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | No
                 f"{run} already holds a run",
                 fix="go on with --resume, or choose another folder with -o",
             )
+        _spare_recipe(run)
         return None
     found = checkpoint.latest(run)
     if found is None:
@@ -172,6 +185,23 @@ def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | No
             fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
         )
     return snapshot
+
+
+def _spare_recipe(run: Path) -> None:
+    """Refuses a folder whose recipe.yaml somebody wrote: a run would put its own in its place."""
+    path = run / "recipe.yaml"
+    if not path.is_file():
+        return
+    text = path.read_text("utf-8", "replace")
+    try:
+        ours = recipes.dump(recipes.from_text(text, str(path))) == text
+    except InputError:
+        ours = False
+    if not ours:
+        raise InputError(
+            f"{path} is not of a run, and would be overwritten",
+            fix="choose another folder with -o",
+        )
 
 
 def _compare(facts: dict[str, Any], start: Snapshot) -> None:

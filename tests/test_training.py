@@ -65,7 +65,7 @@ def test_a_run_holds_what_people_expect(tmp_path: Path) -> None:
     lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
     assert [line["step"] for line in lines if "loss" in line] == [2, 4, 6, 8, 10, 12]
     assert [line["step"] for line in lines if "validation_loss" in line] == [6, 12]
-    assert load(tmp_path / "run").translate("s1 s2") == pipeline.translate("s1 s2")
+    assert load(tmp_path / "run").translate("1 2") == pipeline.translate("1 2")
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from regard.atlas.drawing import (
 )
 from regard.errors import InputError
 from regard.explain.colours import MUTED
-from regard.layers import Attention, Context, Embed, Layout, Mask, Positions, Tap, positions
+from regard.layers import Attention, Context, Embed, Layout, Mask, Positions, Tap, position_scheme
 
 DIM, VOCAB, LENGTH, BATCH = 32, 16, 12, 32
 BACK = (1, 3)  # how far back the wanted tokens stand
@@ -39,7 +39,9 @@ class Finder(nn.Module):
         super().__init__()
         self.embed = Embed(VOCAB, DIM)
         nn.init.normal_(self.embed.weight, std=DIM**-0.5)
-        self.positions = positions("learned", dim=DIM, heads=heads, max_length=LENGTH, causal=True)
+        self.positions = position_scheme(
+            "learned", dim=DIM, heads=heads, max_length=LENGTH, causal=True
+        )
         self.attention = Attention(DIM, heads, "finder.0.self")
         self.head = nn.Linear(DIM, len(BACK) * VOCAB)
 

@@ -17,7 +17,16 @@ from torch import Tensor, nn
 from regard.atlas.descent import descend
 from regard.atlas.drawing import STROKES, Board, Drawing, Numbers, key, powers, smooth
 from regard.explain.colours import MUTED
-from regard.layers import BlockShape, Context, Embed, Layout, Mask, Stack, VocabularyHead, positions
+from regard.layers import (
+    BlockShape,
+    Context,
+    Embed,
+    Layout,
+    Mask,
+    Stack,
+    VocabularyHead,
+    position_scheme,
+)
 
 DIM, HEADS, HIDDEN, VOCAB, LENGTH, BATCH = 32, 4, 64, 16, 8, 32
 SOLVED = 0.1  # a loss below which the task counts as learned
@@ -47,7 +56,7 @@ class Copier(nn.Module):
             norm_place=trial.norm_place,
             residual=trial.residual,
         )
-        scheme = positions("rotary", dim=DIM, heads=HEADS, max_length=LENGTH, causal=False)
+        scheme = position_scheme("rotary", dim=DIM, heads=HEADS, max_length=LENGTH, causal=False)
         self.embed = Embed(VOCAB, DIM)
         final_norm = trial.norm_place == "pre"
         self.stack = Stack(shape, layers, "encoder", scheme, final_norm=final_norm)

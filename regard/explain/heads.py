@@ -17,6 +17,7 @@ from regard.data.batch import Ragged
 from regard.data.pair import Pair
 from regard.explain.maps import Weights, row_entropy
 from regard.layers import Tap, knock_out
+from regard.models.mode import evaluating
 from regard.models.shapes import EncoderDecoder
 from regard.tasks.translate import Translate
 
@@ -55,6 +56,7 @@ def summarise(
         pairs: Sentences with the translations to follow; some dozens are enough.
         progress: Told how many heads of how many are done.
     """
+    task.readable(pairs, model.config.max_length)
     maps: dict[str, list[Weights]] = {}
     for site, weights in _recorded(model, task, pairs):
         for number in range(weights.shape[0]):
@@ -96,8 +98,8 @@ def _recorded(
     """The weights of each layer for each pair: (heads, query, key), padding cut off."""
     tap = Tap("*.weights")
     source, target = _forced(task, pairs)
-    with torch.inference_mode():
-        model.eval()(source, target, tap)
+    with evaluating(model):
+        model(source, target, tap)
     for site, weights in tap.records.items():
         layer = site.removesuffix(".weights")
         queries = source if layer.startswith("encoder") else target
@@ -114,6 +116,6 @@ def _forced(task: Translate, pairs: Sequence[Pair]) -> tuple[Ragged, Ragged]:
 def _loss(model: EncoderDecoder, task: Translate, pairs: Sequence[Pair], tap: Tap) -> float:
     """Mean negative log-likelihood of the targets with an edit in place."""
     batch = task.encode(pairs).batch(range(len(pairs)))
-    with torch.inference_mode():
-        logits = model.eval()(batch.source, batch.target_in, tap)
+    with evaluating(model):
+        logits = model(batch.source, batch.target_in, tap)
         return float(torch.nn.functional.cross_entropy(logits, batch.target_out))

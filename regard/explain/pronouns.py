@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.data.pair import Pair
 from regard.explain.look import Look
 from regard.layers import Tap, knock_out
+from regard.models.mode import evaluating
 from regard.models.shapes import EncoderDecoder
 from regard.tasks.translate import Translate
 
@@ -56,8 +57,8 @@ class PronounTest:
             other target tokens that are still the likeliest.
         """
         tap = Tap(edits=[knock_out(head) for head in without]) if without else None
-        with torch.inference_mode():
-            logits = self.model.eval()(self.batch.source, self.batch.target_in, tap)
+        with evaluating(self.model):
+            logits = self.model(self.batch.source, self.batch.target_in, tap)
         three = logits[self.steps][:, self.choices]  # (pairs, 3)
         right = three.gather(1, self.right[:, None])[:, 0]
         wrong = three.scatter(1, self.right[:, None], float("-inf")).amax(1)
@@ -118,13 +119,13 @@ def find_carriers(
         model: Whose heads.
         task: How text becomes ids.
         shown: The few pairs one of which must fail.
-        unseen: Many pairs: the first SEARCHED judge heads, all of them are reported.
+        unseen: Many pairs: the first SEARCHED judge heads, the others are reported.
         most: Stop at this many heads.
         draws: How many times to take as many other heads away.
         seed: Of those draws.
     """
     must_fail, search = PronounTest(model, task, shown), PronounTest(model, task, unseen[:SEARCHED])
-    test = PronounTest(model, task, unseen)
+    test = PronounTest(model, task, unseen[SEARCHED:])
     heads, taken = model.heads(), list[str]()
     while len(taken) < most:
         rest = [head for head in heads if head not in taken]

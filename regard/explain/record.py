@@ -15,6 +15,7 @@ from regard.decode.config import DecodeConfig
 from regard.explain.look import Look
 from regard.explain.maps import AttentionMap, merge_words
 from regard.layers import Tap, knock_out
+from regard.models.mode import evaluating
 from regard.models.shapes import EncoderDecoder
 from regard.tasks.translate import Translate
 
@@ -103,9 +104,6 @@ def _forced(
     """The same for a given translation, in one pass."""
     source = task.source_ids(text, model.config.max_length)
     ids = task.target_ids(target, model.config.max_length)
-    was_training = model.training
-    model.eval()
-    with torch.inference_mode():
+    with evaluating(model):
         model(Ragged.of([source]), Ragged.of([[task.vocabulary.target.begin, *ids]]), tap)
-    model.train(was_training)
     return ids, {site: value[0] for site, value in tap.records.items()}

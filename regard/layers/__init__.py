@@ -14,7 +14,16 @@ from regard.layers.layout import Layout
 from regard.layers.masks import Mask, masked_softmax
 from regard.layers.mlp import FeedForward
 from regard.layers.norms import norm
-from regard.layers.positions import POSITIONS, Positions, positions, sinusoid
+from regard.layers.positions import (
+    POSITIONS,
+    Buckets,
+    Learned,
+    Positions,
+    Rotary,
+    Sinusoidal,
+    position_scheme,
+    sinusoid,
+)
 from regard.layers.state import KVCache, State
 from regard.layers.tap import Edit, Tap, knock_out, replace, scale_head
 
@@ -24,6 +33,7 @@ __all__ = [
     "Attention",
     "Block",
     "BlockShape",
+    "Buckets",
     "Context",
     "DotScore",
     "Dropout",
@@ -32,29 +42,34 @@ __all__ = [
     "FeedForward",
     "KVCache",
     "Layout",
+    "Learned",
     "Mask",
     "Memory",
     "Positions",
+    "Rotary",
+    "Sinusoidal",
     "Stack",
     "State",
     "Tap",
     "VocabularyHead",
-    "context",
     "knock_out",
     "masked_softmax",
     "norm",
-    "positions",
+    "plain_context",
+    "position_scheme",
     "replace",
     "scale_head",
     "sinusoid",
 ]
 
 
-def context(lengths: Sequence[int], *, causal: bool = False, tap: Tap | None = None) -> Context:
+def plain_context(
+    lengths: Sequence[int], *, causal: bool = False, tap: Tap | None = None
+) -> Context:
     """A Context for sentences of these lengths, to try a layer on its own.
 
     Example:
-        >>> context((2, 3)).layout.longest
+        >>> plain_context((2, 3)).layout.longest
         3
     """
     layout = Layout(lengths)

@@ -22,6 +22,8 @@ from regard.layers.layout import Layout
 from regard.layers.masks import Mask, masked_softmax
 from regard.layers.tap import Product
 
+SCORES = ("scaled_dot", "dot", "additive")
+
 
 class DotScore(nn.Module):
     """q·k / √d_k (scaled), or q·k; through PyTorch's fused kernel.
@@ -100,9 +102,9 @@ class Attention(nn.Module):
         bias: Whether the four matrices have a bias.
 
     Example:
-        >>> from regard.layers import Attention, context
+        >>> from regard.layers import Attention, plain_context
         >>> attend = Attention(8, heads=2)
-        >>> attend(torch.randn(5, 8), context((2, 3))).shape    # two sentences, of 2 and 3 tokens
+        >>> attend(torch.randn(5, 8), plain_context((2, 3))).shape    # sentences of 2 and 3 tokens
         torch.Size([5, 8])
     """
 
@@ -127,12 +129,15 @@ class Attention(nn.Module):
             )
         self.name, self.heads, self.kv_heads, self.cross = name, heads, kv_heads or heads, cross
         self.head_dim = dim // heads
-        self.layer = int(name.split(".")[1]) if "." in name else 0  # its place in a cache
+        numbers = [int(part) for part in name.split(".") if part.isdigit()]
+        self.layer = numbers[0] if numbers else 0  # its place in a cache: 2 in decoder.2.self
         self.dropout = dropout
         self.query = nn.Linear(dim, dim, bias=bias)
         self.key_value = nn.Linear(dim, 2 * self.kv_heads * self.head_dim, bias=bias)
         self.out = nn.Linear(dim, dim, bias=bias)
         self.score: DotScore | AdditiveScore
+        if score not in SCORES:
+            raise InputError("score", got=score, expected=f"one of {', '.join(SCORES)}")
         if score == "additive":
             self.score = AdditiveScore(heads, self.head_dim)
         else:

@@ -14,6 +14,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from regard.errors import InputError
 from regard.layers.attention import Attention
 from regard.layers.context import Context
 from regard.layers.dropout import Dropout
@@ -53,6 +54,8 @@ class Block(nn.Module):
     def __init__(self, shape: BlockShape, name: str, *, cross: bool = False) -> None:
         super().__init__()
         self.name, self.residual = name, shape.residual
+        if shape.norm_place not in ("pre", "post"):
+            raise InputError("norm_place", got=shape.norm_place, expected="pre or post")
         self.pre_norm = shape.norm_place == "pre"
         self.self_norm, self.self_attention = (
             norm(shape.norm, shape.dim),

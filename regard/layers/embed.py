@@ -25,6 +25,7 @@ class Embed(nn.Module):
     def __init__(self, vocab: int, dim: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab, dim))
+        nn.init.xavier_uniform_(self.weight)
         self.scale = dim**0.5
         self.dropout = Dropout(dropout)
 

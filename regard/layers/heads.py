@@ -20,7 +20,10 @@ class VocabularyHead(nn.Module):
 
     def __init__(self, dim: int, vocab: int, tied: nn.Parameter | None = None) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(vocab, dim)) if tied is None else tied
+        if tied is None:
+            tied = nn.Parameter(torch.empty(vocab, dim))
+            nn.init.xavier_uniform_(tied)
+        self.weight = tied
 
     def forward(self, x: Tensor) -> Tensor:
         """(tokens, dim) -> (tokens, vocab)."""

@@ -166,7 +166,7 @@ POSITIONS: dict[str, type[Positions]] = {
 }
 
 
-def positions(kind: str, *, dim: int, heads: int, max_length: int, causal: bool) -> Positions:
+def position_scheme(kind: str, *, dim: int, heads: int, max_length: int, causal: bool) -> Positions:
     """Builds the scheme named `kind` for one stack."""
     if kind not in POSITIONS:
         raise InputError("positions", got=kind, expected=f"one of {', '.join(POSITIONS)}")

@@ -11,7 +11,9 @@
     encoder.0.residual       what leaves the block                   (batch, length, dim)
     logits                   before the softmax over the vocabulary  (batch, length, vocab)
 
-and so for `decoder.N.self` and `decoder.N.cross`. Patterns may use `*`.
+and so for `decoder.N.self` and `decoder.N.cross`. Patterns may use `*`. While decoding, a row is a
+hypothesis; but the keys and values of a memory are shared by the beams of a sentence, so an edit of
+`cross.k` or `cross.v` sees one row a sentence.
 
 Looking never changes what is computed: the output still comes from the fused kernel, and scores
 and weights are computed beside it, for the heads and queries that were asked for. Only a layer
@@ -40,7 +42,8 @@ class Edit:
 
     site: str
     change: Callable[[Tensor], Tensor]
-    name: str = ""
+    head: int | None = None
+    """The head it acts on, if it is one."""
 
 
 def split_head(head: str) -> tuple[str, int]:
@@ -60,12 +63,12 @@ def scale_head(head: str, factor: float) -> Edit:
         out[:, number] *= factor
         return out
 
-    return Edit(f"{layer}.heads", change, f"scale {head} by {factor:g}")
+    return Edit(f"{layer}.heads", change, number)
 
 
 def knock_out(head: str) -> Edit:
     """Takes a head away: what it would have added is zero."""
-    return Edit(f"{split_head(head)[0]}.heads", scale_head(head, 0.0).change, f"without {head}")
+    return scale_head(head, 0.0)
 
 
 def replace(site: str, value: Tensor) -> Edit:
@@ -78,7 +81,7 @@ def replace(site: str, value: Tensor) -> Edit:
             shapes = tuple(value.shape), tuple(old.shape)
             raise InputError(site, got=f"shape {shapes[0]}", expected=shapes[1]) from error
 
-    return Edit(site, change, f"replaced {site}")
+    return Edit(site, change)
 
 
 class ScoreLike(Protocol):
@@ -151,8 +154,16 @@ class Tap:
         self.records: dict[str, Tensor] = {}
         self.steps: list[dict[str, Tensor]] = []
 
-    def check(self, known: dict[str, int]) -> None:
-        """Refuses a site or head that the model does not have; `known` gives each site's heads."""
+    def begin(self, known: dict[str, int]) -> None:
+        """Before an encoder runs: forgets the steps of an earlier decoding, and checks all names.
+
+        Args:
+            known: Every site of the model, with its number of heads.
+
+        Raises:
+            InputError: For a site or head that the model does not have.
+        """
+        self.steps = []
         for pattern in (*self.sites, *(edit.site for edit in self.edits)):
             if not any(fnmatchcase(site, pattern) for site in known):
                 close = get_close_matches(pattern, known, n=1) or [next(iter(known))]
@@ -167,13 +178,10 @@ class Tap:
             self._check_head(edit, known)
 
     def _check_head(self, edit: Edit, known: dict[str, int]) -> None:
-        if not edit.name.startswith(("without ", "scale ")):
-            return
-        head = edit.name.split()[1]
-        number = split_head(head)[1]
         heads = min(known[site] for site in known if fnmatchcase(site, edit.site))
-        if number >= heads:
-            raise InputError("no such head", got=head, expected=f"head 0 to {heads - 1}")
+        if edit.head is not None and edit.head >= heads:
+            got = f"{edit.site.removesuffix('.heads')}.{edit.head}"
+            raise InputError("no such head", got=got, expected=f"head 0 to {heads - 1}")
 
     def _check_queries(self, name: str, count: int) -> None:
         for query in self.queries or ():

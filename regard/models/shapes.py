@@ -24,7 +24,7 @@ from regard.layers import (
     Stack,
     Tap,
     VocabularyHead,
-    positions,
+    position_scheme,
 )
 from regard.models.config import TransformerConfig
 
@@ -94,7 +94,7 @@ class EncoderDecoder(nn.Module):
 
     def _stack(self, shape: BlockShape, layers: int, name: str) -> Stack:
         config, decoder = self.config, name == "decoder"
-        scheme = positions(
+        scheme = position_scheme(
             config.positions,
             dim=config.dim,
             heads=config.heads,
@@ -133,7 +133,7 @@ class EncoderDecoder(nn.Module):
     def encode(self, source: Ragged, tap: Tap | None = None) -> Memory:
         """Source sentences -> the memory that the decoder looks at."""
         if tap is not None:
-            tap.check(self.sites())
+            tap.begin(self.sites())
         layout = Layout(source.lengths, source.ids.device)
         mask = Mask(key_lengths=_uneven(layout), query_lengths=_uneven(layout))
         ctx = Context(layout, layout.where, mask, self.encoder.positions, tap=tap)

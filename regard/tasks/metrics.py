@@ -35,7 +35,8 @@ def score(
     found_bleu = bleu.corpus_score(list(hypotheses), [list(references)])
     found_chrf = chrf.corpus_score(list(hypotheses), [list(references)])
     pairs = list(zip(hypotheses, references, strict=True))
-    equal = sum(hypothesis == reference for hypothesis, reference in pairs)
+    seen = str.lower if lowercase else str
+    equal = sum(seen(hypothesis) == seen(reference) for hypothesis, reference in pairs)
     return Scores(
         sentences=len(pairs),
         bleu=round(found_bleu.score, 4),
@@ -47,7 +48,12 @@ def score(
 
 
 def by_length(
-    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], groups: int = 6
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    groups: int = 6,
+    lowercase: bool = False,
 ) -> list[tuple[str, int, float]]:
     """BLEU of short to long sources, in groups of about equally many sentences.
 
@@ -60,6 +66,9 @@ def by_length(
     for place, low in enumerate(edges):
         high = edges[place + 1] - 1 if place + 1 < len(edges) else max(words)
         chosen = [i for i, count in enumerate(words) if low <= count <= high]
-        bleu = score([hypotheses[i] for i in chosen], [references[i] for i in chosen]).bleu
+        chosen_hypotheses, chosen_references = (
+            [texts[i] for i in chosen] for texts in (hypotheses, references)
+        )
+        bleu = score(chosen_hypotheses, chosen_references, lowercase=lowercase).bleu
         found.append((f"{low}–{high}" if high > low else str(low), len(chosen), bleu))
     return found

@@ -18,6 +18,7 @@ from regard.decode.filters import Symbols
 from regard.decode.search import Hypothesis
 from regard.errors import InputError
 from regard.layers import Tap
+from regard.models.mode import evaluating
 from regard.models.shapes import EncoderDecoder
 from regard.tokens import Vocabulary
 
@@ -105,15 +106,13 @@ class Translate:
     ) -> dict[str, float]:
         """Mean negative log-likelihood of a target token (no smoothing), and its exponential."""
         pairs = self.valid if pairs is None else pairs
-        total, count, training = 0.0, 0, model.training
-        model.eval()
-        with torch.inference_mode():
+        total, count = 0.0, 0
+        with evaluating(model):
             for index in sequential(pairs.lengths.tolist(), self.batch_tokens):
                 batch = pairs.batch(index)
                 logits = model(batch.source, batch.target_in)
                 total += float(F.cross_entropy(logits, batch.target_out, reduction="sum"))
                 count += batch.target_out.numel()
-        model.train(training)
         mean = total / max(1, count)
         return {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
 
@@ -139,6 +138,22 @@ class Translate:
             raise InputError("the translation has words the model cannot write", got=unknown[0])
         return _checked(self.vocabulary.target.encode(text), "the translation", longest - 1)
 
+    def opening(self, text: str, longest: int) -> list[int]:
+        """The ids that a translation is to begin with; none for an empty text."""
+        return self.target_ids(text, longest) if text else []
+
+    def readable(self, pairs: Sequence[Pair], longest: int) -> EncodedPairs:
+        """Pairs as ids, refused if one is longer than the model can read."""
+        encoded = self.encode(pairs)
+        if encoded.longest > longest:
+            raise InputError(
+                "the pairs have a sentence that is too long",
+                got=f"{encoded.longest} tokens",
+                expected=f"at most {longest} (model.max_length)",
+                fix="leave it out, or give it in parts",
+            )
+        return encoded
+
     def predict(
         self,
         model: EncoderDecoder,
@@ -155,36 +170,32 @@ class Translate:
             sources: Sentences.
             config: How to search.
             prefixes: How each translation is to begin.
-            tap: What to record or edit; its records are those of one batch, so all sources are
-                decoded in one.
+            tap: What to record or edit. Records are those of one batch, row by row as the
+                sources stand, so all sources are then decoded in one.
         """
         longest = model.config.max_length
         ids = [self.source_ids(text, longest) for text in sources]
-        openings = [self.vocabulary.target.encode(text) for text in prefixes or [""] * len(ids)]
+        openings = [self.opening(text, longest) for text in prefixes or [""] * len(ids)]
         results: dict[int, list[Hypothesis]] = {}
-        training = model.training
-        model.eval()
-        for part in self._parts(ids, len(ids) if tap is not None else None, config):
-            found = decode(
-                model,
-                Ragged.of([ids[i] for i in part]),
-                self.symbols(),
-                config,
-                prefixes=[openings[i] for i in part],
-                tap=tap,
-                limit=longest,
-            )
-            results |= dict(zip(part, found, strict=True))
-        model.train(training)
+        recording = tap is not None and bool(tap.sites)
+        parts = [list(range(len(ids)))] if recording else self._parts(ids, config)
+        with evaluating(model):
+            for part in parts:
+                found = decode(
+                    model,
+                    Ragged.of([ids[i] for i in part]),
+                    self.symbols(),
+                    config,
+                    prefixes=[openings[i] for i in part],
+                    tap=tap,
+                    limit=longest,
+                )
+                results |= dict(zip(part, found, strict=True))
         return [[self._output(each) for each in results[i]] for i in range(len(ids))]
 
-    def _parts(
-        self, ids: Sequence[Sequence[int]], size: int | None, config: DecodeConfig
-    ) -> list[list[int]]:
+    def _parts(self, ids: Sequence[Sequence[int]], config: DecodeConfig) -> list[list[int]]:
         """Sentences of like lengths together, so that few rows wait for a long one."""
-        if not ids:
-            return []
-        size = size or max(1, ROWS_AT_ONCE // max(config.beam, config.n_best))
+        size = max(1, ROWS_AT_ONCE // max(config.beam, config.n_best))
         by_length = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         return [by_length[start : start + size] for start in range(0, len(ids), size)]
 

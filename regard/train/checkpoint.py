@@ -46,6 +46,7 @@ __all__ = [
     "Damaged",
     "RunLock",
     "Snapshot",
+    "Spaced",
     "find",
     "last_weights",
     "latest",
@@ -76,7 +77,25 @@ class Best:
         return _name(self.step)
 
 
-def save(run: Path, snapshot: Snapshot, keep: int, best: Best | None) -> Path:
+@dataclass(frozen=True)
+class Spaced:
+    """Which checkpoints are averaged: the last `count` of every `every` steps.
+
+    A run that was stopped by a signal, or found a better model in between, has others beside them;
+    those are not counted, so that a resumed run averages what an uninterrupted one does.
+    """
+
+    count: int
+    every: int
+
+    def holds(self, folder: Path) -> bool:
+        """Whether a folder is of such a step."""
+        return int(folder.name) % self.every == 0
+
+
+def save(
+    run: Path, snapshot: Snapshot, keep: int, best: Best | None, spaced: Spaced | None = None
+) -> Path:
     """Write the checkpoint of one step and drop those no longer wanted.
 
     A sound checkpoint of the same step is left as it is, a damaged one is replaced.
@@ -86,6 +105,7 @@ def save(run: Path, snapshot: Snapshot, keep: int, best: Best | None) -> Path:
         snapshot: What to write.
         keep: How many of the last sound checkpoints stay; the best one always does.
         best: Recorded in `best.json`, provided its checkpoint is there; None leaves the record.
+        spaced: Those that are to be averaged stay, too.
 
     Returns:
         The folder of the checkpoint.
@@ -102,7 +122,7 @@ def save(run: Path, snapshot: Snapshot, keep: int, best: Best | None) -> Path:
             record = {"step": best.step, "loss": best.loss, "checkpoint": best.checkpoint}
             write_file(run / "best.json", to_json_bytes(record))
         # Only now: until `best.json` names the new best, the old one must stay.
-        _prune(run, folder, keep)
+        _prune(run, folder, keep, spaced)
     except OSError as error:
         whole = next((one.name for one in _checkpoints(run) if sound(one)), None)
         state = f"checkpoint {whole} is whole" if whole else "there is no earlier checkpoint"
@@ -269,20 +289,23 @@ def _checkpoints(run: Path) -> list[Path]:
     return sorted(named, key=lambda one: int(one.name), reverse=True)
 
 
-def _prune(run: Path, saved: Path, keep: int) -> None:
-    """Remove what is older than the last `keep` sound checkpoints, except the best.
+def _prune(run: Path, saved: Path, keep: int, spaced: Spaced | None) -> None:
+    """Remove what is older than the last `keep` sound checkpoints, except best and spaced ones.
 
     A folder of a later step was damaged when the run was resumed; it is left until the run gets
     there again and replaces it.
     """
     best = read_best(run)
-    kept = 0
+    kept, to_average = 0, 0 if spaced is None else spaced.count
     for folder in _checkpoints(run):
         if int(folder.name) > int(saved.name):
             continue
-        if kept < keep:
-            kept += folder == saved or sound(folder)
-        elif best is None or folder.name != best.checkpoint:
+        whole = folder == saved or (kept < keep and sound(folder))
+        wanted = whole or kept < keep or (best is not None and folder.name == best.checkpoint)
+        kept += whole
+        if spaced is not None and spaced.holds(folder) and to_average > 0:
+            to_average -= 1
+        elif not wanted:
             _discard(folder)
 
 
@@ -301,11 +324,22 @@ def _name(step: int) -> str:
     return f"{step:08d}"
 
 
-def last_weights(run: Path, count: int, before: int) -> list[dict[str, Tensor]]:
-    """The weights of the last `count` sound checkpoints of steps before one, newest first."""
-    earlier = [folder for folder in _checkpoints(run) if int(folder.name) < before]
+def last_weights(run: Path, spaced: Spaced, before: int) -> list[dict[str, Tensor]]:
+    """The raw weights of the last sound, evenly spaced checkpoints before a step, newest first."""
+    earlier = (one for one in _checkpoints(run) if int(one.name) < before and spaced.holds(one))
     usable = (folder for folder in earlier if sound(folder))
-    return [read(folder).weights for folder in islice(usable, count)]
+    return [_raw_weights(folder) for folder in islice(usable, max(0, spaced.count))]
+
+
+def _raw_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights that training had; an earlier end of the run may have stored their mean."""
+    snapshot = read(folder, training=True)
+    raw = {
+        name.removeprefix("weights."): tensor
+        for name, tensor in snapshot.training_tensors.items()
+        if name.startswith("weights.")
+    }
+    return raw or snapshot.weights
 
 
 def summary(run: Path) -> dict[str, int | float | None]:

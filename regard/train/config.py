@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from regard.config import Config
 
@@ -41,3 +41,14 @@ class TrainConfig(Config):
     """At the end, average the weights of this many last checkpoints, which are kept for it; the
     mean is taken if its validation loss is lower (0 or 1: no averaging)."""
     tensorboard: bool = False
+
+    @model_validator(mode="after")
+    def _betas_and_factor(self) -> TrainConfig:
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas {self.betas}: each must be at least 0 and below 1")
+        if self.schedule == "paper" and self.learning_rate < 0.01:
+            raise ValueError(
+                f"learning_rate {self.learning_rate:g} with schedule: paper is a factor on the "
+                "paper's own rate; 1 is the paper's"
+            )
+        return self

@@ -260,9 +260,13 @@ def plot_losses(metrics: list[dict[str, Any]], path: Path) -> None:
     figure = Figure(figsize=(12.8, 7.2), dpi=100, layout="constrained")
     axes = figure.add_subplot()
     steps, losses = _curve(metrics, TRAIN_LOSS)
-    axes.plot(steps, losses, color="#0072b2", linewidth=1.5, label="training")
+    axes.plot(
+        steps, losses, color="#0072b2", linewidth=1.5, label="training (with label smoothing)"
+    )
     steps, losses = _curve(metrics, VALIDATION_LOSS)
-    axes.plot(steps, losses, color="#d55e00", linewidth=2.5, marker="o", label="validation")
+    axes.plot(
+        steps, losses, color="#d55e00", linewidth=2.5, marker="o", label="validation (without)"
+    )
     # 11 points are 15 pixels at 100 dots per inch.
     axes.set_xlabel("step", fontsize=14)
     axes.set_ylabel("loss per target", fontsize=14)

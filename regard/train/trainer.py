@@ -7,6 +7,7 @@ that a run that was killed at any moment continues bit for bit.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +37,8 @@ from regard.train.log import (
 from regard.train.optim import learning_rate, optimizer, optimizer_tensors, restore_optimizer
 from regard.train.signals import StopRequest, stop_requests
 
+_logger = logging.getLogger(__name__)
+
 BAD_STEPS_ALLOWED = 2
 """This many steps in a row may be skipped because a number was not finite; one more stops."""
 
@@ -51,6 +54,7 @@ class Place:
     bad_in_a_row: int = 0
     loss_since_log: float = 0.0
     targets_since_log: int = 0
+    seconds_since_log: float = 0.0
     seconds: float = 0.0
     finished: bool = False
 
@@ -107,18 +111,19 @@ class Trainer:
         self.place = Place()
         if resume is not None:
             self._restore(resume)
-        self.history: list[dict[str, Value]] = []
         self._best_weights: dict[str, Tensor] = {}  # kept in memory only where no run keeps them
-        self._clock = time.perf_counter()
+        self._clock = 0.0
 
     def run(self) -> Place:
         """Trains until the last step, early stopping, or a signal."""
         place, config = self.place, self.config
-        if place.finished and place.step >= config.steps:
+        tired = config.patience is not None and place.evaluations_without_better >= config.patience
+        if place.finished and (place.step >= config.steps or tired):
             return place
         place.finished = False
         batches = self.task.batches(place.cursor)
         self.model.train()
+        self._clock = time.perf_counter()
         with (
             stop_requests() as request,
             Progress(config.steps, place.step, quiet=self.job.quiet) as progress,
@@ -154,7 +159,6 @@ class Trainer:
             plot_losses(read_metrics(self.job.run / "metrics.jsonl"), self.job.run / "loss.png")
 
     def _write(self, values: dict[str, Value]) -> None:
-        self.history.append({"step": self.place.step, **values})
         for log in self._open:
             log.write(self.place.step, values)
 
@@ -196,21 +200,31 @@ class Trainer:
         place.bad_in_a_row += 1
         names = "; ".join(self.task.name(batch) for batch in batches)
         self._write({"skipped": names, "bad_loss": str(loss), "bad_gradient_norm": str(norm)})
-        progress.say(f"step {place.step} skipped: loss {loss:g}, gradient norm {norm:g} ({names})")
+        message = f"step {place.step} skipped: loss {loss:g}, gradient norm {norm:g} ({names})"
+        if self.job.quiet:
+            _logger.warning(message)
+        else:
+            progress.say(message)
         if place.bad_in_a_row > BAD_STEPS_ALLOWED:
             raise FoundProblems(
                 f"training stopped at step {place.step}: {place.bad_in_a_row} steps in a row "
                 "were not finite",
-                fix="lower train.learning_rate or train.clip; the last checkpoint is whole",
+                fix="lower train.learning_rate or train.clip; what was saved before is whole",
             )
 
+    def _stop_clock(self) -> None:
+        """Adds what went by to the time of training, and counts anew from here."""
+        now = time.perf_counter()
+        self.place.seconds_since_log += now - self._clock
+        self._clock = now
+
     def _log(self, rate: float, norm: float, progress: Progress) -> None:
-        place, now = self.place, time.perf_counter()
-        elapsed, self._clock = now - self._clock, now
-        place.seconds += elapsed
+        place = self.place
+        self._stop_clock()
+        place.seconds += place.seconds_since_log
         mean = place.loss_since_log / max(1, place.targets_since_log)
-        speed = place.targets_since_log / max(elapsed, 1e-9)
-        place.loss_since_log, place.targets_since_log = 0.0, 0
+        speed = place.targets_since_log / max(place.seconds_since_log, 1e-9)
+        place.loss_since_log, place.targets_since_log, place.seconds_since_log = 0.0, 0, 0.0
         self._write(
             {
                 "loss": mean,
@@ -230,12 +244,14 @@ class Trainer:
         better = False
         if self.job.watch is not None:
             self.job.watch(place.step, self.model)
+        self._stop_clock()
         if place.step % config.evaluate_every == 0 or last:
             better = self._evaluate(progress)
         place.finished = last or place.finished
         stopping = request.signal is not None and not place.finished
         if place.step % config.save_every == 0 or better or place.finished or stopping:
             self._save(progress)
+        self._clock = time.perf_counter()  # evaluating and saving are not training speed
         if stopping and request.signal is not None:
             self._draw()
             raise Interrupted(
@@ -263,7 +279,6 @@ class Trainer:
         if config.patience is not None and place.evaluations_without_better >= config.patience:
             progress.say(f"no better for {config.patience} evaluations: stopping early")
             place.finished = True
-        self._clock = time.perf_counter()  # evaluation is not training speed
         return better
 
     def _save(self, progress: Progress) -> None:
@@ -289,17 +304,18 @@ class Trainer:
             },
             training={"place": place.to_json(), **self.job.facts},
         )
-        keep = max(self.config.keep, self.config.average)
-        checkpoint.save(self.job.run, snapshot, keep, place.best)
+        config = self.config
+        spaced = checkpoint.Spaced(config.average - 1, config.save_every)
+        checkpoint.save(self.job.run, snapshot, config.keep, place.best, spaced)
         if extra:
             self.model.load_state_dict(weights)
-        self._clock = time.perf_counter()
 
     def _average(self, progress: Progress) -> dict[str, Tensor] | None:
         """The mean of the last checkpoints' weights and the present ones, if it scores better."""
         assert self.job.run is not None
         place, raw = self.place, {k: v.clone() for k, v in self.model.state_dict().items()}
-        earlier = checkpoint.last_weights(self.job.run, self.config.average - 1, place.step)
+        spaced = checkpoint.Spaced(self.config.average - 1, self.config.save_every)
+        earlier = checkpoint.last_weights(self.job.run, spaced, place.step)
         sets = [raw, *earlier]
         mean = {
             name: torch.stack([weights[name] for weights in sets]).mean(0)

@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from regard.errors import InputError
-from regard.layers import Attention, Context, Layout, Mask, Memory, Positions, Tap, context
+from regard.layers import Attention, Context, Layout, Mask, Memory, Positions, Tap, plain_context
 
 LENGTHS = (3, 5, 1)
 
 
 def cross_context(queries, keys, tap=None):
     memory = Memory(torch.randn(sum(keys), 8), Layout(keys))
-    ctx = context(queries, tap=tap)
+    ctx = plain_context(queries, tap=tap)
     return Context(ctx.layout, ctx.where, ctx.mask, ctx.positions, memory=memory, tap=tap)
 
 
@@ -26,7 +26,7 @@ def test_self_attention_is_pytorchs_with_its_weights(lengths, causal, copy_atten
     ours, theirs = Attention(8, heads=2), nn.MultiheadAttention(8, 2, batch_first=True)
     copy_attention(ours, theirs)
     x = torch.randn(sum(lengths), 8)
-    ctx = context(lengths, causal=causal)
+    ctx = plain_context(lengths, causal=causal)
     rows = ctx.layout.pad(x)
     future = torch.ones(max(lengths), max(lengths)).triu(1).bool() if causal else None
     expected, _ = theirs(
@@ -51,7 +51,7 @@ def test_cross_attention_is_pytorchs_with_its_weights(copy_attention, padding):
 def test_gradients_are_pytorchs(copy_attention, padding):
     ours, theirs = Attention(8, heads=2), nn.MultiheadAttention(8, 2, batch_first=True)
     copy_attention(ours, theirs)
-    ctx = context(LENGTHS)
+    ctx = plain_context(LENGTHS)
     x = torch.randn(sum(LENGTHS), 8, requires_grad=True)
     slope = torch.randn(sum(LENGTHS), 8)
     ours(x, ctx).backward(slope)
@@ -77,7 +77,7 @@ def test_grouped_heads_are_full_heads_with_repeated_keys_and_values(score):
             small = getattr(grouped.key_value, name)  # (2 * kv_heads * head_dim, …)
             repeated = small.view(2, 2, 2, -1).repeat_interleave(2, dim=1)
             getattr(full.key_value, name).copy_(repeated.view(16, -1).squeeze(-1))
-    x, ctx = torch.randn(sum(LENGTHS), 8), context(LENGTHS, causal=True)
+    x, ctx = torch.randn(sum(LENGTHS), 8), plain_context(LENGTHS, causal=True)
     torch.testing.assert_close(grouped(x, ctx), full(x, ctx))
 
 
@@ -97,7 +97,7 @@ def one_score(kind, layer, head, q, k):
 def test_each_score_is_its_equation(kind, biased):
     layer = Attention(4, heads=2, score=kind)
     length, width = 3, 2
-    x, ctx = torch.randn(length, 4), context((length,), causal=True)
+    x, ctx = torch.randn(length, 4), plain_context((length,), causal=True)
     ctx.bias = torch.randn(1, 2, length, length) if biased else None
     q = layer.query(x).view(length, 2, width)
     k, v = layer.key_value(x).view(length, 2, 2, width).unbind(1)
@@ -141,7 +141,7 @@ def test_dropout_acts_on_the_weights_in_training_only(score):
     layer = Attention(8, heads=2, score=score, dropout=0.5)
     plain = Attention(8, heads=2, score=score)
     plain.load_state_dict(layer.state_dict())
-    x, ctx = torch.randn(sum(LENGTHS), 8), context(LENGTHS)
+    x, ctx = torch.randn(sum(LENGTHS), 8), plain_context(LENGTHS)
     assert not torch.allclose(layer(x, ctx), layer(x, ctx))
     layer.eval()
     assert torch.equal(layer(x, ctx), layer(x, ctx))
@@ -150,7 +150,7 @@ def test_dropout_acts_on_the_weights_in_training_only(score):
 
 def test_dropout_keeps_the_expectation():
     layer = Attention(8, heads=2, dropout=0.3)
-    x, ctx = torch.randn(4, 8), context((4,))
+    x, ctx = torch.randn(4, 8), plain_context((4,))
     with torch.no_grad():
         mean = sum(layer(x, ctx) for _ in range(4000)) / 4000
         torch.testing.assert_close(mean, layer.eval()(x, ctx), rtol=0, atol=0.03)
@@ -159,15 +159,15 @@ def test_dropout_keeps_the_expectation():
 def test_without_positions_permuted_tokens_give_permuted_outputs():
     layer, x = Attention(8, heads=2), torch.randn(6, 8)
     order = torch.tensor([3, 0, 5, 1, 4, 2])
-    ctx = context((6,))
+    ctx = plain_context((6,))
     torch.testing.assert_close(layer(x[order], ctx), layer(x, ctx)[order])
 
 
 def test_a_sentence_does_not_see_its_neighbours_in_the_batch():
     layer, x = Attention(8, heads=2), torch.randn(sum(LENGTHS), 8)
-    together = layer(x, context(LENGTHS)).split(LENGTHS)
+    together = layer(x, plain_context(LENGTHS)).split(LENGTHS)
     for sentence, length, out in zip(x.split(LENGTHS), LENGTHS, together, strict=True):
-        torch.testing.assert_close(layer(sentence, context((length,))), out)
+        torch.testing.assert_close(layer(sentence, plain_context((length,))), out)
 
 
 def test_the_memory_is_projected_once_while_decoding():

@@ -6,7 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from regard.layers import Block, BlockShape, Context, Layout, Memory, Positions, Stack, context
+from regard.layers import (
+    Block,
+    BlockShape,
+    Context,
+    Layout,
+    Memory,
+    Positions,
+    Stack,
+    plain_context,
+)
 from regard.layers.norms import norm
 
 LENGTHS, MEMORY = (3, 5, 1), (4, 2, 6)
@@ -26,7 +35,7 @@ def test_an_encoder_block_is_pytorchs(place, activation, copy_block, padding):
         8, 2, 12, 0.0, activation, batch_first=True, norm_first=place == "pre"
     )
     copy_block(ours, theirs)
-    ctx, x = context(LENGTHS), torch.randn(sum(LENGTHS), 8)
+    ctx, x = plain_context(LENGTHS), torch.randn(sum(LENGTHS), 8)
     expected = theirs(ctx.layout.pad(x), src_key_padding_mask=padding(LENGTHS))
     torch.testing.assert_close(ours(x, ctx), ctx.layout.unpad(expected), rtol=0, atol=1e-5)
 
@@ -40,7 +49,7 @@ def test_a_decoder_block_is_pytorchs(place, activation, copy_block, padding):
         8, 2, 12, 0.0, activation, batch_first=True, norm_first=place == "pre"
     )
     copy_block(ours, theirs)
-    ctx, x = with_memory(context(LENGTHS, causal=True)), torch.randn(sum(LENGTHS), 8)
+    ctx, x = with_memory(plain_context(LENGTHS, causal=True)), torch.randn(sum(LENGTHS), 8)
     expected = theirs(
         ctx.layout.pad(x),
         ctx.memory.layout.pad(ctx.memory.x),
@@ -53,7 +62,7 @@ def test_a_decoder_block_is_pytorchs(place, activation, copy_block, padding):
 
 def test_without_the_residual_a_block_is_its_last_sublayer_alone():
     shape = BlockShape(dim=8, heads=2, hidden=12, residual=False)
-    block, ctx, x = Block(shape, "encoder.0"), context((3,)), torch.randn(3, 8)
+    block, ctx, x = Block(shape, "encoder.0"), plain_context((3,)), torch.randn(3, 8)
     inner = block.self_attention(block.self_norm(x), ctx)
     torch.testing.assert_close(block(x, ctx), block.feed_forward(block.feed_norm(inner)))
 
@@ -61,9 +70,9 @@ def test_without_the_residual_a_block_is_its_last_sublayer_alone():
 def test_dropout_is_off_in_eval():
     shape = BlockShape(dim=8, heads=2, hidden=12, dropout=0.5, attention_dropout=0.5)
     block, x = Block(shape, "encoder.0"), torch.randn(3, 8)
-    assert not torch.allclose(block(x, context((3,))), block(x, context((3,))))
+    assert not torch.allclose(block(x, plain_context((3,))), block(x, plain_context((3,))))
     block.eval()
-    assert torch.equal(block(x, context((3,))), block(x, context((3,))))
+    assert torch.equal(block(x, plain_context((3,))), block(x, plain_context((3,))))
 
 
 @pytest.mark.parametrize("final", [True, False])
@@ -72,9 +81,9 @@ def test_a_stack_is_its_blocks_one_after_another_and_a_last_norm(final):
     stack = Stack(shape, 3, "encoder", Positions(), final_norm=final)
     x = y = torch.randn(sum(LENGTHS), 8)
     for block in stack.blocks:
-        y = block(y, context(LENGTHS))
+        y = block(y, plain_context(LENGTHS))
     y = norm("layer", 8)(y) if final else y
-    torch.testing.assert_close(stack(x, context(LENGTHS)), y)
+    torch.testing.assert_close(stack(x, plain_context(LENGTHS)), y)
 
 
 def test_no_two_blocks_share_a_weight():

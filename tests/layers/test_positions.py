@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.errors import InputError
-from regard.layers import POSITIONS, positions, sinusoid
+from regard.layers import POSITIONS, position_scheme, sinusoid
 from regard.layers.positions import Buckets, Learned, Rotary, Sinusoidal
 
 
@@ -138,7 +138,7 @@ def test_the_bias_of_buckets_is_t5s(decoder):
 
 @pytest.mark.parametrize("kind", POSITIONS)
 def test_every_scheme_fills_one_plug_point_and_leaves_the_others(kind):
-    scheme = positions(kind, dim=8, heads=2, max_length=20, causal=False)
+    scheme = position_scheme(kind, dim=8, heads=2, max_length=20, causal=False)
     x, where = torch.randn(3, 8), torch.tensor([1, 2, 3])
     filled = {
         "add": not torch.equal(scheme.add(x, where), x),
@@ -153,4 +153,4 @@ def test_every_scheme_fills_one_plug_point_and_leaves_the_others(kind):
 
 def test_an_unknown_scheme_is_refused_with_the_known_ones():
     with pytest.raises(InputError, match="got alibi, expected one of none, sinusoidal"):
-        positions("alibi", dim=8, heads=2, max_length=20, causal=False)
+        position_scheme("alibi", dim=8, heads=2, max_length=20, causal=False)

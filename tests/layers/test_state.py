@@ -13,8 +13,8 @@ from regard.layers import (
     Layout,
     Mask,
     Stack,
-    context,
-    positions,
+    plain_context,
+    position_scheme,
 )
 
 
@@ -108,11 +108,11 @@ CHUNKS = {
 @torch.no_grad()
 def test_cached_is_uncached_for_every_scheme_and_uneven_rows(kind, chunks, kv_heads):
     shape = BlockShape(dim=16, heads=4, hidden=8, kv_heads=kv_heads)
-    scheme = positions(kind, dim=16, heads=4, max_length=20, causal=True)
+    scheme = position_scheme(kind, dim=16, heads=4, max_length=20, causal=True)
     stack = Stack(shape, 2, "decoder", scheme)
     lengths = [sum(counts) for counts in zip(*chunks, strict=True)]
     x = [torch.randn(length, 16) for length in lengths]
     for row, out in zip(x, grow(stack, x, chunks, capacity=12), strict=True):
-        ctx = context((len(row),), causal=True)
+        ctx = plain_context((len(row),), causal=True)
         ctx.positions = scheme
         torch.testing.assert_close(out, stack(row, ctx), rtol=0, atol=1e-5)
