@@ -293,13 +293,22 @@ def _next(out: Path, found: Intervention, console: Console, *, trained: bool) ->
     place = out / "run" if trained else Path(MODEL)
     wide = grammar.DEMO[1].source
     console.rule("What next", align="left")
+    regard = _command()
     for command in (
-        f'regard translate {place} "The old dog didn\'t see the cat." --n-best 3',
-        f'regard look {place} "{wide}" --word it -o it.html',
-        f'regard look {MODEL} "{wide}" --knock-out {found.carriers.heads[0]} -o without.png',
-        f"regard heads {MODEL}",
-        f"regard eval {place}",
-        "regard show",
-        "regard recipe tiny/translate",
+        f'translate {place} "The old dog didn\'t see the cat." --n-best 3',
+        f'look {place} "{wide}" --word it -o it.html',
+        f'look {MODEL} "{wide}" --knock-out {found.carriers.heads[0]} -o without.png',
+        f"heads {MODEL}",
+        f"eval {place}",
+        "show",
+        "recipe tiny/translate",
     ):
-        console.print(f"  {command}", markup=False)
+        console.print(f"  {regard} {command}", markup=False)
+
+
+def _command() -> str:
+    """How this person can call us: `regard` if the shell finds it, else the way it was called."""
+    if shutil.which("regard"):
+        return "regard"
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "regard" else f"{sys.executable} -m regard"

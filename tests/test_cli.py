@@ -261,3 +261,61 @@ def test_a_closed_pipe_ends_quietly() -> None:
     )
     assert done.stderr == ""
     assert done.stdout.startswith("#")
+
+
+def test_streaming_keeps_the_rules_of_a_stream(regard) -> None:
+    result = regard(
+        "translate", TINY, "--stream", feed=b"The dog sleeps.\n\n\xff\nThe dog sleeps.\n"
+    )
+    assert result.code == 0
+    assert result.out == "Der Hund schläft.\n\n\nDer Hund schläft.\n"
+    forced = regard("translate", TINY, "The dog sleeps.", "--stream", "--prefix", "Die")
+    assert forced.out.startswith("Die ")
+    is_refused(regard("translate", TINY, "The dog.", "--stream", "--knock-out", "x"), "decoder.1")
+    is_refused(regard("translate", TINY, "The dog.", "--stream", "--json"), "--json")
+
+
+def test_a_prefix_the_model_cannot_write_is_refused(regard) -> None:
+    is_refused(regard("translate", TINY, "The dog sleeps.", "--prefix", "Xyzzy"), "Xyzzy")
+
+
+def test_n_best_on_a_stream_gives_as_many_lines_for_every_line(regard) -> None:
+    result = regard("translate", TINY, "--n-best", "2", feed=b"The dog sleeps.\n\nThe cat runs.\n")
+    lines = result.out.split("\n")
+    assert len(lines) == 7
+    assert lines[2:4] == ["", ""]
+
+
+def test_too_long_a_pair_is_refused_by_eval_and_heads(regard, tmp_path: Path) -> None:
+    (tmp_path / "long.tsv").write_text("the dog " * 600 + "\tder Hund\n")
+    for command in ("eval", "heads"):
+        is_refused(regard(command, TINY, "--data", "long.tsv"), "too long", "1200")
+
+
+def test_lowercase_reaches_every_score(regard, tmp_path: Path) -> None:
+    (tmp_path / "p.tsv").write_text("The dog sleeps.\tder hund SCHLÄFT.\n")
+    entry = json.loads(regard("eval", TINY, "--data", "p.tsv", "--lowercase", "--json").out)
+    assert entry["exact"] == 100
+    assert entry["by_length"][0]["bleu"] == pytest.approx(100)
+
+
+def test_a_recipe_that_somebody_wrote_is_not_overwritten(regard, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("# mine\n" + regard("recipe", "tiny/copy").out)
+    is_refused(regard("train", "recipe.yaml", "-o", "."), "recipe.yaml", "-o")
+    assert (tmp_path / "recipe.yaml").read_text().startswith("# mine")
+
+
+def test_a_name_with_a_line_break_stays_on_its_line(regard) -> None:
+    is_refused(regard("translate", "no\nsuch", "hi"), "no\\nsuch")
+
+
+@pytest.mark.slow
+def test_umlauts_are_written_whatever_the_locale(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "regard", "translate", TINY, "The dog sleeps."],
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
+        capture_output=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert done.stdout.decode() == "Der Hund schläft.\n"

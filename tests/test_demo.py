@@ -71,6 +71,7 @@ def test_the_demo_writes_its_folder_and_never_waits(
         return train(recipe, out, **small, train={"steps": 20, "evaluate_every": 10}, **more)
 
     monkeypatch.setattr(demo, "train", shortened)
+    monkeypatch.setattr(demo, "_command", lambda: "regard")
     for _ in range(2):  # a second time over the first
         demo.run(Path("regard-demo"), threads=1)
     said = capsys.readouterr().out
@@ -95,6 +96,7 @@ def test_the_commands_it_ends_with_work(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REGARD_THREADS", "1")
+    monkeypatch.setattr(demo, "_command", lambda: "regard")
     demo.run(Path("regard-demo"), quick=True, threads=1)
     commands = re.findall(r"^  (regard .*)$", capsys.readouterr().out, re.M)
     for command in commands:

@@ -10,6 +10,17 @@ from regard.layers.dropout import Dropout
 from regard.layers.positions import Positions
 
 
+def vocabulary_matrix(vocab: int, dim: int) -> nn.Parameter:
+    """A Glorot-uniform matrix with a row for each entry.
+
+    Drawn from a copy of torch's random state: a model draws its own later, all layers in one go.
+    """
+    weight = nn.Parameter(torch.empty(vocab, dim))
+    with torch.random.fork_rng(devices=[]):
+        nn.init.xavier_uniform_(weight)
+    return weight
+
+
 class Embed(nn.Module):
     """dropout(√dim · E[id] + PE(where)) (section 3.4 of the paper).
 
@@ -24,8 +35,7 @@ class Embed(nn.Module):
 
     def __init__(self, vocab: int, dim: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(vocab, dim))
-        nn.init.xavier_uniform_(self.weight)
+        self.weight = vocabulary_matrix(vocab, dim)
         self.scale = dim**0.5
         self.dropout = Dropout(dropout)
 

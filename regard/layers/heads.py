@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from regard.layers.embed import vocabulary_matrix
 
 
 class VocabularyHead(nn.Module):
@@ -20,10 +21,7 @@ class VocabularyHead(nn.Module):
 
     def __init__(self, dim: int, vocab: int, tied: nn.Parameter | None = None) -> None:
         super().__init__()
-        if tied is None:
-            tied = nn.Parameter(torch.empty(vocab, dim))
-            nn.init.xavier_uniform_(tied)
-        self.weight = tied
+        self.weight = vocabulary_matrix(vocab, dim) if tied is None else tied
 
     def forward(self, x: Tensor) -> Tensor:
         """(tokens, dim) -> (tokens, vocab)."""

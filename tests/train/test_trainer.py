@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batch import Cursor
-from regard.errors import FoundProblems, WriteError
+from regard.errors import FoundProblems, Interrupted, WriteError
 from regard.train import checkpoint
 from regard.train.config import TrainConfig
 from regard.train.log import read_metrics
@@ -198,3 +201,73 @@ def test_a_full_disk_ends_with_write_error_and_the_old_checkpoint(
     found = checkpoint.latest(tmp_path)
     assert found is not None
     assert found[1].step == 4
+
+
+def test_a_finite_loss_with_a_gradient_that_is_not_is_skipped() -> None:
+    class Steep(Line):
+        def loss(self, model: nn.Module, batch: int) -> Tensor:
+            if batch == 1:
+                return (model.weight * 0).sqrt().sum()  # 0, with an infinite slope
+            return super().loss(model, batch)
+
+    one = job(Steep(), steps=3)
+    seen = []
+    one.watch = lambda _, model: seen.append([p.item() for p in model.parameters()])
+    Trainer(one).run()
+    assert seen[0] == seen[1] != seen[2]
+
+
+def test_an_average_is_of_evenly_spaced_checkpoints_whatever_stopped_the_run(
+    tmp_path: Path,
+) -> None:
+    def averaged_loss(folder: Path, interrupt: int | None) -> float:
+        def start() -> Job:
+            return job(Line(), folder, steps=16, average=3, evaluate_every=100, keep=1)
+
+        def stop(step: int, _: nn.Module) -> None:
+            if step == interrupt:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        one, resumed = start(), None
+        if interrupt is not None:
+            one.watch = stop
+            with pytest.raises(Interrupted):
+                Trainer(one).run()
+            found = checkpoint.latest(folder)
+            assert found is not None
+            assert found[1].step == interrupt
+            one, resumed = start(), found[1]
+        Trainer(one, resumed).run()
+        [line] = [x for x in read_metrics(folder / "metrics.jsonl") if "averaged" in x]
+        assert line["averaged"] == 3
+        return float(line["averaged_loss"])
+
+    whole = averaged_loss(tmp_path / "whole", None)
+    assert averaged_loss(tmp_path / "stopped", 10) == whole
+
+
+def test_a_run_that_stopped_early_is_complete(tmp_path: Path) -> None:
+    task = Line()
+    task.losses = iter([1.0, 2.0, 3.0])
+    settings = {"steps": 100, "evaluate_every": 2, "patience": 2}
+    place = Trainer(job(task, tmp_path, **settings)).run()
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    again = Trainer(job(Line(), tmp_path, **settings), found[1]).run()
+    assert again.step == place.step == 6
+    longer = Trainer(job(Line(), tmp_path, **{**settings, "steps": 8, "patience": 9}), found[1])
+    assert longer.run().step == 8
+
+
+def test_speed_counts_the_time_of_training_alone(tmp_path: Path) -> None:
+    class Slow(Line):
+        def evaluate(self, model: nn.Module) -> dict[str, float]:
+            time.sleep(0.3)
+            return super().evaluate(model)
+
+    one = job(Slow(), tmp_path, steps=6, log_every=3, evaluate_every=2, save_every=100)
+    Trainer(one).run()
+    lines = [x for x in read_metrics(tmp_path / "metrics.jsonl") if "tokens_per_second" in x]
+    assert lines[-1]["seconds"] < 0.3  # three evaluations of 0.3 s are not in it
+    speeds = [line["tokens_per_second"] for line in lines]
+    assert max(speeds) < 20 * min(speeds)
