@@ -76,7 +76,7 @@ def train(
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Such as train.steps=500.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="RUN", help="The run's folder.")
+        str | None, typer.Option("-o", "--out", metavar="RUN", help="The run's folder.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint.")
@@ -89,7 +89,7 @@ def train(
     from regard import recipe as recipes
     from regard.training import train as run
 
-    if out is None:
+    if not out:
         raise InputError(
             "train", got="no -o", expected="a folder for the run", fix="add -o runs/first"
         )
@@ -208,6 +208,10 @@ def translate(
         prefixes = None if prefix is None else [prefix] * len(sentences)
         return pipeline.outputs(sentences, prefixes=prefixes, knock_out=knock_out or (), **options)
 
+    if texts == ["-"]:
+        texts, source = None, "-"
+    if texts and source is not None:
+        raise InputError("translate", got="sentences and --input", expected="one of the two")
     if streaming:
         lines.grow(texts, source, {**options, "prefix": prefix or "", "knock_out": knock_out or ()})
     elif texts:
@@ -234,6 +238,9 @@ def look(
     ] = None,
     knock_out: KnockOut = None,
     beam: Beam = None,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Look at words it does not know, too.")
+    ] = False,
     quiet: Quiet = False,
     threads: Threads = None,
 ) -> None:
@@ -244,7 +251,7 @@ def look(
     out = Path("look.html") if out is None else out
     picture_ending(out)  # refuse before the work, not after it
     pipeline = open_pipeline(place, threads)
-    Lines(pipeline).check(text)
+    Lines(pipeline, allow_unknown=allow_unknown).check(text)
     seen = pipeline.look(text, target=target, knock_out=knock_out or (), **chosen(beam=beam))
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
     seen.save(out, kind=kind, layer=number, head=head, word=word)
@@ -255,7 +262,9 @@ def look(
 @app.command()
 def heads(
     place: Place,
-    split: Annotated[str, typer.Option(help="A split of the run's data.")] = "valid",
+    split: Annotated[
+        str | None, typer.Option(help="A split of the run's data; by default valid.")
+    ] = None,
     files: Annotated[
         str | None, typer.Option("--data", help="Other pairs: x.tsv, x.jsonl, or x.en,x.de")
     ] = None,
@@ -269,7 +278,9 @@ def heads(
     from regard.scoring import heads_table, pairs_to_score
 
     pipeline = open_pipeline(place, threads)
-    pairs = next(iter(pairs_to_score(pipeline, split, files).values()))[:count]
+    split = split if files else split or "valid"
+    [pairs] = pairs_to_score(pipeline, split, files).values()
+    pairs = pairs[:count]
     found = pipeline.heads(pairs)
     if as_json:
         for each in found:
@@ -461,22 +472,36 @@ def fail(error: UserError) -> NoReturn:
     raise SystemExit(error.exit_code)
 
 
-def main() -> None:
-    """Runs a command; anything a user can cause ends in two lines and an exit code."""
+def write_utf8() -> None:
+    """Whatever the locale says: translations have umlauts."""
     for out in (sys.stdout, sys.stderr):
         if isinstance(out, io.TextIOWrapper):
-            out.reconfigure(encoding="utf-8")  # whatever the locale says: translations have umlauts
+            out.reconfigure(encoding="utf-8")
+
+
+def misused(error: Any) -> NoReturn:
+    """A wrong option, or a command that needs another word after it."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error.format_message(), file=sys.stderr)
+        raise SystemExit(2)
+    fail(InputError(error.format_message(), fix="regard --help, or regard COMMAND --help"))
+
+
+def main() -> None:
+    """Runs a command; anything a user can cause ends in two lines and an exit code."""
+    write_utf8()
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
         code = app(standalone_mode=False)  # a command's typer.Exit comes back as its code
     except UserError as error:
         fail(error)
     except USAGE as error:
-        fail(InputError(error.format_message(), fix="regard --help, or regard COMMAND --help"))
+        misused(error)
     except typer.Abort:
         raise SystemExit(130) from None
     except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        say("stopped; nothing was left half-written")
+        os._exit(130)  # a second Ctrl-C must not interrupt the interpreter's own end
     except BrokenPipeError:
         # Whoever read our output has enough; nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -484,5 +509,9 @@ def main() -> None:
     except OSError as error:
         name = f" {error.filename}" if error.filename else ""
         fail(WriteError(f"could not read or write{name}: {error.strerror or error}"))
+    except SystemExit:
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # typer met a closed pipe
+            raise SystemExit(0) from None
+        raise
     if code:
         raise SystemExit(code)

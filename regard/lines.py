@@ -59,7 +59,7 @@ class Lines:
         if words and self.pipeline.recipe.tokens.kind == "words" and not self.allow_unknown:
             raise InputError(
                 f"the model does not know: {', '.join(words)}",
-                fix="use other words, or --allow-unknown to translate around them",
+                fix="use other words, or --allow-unknown to go on around them",
             )
         if words:
             _logger.warning("warning: the model does not know: %s", ", ".join(words))
@@ -75,8 +75,9 @@ class Lines:
         for first, lines in read_lines(source):
             texts = [self._readable(first + place, line) for place, line in enumerate(lines)]
             outputs = iter(work([text for text in texts if text is not None]))
-            for text in texts:
-                self._write(text, [] if text is None else next(outputs))
+            for line, text in zip(lines, texts, strict=True):
+                found = [] if text is None else next(outputs)
+                self._write(line.decode("utf-8", "replace"), found)
             sys.stdout.flush()
 
     def grow(self, texts: list[str] | None, source: str | None, options: dict[str, Any]) -> None:
@@ -118,7 +119,7 @@ class Lines:
             _logger.warning("warning: line %d: %s; gave an empty line", number, reason)
             return None
 
-    def _write(self, text: str | None, outputs: list[Output]) -> None:
+    def _write(self, text: str, outputs: list[Output]) -> None:
         if not self.as_json:
             # As many lines for a line that could not be read: the places of the others hold.
             lines = [output.text for output in outputs] + [""] * (self.n_best - len(outputs))
@@ -135,7 +136,7 @@ class Lines:
                 }
                 for output in outputs
             ],
-            "unknown": [] if text is None else self.pipeline.vocabulary.source.unknown_words(text),
+            "unknown": self.pipeline.vocabulary.source.unknown_words(text),
         }
         sys.stdout.write(json.dumps(entry, ensure_ascii=False) + "\n")
 

@@ -168,17 +168,18 @@ class Pipeline:
         )
 
     def heads(
-        self, pairs: Sequence[Pair], progress: Callable[[int, int], None] | None = None
+        self,
+        pairs: Sequence[Pair | tuple[str, str]],
+        progress: Callable[[int, int], None] | None = None,
     ) -> list[HeadSummary]:
         """What each head does on these pairs, and what breaks without it."""
-        return summarise(self.model, self.task, pairs, progress=progress)
+        return summarise(self.model, self.task, _pairs(pairs), progress=progress)
 
     def evaluate(
-        self, pairs: Sequence[Pair], *, lowercase: bool = False, **decode: Any
+        self, pairs: Sequence[Pair | tuple[str, str]], *, lowercase: bool = False, **decode: Any
     ) -> Evaluation:
         """Loss, perplexity, BLEU and chrF on pairs, and the translations."""
-        if not pairs:
-            raise InputError("evaluation", got="no pairs", expected="at least one")
+        pairs = _pairs(pairs)
         encoded = self.task.readable(pairs, self.model.config.max_length)
         measured = self.task.evaluate(self.model, encoded)
         hypotheses = self.translate([pair.source for pair in pairs], **decode)
@@ -206,6 +207,13 @@ class Pipeline:
     def __repr__(self) -> str:
         count = sum(parameter.numel() for parameter in self.model.parameters())
         return f"Pipeline({self.name!r}, {self.recipe.task}, {count:,} parameters)"
+
+
+def _pairs(pairs: Sequence[Pair | tuple[str, str]]) -> list[Pair]:
+    """Pairs of (source, target) as `Pair`s; at least one."""
+    if not pairs:
+        raise InputError("pairs", got="none", expected="at least one (source, target)")
+    return [pair if isinstance(pair, Pair) else Pair(*pair) for pair in pairs]
 
 
 def load(place: str | Path) -> Pipeline:

@@ -82,7 +82,7 @@ class Report:
 
 def split_files(names: Sequence[str]) -> Files:
     """One file, or two: `["x.tsv"]`, `["x.en,x.de"]` or `["x.en", "x.de"]`."""
-    parts = [part for name in names for part in name.split(",")]
+    parts = [part.strip() for name in names for part in name.strip("[]").split(",")]
     if len(parts) == 1:
         return parts[0]
     if len(parts) == 2:
@@ -103,6 +103,8 @@ def pairs_to_score(
     pipeline: Pipeline, split: str | None, files: str | None
 ) -> dict[str, tuple[Pair, ...]]:
     """The pairs that were asked for: files, a split, or by default the tests (else validation)."""
+    if files is not None and split is not None:
+        raise InputError("--data with --split", expected="one of the two")
     if files is not None:
         pairs, _ = load_pairs(split_files([files]), max_words=10_000, on_bad="stop")
         return {files: tuple(pairs)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,16 @@ def train(
     used = setup(threads, recipe.seed, quiet=quiet).threads
     if out is None:
         return _run(recipe, None, None, threads=used, quiet=quiet, watch=watch)
-    with RunLock(Path(out)):
-        start = _where_to_start(Path(out), recipe, resume=resume)
-        _run(recipe, Path(out), start, threads=used, quiet=quiet, watch=watch)
+    run = Path(out)
+    existed = run.exists()
+    try:
+        with RunLock(run):
+            start = _where_to_start(run, recipe, resume=resume)
+            _run(recipe, run, start, threads=used, quiet=quiet, watch=watch)
+    except InputError:
+        if not existed and not (run / "metrics.jsonl").exists():
+            shutil.rmtree(run, ignore_errors=True)  # what was refused leaves nothing behind
+        raise
     return load(out)
 
 
@@ -181,10 +189,16 @@ def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | No
     ]
     if changed:
         raise InputError(
-            f"--resume with another recipe: {', '.join(changed)} changed",
+            f"--resume with another recipe: {_few(changed)} changed",
             fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
         )
     return snapshot
+
+
+def _few(names: list[str]) -> str:
+    """The first three names, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def _spare_recipe(run: Path) -> None:

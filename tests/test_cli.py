@@ -159,7 +159,7 @@ def test_wrong_input_gets_two_lines_that_help(regard, words: list[str], helps: l
 
 def test_nothing_is_left_behind_by_a_refused_training(regard, tmp_path: Path) -> None:
     regard("train", "own/translate", "data.train=missing.tsv", "-o", "run")
-    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_data_check_says_file_and_line_and_exits_1(regard, tmp_path: Path) -> None:
@@ -319,3 +319,28 @@ def test_umlauts_are_written_whatever_the_locale(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert done.stdout.decode() == "Der Hund schläft.\n"
+
+
+def test_json_of_a_refused_line_keeps_it(regard) -> None:
+    result = regard("translate", TINY, "--json", feed=b"The zebra.\n\n")
+    zebra, empty = map(json.loads, result.out.splitlines())
+    assert (zebra["source"], zebra["translations"], zebra["unknown"]) == (
+        "The zebra.",
+        [],
+        ["zebra"],
+    )
+    assert empty["source"] == ""
+
+
+def test_a_dash_is_standard_input_and_two_inputs_are_refused(regard, tmp_path: Path) -> None:
+    assert regard("translate", TINY, "-", feed=b"The dog sleeps.\n").out == "Der Hund schläft.\n"
+    (tmp_path / "in.txt").write_text("The dog sleeps.\n")
+    is_refused(regard("translate", TINY, "The dog.", "--input", "in.txt"), "--input")
+    is_refused(regard("eval", TINY, "--data", "in.txt", "--split", "valid"), "--split")
+    is_refused(regard("train", "tiny/copy", "-o", ""), "-o")
+
+
+def test_a_command_without_its_second_word_gets_help(regard) -> None:
+    result = regard("data")
+    assert result.code == 2
+    assert "check" in result.err

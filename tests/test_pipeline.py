@@ -126,3 +126,18 @@ def test_public_names_are_there() -> None:
 def test_unknown_place_names_the_shipped_models() -> None:
     with pytest.raises(InputError, match="tiny/translate"):
         load("nowhere")
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_translation_cut_short_can_be_looked_at(pipeline: Pipeline, beam: int) -> None:
+    look = pipeline.look("The dog sleeps.", max_length=2, beam=beam)
+    assert look.site("decoder.1.cross").queries == ("Der", "Hund")
+    assert look.site("decoder.0.self").keys == ("<s>", "Der")
+    assert "cut" in look.note
+
+
+def test_pairs_may_be_plain_tuples_and_must_be_some(pipeline: Pipeline) -> None:
+    assert pipeline.evaluate([("The dog sleeps.", "Der Hund schläft.")]).scores.exact == 100
+    for method in (pipeline.evaluate, pipeline.heads):
+        with pytest.raises(InputError, match="at least one"):
+            method([])

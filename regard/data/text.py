@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,6 +30,9 @@ LONG = "over-long"
 COLUMNS = "wrong number of columns"
 JSON = "not JSON"
 KEYS = "wrong keys"
+CONTROL = "a control character in the text"
+_CONTROL = re.compile(r"[\x00\t\n]")
+"""A sentence has no tab, line break or NUL: a file with them was taken for another kind."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ def load_pairs(
             continue
         if on_bad == "stop":
             raise InputError(
-                str(row), fix="mend the line, or data.on_bad=skip leaves such lines out"
+                str(row), fix="mend the line; in a recipe, data.on_bad=skip leaves such lines out"
             )
         skipped[row.what] += 1
         last = row
@@ -196,6 +200,8 @@ def _judged(sides: tuple[_Side, _Side], max_words: int) -> Pair | Problem:
     for side in sides:
         if not side.text.strip():
             return Problem(side.file, side.line, EMPTY)
+        if (found := _CONTROL.search(side.text)) is not None:
+            return Problem(side.file, side.line, CONTROL, repr(found.group()))
         if (words := len(side.text.split())) > max_words:
             return Problem(side.file, side.line, LONG, f"{words} words, at most {max_words}")
     return Pair(sides[0].text, sides[1].text)
@@ -253,10 +259,11 @@ def _jsonl(line: _Side) -> tuple[_Side, _Side] | Problem:
         return Problem(line.file, line.line, JSON, str(problem))
     if not isinstance(row, dict):
         return Problem(line.file, line.line, JSON, f"a {type(row).__name__}, not an object")
-    if row.keys() != {"source", "target"}:
+    if not row.keys() >= {"source", "target"}:  # others, such as ids, are left alone
         found = ", ".join(map(repr, row)) or "none"
         return Problem(line.file, line.line, KEYS, f"{found}, not 'source', 'target'")
-    for key, text in row.items():
+    for key in ("source", "target"):
+        text = row[key]
         if not isinstance(text, str):
             return Problem(line.file, line.line, KEYS, f"{key!r} is not a text")
         if not _encodable(text):

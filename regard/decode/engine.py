@@ -256,14 +256,14 @@ def check(config: DecodeConfig) -> None:
             "sample with a beam",
             got=f"beam {config.beam}",
             expected="one of the two",
-            fix=f"set beam: 1, or sample: false; for several samples n_best: {config.beam}",
+            fix=f"beam: 1 (--beam 1) draws; n_best: {config.beam} (--n-best) for several samples",
         )
     if not config.sample and config.n_best > config.beam:
         raise InputError(
             "n_best",
             got=config.n_best,
             expected=f"at most the beam, which is {config.beam}",
-            fix=f"set beam: {config.n_best}, or sample: true for {config.n_best} samples",
+            fix=f"set beam: {config.n_best} (--beam), or sample: true (--sample) for samples",
         )
     if config.max_length is not None and config.min_length > config.max_length:
         raise InputError(
@@ -278,5 +278,5 @@ def check(config: DecodeConfig) -> None:
                 name,
                 got=f"{value} without sampling",
                 expected="sample: true with it",
-                fix=f"set sample: true, or leave {name} out",
+                fix=f"set sample: true (--sample), or leave {name} out",
             )

@@ -183,7 +183,8 @@ class Look:
 
     def _usual_kind(self, layer: int | str | None, word: str | None) -> Kind:
         cross = [m for m in self.maps if m.stack.endswith(".cross")]
-        if not cross or (isinstance(layer, str) and "self" in layer.split(".")):
+        parts = layer.split(".") if isinstance(layer, str) else []
+        if not cross or "self" in parts or "encoder" in parts:
             return "self"
         if word is not None and not _places(cross[0].queries, word):
             in_source = any(

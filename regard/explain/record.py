@@ -43,12 +43,15 @@ def record(
     """
     tap = Tap("*.weights", edits=[knock_out(head) for head in without])
     if target is None:
-        ids, weights = _searched(model, task, text, decode, tap)
+        ids, weights, finished = _searched(model, task, text, decode, tap)
     else:
         ids, weights = _forced(model, task, text, target, tap)
+        finished = True
     vocabulary = task.vocabulary
     source = task.source_ids(text, model.config.max_length)
-    written, read = [*ids, vocabulary.target.end], [vocabulary.target.begin, *ids]
+    # A translation cut short has no step that writes its end, and never reads its last token.
+    written = [*ids, vocabulary.target.end] if finished else ids
+    read = [vocabulary.target.begin, *ids][: len(written)]
     sides = {
         "encoder.self": (vocabulary.source.words(source), vocabulary.source.words(source)),
         "decoder.self": (vocabulary.target.words(written), vocabulary.target.words(read)),
@@ -59,43 +62,41 @@ def record(
         layer = site.removesuffix(".weights")
         stack, _, kind = layer.split(".")
         queries, keys = sides[f"{stack}.{kind}"]
-        rows, columns = len(queries[1]), len(keys[1])
-        array = value[:, :rows, :columns].double().numpy()  # (heads, query, key)
-        pieces = AttentionMap(layer, array, ("",) * array.shape[1], ("",) * columns)
-        maps.append(
-            merge_words(
-                pieces,
-                queries[1][: array.shape[1]],
-                keys[1],
-                *_labels(queries, keys, array.shape[1]),
-            )
-        )
+        shape = len(queries[1]), len(keys[1])
+        array = value[:, : shape[0], : shape[1]].double().numpy()  # (heads, query, key)
+        pieces = AttentionMap(layer, array, ("",) * shape[0], ("",) * shape[1])
+        maps.append(merge_words(pieces, queries[1], keys[1], queries[0], keys[0]))
     translation = vocabulary.target.decode(ids)
     return Look(
         maps=tuple(maps),
-        title=f"{text} → {translation}",
+        title=shortened(f"{text} → {translation}"),
         model=name,
         source=text,
         target=translation,
         knocked_out=tuple(without),
-        note="the translation was given" if target is not None else "",
+        note=_note(given=target is not None, finished=finished),
     )
 
 
-def _labels(
-    queries: tuple[list[str], list[int]], keys: tuple[list[str], list[int]], rows: int
-) -> tuple[list[str], list[str]]:
-    """The words of the rows there are (a translation cut short has no end symbol), and columns."""
-    return queries[0][: max(queries[1][:rows]) + 1], keys[0]
+def shortened(text: str, longest: int = 140) -> str:
+    """A title that leaves room for the picture."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def _note(*, given: bool, finished: bool) -> str:
+    if given:
+        return "the translation was given"
+    return "" if finished else "the translation did not end by itself: it was cut at its longest"
 
 
 def _searched(
     model: EncoderDecoder, task: Translate, text: str, decode: DecodeConfig, tap: Tap
-) -> tuple[list[int], dict[str, torch.Tensor]]:
-    """Ids of the best translation, and the weights along its ancestors: (heads, query, key)."""
+) -> tuple[list[int], dict[str, torch.Tensor], bool]:
+    """Ids of the best translation, the weights along its ancestors, and whether it ended."""
     [[best, *_]] = task.predict(model, [text], decode, tap=tap)
     encoder = {site: value[0] for site, value in tap.records.items()}
-    return list(best.hypothesis.ids), encoder | tap.follow(best.hypothesis.rows)
+    found = best.hypothesis
+    return list(found.ids), encoder | tap.follow(found.rows), found.finished
 
 
 def _forced(

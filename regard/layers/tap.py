@@ -167,8 +167,9 @@ class Tap:
         for pattern in (*self.sites, *(edit.site for edit in self.edits)):
             if not any(fnmatchcase(site, pattern) for site in known):
                 close = get_close_matches(pattern, known, n=1) or [next(iter(known))]
+                got, near = (name.removesuffix(".heads") for name in (pattern, close[0]))
                 raise InputError(
-                    "no such site", got=pattern, expected=f"a site of this model, as {close[0]}"
+                    "no such site", got=got, expected=f"a site of this model, as {near}"
                 )
         heads = max(known.values())
         for head in self.heads or ():

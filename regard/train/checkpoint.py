@@ -347,5 +347,5 @@ def summary(run: Path) -> dict[str, int | float | None]:
     folders, best = _checkpoints(run), read_best(run)
     return {
         "step": int(folders[0].name) if folders else None,
-        "best_loss": None if best is None else best.loss,
+        "best_loss": None if best is None else round(best.loss, 4),
     }

@@ -63,7 +63,7 @@ def test_only_newlines_end_lines(write, form):
     assert list(read_pairs(as_files(write, form, odd), max_words=9)) == odd
 
 
-any_text = st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n")).filter(str.strip)
+any_text = st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n\0")).filter(str.strip)
 
 
 @given(rows=st.lists(st.tuples(any_text, any_text), min_size=1))
@@ -95,7 +95,13 @@ def test_any_text_without_tabs_and_newlines_is_read_as_it_stands(tmp_path_factor
         ("x.jsonl", b"[1]", "not JSON", "a list, not an object"),
         ("x.jsonl", b'{"src": "a", "target": "b"}', "wrong keys", "'src', 'target'"),
         ("x.jsonl", b'{"source": "a"}', "wrong keys", "'source', not 'source', 'target'"),
-        ("x.jsonl", b'{"source": "a", "target": "b", "id": 1}', "wrong keys", "'id'"),
+        (
+            "x.jsonl",
+            b'{"source": "a\\nb", "target": "b"}',
+            "a control character in the text",
+            "\\n",
+        ),
+        ("x.tsv", b"a\0b\tc", "a control character in the text", "\\x00"),
         ("x.jsonl", b'{"source": "a", "target": 1}', "wrong keys", "'target' is not a text"),
         ("x.jsonl", b'{"source": "\\ud800", "target": "b"}', "not UTF-8", "'source'"),
         ("x.jsonl", b'{"source": " ", "target": "b"}', "empty line", ""),
@@ -202,3 +208,10 @@ def test_a_report_of_only_bad_lines_has_no_lengths(write):
     report = check(write("bad.tsv", "\n\n"), max_words=4)
     assert (report.pairs, report.problems) == (0, {"empty line": 2})
     assert report.source == Lengths(0.0, 0, 0)
+
+
+def test_jsonl_may_have_other_keys(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"id": 7, "source": "a", "target": "b"}\n')
+    pairs, skipped = load_pairs(str(tmp_path / "x.jsonl"), 10, "stop")
+    assert [(pair.source, pair.target) for pair in pairs] == [("a", "b")]
+    assert not skipped
