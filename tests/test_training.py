@@ -115,6 +115,7 @@ def test_another_thread_count_is_warned_about(
     assert "threads: 2 now, 1 when the run began" in caplog.text
 
 
+@pytest.mark.slow
 def test_damaged_newest_checkpoint_is_passed_over_with_a_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -196,6 +196,7 @@ def test_another_process_with_another_hash_seed_makes_the_same_corpus():
 # The corpus as a whole
 
 
+@pytest.mark.slow
 def test_one_english_sentence_has_one_german_sentence():
     targets: dict[str, str] = {}
     for one in sample(20_000, 11):

@@ -186,6 +186,7 @@ def test_the_same_hypotheses_as_transformers(model, sentences, settings):
     assert_same(ours, theirs(model, sentences, config), scored=config.beam > 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_prefix_is_what_transformers_calls_decoder_input(model, sentences, beam):
     config = DecodeConfig(beam=beam, n_best=beam, max_length=8, no_repeat_ngram=2)

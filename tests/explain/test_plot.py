@@ -157,6 +157,7 @@ def test_cells_show_the_weights_of_the_chosen_head():
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first word on top
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{}, {"word": "a_b"}, {"kind": "grid"}], ids=str)
 @pytest.mark.parametrize("ending", [".png", ".svg"])
 def test_odd_labels_are_drawn_without_a_warning(arguments, ending):

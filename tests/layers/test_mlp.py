@@ -20,6 +20,7 @@ def test_plain_feed_forward_is_two_linear_layers(name, function):
     torch.testing.assert_close(ours(x), theirs(x))
 
 
+@pytest.mark.slow
 def test_gated_silu_is_llamas():
     from transformers.models.llama.configuration_llama import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaMLP

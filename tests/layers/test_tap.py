@@ -306,6 +306,7 @@ SITES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", SITES)
 def test_what_was_recorded_put_back_reproduces_the_output(site, model, pair):
     tap = Tap(site)
@@ -394,6 +395,7 @@ EDITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edits", EDITS.values(), ids=EDITS.keys())
 def test_edits_act_in_steps_as_they_do_in_a_forced_pass(model, edits, ragged):
     source = ragged(LENGTHS)

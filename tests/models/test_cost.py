@@ -81,6 +81,7 @@ def test_a_model_beyond_64_bits_is_refused(changes):
         sketch(TransformerConfig.model_validate(changes), 100, 100)
 
 
+@pytest.mark.slow
 @variations
 def test_flops_are_those_that_torch_counts_and_backward_is_twice_as_many(changes, ragged):
     config = config_of(changes)
