@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from regard.decode import DecodeConfig, Symbols
 from regard.decode import filters as ours
 
-theirs = pytest.importorskip("transformers.generation.logits_process")
+
+class Theirs:
+    """The processors of transformers, imported on first use: that takes seconds."""
+
+    def __getattr__(self, name):
+        return getattr(pytest.importorskip("transformers.generation.logits_process"), name)
+
+
+theirs = Theirs()
+pytestmark = pytest.mark.slow
 
 VOCAB = 9
 

@@ -14,8 +14,6 @@ from regard.data.batch import Ragged
 from regard.decode import DecodeConfig, Hypothesis, Symbols, decode
 from regard.decode.search import best
 
-transformers = pytest.importorskip("transformers")
-
 END, PAD, VOCAB = 0, 23, 24
 SYMBOLS = Symbols(begin=PAD, end=END, pad=PAD, banned=(PAD,))
 
@@ -65,6 +63,7 @@ class Adapter:
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
+    transformers = pytest.importorskip("transformers")
     config = transformers.MarianConfig(
         vocab_size=VOCAB,
         d_model=16,
