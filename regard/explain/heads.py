@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
+import torch.nn.functional as F
 
-from regard.data.batch import Ragged
+from regard.data.batch import Batch
 from regard.data.pair import Pair
 from regard.explain.maps import Weights, row_entropy
 from regard.layers import Tap, knock_out
@@ -56,15 +56,15 @@ def summarise(
         pairs: Sentences with the translations to follow; some dozens are enough.
         progress: Told how many heads of how many are done.
     """
-    task.readable(pairs, model.config.max_length)
+    batch = task.readable(pairs, model.config.max_length).batch(range(len(pairs)))
     maps: dict[str, list[Weights]] = {}
-    for site, weights in _recorded(model, task, pairs):
+    for site, weights in _recorded(model, batch):
         for number in range(weights.shape[0]):
             maps.setdefault(f"{site}.{number}", []).append(weights[number])
-    loss = _loss(model, task, pairs, Tap())
+    loss = _loss(model, batch)
     found = []
     for done, head in enumerate(model.heads()):
-        effect = _loss(model, task, pairs, Tap(edits=[knock_out(head)])) - loss
+        effect = _loss(model, batch, Tap(edits=[knock_out(head)])) - loss
         found.append(_summary(head, maps[head], effect))
         if progress is not None:
             progress(done + 1, len(maps))
@@ -92,12 +92,9 @@ def _summary(head: str, maps: Sequence[Weights], effect: float) -> HeadSummary:
     )
 
 
-def _recorded(
-    model: EncoderDecoder, task: Translate, pairs: Sequence[Pair]
-) -> Iterator[tuple[str, Weights]]:
+def _recorded(model: EncoderDecoder, batch: Batch) -> Iterator[tuple[str, Weights]]:
     """The weights of each layer for each pair: (heads, query, key), padding cut off."""
-    tap = Tap("*.weights")
-    source, target = _forced(task, pairs)
+    tap, source, target = Tap("*.weights"), batch.source, batch.target_in
     with evaluating(model):
         model(source, target, tap)
     for site, weights in tap.records.items():
@@ -108,14 +105,8 @@ def _recorded(
             yield layer, weights[row, :, :rows, :columns].double().numpy()
 
 
-def _forced(task: Translate, pairs: Sequence[Pair]) -> tuple[Ragged, Ragged]:
-    batch = task.encode(pairs).batch(range(len(pairs)))
-    return batch.source, batch.target_in
-
-
-def _loss(model: EncoderDecoder, task: Translate, pairs: Sequence[Pair], tap: Tap) -> float:
-    """Mean negative log-likelihood of the targets with an edit in place."""
-    batch = task.encode(pairs).batch(range(len(pairs)))
+def _loss(model: EncoderDecoder, batch: Batch, tap: Tap | None = None) -> float:
+    """Mean negative log-likelihood of the targets, perhaps with an edit in place."""
     with evaluating(model):
         logits = model(batch.source, batch.target_in, tap)
-        return float(torch.nn.functional.cross_entropy(logits, batch.target_out))
+        return float(F.cross_entropy(logits, batch.target_out))
