@@ -30,6 +30,7 @@ from regard.models.cost import (
     cache_floats,
     forward_flops,
     kept_floats,
+    loss_floats,
     parameters,
     sketch,
 )
@@ -152,12 +153,14 @@ class Plan:
     @property
     def training_memory(self) -> dict[str, int]:
         """Bytes while training: 16 a parameter, and the activations of a micro-batch."""
-        pair = kept_floats(self.recipe.model, self.vocab, self.length, self.length)
+        model, tokens = self.recipe.model, self.recipe.train.batch_tokens
+        pair = kept_floats(model, self.length, self.length)
+        loss = loss_floats(model, self.vocab, tokens // 2)
         return {
             "weights": BYTES * self.total,
             "gradients": BYTES * self.total,
             "moments": 2 * BYTES * self.total,  # Adam's, first and second
-            "activations": BYTES * pair * self.recipe.train.batch_tokens // (2 * self.length),
+            "activations": BYTES * (pair * tokens // (2 * self.length) + loss),
         }
 
     @property

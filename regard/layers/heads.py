@@ -1,17 +1,18 @@
-"""Vectors -> what a task needs of them. Here: a logit for each entry of the vocabulary."""
+"""Vectors -> what a task needs of them. Here: logits over the vocabulary, or their loss."""
 
 from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.layers.cross_entropy import cross_entropy
 from regard.layers.embed import vocabulary_matrix
 
 
 class VocabularyHead(nn.Module):
     """logits = x Wᵀ, where W may be an embedding's own matrix (tied).
 
-    The softmax belongs to the loss and to the search, which take it with more precision.
+    The softmax belongs to the loss and to the search, which know what to do with its logarithm.
 
     Args:
         dim: Width of x.
@@ -26,3 +27,7 @@ class VocabularyHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(tokens, dim) -> (tokens, vocab)."""
         return F.linear(x, self.weight)
+
+    def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Cross-entropy of x (tokens, dim) to targets (tokens,), summed; no logits are kept."""
+        return cross_entropy(x, self.weight, targets, smoothing)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,13 +57,13 @@ class Layout:
     def pad(self, x: Tensor) -> Tensor:
         """Scatters (tokens, dim) into rows (batch, length, dim), zeros where there is no token."""
         if not self.even:
-            x = x.new_zeros(self.batch * self.longest, x.shape[-1]).index_copy_(0, self.slots, x)
+            x = _Scatter.apply(x, self.slots, self.batch * self.longest)  # type: ignore[no-untyped-call]
         return x.view(self.batch, self.longest, x.shape[-1])
 
     def unpad(self, rows: Tensor) -> Tensor:
         """Gathers rows (batch, length, dim) back into (tokens, dim)."""
         x = rows.reshape(self.batch * self.longest, rows.shape[-1])
-        return x if self.even else x.index_select(0, self.slots)
+        return x if self.even else _Gather.apply(x, self.slots)  # type: ignore[no-untyped-call]
 
     def rows(self, x: Tensor, heads: int) -> Tensor:
         """Cuts (tokens, heads * head_dim) into rows (batch, heads, length, head_dim)."""
@@ -73,3 +74,34 @@ class Layout:
     def tokens(self, rows: Tensor) -> Tensor:
         """Joins rows (batch, heads, length, head_dim) into (tokens, heads * head_dim)."""
         return self.unpad(rows.transpose(1, 2).flatten(2))
+
+
+class _Scatter(torch.autograd.Function):
+    """Rows of zeros, x put at some of them. Its gradient gathers, and needs no copy of x for it.
+
+    PyTorch's `index_copy_` keeps what was copied until the backward pass, and the gradient of its
+    `index_select` adds up where it could copy: no two tokens have one place.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, slots: Tensor, size: int) -> Tensor:
+        ctx.save_for_backward(slots)
+        return x.new_zeros(size, x.shape[-1]).index_copy_(0, slots, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _Gather.apply(grad, *ctx.saved_tensors), None, None  # type: ignore[no-untyped-call]
+
+
+class _Gather(torch.autograd.Function):
+    """Undoes `_Scatter`: each is the other's gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, slots: Tensor) -> Tensor:
+        ctx.save_for_backward(slots)
+        ctx.size = rows.shape[0]
+        return rows.index_select(0, slots)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _Scatter.apply(grad, *ctx.saved_tensors, ctx.size), None  # type: ignore[no-untyped-call]

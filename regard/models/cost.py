@@ -11,6 +11,7 @@ from torch import nn
 
 from regard.errors import InputError
 from regard.layers import VocabularyHead
+from regard.layers.cross_entropy import BLOCK
 from regard.layers.mlp import ACTIVATIONS
 from regard.models.config import TransformerConfig
 from regard.models.families import build
@@ -107,20 +108,18 @@ def forward_flops(model: EncoderDecoder, source: int, target: int) -> dict[str, 
     return counts
 
 
-def kept_floats(config: TransformerConfig, vocab: int, source: int, target: int) -> int:
+def kept_floats(config: TransformerConfig, source: int, target: int) -> int:
     """Numbers that one pair of sentences keeps from forward to backward: an estimate.
 
-    Each sub-layer keeps its input, the norm of it, and the noise of its dropout; attention also
-    q, k, v and its output, both end to end and in rows (sentences of a batch differ in length), and
-    a number per head and query in place of the weights, which the fused kernel computes again; the
-    feed-forward its hidden layer. The log-probabilities of the loss come thrice: themselves and, at
-    the start of backward, two gradients as large. Padding and what the allocator wastes come on
-    top of it.
+    Each sub-layer keeps its input, the norm of it, and the noise of its dropout; attention also q,
+    k, v, its output in rows and end to end (sentences of a batch differ in length), and a number
+    per head and query in place of the weights, which the fused kernel computes again; the
+    feed-forward its hidden layer. Padding and what the allocator wastes come on top of it.
     """
     dim, noise = config.dim, config.dim if config.dropout else 0
-    keys_values = 2 * 2 * _kv_dim(config)
+    keys_values = 2 * _kv_dim(config)
     inputs = dim if config.norm == "none" else 2 * dim  # x, norm(x)
-    attention = inputs + 2 * 2 * dim + noise + config.heads  # q and output
+    attention = inputs + 3 * dim + noise + config.heads  # q, and the output twice
     feed_forward = inputs + noise + _hidden_copies(config) * config.hidden
     ends = noise + 2 * dim  # the dropout of the embedding; the top of the stack and its norm
     encoder = config.encoder_layers * (attention + keys_values + feed_forward) + ends
@@ -129,7 +128,12 @@ def kept_floats(config: TransformerConfig, vocab: int, source: int, target: int)
     own, cross = _kept_weights(config)
     quadratic = own * (config.encoder_layers * source**2 + config.decoder_layers * target**2)
     quadratic += cross * config.decoder_layers * source * target
-    return source * (encoder + memory) + target * (decoder + 3 * vocab) + quadratic
+    return source * (encoder + memory) + target * (decoder + dim) + quadratic  # dim: the loss's
+
+
+def loss_floats(config: TransformerConfig, vocab: int, targets: int) -> int:
+    """Numbers that the loss of a batch holds beside: a block of logits, and W's gradient twice."""
+    return min(BLOCK, targets) * vocab + 2 * vocab * config.dim
 
 
 def cache_floats(config: TransformerConfig, *, rows: int, length: int, source: int) -> int:

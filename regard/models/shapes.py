@@ -124,11 +124,22 @@ class EncoderDecoder(nn.Module):
 
     def forward(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the token after each target token: (target tokens, vocab)."""
+        ctx = self._given(source, target, tap)
+        return self._logits(self._decode(target.ids, ctx), ctx)
+
+    def loss(
+        self, source: Ragged, target: Ragged, wanted: Tensor, smoothing: float = 0.0
+    ) -> Tensor:
+        """Cross-entropy of the tokens that should follow, wanted (target tokens,), summed."""
+        x = self._decode(target.ids, self._given(source, target))
+        return self.head.loss(x, wanted, smoothing)
+
+    def _given(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Context:
+        """What the decoder needs to read whole targets, each token looking back alone."""
         memory = self.encode(source, tap)
         layout = Layout(target.lengths, target.ids.device)
         mask = Mask(causal=True, key_lengths=_uneven(layout), query_lengths=_uneven(layout))
-        ctx = Context(layout, layout.where, mask, self.decoder.positions, memory=memory, tap=tap)
-        return self._decode(target.ids, ctx)
+        return Context(layout, layout.where, mask, self.decoder.positions, memory=memory, tap=tap)
 
     def encode(self, source: Ragged, tap: Tap | None = None) -> Memory:
         """Source sentences -> the memory that the decoder looks at."""
@@ -177,13 +188,15 @@ class EncoderDecoder(nn.Module):
             cache=cache,
             tap=tap,
         )
-        logits = self._decode(ids, ctx)
+        logits = self._logits(self._decode(ids, ctx), ctx)
         cache.advance((1,) * rows)
         return logits
 
     def _decode(self, ids: Tensor, ctx: Context) -> Tensor:
         x = self.target_embed(ids, ctx.where, ctx.positions)  # (tokens, dim)
-        x = self.decoder(ctx.visit("decoder.embedding", x), ctx)
+        return self.decoder(ctx.visit("decoder.embedding", x), ctx)  # (tokens, dim)
+
+    def _logits(self, x: Tensor, ctx: Context) -> Tensor:
         return ctx.visit("logits", self.head(x))  # (tokens, vocab)
 
     def sites(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.batch import Cursor
 
@@ -21,11 +21,11 @@ class Task(Protocol):
         """How many targets a micro-batch has: what the sums of losses of a step are divided by."""
         ...
 
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+    def loss(self, model: Any, batch: Any) -> Tensor:
         """The training loss of one micro-batch, a sum over its targets."""
         ...
 
-    def evaluate(self, model: nn.Module) -> dict[str, float]:
+    def evaluate(self, model: Any) -> dict[str, float]:
         """Measures on the validation split; `loss` is the one that chooses."""
         ...
 

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, EncodedPairs, Ragged, order, sequential
@@ -91,18 +89,15 @@ class Translate:
         """The target tokens, end symbols included. There is no padding to leave out."""
         return batch.target_out.numel()
 
-    def loss(self, model: torch.nn.Module, batch: Batch) -> Tensor:
+    def loss(self, model: EncoderDecoder, batch: Batch) -> Tensor:
         """Cross-entropy to the smoothed targets: (1 - ε) on the right token, ε spread over all.
 
         A sum over the target tokens. It differs from the KL divergence only by a constant.
         """
-        logits = model(batch.source, batch.target_in)  # (tokens, vocab)
-        return F.cross_entropy(
-            logits, batch.target_out, reduction="sum", label_smoothing=self.smoothing
-        )
+        return model.loss(batch.source, batch.target_in, batch.target_out, self.smoothing)
 
     def evaluate(
-        self, model: torch.nn.Module, pairs: EncodedPairs | None = None
+        self, model: EncoderDecoder, pairs: EncodedPairs | None = None
     ) -> dict[str, float]:
         """Mean negative log-likelihood of a target token (no smoothing), and its exponential."""
         pairs = self.valid if pairs is None else pairs
@@ -110,8 +105,7 @@ class Translate:
         with evaluating(model):
             for index in sequential(pairs.lengths.tolist(), self.batch_tokens):
                 batch = pairs.batch(index)
-                logits = model(batch.source, batch.target_in)
-                total += float(F.cross_entropy(logits, batch.target_out, reduction="sum"))
+                total += float(model.loss(batch.source, batch.target_in, batch.target_out))
                 count += batch.target_out.numel()
         mean = total / max(1, count)
         return {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}

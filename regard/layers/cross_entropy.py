@@ -1,0 +1,75 @@
+"""Vectors and the vocabulary's matrix -> a loss, without ever holding all the logits.
+
+    L = Σ_t  log Σ_v exp z_tv  -  (1 - ε) z_t,y(t)  -  ε/V Σ_v z_tv ,      z = x Wᵀ
+    ∂L/∂z_tv = softmax(z_t)_v  -  (1 - ε) [v = y(t)]  -  ε/V
+
+The logits of a batch are its largest tensor by far: tokens × vocabulary, and PyTorch's own way
+needs four of that size, each read and written from main memory. Here a block of tokens at a time is
+multiplied, turned into its gradient in place while the cache still holds it, and multiplied back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+BLOCK = 512
+"""Tokens at a time: enough rows for a fast matrix product, few enough to stay near the core."""
+
+
+def cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+    """The sum over tokens of the cross-entropy to smoothed targets: 1 - ε on the right one.
+
+    Args:
+        x: (tokens, dim) What the vocabulary's matrix is multiplied with.
+        weight: (vocab, dim) The vocabulary's matrix.
+        targets: (tokens,) The right entry for each token.
+        smoothing: ε, spread evenly over the whole vocabulary.
+
+    Example:
+        >>> x, weight = torch.zeros(2, 4), torch.randn(3, 4)
+        >>> round(float(cross_entropy(x, weight, torch.tensor([0, 2]))), 4)    # 2 ln 3
+        2.1972
+    """
+    wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    loss: Tensor = _CrossEntropy.apply(x, weight, targets, smoothing, wanted)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The loss; its gradients are found on the way, where the logits are at hand."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, smoothing: float, wanted: bool
+    ) -> Tensor:
+        grad_x, grad_weight = torch.empty_like(x), torch.zeros_like(weight if wanted else x[:0])
+        even = smoothing / weight.shape[0]
+        total = x.new_zeros(())
+        block = x.new_empty(min(BLOCK, x.shape[0]), weight.shape[0])
+        for start in range(0, x.shape[0], BLOCK):
+            rows, right = x[start : start + BLOCK], targets[start : start + BLOCK, None]
+            z = torch.mm(rows, weight.t(), out=block[: len(rows)])  # (rows, vocab)
+            z -= z.amax(1, keepdim=True)  # the loss stays the same, and exp is at most 1
+            total -= (1 - smoothing) * z.gather(1, right).sum()
+            if smoothing:
+                total -= even * z.sum()
+            sums = z.exp_().sum(1, keepdim=True)
+            total += sums.log().sum()
+            if wanted:
+                z /= sums  # the softmax, from here on its gradient
+                if smoothing:
+                    z -= even
+                z.scatter_add_(1, right, z.new_full(right.shape, smoothing - 1))
+                torch.mm(z, weight, out=grad_x[start : start + BLOCK])
+                grad_weight.addmm_(z.t(), rows)
+        if wanted:
+            ctx.save_for_backward(grad_x, grad_weight)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        grad_x, grad_weight = ctx.saved_tensors
+        return grad_x * grad, grad_weight * grad, None, None, None
