@@ -128,6 +128,8 @@ def _run(
         facts=facts,
         watch=None if watch is None else lambda step, _: watch(step, pipeline),
         quiet=quiet,
+        threads=threads,
+        seed=recipe.seed,
     )
     place = Trainer(job, start).run()
     if start is not None and place.step == start.step:

@@ -64,6 +64,21 @@ class Batch:
     index: tuple[int, ...]
     """Which examples these are, so that a bad batch can be named."""
 
+    def split(self, parts: int) -> list[Batch]:
+        """As many batches as are asked for and have a sentence, dealt out like cards."""
+        sources = torch.split(self.source.ids, list(self.source.lengths))
+        targets = torch.split(self.target_in.ids, list(self.target_in.lengths))
+        wanted = torch.split(self.target_out, list(self.target_in.lengths))
+        return [
+            Batch(
+                Ragged(torch.cat(sources[part::parts]), self.source.lengths[part::parts]),
+                Ragged(torch.cat(targets[part::parts]), self.target_in.lengths[part::parts]),
+                torch.cat(wanted[part::parts]),
+                self.index[part::parts],
+            )
+            for part in range(min(parts, len(self.index)))
+        ]
+
     def to(self, device: torch.device | str) -> Batch:
         """The same batch with its tensors on a device."""
         return Batch(

@@ -10,7 +10,7 @@ that the fused kernel can be used whatever the model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.layers.context import Context, Memory
+from regard.layers.dropout import drop
 from regard.layers.layout import Layout
 from regard.layers.masks import Mask, masked_softmax
 from regard.layers.tap import Product
@@ -45,6 +46,8 @@ class DotScore(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
     ) -> Tensor:
         """softmax(q kᵀ · scale + bias) v, fused: (batch, heads, query, head_dim)."""
+        if dropout:
+            return attend_openly(self.scores, q, k, v, mask, bias, dropout)
         allowed, causal = mask.kernel(q.shape[2], k.shape[2], q.device)
         if bias is not None:  # the kernel takes one or the other: put the mask into the bias
             if causal:
@@ -55,7 +58,6 @@ class DotScore(nn.Module):
             k,
             v,
             attn_mask=allowed,
-            dropout_p=dropout,
             is_causal=causal,
             scale=self.scale,
             enable_gqa=q.shape[1] != k.shape[1],
@@ -81,11 +83,23 @@ class AdditiveScore(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
     ) -> Tensor:
         """softmax(scores + bias) v, step by step: no fused kernel knows this score."""
-        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
-        scores = self.scores(q, k)
-        scores = scores if bias is None else scores + bias
-        weights = masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device))
-        return F.dropout(weights, dropout) @ v
+        return attend_openly(self.scores, q, k, v, mask, bias, dropout)
+
+
+def attend_openly(
+    score: Callable[[Tensor, Tensor], Tensor],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Mask,
+    bias: Tensor | None,
+    dropout: float,
+) -> Tensor:
+    """dropout(softmax(score(q, k) + bias)) v, step by step, for what no fused kernel can do."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+    scores = score(q, k) if bias is None else score(q, k) + bias
+    weights = masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device))
+    return drop(weights, dropout) @ v
 
 
 class Attention(nn.Module):

@@ -1,4 +1,4 @@
-"""Dropout, with random numbers eight at a time.
+"""Dropout, with random numbers eight at a time, from dice that may be a thread's own.
 
 PyTorch draws one random number for each element, on one thread; at a laptop's sizes that is a
 fifth of a training step. One 64-bit number has eight bytes, and a byte compared with a threshold is
@@ -7,8 +7,41 @@ random enough to drop with probability round(256 p) / 256.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
+
+_dice = threading.local()
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator) -> Iterator[None]:
+    """In this thread, all dropout draws from a generator instead of torch's one for everybody.
+
+    Threads that train side by side would else take each other's numbers, in an order that no one
+    could repeat.
+    """
+    before = getattr(_dice, "generator", None)
+    _dice.generator = generator
+    try:
+        yield
+    finally:
+        _dice.generator = before
+
+
+def drop(x: Tensor, p: float) -> Tensor:
+    """Zeroes elements with probability p, to the nearest 1/256, and scales the others up."""
+    kept = max(1, 256 - round(256 * p))  # of the 256 values of a byte
+    if kept == 256:
+        return x
+    words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
+    # all 64 bits: the default range leaves out the sign
+    words.random_(-(2**63), None, generator=getattr(_dice, "generator", None))
+    keep = words.view(torch.uint8)[: x.numel()].view(x.shape) < kept
+    return x * (keep.to(x.dtype) * (256 / kept))
 
 
 class Dropout(nn.Module):
@@ -21,16 +54,10 @@ class Dropout(nn.Module):
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
-        self.kept = max(1, 256 - round(256 * p))  # of 256 values of a byte
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape; the same shape."""
-        if not self.training or self.kept == 256:
-            return x
-        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
-        words.random_(-(2**63), None)  # all 64 bits: the default range leaves out the sign
-        keep = words.view(torch.uint8)[: x.numel()].view(x.shape) < self.kept
-        return x * (keep.to(x.dtype) * (256 / self.kept))
+        return drop(x, self.p) if self.training else x
 
     def extra_repr(self) -> str:
         """For printing a model."""

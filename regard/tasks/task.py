@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -19,6 +19,10 @@ class Task(Protocol):
 
     def targets(self, batch: Any) -> int:
         """How many targets a micro-batch has: what the sums of losses of a step are divided by."""
+        ...
+
+    def split(self, batch: Any, parts: int) -> Sequence[Any]:
+        """A micro-batch in at most so many parts of like size, whose losses add up to its own."""
         ...
 
     def loss(self, model: Any, batch: Any) -> Tensor:

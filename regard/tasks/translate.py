@@ -89,6 +89,10 @@ class Translate:
         """The target tokens, end symbols included. There is no padding to leave out."""
         return batch.target_out.numel()
 
+    def split(self, batch: Batch, parts: int) -> list[Batch]:
+        """The sentences of a batch dealt out to several, so that each core has its own."""
+        return batch.split(parts)
+
     def loss(self, model: EncoderDecoder, batch: Batch) -> Tensor:
         """Cross-entropy to the smoothed targets: (1 - ε) on the right token, ε spread over all.
 

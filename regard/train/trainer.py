@@ -35,6 +35,7 @@ from regard.train.log import (
     read_metrics,
 )
 from regard.train.optim import learning_rate, optimizer, optimizer_tensors, restore_optimizer
+from regard.train.shards import Shards, parts_for
 from regard.train.signals import StopRequest, stop_requests
 
 _logger = logging.getLogger(__name__)
@@ -95,6 +96,10 @@ class Job:
     watch: Callable[[int, nn.Module], None] | None = None
     """Called after every step with its number."""
     quiet: bool = False
+    threads: int = 1
+    """How many compute; each takes a part of a micro-batch."""
+    seed: int = 0
+    """Where the random numbers of dropout come from, with the number of the step."""
 
 
 class Trainer:
@@ -108,6 +113,7 @@ class Trainer:
     def __init__(self, job: Job, resume: Snapshot | None = None) -> None:
         self.job, self.model, self.task, self.config = job, job.model, job.task, job.config
         self.optimizer = optimizer(job.model, job.config)
+        self.shards = Shards(job.threads, parts_for(job.threads, job.config.batch_tokens))
         self.place = Place()
         if resume is not None:
             self._restore(resume)
@@ -186,13 +192,9 @@ class Trainer:
 
     def _gradients(self, batches: list[Any]) -> tuple[float, int]:
         """Adds up the gradients of (sum of losses) / (targets of the whole step); returns both."""
-        targets = sum(self.task.targets(batch) for batch in batches)
-        total = 0.0
-        for batch in batches:
-            loss = self.task.loss(self.model, batch)
-            torch.autograd.backward(loss / targets)
-            total += float(loss.detach())
-        return total, targets
+        return self.shards.gradients(
+            self.task, self.model, batches, f"{self.job.seed} {self.place.step}"
+        )
 
     def _skip(self, loss: float, norm: float, batches: list[Any], progress: Progress) -> None:
         """A step that is not finite is never applied: it is logged with its batch."""

@@ -215,3 +215,8 @@ def test_jsonl_may_have_other_keys(tmp_path):
     pairs, skipped = load_pairs(str(tmp_path / "x.jsonl"), 10, "stop")
     assert [(pair.source, pair.target) for pair in pairs] == [("a", "b")]
     assert not skipped
+
+
+def test_a_tab_inside_a_sentence_is_a_blank(write):
+    files = write("a.de", "in einer \tFontäne\n"), write("a.en", "in a\tfountain\n")
+    assert list(read_pairs(files, 10)) == [Pair("in einer  Fontäne", "in a fountain")]
