@@ -40,8 +40,11 @@ def drop(x: Tensor, p: float) -> Tensor:
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
     # all 64 bits: the default range leaves out the sign
     words.random_(-(2**63), None, generator=getattr(_dice, "generator", None))
-    keep = words.view(torch.uint8)[: x.numel()].view(x.shape) < kept
-    return x * (keep.to(x.dtype) * (256 / kept))
+    bytes_ = words.view(torch.uint8)[: x.numel()].view(x.shape)
+    noise = torch.lt(
+        bytes_, kept, out=torch.empty_like(x)
+    )  # as numbers at once: a fifth of the time
+    return x * noise.mul_(256 / kept)
 
 
 class Dropout(nn.Module):
