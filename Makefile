@@ -1,9 +1,10 @@
 # make demo    sets up and runs the guided tour
 # make test    sets up, checks and tests everything; what CI runs
+# make bench   measures Regard beside its peers: half an hour on two cores; BENCH=--quick to try
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: setup demo test test-fast check format clean
+.PHONY: setup demo test test-fast check bench format clean
 
 setup: .venv/.ready
 
@@ -28,6 +29,18 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: .venv/.bench
+	$(BIN)/python -m benchmarks $(BENCH)
+
+# JoeyNMT pins a protobuf that others cannot use: it stands in a folder of its own, without what it
+# depends on; the few packages that its model imports are put beside it.
+.venv/.bench: .venv/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps \
+		--target .venv/joey joeynmt==2.3.0 importlib_metadata==8.7.1 zipp==4.1.2 sentencepiece==0.2.2 \
+		subword-nmt==0.3.8 || echo "JoeyNMT could not be installed; it is left out" >&2
+	touch $@
 
 format: setup
 	$(BIN)/ruff format .

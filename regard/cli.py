@@ -361,6 +361,45 @@ def plan(
     print(json.dumps(found.to_json()) if as_json else found.table())
 
 
+@app.command("bench")
+def bench_command(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Toy sizes, to see that everything runs.")
+    ] = False,
+    rounds: Annotated[int | None, typer.Option(help="Of each experiment; by default 5.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Such as training-base, or decoding; repeatable.")
+    ] = None,
+    files: Annotated[
+        str | None, typer.Option("--data", help="Own parallel text: x.tsv, x.jsonl, or x.en,x.de")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="A folder for results and pictures.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+) -> None:
+    """How fast this machine trains, decodes and looks, beside what the machine itself can do."""
+    from regard.bench.command import Request, bench
+    from regard.bench.suite import EXPERIMENTS
+    from regard.scoring import split_files
+
+    request = Request(
+        quick=quick,
+        rounds=rounds,
+        threads=threads,
+        only=tuple(only or ()),
+        data=split_files([files]) if files else None,
+        output=out,
+        quiet=quiet,
+    )
+    found = bench(EXPERIMENTS, request)
+    print(json.dumps(found.json, ensure_ascii=False) if as_json else found.report)
+    if out is not None:
+        say(f"results and pictures are in {out}", quiet=quiet)
+
+
 @app.command("recipe")
 def recipe_command(
     name: Annotated[

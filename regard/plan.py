@@ -152,7 +152,10 @@ class Plan:
 
     @property
     def training_memory(self) -> dict[str, int]:
-        """Bytes while training: 16 a parameter, and the activations of a micro-batch."""
+        """Bytes while training: 16 a parameter, and the activations of a micro-batch.
+
+        For one thread; each more that takes a part of the micro-batch has gradients of its own.
+        """
         model, tokens = self.recipe.model, self.recipe.train.batch_tokens
         pair = kept_floats(model, self.length, self.length)
         loss = loss_floats(model, self.vocab, tokens // 2)

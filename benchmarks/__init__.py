@@ -1,0 +1,1 @@
+"""The benchmark suite: Regard beside its peers, in one run. See README.md."""

@@ -1,0 +1,46 @@
+"""Decoding speed: Regard beside `generate` and CTranslate2, in fp32 and int8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import ModuleType
+
+from benchmarks.peers import ctranslate, marian
+from regard.bench.harness import Entry, Experiment
+from regard.bench.results import Bar
+from regard.bench.suite import INT8, OURS, Settings
+from regard.bench.suite import decoding as ours
+
+HF, CT2, CT2_INT8 = "generate (transformers)", "CTranslate2 fp32", "CTranslate2 int8"
+AT_LEAST = {1: (1.3, 1.1), 32: (1.2, 0.8)}
+"""By sentences: fp32 beside `generate`, int8 beside CTranslate2's int8."""
+
+
+def decoding(chosen: Settings, sentences: int, others: Mapping[str, ModuleType]) -> Experiment:
+    """So many sentences at once."""
+    experiment = ours(chosen, sentences)
+    path, case = experiment.entries[0].contender.work, str(sentences)
+    lines = [
+        Entry(HF, marian.Decode(path), case),
+        Entry(CT2, ctranslate.Decode(path, "float32"), case),
+        Entry(CT2_INT8, ctranslate.Decode(path, "int8"), case),
+        *(
+            Entry(name, other.Decode(path), case)
+            for name, other in others.items()
+            if hasattr(other, "Decode")
+        ),
+    ]
+    fp32, int8 = AT_LEAST[sentences]
+    bars = (
+        Bar(OURS, (HF,), "speed", fp32),
+        Bar(OURS, (CT2,), "speed", 1.0, aim=True),
+        Bar(INT8, (CT2_INT8,), "speed", int8),
+        *((Bar(INT8, (CT2_INT8,), "speed", 1.0, aim=True),) if int8 < 1 else ()),
+    )
+    return replace(
+        experiment,
+        entries=(*experiment.entries, *lines),
+        bars=bars,
+        weight=6.0 if sentences == 1 else 18.0,
+    )

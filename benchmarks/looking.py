@@ -1,0 +1,24 @@
+"""The cost of looking: a tap on one layer beside no tap, and transformers' eager mode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchmarks.peers import marian
+from regard.bench.harness import Entry, Experiment
+from regard.bench.ours import reader_config
+from regard.bench.suite import LONG, Settings
+from regard.bench.suite import looking as ours
+
+
+def looking(chosen: Settings, tokens: int) -> Experiment:
+    """Encoding so many tokens."""
+    experiment = ours(chosen, tokens)
+    size = experiment.entries[0].contender.tokens
+    model = reader_config(size, quick=chosen.quick).model_dump()
+    lines = (
+        Entry("Marian (transformers), not looking", marian.Encode(size, "sdpa", model)),
+        Entry("Marian (transformers), eager", marian.Encode(size, "eager", model)),
+    )
+    weight = 6.0 if tokens == LONG[0] else 35.0
+    return replace(experiment, entries=(*experiment.entries, *lines), weight=weight)

@@ -1,0 +1,69 @@
+"""CTranslate2, given the same random Marian that transformers decodes, by its own converter."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+from benchmarks.peers import marian
+from benchmarks.peers.loop import read, start
+
+
+def convert(work: dict[str, Any], folder: Path) -> None:
+    """Writes the model into a new folder; its vocabulary is t0, t1, …, the last entry padding."""
+    from ctranslate2.converters.transformers import MarianMTLoader
+
+    size = work["target_vocab"]
+    names = [f"t{place}" for place in range(size - 1)] + ["<pad>"]
+    vocabulary = {name: place for place, name in enumerate(names)}
+    tokenizer = SimpleNamespace(
+        get_vocab=lambda: vocabulary, eos_token=names[work["end"]], unk_token=names[3]
+    )
+    spec = MarianMTLoader()(marian.build(work).eval(), tokenizer)
+    spec.validate()
+    spec.optimize(quantization=None)
+    folder.mkdir()
+    spec.save(str(folder))
+
+
+@dataclass
+class Decode:
+    """`translate_batch` with a beam of 4 and exactly 30 tokens; the case: how many sentences."""
+
+    work: str
+    precision: str = "float32"
+    packages: ClassVar = ("ctranslate2",)
+    install: ClassVar = "pip install ctranslate2 transformers"
+
+    def prepare(self, threads: int) -> None:
+        import ctranslate2
+
+        start(threads)
+        work = read(self.work)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary) / "model"
+            convert(work, folder)
+            self.translator = ctranslate2.Translator(
+                str(folder),
+                device="cpu",
+                compute_type=self.precision,
+                inter_threads=1,
+                intra_threads=threads,
+            )
+        [batch] = work["batches"]["decode"]
+        last = work["target_vocab"] - 2  # the entry behind it is padding here
+        self.sources = [[f"t{min(token, last)}" for token in source] for source, _ in batch]
+
+    def measure(self, case: str) -> float:
+        found = self.translator.translate_batch(
+            self.sources[: int(case)],
+            beam_size=marian.BEAM,
+            min_decoding_length=marian.WRITTEN,
+            max_decoding_length=marian.WRITTEN,
+        )
+        lengths = {len(each.hypotheses[0]) for each in found}
+        assert lengths == {marian.WRITTEN}, lengths
+        return len(found)

@@ -1,0 +1,96 @@
+"""JoeyNMT's own Transformer, in a folder of its own that `make bench` fills.
+
+Its pins (protobuf below 3.21 among them) would change what else is installed, so it stands there
+without its dependencies; only what its model imports is put beside it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+from benchmarks.peers.loop import Loop, Padded, read, start
+
+FOLDER = Path(sys.prefix) / "joey"
+"""In the environment that runs the suite."""
+
+
+def vocabulary(size: int) -> Any:
+    """A vocabulary of so many entries: the model asks only for its size and special ids."""
+    from joeynmt.vocabulary import Vocabulary
+
+    class Sized(Vocabulary):
+        def add_tokens(self, tokens: list[str]) -> None:
+            """All at once: the original looks each token up in a list, for minutes at 16,000."""
+            self._itos = tokens
+            self._stoi = {token: place for place, token in enumerate(tokens)}
+
+    special = SimpleNamespace(
+        unk_token="<unk>", pad_token="<pad>", bos_token="<s>", eos_token="</s>", sep_token=None,
+        unk_id=0, pad_id=1, bos_id=2, eos_id=3, sep_id=None, lang_tags=[],
+    )  # fmt: skip
+    return Sized([f"w{place}" for place in range(4, size)], special)
+
+
+def build(work: dict[str, Any]) -> Any:
+    """JoeyNMT's model of the work's sizes, no attention dropout."""
+    from joeynmt.model import build_model
+    from joeynmt.transformer_layers import MultiHeadedAttention
+
+    model = work["model"]
+    stack = {
+        "type": "transformer",
+        "num_heads": model["heads"],
+        "embeddings": {"embedding_dim": model["dim"], "scale": True},
+        "hidden_size": model["dim"],
+        "ff_size": model["hidden"],
+        "dropout": model["dropout"],
+        "layer_norm": model["norm_place"],
+    }
+    config = {
+        "initializer": "xavier_uniform",
+        "embed_initializer": "xavier_uniform",
+        "tied_embeddings": model["tied"] == "all",
+        "tied_softmax": True,
+        "encoder": {**stack, "num_layers": model["encoder_layers"]},
+        "decoder": {**stack, "num_layers": model["decoder_layers"]},
+    }
+    built = build_model(config, vocabulary(work["source_vocab"]), vocabulary(work["target_vocab"]))
+    for module in built.modules():
+        if isinstance(module, MultiHeadedAttention):
+            module.dropout.p = 0.0
+    return built
+
+
+@dataclass
+class Train:
+    """Steps of training; the case names the batches. Work: real target tokens."""
+
+    work: str
+    packages: ClassVar = ("joeynmt", "torch")
+    install: ClassVar = "make bench"
+    folders: ClassVar = (str(FOLDER),)
+
+    def prepare(self, threads: int) -> None:
+        start(threads)
+        # JoeyNMT numbers its special symbols unk, pad, begin, end; ids of words are the same.
+        work = {**read(self.work), "pad": 1, "begin": 2, "end": 3}
+        model = build(work)
+
+        def logits(batch: Padded) -> Any:
+            out, _, _, _ = model._encode_decode(
+                src=batch.source,
+                trg_input=batch.target_in,
+                src_mask=batch.source_real[:, None],
+                src_length=batch.source_real.sum(1),
+                trg_mask=(batch.target_in != work["pad"])[:, None],
+            )
+            return out
+
+        self.loop = Loop(work, model, logits)
+
+    def measure(self, case: str) -> float:
+        return self.loop.run(case)

@@ -1,0 +1,104 @@
+"""One run from start to end: experiments are made, measured, shown and written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.bench import pictures, table
+from regard.bench.harness import Outcome, run
+from regard.bench.progress import Progress
+from regard.bench.suite import Makers, select, settings
+from regard.data.config import Files
+from regard.errors import InputError
+from regard.files import write_file
+from regard.runtime import setup
+
+ROUNDS, QUICK_ROUNDS = 5, 2
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for on the command line."""
+
+    quick: bool = False
+    rounds: int | None = None
+    threads: int | None = None
+    only: tuple[str, ...] = ()
+    data: Files | None = None
+    output: Path | None = None
+    """Where results.json, results.md and the pictures go; None writes nothing."""
+    strict: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of it."""
+
+    report: str
+    json: dict[str, Any]
+    missed: tuple[str, ...]
+    strict: bool
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a bar was missed that was to be met."""
+        return 1 if self.strict and self.missed else 0
+
+
+def bench(makers: Makers, request: Request) -> Found:
+    """Measures what was asked for; what is done is on disk after every experiment.
+
+    Raises:
+        InputError: A name or a number makes no sense.
+    """
+    if request.rounds is not None and request.rounds < 1:
+        raise InputError("--rounds", got=request.rounds, expected="1 or more")
+    chosen = select(makers, request.only)
+    runtime = setup(request.threads, 0)
+    rounds = request.rounds or (QUICK_ROUNDS if request.quick else ROUNDS)
+    head: dict[str, Any] = {"rounds": rounds, "threads": runtime.threads, "quick": request.quick}
+    outcomes: list[Outcome] = []
+    with settings(quick=request.quick, data=request.data) as shared:
+        experiments = [make(shared) for make in chosen]
+        total = sum(each.weight for each in experiments) * (rounds + 1)
+        with Progress(total, quiet=request.quiet) as progress:
+            for outcome in run(experiments, rounds, runtime.threads, progress):
+                outcomes.append(outcome)
+                if request.output is not None:
+                    save(request.output, outcomes, head)
+    return Found(
+        table.report(outcomes, **head),
+        table.as_json(outcomes, **head),
+        missed(outcomes),
+        request.strict,
+    )
+
+
+def save(folder: Path, outcomes: list[Outcome], head: dict[str, Any]) -> None:
+    """Writes results.json, results.md, results.png and growth.png, each whole or not at all."""
+    found = table.as_json(outcomes, **head)
+    write_file(folder / "results.json", table.dumped(found).encode())
+    text = f"# Results\n\n```text\n{table.report(outcomes, **head)}\n```\n"
+    write_file(folder / "results.md", text.encode())
+    pictures.draw_bars(outcomes, folder / "results.png")
+    pictures.draw_growth(outcomes, folder / "growth.png")
+
+
+def missed(outcomes: list[Outcome]) -> tuple[str, ...]:
+    """The bars that were measured and not met; aims are not among them."""
+    bars = [
+        verdict.describe()
+        for outcome in outcomes
+        for verdict in outcome.verdicts()
+        if verdict.met is False and not verdict.bar.aim
+    ]
+    growing = [
+        f"{sweep}, {label}: {growth.describe()}"
+        for sweep, points in table.by_sweep(outcomes).items()
+        for label, growth in table.growths(points).items()
+        if growth.met is False
+    ]
+    return (*bars, *growing)

@@ -1,0 +1,43 @@
+"""How much memory this process holds, and the most it held since it was last asked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+_STATUS = Path("/proc/self/status")
+_RESET = Path("/proc/self/clear_refs")
+
+
+def resident() -> int:
+    """Bytes of memory in use; 0 where the system does not say."""
+    return _field("VmRSS") if _STATUS.exists() else _most_ever()
+
+
+def forget_peak() -> None:
+    """Lets `peak` count from here on, where the system can (Linux)."""
+    try:
+        _RESET.write_text("5")  # man 5 proc: resets the peak resident set size
+    except OSError:
+        return
+
+
+def peak() -> int:
+    """The most bytes held since `forget_peak`, or since the process began; 0 if unknown."""
+    return _field("VmHWM") if _STATUS.exists() else _most_ever()
+
+
+def _field(name: str) -> int:
+    for line in _STATUS.read_text("ascii").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _most_ever() -> int:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

@@ -1,0 +1,246 @@
+"""What is measured of this package, each as its user runs it: training, decoding, looking.
+
+Nothing here is written for speed: `Train` is a step of the one trainer, `Decode` the one engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from regard.errors import InputError
+from regard.models.config import TransformerConfig
+
+if TYPE_CHECKING:
+    from regard.layers import Tap
+
+BEAM = 4
+WRITTEN = 30
+"""Tokens of every translation."""
+
+SITE = "encoder.0.self.weights"
+
+
+def _by_blocks(tap: Tap) -> None:
+    """What each query looks at most, of all heads, a few queries at a time."""
+    for _, some in tap.records.blocks(SITE):
+        some.amax(-1)
+
+
+LOOKS: dict[str, tuple[dict[str, Any], Callable[[Tap], object]] | None] = {
+    "nothing": None,
+    "one head": ({"heads": (0,)}, lambda tap: tap.records[SITE]),
+    "by blocks": ({}, _by_blocks),
+    "whole": ({}, lambda tap: tap.records[SITE]),
+    "unread": ({}, lambda tap: tap.records),
+}
+"""What a tap at `SITE` is asked for, and how its record is read. A long record is computed when it
+is read, so what looking costs is known only then; `unread` shows how much of it is that."""
+
+
+@dataclass
+class Train:
+    """Steps of training on the batches of a work file; the case names which. Work: real targets."""
+
+    work: str
+    packages: ClassVar = ("torch",)
+
+    def prepare(self, threads: int) -> None:
+        """A model with fresh weights, the trainer, and batches as it is fed them."""
+        from regard.bench.work import Work
+        from regard.data.batch import Cursor, make_batch
+        from regard.data.pair import Pair
+        from regard.models import build
+        from regard.runtime import setup
+        from regard.tasks.translate import Translate
+        from regard.tokens import TokensConfig, learn
+        from regard.train.config import TrainConfig
+        from regard.train.log import Progress
+        from regard.train.trainer import Job, Trainer
+
+        setup(threads, 0)
+        work = Work.read(self.work)
+        model = build(work.config, work.source_vocab, work.target_vocab)
+        words = learn([Pair("a", "b")], TokensConfig(kind="words"))  # ids are given: never asked
+        task = Translate(words, smoothing=0.1)
+        never = 10**9
+        config = TrainConfig(steps=never, log_every=never, batch_tokens=work.batch_tokens)
+        job = Job(model, task, config, work.config.dim, {}, "", "", threads=threads)
+        self.trainer = Trainer(job)
+        self.progress = Progress(never, 0, quiet=True)
+        self.batches = {
+            case: [
+                make_batch(
+                    [source for source, _ in pairs],
+                    [target for _, target in pairs],
+                    range(len(pairs)),
+                    work.begin,
+                    work.end,
+                )
+                for pairs in batches
+            ]
+            for case, batches in work.batches.items()
+        }
+        self.at = Cursor()
+        model.train()
+
+    def measure(self, case: str) -> float:
+        """One step for each batch."""
+        targets = 0
+        for batch in self.batches[case]:
+            self.trainer._step(iter([(batch, self.at)]), self.progress)
+            targets += batch.target_out.numel()
+        return targets
+
+
+@dataclass
+class Decode:
+    """Beam search that always writes 30 tokens; the case is a number of sentences.
+
+    Work: sentences.
+    """
+
+    work: str
+    precision: str = "float32"
+    packages: ClassVar = ("torch",)
+
+    def prepare(self, threads: int) -> None:
+        """A model with random weights, and sentences to read."""
+        from regard.bench.work import Work
+        from regard.decode import DecodeConfig, Symbols
+        from regard.models import build
+        from regard.runtime import setup
+
+        setup(threads, 0)
+        work = Work.read(self.work)
+        self.model = build(work.config, work.source_vocab, work.target_vocab).eval()
+        if self.precision == "int8":
+            from regard.layers.int8 import quantise
+
+            self.model = quantise(self.model)
+        self.symbols = Symbols(work.begin, work.end, work.pad, (work.pad, work.begin))
+        self.config = DecodeConfig(beam=BEAM, min_length=WRITTEN, max_length=WRITTEN)
+        self.sources = [source for batch in work.batches["decode"] for source, _ in batch]
+
+    def measure(self, case: str) -> float:
+        """Translates as many sentences as the case says, in one batch."""
+        from regard.data.batch import Ragged
+        from regard.decode import decode
+
+        source = Ragged.of(self.sources[: int(case)])
+        found = decode(self.model, source, self.symbols, self.config)
+        assert all(len(best[0].ids) == WRITTEN for best in found)
+        return len(found)
+
+
+@dataclass
+class Encode:
+    """Reading one long text with or without looking; the case is not used. Work: tokens."""
+
+    tokens: int
+    look: str = "nothing"
+    quick: bool = False
+    packages: ClassVar = ("torch",)
+
+    def prepare(self, threads: int) -> None:
+        """A model, and random tokens."""
+        import torch
+
+        from regard.data.batch import Ragged
+        from regard.models import build
+        from regard.runtime import setup
+
+        if self.look not in LOOKS:
+            raise InputError("look", got=self.look, expected=f"one of {', '.join(LOOKS)}")
+        setup(threads, 0)
+        config = reader_config(self.tokens, quick=self.quick)
+        self.model = build(config, 1000, 1000).eval()
+        self.source = Ragged(torch.randint(4, 1000, (self.tokens,)), (self.tokens,))
+
+    def measure(self, case: str) -> float:
+        """Encodes the text once, and reads what was recorded."""
+        del case
+        from regard.layers import Tap
+        from regard.models.mode import evaluating
+
+        look = LOOKS[self.look]
+        with evaluating(self.model):
+            if look is None:
+                self.model.encode(self.source)
+            else:
+                asked, read = look
+                tap = Tap(SITE, **asked)
+                self.model.encode(self.source, tap)
+                read(tap)
+        return self.tokens
+
+
+@dataclass
+class Attend:
+    """One attention layer, 512 wide with 8 heads, over one text, no gradients. Work: tokens.
+
+    The case is not used.
+    """
+
+    tokens: int
+    causal: bool = False
+    packages: ClassVar = ("torch",)
+
+    def prepare(self, threads: int) -> None:
+        """A layer, and its input."""
+        import torch
+
+        from regard.layers import Attention, plain_context
+        from regard.runtime import setup
+
+        setup(threads, 0)
+        self.layer = Attention(512, heads=8).eval()
+        self.x = torch.randn(self.tokens, 512)
+        self.context = plain_context((self.tokens,), causal=self.causal)
+
+    def measure(self, case: str) -> float:
+        """Looks once."""
+        del case
+        import torch
+
+        with torch.inference_mode():
+            self.layer(self.x, self.context)
+        return self.tokens
+
+
+@dataclass
+class Quality:
+    """BLEU of a shipped model on held-out pairs; the case is the precision. Work: BLEU."""
+
+    model: str = "tiny/translate"
+    pairs: int = 500
+    packages: ClassVar = ("sacrebleu",)
+
+    def prepare(self, threads: int) -> None:
+        """The pairs to translate."""
+        from regard.pipeline import load
+        from regard.runtime import setup
+        from regard.scoring import pairs_of
+
+        setup(threads, 0)
+        self.pipeline = load(self.model)
+        self.held_out = pairs_of(self.pipeline.recipe, "valid")[: self.pairs]
+
+    def measure(self, case: str) -> float:
+        """Translates and scores."""
+        from regard.pipeline import load
+
+        if case == "float32":
+            return self.pipeline.evaluate(self.held_out).scores.bleu
+        options: dict[str, Any] = {"precision": case}
+        return load(self.model, **options).evaluate(self.held_out).scores.bleu
+
+
+def reader_config(tokens: int, *, quick: bool) -> TransformerConfig:
+    """The paper's base size for texts of so many tokens; only its encoder is used."""
+    if quick:
+        return TransformerConfig(
+            dim=64, heads=4, hidden=128, decoder_layers=1, norm_place="post", max_length=tokens
+        )
+    return TransformerConfig(size="base", decoder_layers=1, max_length=tokens)

@@ -1,0 +1,131 @@
+"""Outcomes -> pictures: bars with what is to be reached, and curves of growth."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.bench.harness import Outcome
+from regard.bench.table import by_sweep, curve, growths, marks, number, point_of
+from regard.files import write_file
+
+OURS, OTHERS, REACH = "#0072b2", "#999999", "#d55e00"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+
+
+def draw_bars(outcomes: Sequence[Outcome], path: Path) -> Path | None:
+    """One row of bars for each experiment that is not a point of a sweep; None if there is none."""
+    from matplotlib.figure import Figure
+
+    shown = [
+        outcome
+        for outcome in outcomes
+        if outcome.experiment.point is None
+        and outcome.experiment.name != "limits"  # three units in one picture compare nothing
+        and any(line.ok for line in outcome.measured.values())
+    ]
+    if not shown:
+        return None
+    heights = [1.2 + 0.42 * len(outcome.experiment.entries) for outcome in shown]
+    figure = Figure(figsize=(12.8, sum(heights)), dpi=100, layout="constrained")
+    axes = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for each, outcome in zip(axes, shown, strict=True):
+        _bars(each, outcome)
+    return _save(figure, path)
+
+
+def _bars(axes: Any, outcome: Outcome) -> None:
+    experiment = outcome.experiment
+    lines = [outcome.measured[entry.label] for entry in experiment.entries]
+    for place, line in enumerate(lines):
+        if not line.ok:
+            axes.text(0, place, f"  {line.note}", va="center", fontsize=11, color="#555555")
+            continue
+        figure = line.shown(experiment.shows)
+        colour = OURS if line.label.startswith("Regard") else OTHERS
+        spread = [[figure.median - figure.low], [figure.high - figure.median]]
+        axes.barh(place, figure.median, color=colour, height=0.7)
+        axes.errorbar(figure.median, place, xerr=spread, color="black", capsize=3, linewidth=1)
+        text = f"  {number(figure.median, experiment.shows)}"
+        axes.text(figure.high, place, text, va="center", fontsize=11)
+        reach = marks(outcome).get(line.label)
+        if reach is not None:
+            axes.plot([reach, reach], [place - 0.45, place + 0.45], color=REACH, linewidth=3)
+    axes.set_yticks(range(len(lines)), [line.label for line in lines], fontsize=11)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.set_xlim(left=0)
+    axes.set_title(f"{experiment.title}: {experiment.unit}", fontsize=14, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_growth(outcomes: Sequence[Outcome], path: Path) -> Path | None:
+    """For each sweep its time and its memory, both axes logarithmic; None if there is none."""
+    from matplotlib.figure import Figure
+
+    found = by_sweep(outcomes)
+    if not found:
+        return None
+    figure = Figure(figsize=(12.8, 4.4 * len(found)), dpi=100, layout="constrained")
+    rows = figure.subplots(len(found), 2, squeeze=False)
+    for (name, points), (left, right) in zip(found.items(), rows, strict=True):
+        _growth(left, right, points)
+        left.set_title(name, fontsize=14, loc="left")
+    return _save(figure, path)
+
+
+def _growth(left: Any, right: Any, points: Sequence[Outcome]) -> None:
+    grows = growths(points)
+    labels = dict.fromkeys(label for outcome in points for label in outcome.measured)
+    for place, label in enumerate(labels):
+        rows = curve(points, label)
+        if not rows:
+            continue
+        growth = grows.get(label)
+        seconds, memory = (growth.time, growth.memory) if growth else (math.nan, math.nan)
+        xs, times, sizes = zip(*rows, strict=True)
+        colour = COLOURS[place % len(COLOURS)]
+        left.plot(xs, times, marker="o", color=colour, label=f"{label}: exponent {seconds:.2f}")
+        right.plot(
+            xs,
+            [size / 2**20 for size in sizes],
+            marker="o",
+            color=colour,
+            label=f"{label}: exponent {memory:.2f}",
+        )
+    for axes, what in ((left, "milliseconds"), (right, "MiB on top of the model")):
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel(point_of(points[0]).axis, fontsize=12)
+        axes.set_ylabel(what, fontsize=12)
+        axes.xaxis.set_major_formatter(_plain)
+        axes.yaxis.set_major_formatter(_plain)
+        axes.yaxis.set_minor_formatter(_plain if _narrow(axes) else _nothing)
+        axes.grid(visible=True, which="major", color="#dddddd")
+        axes.legend(fontsize=11, frameon=False)
+        axes.spines[["top", "right"]].set_visible(False)
+
+
+def _plain(value: float, _: object = None) -> str:
+    """A number on an axis as people write it."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:g}"
+
+
+def _nothing(value: float, _: object = None) -> str:
+    del value
+    return ""
+
+
+def _narrow(axes: Any) -> bool:
+    """Whether an axis spans so little that powers of ten alone would not label it."""
+    low, high = axes.get_ylim()
+    return bool(high < 20 * low)
+
+
+def _save(figure: Any, path: Path) -> Path:
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=100)
+    return write_file(path, picture.getvalue())

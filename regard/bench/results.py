@@ -1,0 +1,203 @@
+"""Turns -> medians, spreads, ratios, and whether a bar is met.
+
+Two contenders are compared round by round: what slows the machine down for a while slows both.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Quantity = Literal["rate", "time", "work"]
+"""What a table shows of a turn: work per second, milliseconds, or the work itself (a score)."""
+
+Compared = Literal["speed", "time", "memory", "all memory", "points", "peak"]
+"""What a bar compares. `memory` is what a run needs on top of what was held when it was ready,
+`all memory` the whole process; `points` is a difference; `peak` the share of the matrix rate."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One measurement."""
+
+    seconds: float
+    work: float
+    peak: int = 0
+    """The most bytes that the process held."""
+
+    @property
+    def speed(self) -> float:
+        """Work a second."""
+        return self.work / max(self.seconds, 1e-12)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A median with its spread."""
+
+    median: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Figure:
+        """The median, the lowest and the highest."""
+        return Figure(statistics.median(values), min(values), max(values))
+
+
+@dataclass
+class Measured:
+    """What came of one entry of an experiment."""
+
+    label: str
+    turns: list[Turn] = field(default_factory=list)
+    resident: int = 0
+    """Bytes held when the contender was ready, before its first turn."""
+    missing: str = ""
+    """How to install what is not there."""
+    failed: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    flops: float | None = None
+    """Useful FLOPs for one unit of work."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is something to show."""
+        return bool(self.turns) and not self.missing and not self.failed
+
+    @property
+    def note(self) -> str:
+        """Why there is nothing to show."""
+        if self.missing:
+            return f"not installed: {self.missing}"
+        return f"failed: {self.failed}" if self.failed else ""
+
+    def shown(self, quantity: Quantity) -> Figure:
+        """What a table shows of it."""
+        if quantity == "rate":
+            return Figure.of([turn.speed for turn in self.turns])
+        if quantity == "time":
+            return Figure.of([1000 * turn.seconds for turn in self.turns])
+        return Figure.of([turn.work for turn in self.turns])
+
+    @property
+    def peak(self) -> float:
+        """Bytes of the whole process, the median of the rounds."""
+        return statistics.median(turn.peak for turn in self.turns)
+
+    @property
+    def memory(self) -> float:
+        """Bytes on top of what was held when it was ready."""
+        return max(self.peak - self.resident, 0)
+
+    def quantity(self, compared: Compared) -> list[float]:
+        """What is compared, one for each round."""
+        if compared == "memory":
+            return [float(max(turn.peak - self.resident, 1)) for turn in self.turns]
+        if compared == "all memory":
+            return [float(max(turn.peak, 1)) for turn in self.turns]
+        if compared == "points":
+            return [turn.work for turn in self.turns]
+        if compared == "peak":
+            return [(self.flops or 1.0) * turn.speed for turn in self.turns]
+        return [turn.speed if compared == "speed" else 1 / turn.speed for turn in self.turns]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a contender has to reach beside others: a requirement, or an aim."""
+
+    label: str
+    against: tuple[str, ...]
+    """The best of these is what counts."""
+    compared: Compared
+    limit: float
+    aim: bool = False
+
+    @property
+    def at_least(self) -> bool:
+        """Whether more is better; of time, memory and lost points less is."""
+        return self.compared in ("speed", "peak")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A bar, and what came of it."""
+
+    bar: Bar
+    met: bool | None
+    """None: not measured."""
+    ratio: Figure | None = None
+    against: str = ""
+
+    def describe(self, *, judged: bool = True) -> str:
+        """In a line; not judged, it does not say whether the bar is met."""
+        bar = self.bar
+        sign = "at least" if bar.at_least else "at most"
+        limit = f"{sign} {bar.limit:g}" + (" (aim)" if bar.aim else "")
+        others = " and ".join(bar.against)
+        named = f"the better of {others}" if len(bar.against) > 1 else others
+        if bar.compared == "points":
+            wanted = f"{bar.label} within {bar.limit:g} points of {named}"
+        elif bar.compared == "peak":
+            wanted = f"{bar.label}, useful FLOPs as a share of the {named}: {limit}"
+        else:
+            wanted = f"{bar.label}, {bar.compared} beside {named}: {limit}"
+        if self.ratio is None:
+            return f"? {wanted}; not measured"
+        mark = ("✓" if self.met else "✗") if judged else "·"
+        beside = f", {self.against}" if len(bar.against) > 1 else ""
+        spread = f"({self.ratio.low:.2f}–{self.ratio.high:.2f}{beside})"
+        return f"{mark} {wanted}; measured {self.ratio.median:.2f} {spread}"
+
+
+def judge(bar: Bar, measured: Mapping[str, Measured]) -> Verdict:
+    """Whether a bar is met by the median of the ratios of the rounds."""
+    ours = measured.get(bar.label)
+    rivals = [measured[name] for name in bar.against if name in measured and measured[name].ok]
+    if ours is None or not ours.ok or not rivals:
+        return Verdict(bar, None)
+    best = max if bar.at_least else min
+    rival = best(rivals, key=lambda each: statistics.median(each.quantity(bar.compared)))
+    ratio = compare(ours, rival, bar.compared)
+    met = ratio.median >= bar.limit if bar.at_least else ratio.median <= bar.limit
+    return Verdict(bar, met, ratio, rival.label)
+
+
+def compare(ours: Measured, theirs: Measured, compared: Compared) -> Figure:
+    """Ratios, round by round; of points the difference that was lost."""
+    pairs = zip(ours.quantity(compared), theirs.quantity(compared), strict=False)
+    if compared == "points":
+        return Figure.of([other - mine for mine, other in pairs])
+    return Figure.of([mine / other for mine, other in pairs])
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """The exponent b of the least-squares fit y = a·x^b: 1 is linear, 2 is quadratic."""
+    kept = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
+    if len(kept) < 2:
+        return math.nan
+    xs, ys = zip(*kept, strict=True)
+    return statistics.linear_regression(xs, ys).slope
+
+
+def to_json(measured: Measured) -> dict[str, Any]:
+    """Every number of an entry."""
+    entry: dict[str, Any] = {"label": measured.label, "status": "measured"}
+    if not measured.ok:
+        entry["status"] = "not installed" if measured.missing else "failed"
+        return {**entry, "message": measured.missing or measured.failed}
+    speed = measured.shown("rate")
+    return {
+        **entry,
+        "versions": measured.versions,
+        "seconds": [turn.seconds for turn in measured.turns],
+        "work": [turn.work for turn in measured.turns],
+        "speed": {"median": speed.median, "low": speed.low, "high": speed.high},
+        "flops_per_second": None if measured.flops is None else measured.flops * speed.median,
+        "resident_bytes": measured.resident,
+        "peak_bytes": [turn.peak for turn in measured.turns],
+    }

@@ -1,0 +1,207 @@
+"""The experiments on our own: what `regard bench` runs, and what `benchmarks/` adds peers to."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard import recipe as recipes
+from regard.bench.harness import Entry, Experiment
+from regard.bench.limits import limits, matrix_limit
+from regard.bench.ours import WRITTEN, Decode, Encode, Quality, Train
+from regard.bench.results import Bar
+from regard.bench.work import SAME, Corpus, Work, encoded, from_files, like_multi30k
+from regard.data.config import Files
+from regard.data.sources import load_splits
+from regard.errors import InputError
+from regard.models.config import TransformerConfig
+from regard.tokens import learn
+
+OURS, INT8, UNTAPPED = "Regard", "Regard int8", "Regard, not looking"
+VOCAB = 16_000
+BATCH_TOKENS = 2048
+"""Source and target tokens of a batch."""
+PAIRS = 4000
+"""How many pairs the batches are drawn from: enough for batches of like lengths."""
+SENTENCES = (1, 32)
+"""How many are decoded at once."""
+LONG = (1024, 4096)
+"""Tokens of the texts that are looked into."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all experiments of a run have in common."""
+
+    folder: Path
+    """Where work files go."""
+    quick: bool = False
+    data: Files | None = None
+    """Somebody's own parallel text."""
+
+    @property
+    def base(self) -> TransformerConfig:
+        """The paper's base model, 6+6×512; a toy if it is to be quick."""
+        if self.quick:
+            return TransformerConfig(
+                dim=64, heads=4, hidden=128, encoder_layers=1, decoder_layers=1, norm_place="post"
+            )
+        return TransformerConfig(size="base")
+
+    def corpus(self) -> Corpus:
+        """The pairs of the large model."""
+        count, vocab = (200, 400) if self.quick else (PAIRS, VOCAB)
+        if self.data is None:
+            return like_multi30k(count, vocab)
+        return from_files(self.data, count, vocab)
+
+
+@contextmanager
+def settings(*, quick: bool, data: Files | None = None) -> Iterator[Settings]:
+    """Settings with a folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="regard-bench-") as folder:
+        yield Settings(Path(folder), quick, data)
+
+
+def training_base(chosen: Settings) -> Experiment:
+    """Training at the paper's base size."""
+    corpus = chosen.corpus()
+    tokens, count = (256, 2) if chosen.quick else (BATCH_TOKENS, 3)
+    config = chosen.base
+    batches = corpus.batches(tokens, count)
+    work = Work(config.model_dump(), corpus.source_vocab, corpus.target_vocab, batches, tokens)
+    sizes = f"{config.encoder_layers}+{config.decoder_layers}×{config.dim}"
+    return _training(
+        "training-base", f"Training, {sizes}, vocabulary {corpus.target_vocab:,}", work, chosen
+    )
+
+
+def training_demo(chosen: Settings) -> Experiment:
+    """Training the demo's own model on its own sentences: so small that dispatch is the limit."""
+    recipe = recipes.load("tiny/translate", [f"data.pairs={PAIRS}", "data.held_out=50"])
+    pairs = load_splits(recipe.data).splits.train
+    corpus = encoded(pairs, learn(pairs, recipe.tokens))
+    tokens, model = recipe.train.batch_tokens, recipe.model
+    batches = corpus.batches(tokens, 2 if chosen.quick else 20)
+    work = Work(model.model_dump(), corpus.source_vocab, corpus.target_vocab, batches, tokens)
+    sizes = f"{model.encoder_layers}+{model.decoder_layers}×{model.dim}"
+    return _training("training-demo", f"Training, the demo's {sizes}", work, chosen)
+
+
+def _training(name: str, title: str, work: Work, chosen: Settings) -> Experiment:
+    path = work.save(chosen.folder / f"{name}.json")
+    limit = matrix_limit(quick=chosen.quick)
+    return Experiment(
+        name=name,
+        title=title,
+        shows="rate",
+        unit="real target tokens a second",
+        entries=(Entry(OURS, Train(path), SAME, work.flops(SAME)),),
+        bars=(Bar(OURS, (limit.label,), "peak", 0.8, aim=True),) if name.endswith("base") else (),
+        limit=limit,
+        weight=6.0,
+    )
+
+
+def decoding_work(chosen: Settings) -> str:
+    """The file that everybody who decodes is given."""
+    corpus = chosen.corpus()
+    work = Work(
+        chosen.base.model_dump(),
+        corpus.source_vocab,
+        corpus.target_vocab,
+        {"decode": [corpus.pairs[: max(SENTENCES)]]},
+    )
+    return work.save(chosen.folder / "decoding.json")
+
+
+def decoding(chosen: Settings, sentences: int) -> Experiment:
+    """Beam search at the paper's base size, in both precisions."""
+    path = decoding_work(chosen)
+    plural = "sentence" if sentences == 1 else "sentences"
+    return Experiment(
+        name=f"decoding-{sentences}",
+        title=f"Decoding {sentences} {plural}, beam 4, {WRITTEN} tokens",
+        shows="time",
+        unit="milliseconds",
+        entries=(
+            Entry(OURS, Decode(path), str(sentences)),
+            Entry(INT8, Decode(path, "int8"), str(sentences)),
+        ),
+        weight=2.0 if sentences == 1 else 6.0,
+    )
+
+
+def quality(chosen: Settings) -> Experiment:
+    """What int8 costs: BLEU of the shipped model."""
+    contender = Quality(pairs=20 if chosen.quick else 500)
+    return Experiment(
+        name="int8-quality",
+        title="The shipped model on held-out pairs",
+        shows="work",
+        unit="BLEU",
+        entries=(Entry(OURS, contender, "float32"), Entry(INT8, contender, "int8")),
+        bars=(Bar(INT8, (OURS,), "points", 0.3),),
+        weight=8.0,
+    )
+
+
+def looking(chosen: Settings, tokens: int) -> Experiment:
+    """Reading a long text with and without a tap on one layer."""
+    shown = tokens // 16 if chosen.quick else tokens
+    looks = {
+        "one head": "Regard, one head of a layer",
+        "by blocks": "Regard, all its heads by blocks",
+        "whole": "Regard, all its heads at once",
+    }
+    unread = Entry("Regard, recorded but not read", Encode(shown, "unread", chosen.quick))
+    bars = [
+        bar
+        for label in looks.values()
+        for bar in (
+            Bar(label, (UNTAPPED,), "time", 1.1),
+            Bar(label, (UNTAPPED,), "all memory", 1.2),
+        )
+    ]
+    return Experiment(
+        name=f"looking-{tokens}",
+        title=f"Encoding {shown:,} tokens and reading attention weights",
+        shows="time",
+        unit="milliseconds",
+        entries=(
+            Entry(UNTAPPED, Encode(shown, quick=chosen.quick)),
+            *(Entry(label, Encode(shown, look, chosen.quick)) for look, label in looks.items()),
+            unread,
+        ),
+        bars=tuple(bars),
+        weight=2.0 if tokens == LONG[0] else 12.0,
+    )
+
+
+Makers = dict[str, Callable[[Settings], Experiment]]
+"""Experiments by name, made when they are wanted."""
+
+EXPERIMENTS: Makers = {
+    "limits": lambda chosen: limits(quick=chosen.quick),
+    "training-demo": training_demo,
+    "training-base": training_base,
+    **{f"decoding-{n}": lambda chosen, n=n: decoding(chosen, n) for n in SENTENCES},  # type: ignore[misc]
+    "int8-quality": quality,
+    **{f"looking-{n}": lambda chosen, n=n: looking(chosen, n) for n in LONG},  # type: ignore[misc]
+}
+"""What `regard bench` runs, in this order."""
+
+
+def select(experiments: Makers, only: Sequence[str]) -> list[Callable[[Settings], Experiment]]:
+    """Those whose names begin with one of `only`; all of them if there is none.
+
+    Raises:
+        InputError: One of `only` is the beginning of no name.
+    """
+    for name in only:
+        if not any(each.startswith(name) for each in experiments):
+            raise InputError("--only", got=name, expected=f"one of {', '.join(experiments)}")
+    return [make for name, make in experiments.items() if not only or name.startswith(tuple(only))]

@@ -1,0 +1,259 @@
+"""Outcomes -> text for people, and JSON for everybody else."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from regard.bench.harness import Outcome, Point
+from regard.bench.results import Figure, Measured, Quantity, Verdict, compare, slope, to_json
+from regard.runtime import describe
+
+WIDTH = 24
+"""Characters of the longest bar."""
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+LINEAR = 1.1
+"""The largest exponent that still counts as linear."""
+QUICK = "Quick: toy sizes, to see that everything runs. The figures mean nothing."
+
+
+def report(outcomes: Sequence[Outcome], *, rounds: int, threads: int, quick: bool) -> str:
+    """The tables of a run, with the machine above them."""
+    found = describe()
+    head = [
+        f"{found['system']}, {threads} thread{'s' if threads > 1 else ''}, "
+        f"{found['CPU capability']}, {found['memory']}; torch {found['torch']}",
+        f"medians of {rounds} interleaved rounds (lowest–highest); ┃ is the bar to reach",
+    ]
+    single = [outcome for outcome in outcomes if outcome.experiment.point is None]
+    tables = [table(outcome, judged=not quick) for outcome in single]
+    return "\n\n".join(
+        [
+            "\n".join([*head, *([QUICK] if quick else [])]),
+            *tables,
+            *sweeps(outcomes, judged=not quick),
+        ]
+    )
+
+
+def table(outcome: Outcome, *, judged: bool = True) -> str:
+    """One experiment: a line and a bar for each contender, then what came of its bars."""
+    experiment, shows = outcome.experiment, outcome.experiment.shows
+    lines = [outcome.measured[entry.label] for entry in experiment.entries]
+    limit = None if experiment.limit is None else outcome.measured[experiment.limit.label]
+    figures = {line.label: line.shown(shows) for line in lines if line.ok}
+    reach = marks(outcome)
+    most = max([figure.median for figure in figures.values()] + list(reach.values()), default=1.0)
+    width = max(len(line.label) for line in lines)
+    numbers = {label: _spread(figure, shows) for label, figure in figures.items()}
+    room = max(map(len, numbers.values()), default=0)
+    rows = []
+    for line in lines:
+        if not line.ok:
+            rows.append(f"  {line.label:<{width}}  {line.note}")
+            continue
+        drawn = bar(figures[line.label].median / most, reach.get(line.label, 0.0) / most)
+        more = "  ".join(_beside(line, lines[0], limit, shows) if experiment.comparable else ())
+        rows.append(
+            f"  {line.label:<{width}}  {numbers[line.label]:>{room}}  {drawn}  {more}".rstrip()
+        )
+    if limit is not None and limit.ok:
+        rows.append(f"  {limit.label}: {_spread(limit.shown('rate'), 'rate')} FLOP/s")
+    verdicts = [f"  {verdict.describe(judged=judged)}" for verdict in outcome.verdicts()]
+    return "\n".join([f"{experiment.title}: {experiment.unit}", *rows, *verdicts])
+
+
+def bar(share: float, mark: float = 0.0) -> str:
+    """A bar as long as its share of `WIDTH`, with the place to reach marked on it."""
+    eighths = round(8 * WIDTH * min(max(share, 0.0), 1.0))
+    cells = list(("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).ljust(WIDTH + 1))
+    if mark > 0:
+        cells[min(WIDTH, round(WIDTH * mark))] = "┃"
+    return "".join(cells)
+
+
+def marks(outcome: Outcome) -> dict[str, float]:
+    """For each label, where its bar against the others lies in the unit that is shown."""
+    marks: dict[str, float] = {}
+    for verdict in outcome.verdicts():
+        bar, rival = verdict.bar, outcome.measured.get(verdict.against)
+        if rival is None or bar.aim or bar.compared not in ("speed", "time"):
+            continue
+        value = rival.shown(outcome.experiment.shows).median
+        times = bar.limit if bar.at_least == (outcome.experiment.shows == "rate") else 1 / bar.limit
+        marks.setdefault(bar.label, value * times)
+    return marks
+
+
+def _beside(line: Measured, first: Measured, limit: Measured | None, shows: Quantity) -> list[str]:
+    """What stands right of a bar: the ratio to the first line, the share of the peak, memory."""
+    more = []
+    if shows != "work" and first.ok:
+        compared = "speed" if shows == "rate" else "time"
+        more.append(f"{compare(line, first, compared).median:5.2f}×")  # type: ignore[arg-type]
+    if line.flops is not None and limit is not None and limit.ok:
+        more.append(f"{compare(line, limit, 'peak').median:4.0%} of the matrix rate")
+    if line.peak and shows != "work":
+        more.append(f"{bytes_of(line.peak)}, {bytes_of(line.memory)} of it for the run")
+    return more
+
+
+def _spread(figure: Figure, shows: Quantity) -> str:
+    values = [number(each, shows) for each in (figure.median, figure.low, figure.high)]
+    return f"{values[0]} ({values[1]}–{values[2]})"
+
+
+def number(value: float, shows: Quantity = "rate") -> str:
+    """Three or four digits, in thousands, millions, … where it is large."""
+    if shows == "work":
+        return f"{value:.2f}"
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if value >= size:
+            return f"{value / size:.1f} {letter}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def bytes_of(size: float) -> str:
+    """In MiB, or GiB where it is large."""
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+
+
+def sweeps(outcomes: Sequence[Outcome], *, judged: bool = True) -> list[str]:
+    """One table for each sweep: time and memory along an axis, and how they grow."""
+    texts = []
+    for name, points in by_sweep(outcomes).items():
+        rows = [f"{name}: milliseconds, memory for the run"]
+        for outcome in points:
+            rows.append(f"  {point_of(outcome).x:,.0f} {point_of(outcome).axis}")
+            for line in outcome.measured.values():
+                what = line.note
+                if line.ok:
+                    what = f"{_spread(line.shown('time'), 'time'):>24}  {bytes_of(line.memory)}"
+                rows.append(f"    {line.label:<24}  {what}")
+        for label, growth in growths(points).items():
+            rows.append(f"  {label}: {growth.describe(judged=judged)}")
+        texts.append("\n".join(rows))
+    return texts
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How one contender grows along an axis: exponents, so 1 is linear and 2 quadratic."""
+
+    time: float
+    memory: float
+    last: float
+    """Of memory between the last two points, where what every process holds weighs least."""
+    must_be_linear: bool
+
+    @property
+    def met(self) -> bool | None:
+        """Whether memory is linear, where it has to be."""
+        return self.last <= LINEAR if self.must_be_linear else None
+
+    def describe(self, *, judged: bool = True) -> str:
+        """In a line; not judged, it does not say whether the memory is linear enough."""
+        text = f"time grows with exponent {self.time:.2f}, memory with {self.memory:.2f}"
+        if not self.must_be_linear:
+            return text
+        mark = ("✓" if self.met else "✗") if judged else "·"
+        return f"{text}; {mark} {self.last:.2f} at the end, at most {LINEAR:g}"
+
+
+def growths(points: Sequence[Outcome]) -> dict[str, Growth]:
+    """For each contender with two points or more, how it grows."""
+    found = {}
+    for label in dict.fromkeys(label for outcome in points for label in outcome.measured):
+        rows = curve(points, label)
+        if len(rows) > 1:
+            sizes = [(x, memory) for x, _, memory in rows]
+            found[label] = Growth(
+                slope([(x, time) for x, time, _ in rows]),
+                slope(sizes),
+                slope(sizes[-2:]),
+                any(label in point_of(outcome).linear for outcome in points),
+            )
+    return found
+
+
+def point_of(outcome: Outcome) -> Point:
+    """Where an experiment of a sweep stands."""
+    assert outcome.experiment.point is not None
+    return outcome.experiment.point
+
+
+def by_sweep(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """The experiments that are points of a sweep, by its name, in the order of the axis."""
+    found: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.experiment.point is not None:
+            found.setdefault(outcome.experiment.point.sweep, []).append(outcome)
+    return found
+
+
+def curve(points: Sequence[Outcome], label: str) -> list[tuple[float, float, float]]:
+    """(x, milliseconds, bytes for the run) of one contender, where it was measured."""
+    found = []
+    for outcome in points:
+        line = outcome.measured.get(label)
+        if line is not None and line.ok:
+            found.append((point_of(outcome).x, line.shown("time").median, line.memory))
+    return found
+
+
+def as_json(
+    outcomes: Sequence[Outcome], *, rounds: int, threads: int, quick: bool
+) -> dict[str, Any]:
+    """Everything that was measured."""
+    return {
+        "regard_bench": 1,
+        "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "quick": quick,
+        "rounds": rounds,
+        "threads": threads,
+        "machine": describe(),
+        "experiments": [_experiment(outcome) for outcome in outcomes],
+        "sweeps": {
+            name: {
+                label: {**_finite(asdict(growth)), "met": growth.met}
+                for label, growth in growths(points).items()
+            }
+            for name, points in by_sweep(outcomes).items()
+        },
+    }
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON knows no NaN."""
+    return {key: None if value != value else value for key, value in values.items()}
+
+
+def _experiment(outcome: Outcome) -> dict[str, Any]:
+    experiment = outcome.experiment
+    return {
+        "name": experiment.name,
+        "title": experiment.title,
+        "shows": experiment.shows,
+        "unit": experiment.unit,
+        "point": None if experiment.point is None else asdict(experiment.point),
+        "entries": [to_json(line) for line in outcome.measured.values()],
+        "bars": [_verdict(verdict) for verdict in outcome.verdicts()],
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        **asdict(verdict.bar),
+        "met": verdict.met,
+        "best_of_them": verdict.against or None,
+        "measured": None if verdict.ratio is None else asdict(verdict.ratio),
+        "says": verdict.describe(),
+    }
+
+
+def dumped(found: dict[str, Any]) -> str:
+    """As a file has it."""
+    return json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n"

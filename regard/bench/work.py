@@ -1,0 +1,122 @@
+"""The sentences that everybody is measured on: lengths, ids, batches, in one JSON file.
+
+A peer needs nothing of ours to read it: `model` has the sizes, `batches` has for each case a list
+of batches, each a list of pairs of ids (source, target) without begin and end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.data.batch import EncodedPairs, order
+from regard.data.config import Files
+from regard.data.pair import Pair
+from regard.data.text import load_pairs
+from regard.files import write_file
+from regard.models.config import TransformerConfig
+from regard.models.cost import TRAINING, forward_flops, sketch
+from regard.tokens import TokensConfig, Vocabulary, learn
+from regard.tokens.kinds import BEGIN, END, PAD, SPECIAL
+
+Ids = tuple[list[int], list[int]]
+"""Source and target of a pair."""
+
+SAME, RANDOM = "same batches", "random batches"
+"""Cases of training: our batches of like lengths under a token budget; pairs as they come."""
+RANDOM_PAIRS = 32
+"""Pairs of a random batch."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A model's sizes and what to feed it."""
+
+    model: dict[str, Any]
+    source_vocab: int
+    target_vocab: int
+    batches: Mapping[str, Sequence[Sequence[Ids]]]
+    batch_tokens: int = 0
+    """The token budget that our batches were cut by."""
+    begin: int = BEGIN
+    end: int = END
+    pad: int = PAD
+
+    @property
+    def config(self) -> TransformerConfig:
+        """Of the model."""
+        return TransformerConfig.model_validate(self.model)
+
+    def save(self, path: Path) -> str:
+        """Writes the file that contenders are given the name of."""
+        write_file(path, json.dumps(asdict(self)).encode())
+        return str(path)
+
+    @staticmethod
+    def read(path: str) -> Work:
+        """Undoes `save`."""
+        return Work(**json.loads(Path(path).read_text("utf-8")))
+
+    def flops(self, case: str) -> float:
+        """Training FLOPs for one real target token of a case: padding counts for nothing."""
+        model = sketch(self.config, self.source_vocab, self.target_vocab)
+        cost = cache(lambda source, target: sum(forward_flops(model, source, target).values()))
+        lengths = [(len(s), len(t) + 1) for batch in self.batches[case] for s, t in batch]
+        total = sum(cost(source, target) for source, target in lengths)
+        return TRAINING * total / sum(target for _, target in lengths)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Pairs as ids, and how many different ids there are on each side."""
+
+    pairs: Sequence[Ids]
+    source_vocab: int
+    target_vocab: int
+
+    def batches(self, tokens: int, count: int) -> dict[str, list[list[Ids]]]:
+        """`count` batches of like lengths; and about as many pairs as they come."""
+        source, target = zip(*self.pairs, strict=True)
+        lengths = EncodedPairs(source, target, begin=BEGIN, end=END).lengths.tolist()
+        same = [[self.pairs[i] for i in batch] for batch in order(lengths, tokens, 0, 0)[:count]]
+        wanted = max(1, round(sum(map(len, same)) / RANDOM_PAIRS))
+        some = np.random.default_rng(0).permutation(len(self.pairs)).tolist()
+        starts = range(0, wanted * RANDOM_PAIRS, RANDOM_PAIRS)
+        rows = [[self.pairs[i] for i in some[start : start + RANDOM_PAIRS]] for start in starts]
+        return {SAME: same, RANDOM: [row for row in rows if row]}
+
+
+def like_multi30k(count: int, vocab: int) -> Corpus:
+    """Random ids in the lengths of Multi30k's English and German in sub-words of a 16k BPE."""
+    table = json.loads(files("regard.bench").joinpath("lengths.json").read_text("utf-8"))
+    entries = np.asarray(table["pairs"])  # (source, target, how often)
+    random = np.random.default_rng(0)
+    drawn = random.choice(len(entries), size=count, p=entries[:, 2] / entries[:, 2].sum())
+
+    def ids(length: int) -> list[int]:
+        return random.integers(len(SPECIAL), vocab, size=length).tolist()
+
+    return Corpus([(ids(s), ids(t)) for s, t in entries[drawn, :2].tolist()], vocab, vocab)
+
+
+def from_files(where: Files, count: int, vocab: int) -> Corpus:
+    """Pairs of somebody's own parallel text, in sub-words learned from it."""
+    pairs, _ = load_pairs(where, max_words=250, on_bad="skip")
+    vocabulary = learn(pairs, TokensConfig(kind="bpe", vocab=vocab, shared=True))
+    chosen = np.random.default_rng(0).permutation(len(pairs))[:count].tolist()
+    return encoded([pairs[i] for i in chosen], vocabulary)
+
+
+def encoded(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Corpus:
+    """Text as ids; what comes out empty is left out."""
+    source = vocabulary.source.encode_batch([pair.source for pair in pairs])
+    target = vocabulary.target.encode_batch([pair.target for pair in pairs])
+    both = [(s, t) for s, t in zip(source, target, strict=True) if s and t]
+    return Corpus(both, vocabulary.source.vocab, vocabulary.target.vocab)
