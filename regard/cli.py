@@ -47,6 +47,9 @@ Input = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads to compute with.")]
+Precision = Annotated[
+    str, typer.Option("--precision", help="fp32, or int8: matrices in 8 bits, faster to decode.")
+]
 Seed = Annotated[int | None, typer.Option("--seed", help="Where random numbers start.")]
 KnockOut = Annotated[
     list[str] | None,
@@ -120,11 +123,12 @@ def evaluate(
     as_json: AsJson = False,
     quiet: Quiet = False,
     threads: Threads = None,
+    precision: Precision = "fp32",
 ) -> None:
     """Loss, perplexity, BLEU and chrF (sacrebleu), and BLEU by sentence length."""
     from regard.scoring import evaluate_sets, pairs_to_score
 
-    pipeline = open_pipeline(place, threads)
+    pipeline = open_pipeline(place, threads, precision)
     sets = pairs_to_score(pipeline, split, files)
     report = evaluate_sets(pipeline, sets, out, lowercase=lowercase, **chosen(beam=beam))
     if as_json:
@@ -179,6 +183,7 @@ def translate(
     as_json: AsJson = False,
     quiet: Quiet = False,
     threads: Threads = None,
+    precision: Precision = "fp32",
     seed: Seed = None,
 ) -> None:
     """Translate sentences, a file, or what comes through a pipe."""
@@ -186,7 +191,7 @@ def translate(
 
     hush(quiet=quiet)
 
-    pipeline = open_pipeline(place, threads)
+    pipeline = open_pipeline(place, threads, precision)
     options = chosen(
         beam=beam, n_best=n_best, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p,
         min_p=min_p, max_length=max_length, min_length=min_length, length_penalty=length_penalty,
@@ -243,6 +248,7 @@ def look(
     ] = False,
     quiet: Quiet = False,
     threads: Threads = None,
+    precision: Precision = "fp32",
 ) -> None:
     """Draw what a model looks at while it translates a sentence."""
     from regard.explain.look import picture_ending
@@ -250,7 +256,7 @@ def look(
 
     out = Path("look.html") if out is None else out
     picture_ending(out)  # refuse before the work, not after it
-    pipeline = open_pipeline(place, threads)
+    pipeline = open_pipeline(place, threads, precision)
     Lines(pipeline, allow_unknown=allow_unknown).check(text)
     seen = pipeline.look(text, target=target, knock_out=knock_out or (), **chosen(beam=beam))
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
@@ -271,13 +277,14 @@ def heads(
     count: Annotated[int, typer.Option("--pairs", help="How many pairs to look at.", min=1)] = 100,
     as_json: AsJson = False,
     threads: Threads = None,
+    precision: Precision = "fp32",
 ) -> None:
     """What each head does, and what breaks when it is knocked out."""
     from dataclasses import asdict
 
     from regard.scoring import heads_table, pairs_to_score
 
-    pipeline = open_pipeline(place, threads)
+    pipeline = open_pipeline(place, threads, precision)
     split = split if files else split or "valid"
     [pairs] = pairs_to_score(pipeline, split, files).values()
     pairs = pairs[:count]
@@ -479,13 +486,13 @@ def data_sample(
         print(f"{pair.source}\t{pair.target}")
 
 
-def open_pipeline(place: str, threads: int | None) -> Pipeline:
+def open_pipeline(place: str, threads: int | None, precision: str = "fp32") -> Pipeline:
     """Loads what DIR names, with the threads that were asked for."""
     from regard.pipeline import load
     from regard.runtime import setup
 
     setup(threads, None)
-    return load(place)
+    return load(place, precision=precision)
 
 
 def chosen(**options: Any) -> dict[str, Any]:

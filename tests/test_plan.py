@@ -101,7 +101,7 @@ def test_inference_holds_the_weights_and_the_buffers_of_a_beam():
     state = model.start(
         model.encode(source), rows=5, length=22
     )  # room for twice the source, and 10 more
-    tensors = [state.cache.keys, state.cache.values]
+    tensors = [*state.cache.layers]
     tensors += [tensor for pair in state.memory.heads.values() for tensor in pair]
     assert found.inference_memory == {
         "weights": 4 * sum(p.numel() for p in model.parameters()),

@@ -124,8 +124,8 @@ def decode(
         options: `prefixes`, `keys`, `tap`, `memory`, `limit`; see `Options`.
     """
     found: dict[int, list[Hypothesis]] = {}
-    for step in stream(model, source, symbols, config, **options):
-        found.update(step.done)
+    for _, move, _ in prepare(model, source, symbols, config, options):
+        found.update(move.done)
     return [found[number] for number in range(len(found))]
 
 
@@ -140,6 +140,18 @@ def stream(
 
     Wrong arguments raise here, not at the first step.
     """
+    moves = prepare(model, source, symbols, config, options)
+    return (outcome(index, move, search) for index, move, search in moves)
+
+
+def prepare(
+    model: Generative[MemoryT, StateT],
+    source: Ragged | None,
+    symbols: Symbols,
+    config: DecodeConfig,
+    options: Options[MemoryT],
+) -> Iterator[tuple[int, Move, Search]]:
+    """Checks all arguments; the loop that they make."""
     check(config)
     memory, prefixes = options.get("memory"), options.get("prefixes")
     if source is not None:
@@ -169,32 +181,32 @@ def run(
     config: DecodeConfig,
     tap: Tap | None,
     memory: MemoryT | None,
-) -> Iterator[Step]:
+) -> Iterator[tuple[int, Move, Search]]:
     """The loop: the model steps, the search chooses, rows move, until no sentence is left."""
     if not sentences:
         return
     if memory is None and source is not None:
         memory = model.encode(source, tap)
-    width = config.n_best if config.sample else config.beam
     length = max(len(each.prefix) + each.room for each in sentences)
-    rows = width * len(sentences) if memory is None else width
+    # The hypotheses of a sentence begin alike, so the first step has one row for all of them.
+    rows = len(sentences) if memory is None else 1
     state = model.start(cast("MemoryT", memory), rows, length)  # None where there is no encoder
     kind = Beam if config.beam > 1 else Draw
     search: Search = kind(sentences, symbols, config)
     device = "cpu" if source is None else source.ids.device
-    ids = torch.full((width * len(sentences),), symbols.begin, device=device)
+    ids = torch.full((len(sentences),), symbols.begin, device=device)
     for index in range(length):
         logits = model.step(ids, state, tap)
         if tap is not None:
             tap.next_step()
         if index == 0:
             check_prefixes(sentences, vocab=logits.shape[1])
+            logits = logits.repeat_interleave(search.live.width, dim=0)
         move = search.choose(logits)
-        yield outcome(index, move, search)
+        yield index, move, search
         if not move.ids.numel():
             return
-        if not torch.equal(move.rows, torch.arange(len(ids))):
-            state.reorder(move.rows.to(logits.device))
+        state.reorder(move.rows.to(logits.device))
         ids = move.ids.to(logits.device)
 
 
@@ -206,7 +218,7 @@ def outcome(index: int, move: Move, search: Search) -> Step:
         done=move.done,
         sentences=tuple(live.sentences[row // live.width].number for row in rows),
         tokens=live.fed[rows, 1:],
-        logprob=live.logprob[rows],
+        logprob=torch.tensor([live.logprob[row] for row in rows], dtype=torch.float64),
     )
 
 

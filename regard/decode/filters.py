@@ -63,15 +63,13 @@ def no_repeat_ngram(scores: Tensor, history: Tensor, size: int) -> Tensor:
     return scores.index_put((row, runs[row, run, -1]), scores.new_tensor(NEVER))
 
 
-def ban(scores: Tensor, tokens: Sequence[int]) -> Tensor:
-    """Bans tokens in every row."""
-    return scores.index_fill(1, torch.tensor(tokens, device=scores.device), NEVER)
-
-
-def hold_end(scores: Tensor, end: int, early: Tensor) -> Tensor:
-    """Bans the end symbol in the rows (rows,) that are still `early`: the minimal length."""
+def ban(scores: Tensor, tokens: Sequence[int], end: int, early: Tensor | None) -> Tensor:
+    """Bans tokens in every row, and the end symbol in rows that are still `early`: (rows,)."""
     scores = scores.clone()
-    scores[early, end] = NEVER
+    for token in tokens:
+        scores[:, token] = NEVER
+    if early is not None:
+        scores[:, end].masked_fill_(early, NEVER)
     return scores
 
 
@@ -117,14 +115,14 @@ def min_p(scores: Tensor, share: float) -> Tensor:
 
 
 def constrain(
-    scores: Tensor, history: Tensor, early: Tensor, config: DecodeConfig, symbols: Symbols
+    scores: Tensor, history: Tensor, early: Tensor | None, config: DecodeConfig, symbols: Symbols
 ) -> Tensor:
     """Applies what every search obeys: repetition control, banned tokens, the minimal length.
 
     Args:
-        scores: (rows, vocab); left as it is.
+        scores: (rows, vocab); left as it is, and returned itself if no filter acts.
         history: (rows, length), all that was fed to the model, begin included.
-        early: (rows,) True while a row may not end yet.
+        early: (rows,) True while a row may not end yet; None if all may.
         config: Which filters act, and how strongly.
         symbols: The end symbol and the banned tokens.
     """
@@ -133,10 +131,8 @@ def constrain(
         scores = repetition_penalty(scores, history, config.repetition_penalty)
     if config.no_repeat_ngram:
         scores = no_repeat_ngram(scores, history, config.no_repeat_ngram)
-    if symbols.banned:
-        scores = ban(scores, symbols.banned)
-    if config.min_length:
-        scores = hold_end(scores, symbols.end, early)
+    if symbols.banned or early is not None:
+        scores = ban(scores, symbols.banned, symbols.end, early)
     return scores if scores is given else leave_a_way_out(scores, given, symbols.end)
 
 

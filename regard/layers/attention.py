@@ -20,6 +20,7 @@ from regard.errors import InputError
 from regard.layers.context import Context, Memory
 from regard.layers.dropout import drop
 from regard.layers.layout import Layout
+from regard.layers.linear import Linear
 from regard.layers.masks import Mask, masked_softmax
 from regard.layers.tap import Product
 
@@ -48,20 +49,24 @@ class DotScore(nn.Module):
         """softmax(q kᵀ · scale + bias) v, fused: (batch, heads, query, head_dim)."""
         if dropout:
             return attend_openly(self.scores, q, k, v, mask, bias, dropout)
-        allowed, causal = mask.kernel(q.shape[2], k.shape[2], q.device)
-        if bias is not None:  # the kernel takes one or the other: put the mask into the bias
-            if causal:
-                allowed, causal = mask.dense(q.shape[2], k.shape[2], q.device), False
-            allowed = bias if allowed is None else bias.masked_fill(~allowed, float("-inf"))
-        return F.scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            attn_mask=allowed,
-            is_causal=causal,
-            scale=self.scale,
-            enable_gqa=q.shape[1] != k.shape[1],
-        )
+        outs = []
+        for queries, keys, allowed, causal in mask.pieces(q.shape[2], k.shape[2], q.device):
+            if bias is not None:  # the kernel takes one or the other: put the mask into the bias
+                if causal:
+                    allowed, causal = mask.dense(q.shape[2], k.shape[2], q.device), False
+                part = bias[:, :, queries, keys]
+                allowed = part if allowed is None else part.masked_fill(~allowed, float("-inf"))
+            out = F.scaled_dot_product_attention(
+                q[:, :, queries],
+                k[:, :, keys],
+                v[:, :, keys],
+                attn_mask=allowed,
+                is_causal=causal,
+                scale=self.scale,
+                enable_gqa=q.shape[1] != k.shape[1],
+            )
+            outs.append(out)
+        return outs[0] if len(outs) == 1 else torch.cat(outs, dim=2)  # queries end to end
 
 
 class AdditiveScore(nn.Module):
@@ -146,9 +151,11 @@ class Attention(nn.Module):
         numbers = [int(part) for part in name.split(".") if part.isdigit()]
         self.layer = numbers[0] if numbers else 0  # its place in a cache: 2 in decoder.2.self
         self.dropout = dropout
-        self.query = nn.Linear(dim, dim, bias=bias)
-        self.key_value = nn.Linear(dim, 2 * self.kv_heads * self.head_dim, bias=bias)
-        self.out = nn.Linear(dim, dim, bias=bias)
+        self.widths = dim, 2 * self.kv_heads * self.head_dim  # of queries, and of keys and values
+        self.query = Linear(dim, dim, bias=bias)
+        self.key_value = Linear(*self.widths, bias=bias)
+        self.joined: nn.Module | None = None  # both in one, where x must first be prepared: int8
+        self.out = Linear(dim, dim, bias=bias)
         self.score: DotScore | AdditiveScore
         if score not in SCORES:
             raise InputError("score", got=score, expected=f"one of {', '.join(SCORES)}")
@@ -177,12 +184,16 @@ class Attention(nn.Module):
 
     def _from_itself(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the same tokens: (batch, heads, length, head_dim)."""
-        q = self.query(x).view(-1, self.heads, self.head_dim)
-        k, v = self.key_value(x).view(-1, 2, self.kv_heads, self.head_dim).unbind(1)
+        if self.joined is None:
+            q, kv = self.query(x), self.key_value(x)
+        else:
+            q, kv = self.joined(x).split(self.widths, dim=1)
+        q = q.view(-1, self.heads, self.head_dim)
+        k, v = kv.view(-1, 2, self.kv_heads, self.head_dim).unbind(1)
         q, k = ctx.positions.turn(q, ctx.where), ctx.positions.turn(k, ctx.where)
-        q = ctx.layout.rows(q.flatten(1), self.heads)
-        k = ctx.layout.rows(k.flatten(1), self.kv_heads)
-        v = ctx.layout.rows(v.flatten(1), self.kv_heads)
+        q = ctx.layout.rows(q, self.heads)
+        k = ctx.layout.rows(k, self.kv_heads)
+        v = ctx.layout.rows(v, self.kv_heads)
         if ctx.tap is not None:
             q, k, v = (
                 ctx.tap.visit(f"{self.name}.{s}", t) for s, t in zip("qkv", (q, k, v), strict=True)

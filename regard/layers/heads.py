@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers.cross_entropy import cross_entropy
 from regard.layers.embed import vocabulary_matrix
+from regard.layers.linear import linear
 
 
 class VocabularyHead(nn.Module):
@@ -26,7 +26,7 @@ class VocabularyHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(tokens, dim) -> (tokens, vocab)."""
-        return F.linear(x, self.weight)
+        return linear(x, self.weight)
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """Cross-entropy of x (tokens, dim) to targets (tokens,), summed; no logits are kept."""

@@ -66,10 +66,14 @@ class Layout:
         return x if self.even else _Gather.apply(x, self.slots)  # type: ignore[no-untyped-call]
 
     def rows(self, x: Tensor, heads: int) -> Tensor:
-        """Cuts (tokens, heads * head_dim) into rows (batch, heads, length, head_dim)."""
-        rows = self.pad(x)  # (batch, length, heads * head_dim)
-        width = x.shape[-1] // heads
-        return rows.view(self.batch, self.longest, heads, width).transpose(1, 2)
+        """Cuts (tokens, heads * head_dim) into rows (batch, heads, length, head_dim).
+
+        x may have its heads apart already: (tokens, heads, head_dim).
+        """
+        width = x.shape[1:].numel() // heads
+        if not self.even:
+            x = self.pad(x.flatten(1))  # (batch, length, heads * head_dim)
+        return x.view(self.batch, self.longest, heads, width).transpose(1, 2)
 
     def tokens(self, rows: Tensor) -> Tensor:
         """Joins rows (batch, heads, length, head_dim) into (tokens, heads * head_dim)."""

@@ -1,4 +1,4 @@
-"""Who may look at whom, as rules; a tensor only when a kernel needs one.
+"""Who may look at whom, as rules; a tensor only when a kernel needs one, and only as large.
 
 True means "may look". Queries are the *last* positions of the keys (bottom-right aligned), so
 that the same rule holds for a whole sentence and for one more token beside a cache. A query with
@@ -7,12 +7,30 @@ nothing to look at gets zeros: weights that sum to 0, never NaN.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+WHOLE = 2**20
+"""Up to so many (query, key) cells, rules become one tensor, which then serves every layer."""
+AT_A_TIME = 256
+"""Beyond, a tensor is made for so many queries at a time: memory grows with the length, and not
+with its square."""
+
+
+class Piece(NamedTuple):
+    """One call of the kernel: some queries, the keys within their reach, which of them allowed."""
+
+    queries: slice
+    keys: slice
+    allowed: Tensor | None
+    causal: bool
+
 
 class Mask:
-    """A conjunction of rules.
+    """A conjunction of rules. Its tensors are not copied: leave them as they are while it is used.
 
     Args:
         causal: A query looks at no later position.
@@ -42,39 +60,74 @@ class Mask:
         self.key_lengths, self.query_lengths = key_lengths, query_lengths
         self._dense: dict[tuple[int, int, str], Tensor | None] = {}  # one serves every layer
 
+    def _starts(self, queries: int, keys: int) -> tuple[int, ...]:
+        """The position of each row's first query among its keys; one number if all agree."""
+        if self.key_lengths == self.query_lengths:
+            return (0 if self.key_lengths else keys - queries,)
+        ends, counts = self.key_lengths or (keys,), self.query_lengths or (queries,)
+        batch = max(len(ends), len(counts))
+        ends, counts = ends * (batch // len(ends)), counts * (batch // len(counts))
+        return tuple(end - count for end, count in zip(ends, counts, strict=True))
+
     def query_places(self, queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor:
         """The position of each query among the keys: (batch or 1, query)."""
-        if self.key_lengths == self.query_lengths:  # every row starts at the same place
-            first = 0 if self.key_lengths else keys - queries
+        first, *others = starts = self._starts(queries, keys)
+        if not others:  # every row starts at the same place
             return torch.arange(first, first + queries, device=device)[None]
-        ends = torch.tensor(self.key_lengths or (keys,), device=device)
-        counts = torch.tensor(self.query_lengths or (queries,), device=device)
-        return (ends - counts)[:, None] + torch.arange(queries, device=device)
+        return torch.tensor(starts, device=device)[:, None] + torch.arange(queries, device=device)
 
     def dense(self, queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor | None:
         """All rules as one (batch, heads, query, key), sizes of 1 broadcast; None: all may look."""
         sizes = (queries, keys, str(device))
         if sizes not in self._dense:
-            self._dense[sizes] = self._build(queries, keys, device)
+            places = self.query_places(queries, keys, device)
+            self._dense[sizes] = self._build(range(queries), slice(0, keys), places)
         return self._dense[sizes]
 
-    def _build(self, queries: int, keys: int, device: torch.device | str) -> Tensor | None:
+    def reach(self, some: Sequence[int], queries: int, keys: int) -> slice:
+        """The keys that some of the queries may look at, as far as their places decide."""
+        starts = self._starts(queries, keys)
+        nearest, farthest = min(starts) + min(some), max(starts) + max(some)
+        first, last = 0, keys
+        if self.window is not None:
+            first, last = nearest - self.window, farthest + self.window + 1
+        if self.causal:
+            last = min(last, farthest + 1)
+        if self.key_lengths is not None:
+            last = min(last, max(self.key_lengths))
+        last = min(max(last, 1), keys)  # who may look at nothing is given a key to be denied
+        return slice(min(max(first, 0), max(last - 1, 0)), last)
+
+    def rows(
+        self, some: Sequence[int], reach: slice, queries: int, keys: int, device: torch.device | str
+    ) -> Tensor | None:
+        """What `dense` holds for some of the queries and a range of the keys, and not the rest."""
+        if self._known(queries, keys) is False:
+            return None
+        if queries * keys > WHOLE:
+            places = self.query_places(queries, keys, device)
+            return self._build(some, reach, places[:, list(some)])
+        whole = self.dense(queries, keys, device)
+        return None if whole is None else _cut(whole, some, reach)
+
+    def _build(self, some: Sequence[int], reach: slice, places: Tensor) -> Tensor | None:
+        """The rules for some queries, which stand at places (batch or 1, query), and some keys."""
         rules: list[Tensor] = []
-        key = torch.arange(keys, device=device)  # (key,)
-        if self.causal or self.window is not None:
-            ahead = key - self.query_places(queries, keys, device)[..., None]  # (batch, query, key)
-            if self.causal:
-                rules.append((ahead <= 0)[:, None])
-            if self.window is not None:
-                rules.append((ahead.abs() <= self.window)[:, None])
-        if self.key_lengths is not None and min(self.key_lengths) < keys:
-            lengths = torch.tensor(self.key_lengths, device=device)
+        key = torch.arange(reach.start, reach.stop, device=places.device)  # (key,)
+        place = places[:, None, :, None]  # (batch, 1, query, 1)
+        if self.causal:
+            rules.append(key <= place)
+        if self.window is not None:
+            rules += [key >= place - self.window, key <= place + self.window]
+        if self.key_lengths is not None and min(self.key_lengths) < reach.stop:
+            lengths = torch.tensor(self.key_lengths, device=places.device)
             rules.append((key < lengths[:, None])[:, None, None])  # (batch, 1, 1, key)
         if self.segments is not None:
             of_query, of_key = self.segments
-            rules.append((of_query[:, :, None] == of_key[:, None, :])[:, None])
+            same = of_query[:, list(some), None] == of_key[:, None, reach]  # (batch, query, key)
+            rules.append(same[:, None])
         if self.extra is not None:
-            rules.append(self.extra[(None,) * (4 - self.extra.dim())])
+            rules.append(_cut(self.extra[(None,) * (4 - self.extra.dim())], some, reach))
         if not rules:
             return None
         mask = rules[0]
@@ -85,19 +138,57 @@ class Mask:
     def kernel(
         self, queries: int, keys: int, device: torch.device | str = "cpu"
     ) -> tuple[Tensor | None, bool]:
-        """What `scaled_dot_product_attention` needs: (attn_mask, is_causal).
+        """What `scaled_dot_product_attention` needs: (attn_mask, is_causal)."""
+        causal = self._known(queries, keys)
+        if causal is not None:
+            return None, causal
+        return self.dense(queries, keys, device), False
 
-        The kernel's own causal rule is several times faster than a dense mask. It aligns top-left,
-        so it serves only when there are as many queries as keys. Padding stands behind the real
-        keys, where a causal query never looks, so it needs no mask of its own then.
+    def _known(self, queries: int, keys: int) -> bool | None:
+        """Where the kernel needs no tensor: whether it is to be causal by itself. Else None.
+
+        Its own causal rule is several times faster than a dense mask. It aligns top-left, so it
+        serves only when there are as many queries as keys. Padding stands behind the real keys,
+        where a causal query never looks, so it needs no mask of its own then.
         """
         plain = self.window is None and self.segments is None and self.extra is None
         same = self.query_lengths == self.key_lengths
         if self.causal and plain and same and queries == keys:
-            return None, queries > 1
+            return queries > 1
         if self.causal and plain and queries == 1 and self.key_lengths is None:
-            return None, False  # one new token may look at all that a cache holds
-        return self.dense(queries, keys, device), False
+            return False  # one new token may look at all that a cache holds
+        return None
+
+    def pieces(
+        self, queries: int, keys: int, device: torch.device | str = "cpu"
+    ) -> Iterator[Piece]:
+        """The kernel's calls that together attend, so few that each needs but little memory.
+
+        One serves for all that the kernel knows by itself, and for padding, (batch, 1, 1, key).
+        A long window, segment, or chunk behind a cache goes through it in parts; each part has
+        only the keys within reach, so that a window's time is linear too.
+        """
+        by_query = self.causal or self.window is not None
+        by_query = by_query or self.segments is not None or self.extra is not None
+        small = queries * keys <= WHOLE
+        if small or not by_query or self._known(queries, keys) is not None:
+            yield Piece(slice(0, queries), slice(0, keys), *self.kernel(queries, keys, device))
+            return
+        for first in range(0, queries, AT_A_TIME):
+            some = range(first, min(first + AT_A_TIME, queries))
+            reach = self.reach(some, queries, keys)
+            allowed = self.rows(some, reach, queries, keys, device)
+            yield Piece(slice(some.start, some.stop), reach, allowed, causal=False)
+
+
+def _cut(x: Tensor, some: Sequence[int], reach: slice) -> Tensor:
+    """Some queries and keys of (batch, heads, query, key); a size of 1 serves any."""
+    x = x if x.shape[3] == 1 else x[..., reach]
+    if x.shape[2] == 1:
+        return x
+    if isinstance(some, range):  # a view
+        return x[:, :, some.start : some.stop : some.step]
+    return x[:, :, list(some)]
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:

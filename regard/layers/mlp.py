@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.layers.dropout import Dropout
+from regard.layers.linear import Linear
 
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
     "relu": (F.relu, False),
@@ -49,8 +50,8 @@ class FeedForward(nn.Module):
                 "activation", got=activation, expected=f"one of {', '.join(ACTIVATIONS)}"
             )
         self.function, self.gated = ACTIVATIONS[activation]
-        self.into = nn.Linear(dim, hidden * (2 if self.gated else 1), bias=bias)
-        self.out = nn.Linear(hidden, dim, bias=bias)
+        self.into = Linear(dim, hidden * (2 if self.gated else 1), bias=bias)
+        self.out = Linear(hidden, dim, bias=bias)
         self.dropout = Dropout(dropout)
 
     def matrices(self) -> tuple[Tensor, ...]:

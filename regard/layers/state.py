@@ -12,7 +12,10 @@ class State(Protocol):
     """Memory of the rows that are being decoded; rows of one sentence stand together."""
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was: for beams, samples, and sentences that are done."""
+        """Row i becomes what row rows[i] was: for beams, samples, and sentences that are done.
+
+        A row may be named several times, so that there are more rows than before.
+        """
         ...
 
 
@@ -20,7 +23,9 @@ class KVCache:
     """The keys and values of every layer so far, in buffers that are allocated once.
 
     Row by row, the first `lengths[row]` places are filled. Rows may differ in length (prompts);
-    while they do not, a step is a plain slice.
+    while they do not, a step is a plain slice. What a row holds is one piece of memory, keys and
+    values of a place side by side, so that beams change places by copying few long pieces, into a
+    spare buffer that takes turns with those of the layers.
 
     Args:
         layers: How many attention layers write to it.
@@ -42,9 +47,10 @@ class KVCache:
         device: torch.device | str = "cpu",
         dtype: torch.dtype | None = None,
     ) -> None:
-        shape = (layers, rows, kv_heads, capacity, head_dim)
-        self.keys = torch.zeros(shape, device=device, dtype=dtype)
-        self.values = torch.zeros(shape, device=device, dtype=dtype)
+        shape = (rows, capacity, 2, kv_heads, head_dim)
+        # Not filled: what is not written is not read, so pages of a long room stay untouched.
+        self.layers = [torch.empty(shape, device=device, dtype=dtype) for _ in range(layers)]
+        self.spare = torch.empty(shape, device=device, dtype=dtype)
         self.lengths = (0,) * rows
 
     @property
@@ -59,27 +65,30 @@ class KVCache:
         lengths grow only by `advance`, once for all layers.
         """
         rows, new, longest = k.shape[0], k.shape[2], max(self.lengths, default=0)
-        keys, values = self.keys[layer, :rows], self.values[layer, :rows]
+        held = self.layers[layer].permute(2, 0, 3, 1, 4)[:, :rows, :, : longest + new]
+        keys, values = held.unbind(0)  # (rows, kv_heads, longest + new, head_dim) each
         if self.even:
-            keys[:, :, longest : longest + new] = k
-            values[:, :, longest : longest + new] = v
+            keys[:, :, longest:], values[:, :, longest:] = k, v
         else:
+            held[:, :, :, longest:] = 0  # a kernel multiplies what is masked by 0: a number
             row = torch.arange(rows)[:, None]
             place = torch.tensor(self.lengths)[:, None] + torch.arange(new)  # (rows, new)
             keys[row, :, place] = k.transpose(1, 2)
             values[row, :, place] = v.transpose(1, 2)
-        return keys[:, :, : longest + new], values[:, :, : longest + new]
+        return keys, values
 
     def advance(self, counts: tuple[int, ...]) -> None:
         """Each row has counts[row] tokens more."""
         self.lengths = tuple(old + more for old, more in zip(self.lengths, counts, strict=True))
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was; fewer rows than before is fine."""
-        count, filled = rows.numel(), max(self.lengths, default=0)
-        order = rows.tolist()
-        if order != list(range(count)):
-            for buffer in (self.keys, self.values):
-                chosen = buffer[:, :, :, :filled].index_select(1, rows)  # a copy: rows may cross
-                buffer[:, :count, :, :filled] = chosen
+        """Row i becomes what row rows[i] was; fewer or more rows than before is fine."""
+        order, filled = rows.tolist(), max(self.lengths, default=0)
+        if order != list(range(len(order))):
+            for layer, buffer in enumerate(self.layers):
+                if len(self.spare) < len(order):
+                    self.spare = buffer.new_empty(len(order), *buffer.shape[1:])
+                moved = self.spare[: len(order), :filled]
+                torch.index_select(buffer[:, :filled], 0, rows, out=moved)
+                self.layers[layer], self.spare = self.spare, buffer
         self.lengths = tuple(self.lengths[row] for row in order)

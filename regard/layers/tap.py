@@ -16,24 +16,27 @@ hypothesis; but the keys and values of a memory are shared by the beams of a sen
 `cross.k` or `cross.v` sees one row a sentence.
 
 Looking never changes what is computed: the output still comes from the fused kernel, and scores
-and weights are computed beside it, for the heads and queries that were asked for. Only a layer
-whose scores or weights are *edited* takes its output from them.
+and weights are computed beside it, for the heads and queries that were asked for; of a long input
+only when they are read (see `Records`). Only a layer whose scores or weights are *edited* takes
+its output from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as altered
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from regard.errors import InputError
 from regard.layers.layout import Layout
-from regard.layers.masks import Mask, masked_softmax
+from regard.layers.masks import masked_softmax
+from regard.layers.product import Product as Product
+from regard.layers.product import Records, chosen
 
 
 @dataclass(frozen=True)
@@ -84,51 +87,6 @@ def replace(site: str, value: Tensor) -> Edit:
     return Edit(site, change)
 
 
-class ScoreLike(Protocol):
-    """What a tap needs of a score: the numbers before the softmax."""
-
-    def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
-        """(batch, heads, query, key); `heads` names which ones q and k hold, if not all."""
-        ...
-
-
-@dataclass(frozen=True)
-class Product:
-    """All that goes into one call of the attention kernel, for those who look beside it."""
-
-    name: str  # the layer's, such as decoder.2.cross
-    score: ScoreLike
-    q: Tensor  # (batch, heads, query, head_dim)
-    k: Tensor  # (batch, kv_heads, key, head_dim)
-    v: Tensor  # (batch, kv_heads, key, head_dim)
-    mask: Mask
-    bias: Tensor | None
-    layout: Layout  # of these rows
-    own: Layout  # of the rows as people count them: one for each hypothesis
-
-    def scores(
-        self, heads: list[int] | None, queries: list[int] | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Masked scores of some heads and queries (None: all), and the mask that was applied."""
-        k = self.k.repeat_interleave(self.q.shape[1] // self.k.shape[1], dim=1)  # grouped heads
-        mask = self.mask.dense(self.q.shape[2], k.shape[2], k.device)
-
-        q = chosen(self.q, heads, queries)
-        scores = self.score.scores(q, chosen(k, heads), heads)
-        if self.bias is not None:
-            scores = scores + chosen(self.bias, heads, queries)
-        if mask is None:
-            return scores, None
-        mask = chosen(mask, heads, queries)
-        return scores.masked_fill(~mask, float("-inf")), mask
-
-
-def chosen(x: Tensor, heads: Sequence[int] | None, queries: Sequence[int] | None = None) -> Tensor:
-    """Some heads and queries (None: all) of (batch, heads, query, …); a size of 1 serves any."""
-    x = x if heads is None or x.shape[1] == 1 else x[:, list(heads)]
-    return x if queries is None or x.shape[2] == 1 else x[:, :, list(queries)]
-
-
 class Tap:
     """Records what passes the named sites, and applies edits there.
 
@@ -138,7 +96,8 @@ class Tap:
         queries: Record only these query positions of scores and weights.
         edits: Changes to make.
 
-    After a forward pass `records[site]` is the value. While decoding, the engine closes each step
+    After a forward pass `records[site]` is the value; of a long input, `records.part(site, …)` and
+    `records.blocks(site)` read less of it at a time. While decoding, the engine closes each step
     with `next_step`; `follow(rows)` then joins the steps along one hypothesis' ancestors.
     """
 
@@ -151,7 +110,7 @@ class Tap:
     ) -> None:
         self.sites = sites
         self.heads, self.queries, self.edits = heads, queries, tuple(edits)
-        self.records: dict[str, Tensor] = {}
+        self.records = Records()
         self.steps: list[dict[str, Tensor]] = []
 
     def begin(self, known: dict[str, int]) -> None:
@@ -236,28 +195,50 @@ class Tap:
         return value
 
     def attention(self, product: Product, out: Tensor) -> Tensor:
-        """Computes scores and weights beside the kernel's output, as far as they were asked for.
+        """Records scores and weights beside the kernel's output, as far as they were asked for.
 
         out: (batch, heads, query, head_dim), returned as it is unless an edit asks otherwise.
         """
-        name, layouts = product.name, (product.layout, product.own)
+        name = product.name
         scores_at, weights_at = f"{name}.scores", f"{name}.weights"
-        edited = bool(self.edits_at(scores_at) or self.edits_at(weights_at))
-        if edited or self.wants(scores_at) or self.wants(weights_at):
-            # An edited layer needs all of its weights; and a step of decoding has one query a row.
-            some = not edited and product.layout is product.own
-            heads = list(self.heads) if self.heads is not None and not edited else None
-            queries = list(self.queries) if self.queries is not None and some else None
-            if product.layout is product.own:
-                self._check_queries(name, product.q.shape[2])
-            scores, mask = product.scores(heads, queries)
-            scores = self.visit_heads(scores_at, scores, *layouts)
-            weights = self.visit_heads(weights_at, masked_softmax(scores, mask), *layouts)
-            if edited:
-                self._narrow(scores_at)
-                self._narrow(weights_at)
-                out = weights @ product.v.repeat_interleave(out.shape[1] // product.v.shape[1], 1)
-        return self.visit_heads(f"{name}.heads", out, *layouts)
+        if product.layout is product.own and (self.wants(scores_at) or self.wants(weights_at)):
+            self._check_queries(name, product.q.shape[2])
+        if self.edits_at(scores_at) or self.edits_at(weights_at):
+            out = self._edited(product)
+        else:
+            self._look(product, scores_at, softmax=False)
+            self._look(product, weights_at, softmax=True)
+        return self.visit_heads(f"{name}.heads", out, product.layout, product.own)
+
+    def _look(self, product: Product, site: str, *, softmax: bool) -> None:
+        """Records the scores or weights of the heads and queries that were asked for."""
+        if not self.wants(site):
+            return
+        alone = product.layout is product.own  # else the queries are beams, each with its own row
+        pattern = product.pattern(self.heads, self.queries if alone else None)
+        pattern = altered(pattern, softmax=softmax)
+        if alone:
+            self.records.keep(site, pattern)
+        else:
+            self.visit_heads(site, pattern.whole(), product.layout, product.own)
+
+    def _edited(self, product: Product) -> Tensor:
+        """Each head's output, from edited scores or weights: (batch, heads, query, head_dim).
+
+        They are computed whole, since nobody knows what an edit looks at.
+        """
+        layouts = product.layout, product.own
+        scores_at, weights_at = f"{product.name}.scores", f"{product.name}.weights"
+        if self.edits_at(scores_at):
+            scores, mask = product.scores()
+            weights = masked_softmax(self.visit_heads(scores_at, scores, *layouts), mask)
+            self._narrow(scores_at)
+        else:
+            self._look(product, scores_at, softmax=False)
+            weights = product.weights()
+        weights = self.visit_heads(weights_at, weights, *layouts)
+        self._narrow(weights_at)
+        return weights @ product.v.repeat_interleave(weights.shape[1] // product.v.shape[1], dim=1)
 
     def _narrow(self, site: str) -> None:
         """Keeps, of the record of a layer that was computed whole, what was asked for."""

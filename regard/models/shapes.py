@@ -44,8 +44,9 @@ class DecoderState:
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row rows[i] was; a sentence none of whose rows is named leaves."""
         self.cache.reorder(rows)
-        sentences = rows[:: self.beams] // self.beams
-        if sentences.tolist() != list(range(self.memory.layout.batch)):
+        sentences = torch.unique_consecutive(rows // self.beams)
+        self.beams = rows.numel() // max(1, sentences.numel())
+        if sentences.numel() < self.memory.layout.batch:
             self.memory = self.memory.select(sentences)
 
 

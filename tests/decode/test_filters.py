@@ -104,12 +104,12 @@ def test_the_end_is_held_back_below_the_minimal_length(drawn, minimum):
     kept, end = scores.clone(), 2
     early = torch.full((len(scores),), history.shape[1] < minimum)
     expected = theirs.MinLengthLogitsProcessor(minimum, end)(history, scores)
-    assert_same(scores, kept, ours.hold_end(scores, end, early), expected)
+    assert_same(scores, kept, ours.ban(scores, (), end, early), expected)
 
 
 def test_the_end_is_held_back_only_in_rows_that_are_early():
-    got = ours.hold_end(torch.zeros(2, 3), 1, torch.tensor([True, False]))
-    assert got.tolist() == [[0, -torch.inf, 0], [0, 0, 0]]
+    got = ours.ban(torch.zeros(2, 3), (2,), 1, torch.tensor([True, False]))
+    assert got.tolist() == [[0, -torch.inf, -torch.inf], [0, 0, -torch.inf]]
 
 
 @given(rows(), st.sets(st.integers(0, VOCAB - 1), min_size=1, max_size=5))
@@ -117,7 +117,7 @@ def test_banned_tokens(drawn, tokens):
     scores, history = drawn
     kept = scores.clone()
     expected = theirs.SuppressTokensLogitsProcessor(sorted(tokens))(history, scores)
-    assert_same(scores, kept, ours.ban(scores, tuple(tokens)), expected)
+    assert_same(scores, kept, ours.ban(scores, tuple(tokens), end=0, early=None), expected)
 
 
 @given(rows(unique=True))
@@ -153,9 +153,9 @@ def test_constrain_and_sharpen_apply_all_in_the_order_of_transformers(drawn):
 
 def test_nothing_to_do_costs_nothing():
     scores = torch.zeros(2, 3)
-    history, early = torch.zeros(2, 1, dtype=torch.int64), torch.tensor([False, False])
+    history = torch.zeros(2, 1, dtype=torch.int64)
     config = DecodeConfig(sample=True)
-    assert ours.constrain(scores, history, early, config, Symbols(0, 1, 2)) is scores
+    assert ours.constrain(scores, history, None, config, Symbols(0, 1, 2)) is scores
     assert ours.sharpen(scores, config) is scores
 
 

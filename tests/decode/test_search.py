@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.data.batch import Ragged
 from regard.decode import DecodeConfig, Hypothesis, Symbols, decode
-from regard.decode.search import best
+from regard.decode.search import BLOCK, best
 
 END, PAD, VOCAB = 0, 23, 24
 SYMBOLS = Symbols(begin=PAD, end=END, pad=PAD, banned=(PAD,))
@@ -214,3 +214,16 @@ def test_of_equals_the_first_is_best(rows, count):
     expected = scores.sort(dim=1, descending=True, stable=True)
     assert torch.equal(values, expected.values[:, :count])
     assert torch.equal(index, expected.indices[:, :count])
+
+
+@given(st.integers(1, 9), st.integers(0, 70), st.integers(0, 2**31))
+def test_the_tournament_of_a_large_vocabulary_finds_the_same(count, rest, seed):
+    generator = torch.Generator().manual_seed(seed)
+    width = 24 * BLOCK + rest  # blocks enough for a tournament, and one that is not full
+    scores = torch.randint(0, 2000, (3, width), generator=generator).float()  # with equals
+    scores[1, torch.randperm(width, generator=generator)[: width - 4]] = -torch.inf
+    values, index = best(scores, count)
+    expected = scores.sort(dim=1, descending=True, stable=True)
+    assert torch.equal(values, expected.values[:, :count])
+    known = values > -torch.inf
+    assert torch.equal(index[known], expected.indices[:, :count][known])

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.layers import Mask, masked_softmax
+from regard.layers import Mask, masked_softmax, masks
 
 BATCH, HEADS = 2, 2
 
@@ -84,6 +84,73 @@ def test_the_kernel_gets_what_the_rules_say(situation):
     weights = masked_softmax(q @ k.mT / 2, by_loops(*situation))
     for row, count in enumerate(counts):  # what padding looks at is nobody's business
         torch.testing.assert_close(out[row, :, :count], (weights @ v)[row, :, :count])
+
+
+@settings(deadline=None, max_examples=100)
+@given(situations(), st.data())
+def test_rows_are_those_of_the_whole_and_nothing_beyond_reach_is_allowed(situation, data):
+    rules, counts, ends = situation
+    queries, keys = max(counts), max(ends)
+    ranges = st.integers(0, queries - 1).map(lambda first: range(first, queries))
+    some = data.draw(ranges | st.lists(st.integers(0, queries - 1), min_size=1, max_size=4))
+    expected = by_loops(*situation)[:, :, list(some)]
+    for most in (0, masks.WHOLE):  # built for these queries alone, and cut out of the whole
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(masks, "WHOLE", most)
+            mask = Mask(**rules)
+            reach = mask.reach(some, queries, keys)
+            rows = mask.rows(some, reach, queries, keys, "cpu")
+        assert 0 <= reach.start < reach.stop <= keys
+        within = torch.ones_like(expected[..., reach]) if rows is None else rows
+        assert torch.equal(within.expand_as(expected[..., reach]), expected[..., reach])
+        assert not expected[..., : reach.start].any()
+        assert not expected[..., reach.stop :].any()
+
+
+@settings(deadline=None, max_examples=100)
+@given(situations(), st.integers(1, 4))
+def test_the_kernel_gets_the_same_in_pieces(situation, at_a_time):
+    rules, counts, ends = situation
+    queries, keys = max(counts), max(ends)
+    q, k, v = (torch.randn(BATCH, HEADS, n, 4) for n in (queries, keys, keys))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(masks, "WHOLE", 0)
+        patch.setattr(masks, "AT_A_TIME", at_a_time)
+        pieces = list(Mask(**rules).pieces(queries, keys))
+    outs = [
+        F.scaled_dot_product_attention(
+            q[:, :, some], k[:, :, reach], v[:, :, reach], attn_mask=allowed, is_causal=causal
+        )
+        for some, reach, allowed, causal in pieces
+    ]
+    out, weights = torch.cat(outs, dim=2), masked_softmax(q @ k.mT / 2, by_loops(*situation))
+    for row, count in enumerate(counts):
+        torch.testing.assert_close(out[row, :, :count], (weights @ v)[row, :, :count])
+
+
+LONG = 4096
+CALLS = {  # rules, queries, keys, calls of the kernel, cells of the largest mask
+    "all may look": (Mask(), LONG, LONG, 1, 0),
+    "causal": (Mask(causal=True), LONG, LONG, 1, 0),
+    "causal, uneven": (
+        Mask(causal=True, key_lengths=(LONG, 9), query_lengths=(LONG, 9)), LONG, LONG, 1, 0
+    ),
+    "uneven": (Mask(key_lengths=(LONG, 9), query_lengths=(LONG, 9)), LONG, LONG, 1, 2 * LONG),
+    "a memory": (Mask(key_lengths=(LONG, 9)), LONG, LONG, 1, 2 * LONG),
+    "one more token": (Mask(causal=True), 1, LONG, 1, 0),
+    "a chunk": (Mask(causal=True), 1024, LONG, 4, 256 * LONG),
+    "window": (Mask(window=100), LONG, LONG, 16, 256 * 456),
+    "window back": (Mask(window=100, causal=True), LONG, LONG, 16, 256 * 356),
+    "short window": (Mask(window=100), 1024, 1024, 1, 1024 * 1024),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("mask", "queries", "keys", "calls", "cells"), CALLS.values(), ids=CALLS)
+def test_long_masks_are_never_whole(mask, queries, keys, calls, cells):
+    pieces = list(mask.pieces(queries, keys))
+    assert len(pieces) == calls
+    assert max(0 if piece.allowed is None else piece.allowed.numel() for piece in pieces) == cells
+    assert calls == 1 or not mask._dense
 
 
 def test_queries_are_the_last_of_the_keys():

@@ -23,8 +23,10 @@ def filled(lengths):
     cache = KVCache(2, len(lengths), 6, 1, 1)
     for row, length in enumerate(lengths):
         for place in range(length):
-            cache.keys[:, row, 0, place, 0] = 10 * row + place
-            cache.values[:, row, 0, place, 0] = -(10 * row + place)
+            for layer in cache.layers:
+                layer[row, place] = torch.tensor([10 * row + place, -(10 * row + place)])[
+                    :, None, None
+                ]
     cache.lengths = tuple(lengths)
     return cache
 
@@ -39,8 +41,8 @@ def test_reorder_makes_row_i_what_row_rows_i_was(lengths, order):
     assert cache.lengths == tuple(lengths[row] for row in order)
     for new, old in enumerate(order):
         held = slice(0, lengths[old])
-        assert torch.equal(cache.keys[:, new, :, held], before.keys[:, old, :, held])
-        assert torch.equal(cache.values[:, new, :, held], before.values[:, old, :, held])
+        for mine, theirs in zip(cache.layers, before.layers, strict=True):
+            assert torch.equal(mine[new, held], theirs[old, held])
 
 
 @pytest.mark.parametrize("lengths", [(2, 2), (3, 1)])
@@ -55,17 +57,38 @@ def test_append_writes_behind_what_is_there_and_leaves_lengths_to_advance(length
         assert keys[row].flatten().tolist()[: length + 2] == expected
         assert values[row].flatten().tolist()[: length + 2] == [-x for x in expected]
     assert cache.lengths == tuple(lengths)
-    assert torch.equal(cache.keys[0], filled(lengths).keys[0])  # the other layer
+    for row, length in enumerate(lengths):  # the other layer
+        assert torch.equal(cache.layers[0][row, :length], filled(lengths).layers[0][row, :length])
     cache.advance((2, 1))
     assert cache.lengths == (lengths[0] + 2, lengths[1] + 1)
 
 
-def test_the_buffers_never_move():
+def test_the_buffers_take_turns_and_none_is_made_anew():
+    def places(cache):
+        return {buffer.data_ptr() for buffer in (*cache.layers, cache.spare)}
+
     cache = filled((2, 2, 2))
-    place = cache.keys.data_ptr()
+    before = places(cache)
     keys, _ = cache.append(0, torch.zeros(3, 1, 1, 1), torch.zeros(3, 1, 1, 1))
+    assert keys.data_ptr() == cache.layers[0].data_ptr()
     cache.reorder(torch.tensor([2, 0]))
-    assert cache.keys.data_ptr() == keys.data_ptr() == place
+    assert places(cache) == before
+    assert len(before) == 3
+
+
+def test_what_was_never_written_is_never_read_as_something_that_is_no_number():
+    cache = KVCache(1, 2, 8, 1, 1)
+    for buffer in (*cache.layers, cache.spare):
+        buffer.fill_(torch.nan)
+    one = torch.ones(2, 1, 1, 1)
+    cache.append(0, one, one)
+    cache.advance((1, 0))
+    cache.append(0, one.repeat(1, 1, 3, 1), one.repeat(1, 1, 3, 1))
+    cache.advance((3, 1))
+    cache.reorder(torch.tensor([1, 0]))
+    keys, values = cache.append(0, one, one)
+    assert keys.isfinite().all()
+    assert values.isfinite().all()
 
 
 def grow(stack, x, chunks, capacity):

@@ -160,5 +160,5 @@ def test_the_cache_is_as_large_as_counted(kv_heads, ragged):
     with torch.inference_mode():
         state = model.start(model.encode(ragged((7,), 50)), rows=3, length=11)
     shared = [tensor for pair in state.memory.heads.values() for tensor in pair]
-    held = sum(tensor.numel() for tensor in (state.cache.keys, state.cache.values, *shared))
+    held = sum(tensor.numel() for tensor in (*state.cache.layers, *shared))
     assert cache_floats(config, rows=3, length=11, source=7) == held

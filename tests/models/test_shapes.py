@@ -228,7 +228,7 @@ def test_a_state_has_the_models_precision(ragged):
         model.step(torch.tensor([1, 2]), state)
         cached = model.step(torch.tensor([3, 4]), state)
         whole = model(ragged((3, 2)), Ragged.of([[1, 3], [2, 4]]))[1::2]
-    assert state.cache.keys.dtype == torch.float64
+    assert state.cache.layers[0].dtype == torch.float64
     torch.testing.assert_close(cached, whole, rtol=0, atol=1e-12)
 
 

@@ -1,0 +1,269 @@
+"""What one call of the attention kernel does not show: its scores and weights, for who asks.
+
+In come the queries, keys and rules of a call; out go scores or weights (batch, heads, query, key)
+of the heads and queries that were asked for. They are quadratic in the length, and q and k, from
+which they follow, are not. So a record of them is kept as whichever is smaller: the numbers
+themselves, or a copy of q and k, of which they are made when they are read, a few queries at a
+time. At 4,096 tokens that is 16 MB for a layer in place of 537.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from regard.layers.layout import Layout
+from regard.layers.masks import Mask, masked_softmax
+
+CELLS, FEWEST = 2**18, 64
+"""Queries are computed together up to so many (query, key) cells a head, which stay in the cache;
+but not fewer queries than make a fast product."""
+SMALL = 2**16
+"""Up to so many numbers, all heads are computed together; beyond, one after another."""
+
+
+class ScoreLike(Protocol):
+    """What a tap needs of a score: the numbers before the softmax."""
+
+    def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
+        """(batch, heads, query, key); `heads` names which ones q and k hold, if not all."""
+        ...
+
+
+@dataclass(frozen=True)
+class Product:
+    """All that goes into one call of the attention kernel, for those who look beside it."""
+
+    name: str  # the layer's, such as decoder.2.cross
+    score: ScoreLike
+    q: Tensor  # (batch, heads, query, head_dim)
+    k: Tensor  # (batch, kv_heads, key, head_dim)
+    v: Tensor  # (batch, kv_heads, key, head_dim)
+    mask: Mask
+    bias: Tensor | None
+    layout: Layout  # of these rows
+    own: Layout  # of the rows as people count them: one for each hypothesis
+
+    def scores(self) -> tuple[Tensor, Tensor | None]:
+        """Masked scores, whole and differentiable, and the mask that was applied."""
+        k = self.k.repeat_interleave(self.q.shape[1] // self.k.shape[1], dim=1)  # grouped heads
+        scores = self.score.scores(self.q, k)
+        scores = scores if self.bias is None else scores + self.bias
+        mask = self.mask.dense(self.q.shape[2], k.shape[2], k.device)
+        return (scores if mask is None else scores.masked_fill(~mask, float("-inf"))), mask
+
+    def weights(self) -> Tensor:
+        """The softmax of all scores, differentiable where gradients are wanted."""
+        if torch.is_grad_enabled():
+            return masked_softmax(*self.scores())
+        return self.pattern().whole()
+
+    def pattern(
+        self, heads: Sequence[int] | None = None, queries: Sequence[int] | None = None
+    ) -> Pattern:
+        """Who looks at whom, for some heads and queries (None: all)."""
+        count, group = self.q.shape[2], self.q.shape[1] // self.k.shape[1]
+        every = range(self.q.shape[1])
+        whole = Pattern(
+            score=self.score,
+            q=self.q.detach(),
+            k=self.k.detach(),
+            mask=self.mask,
+            bias=None if self.bias is None else self.bias.detach(),
+            heads=every,
+            key_heads=tuple(head // group for head in every),
+            queries=range(count),
+            among=count,
+        )
+        return whole.part(heads, queries)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Scores or weights of some heads and queries, not yet computed."""
+
+    score: ScoreLike
+    q: Tensor  # (batch, heads, query, head_dim): of these heads and queries
+    k: Tensor  # (batch, kv_heads, key, head_dim)
+    mask: Mask
+    bias: Tensor | None  # (batch or 1, heads, query, key)
+    heads: Sequence[int]  # which of the layer's heads these are
+    key_heads: Sequence[int]  # for each of them, whose keys in k it looks at
+    queries: Sequence[int]  # which of the layer's queries these are
+    among: int  # how many queries the layer has
+    softmax: bool = True  # weights; else scores
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(batch, heads, query, key)."""
+        batch, heads, queries, _ = self.q.shape
+        return batch, heads, queries, self.k.shape[2]
+
+    def part(self, heads: Sequence[int] | None, queries: Sequence[int] | None) -> Pattern:
+        """Some of these heads and queries (None: all)."""
+        if heads is None and queries is None:
+            return self
+        return replace(
+            self,
+            q=chosen(self.q, heads, queries),
+            bias=None if self.bias is None else chosen(self.bias, heads, queries),
+            heads=_pick(self.heads, heads),
+            key_heads=_pick(self.key_heads, heads),
+            queries=_pick(self.queries, queries),
+        )
+
+    def kept(self) -> Pattern | Tensor:
+        """What to remember of it: its numbers, or, if that is smaller, what they follow from.
+
+        Nothing in it is shared with the model: a later step of training leaves it as it was.
+        """
+        batch, heads, queries, keys = self.shape
+        of_heads = sorted(set(self.key_heads))
+        size = self.q.numel() + batch * len(of_heads) * keys * self.q.shape[3]
+        if self.bias is not None or batch * heads * queries * keys <= size:
+            return self.whole()
+        return replace(
+            self,
+            score=deepcopy(self.score),
+            q=self.q.clone(),
+            k=self.k[:, of_heads].contiguous(),  # a copy; end to end, products are 1.2 × as fast
+            key_heads=[of_heads.index(head) for head in self.key_heads],
+        )
+
+    @torch.no_grad()
+    def whole(self) -> Tensor:
+        """All of it: (batch, heads, query, key)."""
+        out = self.q.new_empty(self.shape)
+        for some in _in_turn(self.shape[2], self.shape[3]):
+            self._write(some, out[:, :, some])
+        return out
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """A few queries at a time, with which they are: (batch, heads, some queries, key)."""
+        batch, heads, queries, keys = self.shape
+        for some in _in_turn(queries, keys):
+            with torch.no_grad():
+                out = self.q.new_empty(batch, heads, some.stop - some.start, keys)
+                self._write(some, out)
+            yield some, out
+
+    def _write(self, some: slice, out: Tensor) -> None:
+        """Computes some queries into out (batch, heads, some queries, key)."""
+        queries, keys = self.queries[some], self.k.shape[2]
+        reach = self.mask.reach(queries, self.among, keys)
+        mask = self.mask.rows(queries, reach, self.among, keys, self.k.device)
+        if reach != slice(0, keys):
+            empty = 0.0 if self.softmax else float("-inf")
+            out[..., : reach.start] = out[..., reach.stop :] = empty
+        together = len(self.heads) if out.numel() <= SMALL else 1
+        for first in range(0, len(self.heads), together):
+            these = slice(first, first + together)
+            out[:, these, :, reach] = self._numbers(these, some, reach, mask)
+
+    def _numbers(self, these: slice, some: slice, reach: slice, mask: Tensor | None) -> Tensor:
+        """Scores or weights of some heads and queries, over the keys within their reach."""
+        heads, key_heads = self.heads[these], self.key_heads[these]
+        scores = self.score.scores(
+            self.q[:, these, some], self._keys(key_heads)[:, :, reach], heads
+        )
+        if self.bias is not None:
+            scores = scores + self.bias[:, these, some, reach]
+        if mask is None:
+            return scores.softmax(-1) if self.softmax else scores
+        denied = ~chosen(mask, heads)
+        scores = scores.masked_fill_(denied, float("-inf"))
+        # A query that may look at nothing: 0/0 becomes 0.
+        return scores.softmax(-1).masked_fill_(denied, 0.0) if self.softmax else scores
+
+    def _keys(self, heads: Sequence[int]) -> Tensor:
+        """The keys of some key heads, as a view if possible: (batch, heads, key, head_dim)."""
+        first, *others = heads
+        if not others:
+            return self.k[:, first : first + 1]
+        return self.k if list(heads) == list(range(self.k.shape[1])) else self.k[:, list(heads)]
+
+
+class Records(MutableMapping[str, Tensor]):
+    """What was recorded, by site. A value that was only kept is computed when it is first read.
+
+    `records[site]` is all of it. Of a long input one rarely wants that: `part` computes some heads
+    and queries alone, and `blocks` goes through all queries, a few at a time.
+
+    Example:
+        >>> from regard.layers import Attention, Tap, plain_context
+        >>> attend, tap = Attention(8, heads=2), Tap("*.weights")
+        >>> _ = attend(torch.randn(200, 8), plain_context((200,), tap=tap))
+        >>> tap.records.part("attention.weights", heads=[1], queries=[7, 9]).shape
+        torch.Size([1, 1, 2, 200])
+        >>> means = [some.mean(1) for _, some in tap.records.blocks("attention.weights")]
+        >>> torch.cat(means, dim=1).shape                       # over heads: (batch, query, key)
+        torch.Size([1, 200, 200])
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, Tensor | Pattern] = {}
+
+    def keep(self, site: str, pattern: Pattern) -> None:
+        """Remembers scores or weights, in whichever form is the smaller."""
+        self._values[site] = pattern.kept()
+
+    def part(
+        self, site: str, heads: Sequence[int] | None = None, queries: Sequence[int] | None = None
+    ) -> Tensor:
+        """`records[site][:, heads][:, :, queries]`, without computing the rest (None: all)."""
+        value = self._values[site]
+        if isinstance(value, Tensor):
+            return chosen(value, heads, queries)
+        return value.part(heads, queries).whole()
+
+    def blocks(self, site: str) -> Iterator[tuple[slice, Tensor]]:
+        """Some queries after another: which they are, and their (batch, heads, queries, key)."""
+        value = self._values[site]
+        if not isinstance(value, Tensor):
+            yield from value.blocks()
+            return
+        for some in _in_turn(value.shape[2], value.shape[3]):
+            yield some, value[:, :, some]
+
+    def __getitem__(self, site: str) -> Tensor:
+        value = self._values[site]
+        if not isinstance(value, Tensor):
+            value = self._values[site] = value.whole()
+        return value
+
+    def __setitem__(self, site: str, value: Tensor) -> None:
+        self._values[site] = value
+
+    def __delitem__(self, site: str) -> None:
+        del self._values[site]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def chosen(x: Tensor, heads: Sequence[int] | None, queries: Sequence[int] | None = None) -> Tensor:
+    """Some heads and queries (None: all) of (batch, heads, query, …); a size of 1 serves any."""
+    x = x if heads is None or x.shape[1] == 1 else x[:, list(heads)]
+    return x if queries is None or x.shape[2] == 1 else x[:, :, list(queries)]
+
+
+def _in_turn(queries: int, keys: int) -> Iterator[slice]:
+    """All queries, some after another."""
+    step = max(FEWEST, CELLS // max(1, keys))
+    for first in range(0, queries, step):
+        yield slice(first, min(first + step, queries))
+
+
+def _pick(all_of_them: Sequence[int], some: Sequence[int] | None) -> Sequence[int]:
+    """Those at some places of a sequence (None, or a sequence of 1: all)."""
+    if some is None or len(all_of_them) == 1:
+        return all_of_them
+    return [all_of_them[place] for place in some]
