@@ -99,6 +99,7 @@ class Shards:
         pool = ThreadPoolExecutor(self.parts, thread_name_prefix="shard")
 
         def prepare(_: int) -> None:
+            torch.get_num_threads()  # a new thread takes the default when first asked; not later
             torch.set_num_threads(max(1, self.threads // self.parts))
             all_there.wait()
 

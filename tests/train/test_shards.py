@@ -86,6 +86,24 @@ def test_the_calling_thread_keeps_its_threads(task):
     assert torch.get_num_threads() == before
 
 
+def test_each_part_computes_with_its_share_of_the_threads(task):
+    seen = []
+
+    def loss(model, part):
+        torch.ones(1000, 1000) @ torch.ones(1000, 1000)  # an operation of many threads
+        seen.append(torch.get_num_threads())
+        return Translate.loss(task, model, part)
+
+    task.loss = loss
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        gradients(task, model_of(0.0), Shards(4, 2), [batch_of(3, 3)])
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [2, 2]
+
+
 def test_what_goes_wrong_in_a_part_is_raised(task):
     def broken(*_):
         raise ValueError("in a part")
