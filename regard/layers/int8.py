@@ -50,13 +50,13 @@ class Int8Linear(nn.Module):
 
     Example:
         >>> layer = Int8Linear(torch.tensor([[1.0, -2.0], [0.5, 0.25]]))
-        >>> layer(torch.tensor([[4.0, 1.0]]))           # exactly [2.0, 2.25]
-        tensor([[2.0138, 2.2520]])
+        >>> layer(torch.tensor([[4.0, 1.0]]))                          # exactly 2 and 2.25
+        tensor([[1.9843, 2.2520]])
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         super().__init__()
-        self.register_buffer("bias", None if bias is None else bias.detach(), persistent=False)
+        self.bias = None if bias is None else bias.detach()
         self.packed: Any = _pack(weight.detach().float())
 
     @property
@@ -117,12 +117,9 @@ def quantise(model: ModuleT) -> ModuleT:
 
 def join(attention: Attention) -> None:
     """One matrix for queries, keys and values of the same x, which so is rounded only once."""
-    parts = attention.query, attention.key_value
-    biases = [part.bias for part in parts]
-    attention.joined = Int8Linear(
-        torch.cat([part.weight for part in parts]),
-        None if biases[0] is None else torch.cat(biases),
-    )
+    query, key_value = attention.query, attention.key_value
+    bias = None if query.bias is None else torch.cat((query.bias, key_value.bias))
+    attention.joined = Int8Linear(torch.cat((query.weight, key_value.weight)), bias)
     del attention.query, attention.key_value
 
 

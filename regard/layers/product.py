@@ -163,22 +163,23 @@ class Pattern:
         together = len(self.heads) if out.numel() <= SMALL else 1
         for first in range(0, len(self.heads), together):
             these = slice(first, first + together)
-            out[:, these, :, reach] = self._numbers(these, some, reach, mask)
+            heads, keys_of = self.heads[these], self._keys(self.key_heads[these])
+            scores = self.score.scores(self.q[:, these, some], keys_of[:, :, reach], heads)
+            if self.bias is not None:
+                scores = scores + self.bias[:, these, some, reach]
+            denied = None if mask is None else ~chosen(mask, heads)
+            self._finish(scores, denied, out[:, these, :, reach])
 
-    def _numbers(self, these: slice, some: slice, reach: slice, mask: Tensor | None) -> Tensor:
-        """Scores or weights of some heads and queries, over the keys within their reach."""
-        heads, key_heads = self.heads[these], self.key_heads[these]
-        scores = self.score.scores(
-            self.q[:, these, some], self._keys(key_heads)[:, :, reach], heads
-        )
-        if self.bias is not None:
-            scores = scores + self.bias[:, these, some, reach]
-        if mask is None:
-            return scores.softmax(-1) if self.softmax else scores
-        denied = ~chosen(mask, heads)
-        scores = scores.masked_fill_(denied, float("-inf"))
-        # A query that may look at nothing: 0/0 becomes 0.
-        return scores.softmax(-1).masked_fill_(denied, 0.0) if self.softmax else scores
+    def _finish(self, scores: Tensor, denied: Tensor | None, out: Tensor) -> None:
+        """Masks scores, takes their softmax if weights are wanted, and puts them in their place."""
+        if denied is not None:
+            scores = scores.masked_fill_(denied, float("-inf"))
+        if not self.softmax:
+            out.copy_(scores)
+            return
+        torch.softmax(scores, -1, out=out)
+        if denied is not None:
+            out.masked_fill_(denied, 0.0)  # a query that may look at nothing: 0/0 becomes 0
 
     def _keys(self, heads: Sequence[int]) -> Tensor:
         """The keys of some key heads, as a view if possible: (batch, heads, key, head_dim)."""
