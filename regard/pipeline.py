@@ -64,6 +64,8 @@ class Pipeline:
     ) -> None:
         self.model, self.vocabulary, self.recipe, self.name = model.eval(), vocabulary, recipe, name
         self.task: Translate = TASKS[recipe.task](vocabulary)
+        self.parameters = sum(parameter.numel() for parameter in model.parameters())
+        self.precision = "fp32"
 
     @overload
     def translate(self, texts: str, **decode: Any) -> str: ...
@@ -191,7 +193,9 @@ class Pipeline:
 
     def quantised(self) -> Pipeline:
         """The same in 8 bits: to decode, score and look into, not to train or save."""
-        return Pipeline(quantise(self.model), self.vocabulary, self.recipe, self.name)
+        twin = Pipeline(quantise(self.model), self.vocabulary, self.recipe, self.name)
+        twin.parameters, twin.precision = self.parameters, "int8"
+        return twin
 
     def save(self, folder: str | Path) -> Path:
         """Writes a checkpoint folder that `regard.load` reads; nothing in it can run code."""
@@ -212,8 +216,8 @@ class Pipeline:
         return Tap(edits=[knock_out(head) for head in heads])
 
     def __repr__(self) -> str:
-        count = sum(parameter.numel() for parameter in self.model.parameters())
-        return f"Pipeline({self.name!r}, {self.recipe.task}, {count:,} parameters)"
+        size = f"{self.parameters:,} parameters"
+        return f"Pipeline({self.name!r}, {self.recipe.task}, {size}, {self.precision})"
 
 
 def _pairs(pairs: Sequence[Pair | tuple[str, str]]) -> list[Pair]:

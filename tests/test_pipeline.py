@@ -14,6 +14,7 @@ import regard
 from regard.data import grammar
 from regard.errors import InputError
 from regard.pipeline import Pipeline, load, shipped
+from regard.scoring import pairs_of
 
 TIRED, WIDE = grammar.DEMO
 
@@ -42,6 +43,42 @@ def test_save_and_load_give_the_same_model(pipeline: Pipeline, tmp_path: Path) -
     assert torch.equal(again.logits(source, target), pipeline.logits(source, target))
     assert again.recipe == pipeline.recipe
     assert again.translate(WIDE.source) == WIDE.target
+
+
+@pytest.fixture(scope="module")
+def in_8_bits() -> Pipeline:
+    return load("tiny/translate", precision="int8")
+
+
+def test_in_8_bits_bleu_stays_within_0_3(pipeline: Pipeline, in_8_bits: Pipeline) -> None:
+    pairs = pairs_of(pipeline.recipe, "valid")[:200]
+    exact, rounded = (each.evaluate(pairs, beam=4) for each in (pipeline, in_8_bits))
+    assert rounded.scores.bleu == pytest.approx(exact.scores.bleu, abs=0.3)
+    assert rounded.loss == pytest.approx(exact.loss, abs=0.01)
+    assert rounded.loss != exact.loss
+
+
+def test_in_8_bits_a_sentence_gets_the_same_alone_and_in_a_batch(in_8_bits: Pipeline) -> None:
+    texts = [pair.source for pair in pairs_of(in_8_bits.recipe, "valid")[:24]]
+    assert in_8_bits.translate(texts) == [in_8_bits.translate(text) for text in texts]
+
+
+def test_in_8_bits_one_can_look_and_take_a_head_away(in_8_bits: Pipeline) -> None:
+    assert in_8_bits.look(WIDE.source).target == WIDE.target
+    carriers = [f"decoder.{layer}.cross.{head}" for layer in (0, 1) for head in range(8)]
+    assert in_8_bits.translate(WIDE.source, knock_out=carriers) != WIDE.target
+
+
+def test_a_model_in_8_bits_is_not_saved(in_8_bits: Pipeline, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a model to be saved, expected fp32"):
+        in_8_bits.save(tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_precisions_are_named_and_known(pipeline: Pipeline, in_8_bits: Pipeline) -> None:
+    assert repr(pipeline) == repr(in_8_bits).replace("int8", "fp32")
+    with pytest.raises(InputError, match="precision: got int4, expected fp32 or int8"):
+        load("tiny/translate", precision="int4")
 
 
 def test_weights_that_do_not_fit_are_refused(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -124,7 +124,8 @@ def test_dropout_draws_from_torchs_own_dice_unless_told():
 
 
 @pytest.mark.parametrize(
-    ("threads", "tokens", "parts"), [(1, 4096, 1), (2, 2048, 2), (2, 500, 1), (64, 10**6, 8)]
+    ("threads", "tokens", "dim", "parts"),
+    [(1, 4096, 512, 1), (2, 2048, 512, 2), (2, 2048, 128, 1), (64, 10**6, 512, 8)],
 )
-def test_parts_are_neither_too_small_nor_too_many(threads, tokens, parts):
-    assert parts_for(threads, tokens) == parts
+def test_parts_are_neither_too_small_nor_too_many(threads, tokens, dim, parts):
+    assert parts_for(threads, tokens, dim) == parts
