@@ -8,6 +8,7 @@ CPU, so that a step costs one transfer each way wherever the model is.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -209,7 +210,8 @@ class Draw:
     def choose(self, logits: Tensor) -> Move:
         """Takes one step; a sentence is done when all its rows are."""
         live = self.live
-        log_probs = log_probabilities(logits)  # (rows, vocab)
+        log_probs = logits.float().log_softmax(dim=1)  # (rows, vocab)
+        check_finite(log_probs[:, 0].tolist())
         # As in transformers, greedy and sampling filter logits, beam search log-probabilities.
         scores = live.filtered(logits.float(), self.config, self.symbols)
         drawn = self._sample(scores) if self.config.sample else scores.argmax(dim=1)
@@ -292,13 +294,14 @@ class Beam:
     def choose(self, logits: Tensor) -> Move:
         """Takes one step for all beams of all sentences with one top-k."""
         live, width, vocab = self.live, self.live.width, logits.shape[1]
-        log_probs = log_probabilities(logits)  # (rows, vocab)
+        log_probs = logits.float().log_softmax(dim=1)  # (rows, vocab)
         ranked = live.filtered(log_probs, self.config, self.symbols)
         if max(live.forced) >= 0:
             ranked = force(ranked, torch.tensor(live.spread(live.forced), device=logits.device))
         before = torch.tensor(live.total, dtype=ranked.dtype, device=ranked.device)[:, None]
         sums = log_probs + before if ranked is log_probs else ranked.add_(before)
         totals, index = best(sums.view(-1, width * vocab), min(2 * width, width * vocab))
+        check_finite(totals[:, 0].tolist())
         gained = log_probs.view(-1, width * vocab).gather(1, index)
 
         going, keep, done = [], [], []
@@ -366,16 +369,17 @@ class Beam:
         return leader / length**alpha <= found[-1].score
 
 
-def log_probabilities(logits: Tensor) -> Tensor:
-    """log softmax in 32 bits; raises FoundProblems where the model's numbers are not finite."""
-    log_probs = logits.float().log_softmax(dim=1)
-    # One NaN or +inf, or a row of nothing but -inf, makes the whole row NaN: a column tells.
-    if log_probs[:, 0].isnan().any():
+def check_finite(some: Sequence[float]) -> None:
+    """Raises FoundProblems if the model's numbers are not finite, given one of each row.
+
+    One NaN or +inf among logits, or nothing but -inf, makes all log-probabilities of a row NaN; and
+    the best of rows of which one is NaN is NaN.
+    """
+    if any(map(math.isnan, some)):
         raise FoundProblems(
             "the model gave numbers that are not finite",
             fix="its training may have diverged: take an earlier checkpoint",
         )
-    return log_probs
 
 
 def best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:

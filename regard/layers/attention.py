@@ -57,9 +57,9 @@ class DotScore(nn.Module):
                 part = bias[:, :, queries, keys]
                 allowed = part if allowed is None else part.masked_fill(~allowed, float("-inf"))
             out = F.scaled_dot_product_attention(
-                q[:, :, queries],
-                k[:, :, keys],
-                v[:, :, keys],
+                _part(q, queries),
+                _part(k, keys),
+                _part(v, keys),
                 attn_mask=allowed,
                 is_causal=causal,
                 scale=self.scale,
@@ -67,6 +67,11 @@ class DotScore(nn.Module):
             )
             outs.append(out)
         return outs[0] if len(outs) == 1 else torch.cat(outs, dim=2)  # queries end to end
+
+
+def _part(x: Tensor, places: slice) -> Tensor:
+    """Some places of (batch, heads, length, head_dim); of all of them x itself, at no cost."""
+    return x if places == slice(0, x.shape[2]) else x[:, :, places]
 
 
 class AdditiveScore(nn.Module):

@@ -71,12 +71,16 @@ class Layout:
         x may have its heads apart already: (tokens, heads, head_dim).
         """
         width = x.shape[1:].numel() // heads
+        if self.longest == 1 and self.even:  # a step of decoding
+            return x.view(self.batch, heads, 1, width)
         if not self.even:
             x = self.pad(x.flatten(1))  # (batch, length, heads * head_dim)
         return x.view(self.batch, self.longest, heads, width).transpose(1, 2)
 
     def tokens(self, rows: Tensor) -> Tensor:
         """Joins rows (batch, heads, length, head_dim) into (tokens, heads * head_dim)."""
+        if self.longest == 1 and self.even:
+            return rows.flatten(1)
         return self.unpad(rows.transpose(1, 2).flatten(2))
 
 

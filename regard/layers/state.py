@@ -70,7 +70,8 @@ class KVCache:
         if self.even:
             keys[:, :, longest:], values[:, :, longest:] = k, v
         else:
-            held[:, :, :, longest:] = 0  # a kernel multiplies what is masked by 0: a number
+            # A kernel multiplies what is masked by 0, so even that must be a number.
+            keys[:, :, longest:], values[:, :, longest:] = 0, 0
             row = torch.arange(rows)[:, None]
             place = torch.tensor(self.lengths)[:, None] + torch.arange(new)  # (rows, new)
             keys[row, :, place] = k.transpose(1, 2)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from regard.layers import Attention, Context, Layout, Memory, plain_context
+from regard.layers import (
+    Attention,
+    Context,
+    KVCache,
+    Layout,
+    Mask,
+    Memory,
+    Positions,
+    Tap,
+    plain_context,
+)
+from regard.layers import masks as rules
 
 LENGTH, DIM, HEADS = 1536, 16, 2  # longer than any mask that is made whole
 
@@ -46,6 +59,43 @@ def test_memory_is_linear_forward_and_backward(kind, shorter):
     with Largest() as largest:
         layer(x, ctx).sum().backward()
     assert largest.numel <= 2 * len(lengths) * LENGTH * DIM
+
+
+SEGMENTS = (torch.arange(LENGTH) // 300)[None]
+RULES = {
+    "window": ({"window": 40}, 0),
+    "window back": ({"window": 40, "causal": True}, 0),
+    "segments": ({"segments": (SEGMENTS, SEGMENTS)}, 0),
+    "a chunk behind a cache": ({"causal": True}, 500),
+}
+
+
+@pytest.mark.parametrize(("fields", "cached"), RULES.values(), ids=RULES)
+@torch.no_grad()
+def test_other_rules_make_no_mask_of_queries_times_keys_and_attend_as_one_would(
+    fields, cached, monkeypatch
+):
+    layer, x = Attention(DIM, HEADS, "attention").eval(), torch.randn(LENGTH, DIM)
+
+    def run(tap=None):
+        layout, cache = Layout((LENGTH - cached,)), None
+        if cached:
+            cache = KVCache(1, 1, LENGTH, HEADS, DIM // HEADS)
+            layer(x[:cached], replace(plain_context((cached,), causal=True), cache=cache))
+            cache.advance((cached,))
+        ctx = Context(layout, layout.where, Mask(**fields), Positions(), cache=cache, tap=tap)
+        return layer(x[cached:], ctx)
+
+    with Largest() as largest:
+        out = run()
+    assert largest.numel <= rules.AT_A_TIME * LENGTH
+    tap = Tap("attention.weights", heads=[1], queries=[0, 700])
+    with Largest() as largest:
+        assert torch.equal(run(tap), out)
+    assert largest.numel <= rules.AT_A_TIME * LENGTH
+    assert tap.records["attention.weights"].shape == (1, 1, 2, LENGTH)
+    monkeypatch.setattr(rules, "WHOLE", LENGTH * LENGTH)
+    torch.testing.assert_close(out, run(), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["both sides", "causal"])
