@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypedDict, TypeVar, Unpack,
 import torch
 from torch import Tensor
 
+from regard.data.batch import Ragged
 from regard.decode.config import DecodeConfig
 from regard.decode.filters import Symbols
 from regard.decode.search import Beam, Draw, Hypothesis, Move, Search, Sentence
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.data.batch import Ragged
     from regard.layers.context import Memory
     from regard.layers.state import State
     from regard.layers.tap import Tap
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MemoryT = TypeVar("MemoryT", bound="Memory | None")
 StateT = TypeVar("StateT", bound="State")
+StateT_contra = TypeVar("StateT_contra", bound="State", contravariant=True)
 
 
 class Generative(Protocol[MemoryT, StateT]):
@@ -52,6 +53,14 @@ class Generative(Protocol[MemoryT, StateT]):
         The first ids come on the source's device (without a source on the CPU), all others on the
         device of the logits.
         """
+        ...
+
+
+class Prompted(Protocol[StateT_contra]):
+    """What a model must do beside to be given prompts: GPT."""
+
+    def read(self, prompts: Ragged, state: StateT_contra, tap: Tap | None = None) -> Tensor:
+        """Feeds a whole prompt to each row of a fresh state -> logits of what follows each."""
         ...
 
 
@@ -90,13 +99,16 @@ class Options(TypedDict, Generic[MemoryT], total=False):
     """What may be given to `decode` and `stream` by name."""
 
     prefixes: Sequence[Sequence[int]] | None
-    """Tokens that each hypothesis must begin with: prompts, or a translation's opening. They are
-    part of `ids` and `logprob`, not of `score`."""
+    """Tokens that each hypothesis must begin with, such as a translation's opening. They are part
+    of `ids` and `logprob`, not of `score`."""
     keys: Sequence[int] | None
     """A number for each sentence that its random numbers are made from, with the seed; by default
     from its source and prefix, so that equal sentences get equal samples."""
     tap: Tap | None
     """Records or edits inside the model; `next_step` is called after each step."""
+    prompts: Sequence[Sequence[int]] | None
+    """What a model without an encoder has to read, in one pass, before the first token: at least
+    one token each. They are not part of `ids`, `logprob` and `score`."""
     memory: MemoryT | None
     """What `encode` gave for the source, to decode it again."""
     limit: int | None
@@ -114,14 +126,14 @@ def decode(
 
     Fewer where fewer exist. `max_length` and `min_length` count the tokens after a forced prefix;
     without `max_length` there is room for twice the source's tokens (without a source, twice the
-    prompt's) and 10 more, for each sentence by itself.
+    prompt's or prefix's) and 10 more, for each sentence by itself.
 
     Args:
         model: What to decode.
         source: The sentences to read; None for a model that only continues prompts.
         symbols: The tokens that have a role.
         config: Greedy, sampling or beam search, and how.
-        options: `prefixes`, `keys`, `tap`, `memory`, `limit`; see `Options`.
+        options: `prefixes`, `prompts`, `keys`, `tap`, `memory`, `limit`; see `Options`.
     """
     found: dict[int, list[Hypothesis]] = {}
     for _, move, _ in prepare(model, source, symbols, config, options):
@@ -153,21 +165,31 @@ def prepare(
 ) -> Iterator[tuple[int, Move, Search]]:
     """Checks all arguments; the loop that they make."""
     check(config)
-    memory, prefixes = options.get("memory"), options.get("prefixes")
+    memory, prefixes, prompts = (
+        options.get("memory"),
+        options.get("prefixes"),
+        options.get("prompts"),
+    )
     if source is not None:
         lengths = source.lengths
     elif memory is not None:
         lengths = memory.layout.lengths
     else:
-        lengths = tuple(map(len, prefixes or ()))
+        lengths = tuple(map(len, prompts or prefixes or ()))
     openings = [()] * len(lengths) if prefixes is None else [tuple(each) for each in prefixes]
     check_count("prefixes", openings, sentences=len(lengths))
+    before = [()] * len(lengths) if prompts is None else [tuple(each) for each in prompts]
+    check_count("prompts", before, sentences=len(lengths))
     keys = options.get("keys")
-    keys = read_keys(source, openings) if keys is None else keys
+    keys = read_keys(source, [*zip(before, openings, strict=True)]) if keys is None else keys
     check_count("keys", keys, sentences=len(lengths))
     sentences = [
-        Sentence(number, prefix, room(config, length, prefix, options.get("limit")), key)
-        for number, (prefix, length, key) in enumerate(zip(openings, lengths, keys, strict=True))
+        Sentence(
+            number, prefix, room(config, length, prompt + prefix, options.get("limit")), key, prompt
+        )
+        for number, (prompt, prefix, length, key) in enumerate(
+            zip(before, openings, lengths, keys, strict=True)
+        )
     ]
     return run(model, source, sentences, symbols, config, options.get("tap"), memory)
 
@@ -188,15 +210,20 @@ def run(
     if memory is None and source is not None:
         memory = model.encode(source, tap)
     length = max(len(each.prefix) + each.room for each in sentences)
+    prompts = [each.prompt for each in sentences]
     # The hypotheses of a sentence begin alike, so the first step has one row for all of them.
     rows = len(sentences) if memory is None else 1
-    state = model.start(cast("MemoryT", memory), rows, length)  # None where there is no encoder
+    capacity = length + max(map(len, prompts))
+    state = model.start(cast("MemoryT", memory), rows, capacity)  # None where there is no encoder
     kind = Beam if config.beam > 1 else Draw
     search: Search = kind(sentences, symbols, config)
     device = "cpu" if source is None else source.ids.device
     ids = torch.full((len(sentences),), symbols.begin, device=device)
     for index in range(length):
-        logits = model.step(ids, state, tap)
+        if index == 0 and prompts[0]:
+            logits = cast("Prompted[StateT]", model).read(Ragged.of(prompts), state, tap)
+        else:
+            logits = model.step(ids, state, tap)
         if tap is not None:
             tap.next_step()
         if index == 0:
@@ -217,13 +244,13 @@ def outcome(index: int, move: Move, search: Search) -> Step:
         index=index,
         done=move.done,
         sentences=tuple(live.sentences[row // live.width].number for row in rows),
-        tokens=live.fed[rows, 1:],
+        tokens=live.said[rows],
         logprob=torch.tensor([live.logprob[row] for row in rows], dtype=torch.float64),
     )
 
 
 def room(config: DecodeConfig, length: int, prefix: tuple[int, ...], limit: int | None) -> int:
-    """How many tokens one sentence may have after its prefix, end included."""
+    """How many tokens one sentence may have after what it is to begin with, end included."""
     wanted = config.max_length or 2 * length + 10
     if limit is None:
         return wanted
@@ -236,10 +263,19 @@ def room(config: DecodeConfig, length: int, prefix: tuple[int, ...], limit: int 
     return min(wanted, limit - len(prefix))
 
 
-def read_keys(source: Ragged | None, prefixes: Sequence[tuple[int, ...]]) -> list[int]:
-    """A number for each sentence, made from what it says, the same on every machine."""
-    sources = [[]] * len(prefixes) if source is None else source.split()
-    texts = [f"{ids} {prefix}" for ids, prefix in zip(sources, prefixes, strict=True)]
+def read_keys(
+    source: Ragged | None, begun: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
+) -> list[int]:
+    """A number for each sentence, made from what it says, the same on every machine.
+
+    Args:
+        source: The sentences to read, if there are any.
+        begun: Prompt and prefix of each.
+    """
+    sources = [[]] * len(begun) if source is None else source.split()
+    texts = [
+        f"{ids} {(*prompt, *prefix)}" for ids, (prompt, prefix) in zip(sources, begun, strict=True)
+    ]
     return [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
 
 

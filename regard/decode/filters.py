@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from regard.decode.config import DecodeConfig
 
 NEVER = float("-inf")
+NOTHING = -1
+"""In a history, where a row has no token because its prompt is shorter than another's."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ def repetition_penalty(scores: Tensor, history: Tensor, penalty: float) -> Tenso
         history: (rows, length), all that was fed to the model, begin included.
         penalty: 1 changes nothing, more discourages.
     """
+    # The last token of a row is always one; it may count twice.
+    history = torch.where(history == NOTHING, history[:, -1:], history)
     seen = scores.gather(1, history)  # (rows, length)
     return scores.scatter(1, history, torch.where(seen < 0, seen * penalty, seen / penalty))
 
@@ -59,7 +63,8 @@ def no_repeat_ngram(scores: Tensor, history: Tensor, size: int) -> Tensor:
         return scores
     runs = history.unfold(1, size, 1)  # (rows, runs, size)
     opening = history[:, length + 1 - size :]  # (rows, size - 1): what the next token would close
-    row, run = (runs[..., :-1] == opening[:, None]).all(-1).nonzero(as_tuple=True)
+    same = (runs[..., :-1] == opening[:, None]).all(-1) & (runs[..., -1] != NOTHING)
+    row, run = same.nonzero(as_tuple=True)
     return scores.index_put((row, runs[row, run, -1]), scores.new_tensor(NEVER))
 
 

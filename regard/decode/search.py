@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.decode.config import DecodeConfig
-from regard.decode.filters import NEVER, Symbols, constrain, sharpen
+from regard.decode.filters import NEVER, NOTHING, Symbols, constrain, sharpen
 from regard.errors import FoundProblems
 
 BLOCK = 64
@@ -57,6 +57,8 @@ class Sentence:
     """The most tokens that may follow the prefix, end included."""
     key: int
     """Names the sentence to the random numbers, wherever it stands and whatever is beside it."""
+    prompt: tuple[int, ...] = ()
+    """What the model has read before the first token; without it, the begin symbol."""
 
 
 class Branch(NamedTuple):
@@ -89,7 +91,7 @@ class Live:
     Args:
         sentences: The sentences of the batch.
         width: Rows for each.
-        begin: What every row starts from.
+        begin: What a row without a prompt starts from.
         length_penalty: alpha in sum / length ** alpha.
     """
 
@@ -100,14 +102,23 @@ class Live:
         steps = max(len(sentence.prefix) + sentence.room for sentence in sentences)
         self.sentences, self.width, self.length_penalty = list(sentences), width, length_penalty
         self.length = 0
-        self.tokens = torch.full((rows, steps + 1), begin)
+        prompts = self.spread([sentence.prompt or (begin,) for sentence in sentences])
+        self.opening = max(map(len, prompts))  # columns before the first token
+        self.tokens = torch.full((rows, self.opening + steps), NOTHING)
+        for row, prompt in enumerate(prompts):
+            self.tokens[row, self.opening - len(prompt) : self.opening] = torch.tensor(prompt)
         self.places = torch.zeros((rows, steps), dtype=torch.int64)
         self.logprob, self.total = [0.0] * rows, [0.0] * rows
 
     @property
     def fed(self) -> Tensor:
-        """(rows, length + 1) What each row has been fed, begin first."""
-        return self.tokens[:, : self.length + 1]
+        """(rows, opening + length) What each row has been fed; `NOTHING` before a short prompt."""
+        return self.tokens[:, : self.opening + self.length]
+
+    @property
+    def said(self) -> Tensor:
+        """(rows, length) The tokens of each row so far, without its prompt or begin symbol."""
+        return self.fed[:, self.opening :]
 
     @property
     def chosen(self) -> list[int]:
@@ -140,7 +151,7 @@ class Live:
         """The hypothesis of a row that gets its last token."""
         row, length = last.parent, self.length
         sentence = self.sentences[row // self.width]
-        ids = self.tokens[row, 1 : length + 1].tolist()
+        ids = self.said[row].tolist()
         return Hypothesis(
             ids=tuple(ids if ended else [*ids, last.token]),
             logprob=last.logprob,
@@ -159,12 +170,12 @@ class Live:
         parents = torch.tensor([branch.parent for branch in branches], dtype=torch.int64)
         tokens = torch.tensor([branch.token for branch in branches], dtype=torch.int64)
         places = parents if self.length else parents // self.width
-        count, length = len(branches), self.length
+        count, length, fed = len(branches), self.length, self.opening + self.length
         # The buffers stay; what a row held moves to its children.
-        self.tokens[:count, : length + 1] = self.tokens[parents, : length + 1]
+        self.tokens[:count, :fed] = self.tokens[parents, :fed]
         self.places[:count, :length] = self.places[parents, :length]
         self.tokens, self.places = self.tokens[:count], self.places[:count]
-        self.tokens[:, length + 1], self.places[:, length] = tokens, places
+        self.tokens[:, fed], self.places[:, length] = tokens, places
         self.logprob = [branch.logprob for branch in branches]
         self.total = [branch.total for branch in branches]
         self.sentences = [self.sentences[place] for place in keep]

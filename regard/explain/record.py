@@ -16,7 +16,7 @@ from regard.explain.look import Look
 from regard.explain.maps import AttentionMap, merge_words
 from regard.layers import Tap, knock_out
 from regard.models.mode import evaluating
-from regard.models.shapes import EncoderDecoder
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.translate import Translate
 
 

@@ -22,6 +22,7 @@ from regard.layers.dropout import drop
 from regard.layers.layout import Layout
 from regard.layers.linear import Linear
 from regard.layers.masks import Mask, masked_softmax
+from regard.layers.norms import norm
 from regard.layers.tap import Product
 
 SCORES = ("scaled_dot", "dot", "additive")
@@ -123,7 +124,10 @@ class Attention(nn.Module):
         cross: Keys and values come from the memory instead of x.
         score: `scaled_dot`, `dot` or `additive`.
         dropout: On the attention weights while training. It leaves the fast kernel.
-        bias: Whether the four matrices have a bias.
+        head_dim: Width of a head, if it is not dim / heads.
+        bias: Which of the four matrices have a bias: True or `all`, `qkv`, False or `none`.
+        query_key_norm: ε of an RMS norm that each head's queries and keys go through (Qwen3); 0
+            for none.
 
     Example:
         >>> from regard.layers import Attention, plain_context
@@ -132,7 +136,7 @@ class Attention(nn.Module):
         torch.Size([5, 8])
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a way in which attentions differ)
         self,
         dim: int,
         heads: int,
@@ -142,25 +146,30 @@ class Attention(nn.Module):
         cross: bool = False,
         score: str = "scaled_dot",
         dropout: float = 0.0,
-        bias: bool = True,
+        head_dim: int | None = None,
+        bias: bool | str = True,
+        query_key_norm: float = 0.0,
     ) -> None:
         super().__init__()
-        if dim % heads or heads % (kv_heads or heads):
+        if (head_dim is None and dim % heads) or heads % (kv_heads or heads):
             raise InputError(
                 "heads",
                 got=f"dim {dim}, heads {heads}, kv_heads {kv_heads}",
                 expected="each to divide the one before",
             )
         self.name, self.heads, self.kv_heads, self.cross = name, heads, kv_heads or heads, cross
-        self.head_dim = dim // heads
+        self.head_dim = head_dim or dim // heads
         numbers = [int(part) for part in name.split(".") if part.isdigit()]
         self.layer = numbers[0] if numbers else 0  # its place in a cache: 2 in decoder.2.self
         self.dropout = dropout
-        self.widths = dim, 2 * self.kv_heads * self.head_dim  # of queries, and of keys and values
-        self.query = Linear(dim, dim, bias=bias)
-        self.key_value = Linear(*self.widths, bias=bias)
+        # Of queries, and of keys and values.
+        self.widths = heads * self.head_dim, 2 * self.kv_heads * self.head_dim
+        self.query = Linear(dim, self.widths[0], bias=bias in (True, "all", "qkv"))
+        self.key_value = Linear(dim, self.widths[1], bias=bias in (True, "all", "qkv"))
         self.joined: nn.Module | None = None  # both in one, where x must first be prepared: int8
-        self.out = Linear(dim, dim, bias=bias)
+        self.query_norm = norm("rms", self.head_dim, query_key_norm) if query_key_norm else None
+        self.key_norm = norm("rms", self.head_dim, query_key_norm) if query_key_norm else None
+        self.out = Linear(self.widths[0], dim, bias=bias in (True, "all"))
         self.score: DotScore | AdditiveScore
         if score not in SCORES:
             raise InputError("score", got=score, expected=f"one of {', '.join(SCORES)}")
@@ -195,6 +204,8 @@ class Attention(nn.Module):
             q, kv = self.joined(x).split(self.widths, dim=1)
         q = q.view(-1, self.heads, self.head_dim)
         k, v = kv.view(-1, 2, self.kv_heads, self.head_dim).unbind(1)
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = self.query_norm(q), self.key_norm(k)
         q, k = ctx.positions.turn(q, ctx.where), ctx.positions.turn(k, ctx.where)
         q = ctx.layout.rows(q, self.heads)
         k = ctx.layout.rows(k, self.kv_heads)

@@ -3,7 +3,8 @@
     post-norm (the paper):   x = norm(x + dropout(sublayer(x)))
     pre-norm (in practice):  x = x + dropout(sublayer(norm(x))),  and one more norm at the top
 
-A block has self-attention, cross-attention if it has a memory to look at, and a feed-forward.
+A block has self-attention, cross-attention if it has a memory to look at, and a feed-forward,
+unless it is to be of attention alone.
 """
 
 from __future__ import annotations
@@ -31,15 +32,29 @@ class BlockShape:
     heads: int
     hidden: int
     kv_heads: int | None = None
+    head_dim: int | None = None
+    """Width of a head; None: dim / heads."""
     activation: str = "relu"
     norm: str = "layer"
     norm_place: str = "pre"
+    norm_epsilon: float | None = None
     score: str = "scaled_dot"
     dropout: float = 0.0
+    hidden_dropout: float = 0.0
+    """On the feed-forward's hidden layer."""
     attention_dropout: float = 0.0
     bias: bool = True
+    attention_bias: str | None = None
+    """Which of attention's projections have a bias, `all`, `qkv` or `none`; None: by `bias`."""
+    query_key_norm: bool = False
+    feed_forward: bool = True
+    """Off for blocks of attention alone."""
     residual: bool = True
     """Off only to see what breaks without it."""
+
+    def make_norm(self) -> nn.Module:
+        """A norm of a token's vector."""
+        return norm(self.norm, self.dim, self.norm_epsilon)
 
 
 class Block(nn.Module):
@@ -57,15 +72,16 @@ class Block(nn.Module):
         if shape.norm_place not in ("pre", "post"):
             raise InputError("norm_place", got=shape.norm_place, expected="pre or post")
         self.pre_norm = shape.norm_place == "pre"
-        self.self_norm, self.self_attention = (
-            norm(shape.norm, shape.dim),
-            self._attention(shape, "self"),
-        )
-        self.cross_norm = norm(shape.norm, shape.dim) if cross else None
+        self.self_norm, self.self_attention = shape.make_norm(), self._attention(shape, "self")
+        self.cross_norm = shape.make_norm() if cross else None
         self.cross_attention = self._attention(shape, "cross") if cross else None
-        self.feed_norm = norm(shape.norm, shape.dim)
-        self.feed_forward = FeedForward(
-            shape.dim, shape.hidden, shape.activation, shape.dropout, bias=shape.bias
+        self.feed_norm = shape.make_norm() if shape.feed_forward else None
+        self.feed_forward = (
+            FeedForward(
+                shape.dim, shape.hidden, shape.activation, shape.hidden_dropout, bias=shape.bias
+            )
+            if shape.feed_forward
+            else None
         )
         self.dropout = Dropout(shape.dropout)
 
@@ -78,7 +94,9 @@ class Block(nn.Module):
             cross=kind == "cross",
             score=shape.score,
             dropout=shape.attention_dropout,
-            bias=shape.bias,
+            head_dim=shape.head_dim,
+            bias=shape.attention_bias or shape.bias,
+            query_key_norm=(shape.norm_epsilon or 1e-6) if shape.query_key_norm else 0.0,
         )
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -87,11 +105,13 @@ class Block(nn.Module):
         cross = self.cross_attention
         if cross is not None and self.cross_norm is not None:
             x = self._around(self.cross_norm, lambda y: cross(y, ctx), x)
-        x = self._around(
-            self.feed_norm,
-            lambda y: ctx.visit(f"{self.name}.feed_forward", self.feed_forward(y)),
-            x,
-        )
+        feed_forward = self.feed_forward
+        if feed_forward is not None and self.feed_norm is not None:
+            x = self._around(
+                self.feed_norm,
+                lambda y: ctx.visit(f"{self.name}.feed_forward", feed_forward(y)),
+                x,
+            )
         return ctx.visit(f"{self.name}.residual", x)
 
     def _around(self, norm: nn.Module, sublayer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -128,7 +148,7 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(
             [Block(shape, f"{name}.{i}", cross=cross) for i in range(layers)]
         )
-        self.final_norm = norm(shape.norm, shape.dim) if final_norm else nn.Identity()
+        self.final_norm = shape.make_norm() if final_norm else nn.Identity()
 
     def layers(self) -> list[Block]:
         """The blocks, from the input up."""

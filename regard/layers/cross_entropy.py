@@ -1,6 +1,6 @@
 """Vectors and the vocabulary's matrix -> a loss, without ever holding all the logits.
 
-    L = Σ_t  log Σ_v exp z_tv  -  (1 - ε) z_t,y(t)  -  ε/V Σ_v z_tv ,      z = x Wᵀ
+    L = Σ_t  log Σ_v exp z_tv  -  (1 - ε) z_t,y(t)  -  ε/V Σ_v z_tv ,      z = x Wᵀ + b
     ∂L/∂z_tv = softmax(z_t)_v  -  (1 - ε) [v = y(t)]  -  ε/V
 
 The logits of a batch are its largest tensor by far: tokens × vocabulary, and PyTorch's own way
@@ -19,7 +19,13 @@ BLOCK = 512
 """Tokens at a time: enough rows for a fast matrix product, few enough to stay near the core."""
 
 
-def cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+def cross_entropy(
+    x: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    smoothing: float = 0.0,
+    bias: Tensor | None = None,
+) -> Tensor:
     """The sum over tokens of the cross-entropy to smoothed targets: 1 - ε on the right one.
 
     Args:
@@ -27,6 +33,7 @@ def cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, smoothing: float =
         weight: (vocab, dim) The vocabulary's matrix.
         targets: (tokens,) The right entry for each token.
         smoothing: ε, spread evenly over the whole vocabulary.
+        bias: (vocab,) Added to the logits.
 
     Example:
         >>> x, weight = torch.zeros(2, 4), torch.randn(3, 4)
@@ -34,7 +41,7 @@ def cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, smoothing: float =
         2.1972
     """
     wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    loss: Tensor = _CrossEntropy.apply(x, weight, targets, smoothing, wanted)  # type: ignore[no-untyped-call]
+    loss: Tensor = _CrossEntropy.apply(x, weight, bias, targets, smoothing, wanted)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -43,15 +50,24 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, smoothing: float, wanted: bool
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float,
+        wanted: bool,
     ) -> Tensor:
         grad_x, grad_weight = torch.empty_like(x), torch.zeros_like(weight if wanted else x[:0])
+        grad_bias = None if bias is None else torch.zeros_like(bias)
         even = smoothing / weight.shape[0]
         total = x.new_zeros(())
         block = x.new_empty(min(BLOCK, x.shape[0]), weight.shape[0])
         for start in range(0, x.shape[0], BLOCK):
             rows, right = x[start : start + BLOCK], targets[start : start + BLOCK, None]
             z = torch.mm(rows, weight.t(), out=block[: len(rows)])  # (rows, vocab)
+            if bias is not None:
+                z += bias
             z -= z.amax(1, keepdim=True)  # the loss stays the same, and exp is at most 1
             total -= (1 - smoothing) * z.gather(1, right).sum()
             if smoothing:
@@ -65,11 +81,14 @@ class _CrossEntropy(torch.autograd.Function):
                 z.scatter_add_(1, right, z.new_full(right.shape, smoothing - 1))
                 torch.mm(z, weight, out=grad_x[start : start + BLOCK])
                 grad_weight.addmm_(z.t(), rows)
+                if grad_bias is not None:
+                    grad_bias += z.sum(0)
         if wanted:
-            ctx.save_for_backward(grad_x, grad_weight)
+            ctx.save_for_backward(grad_x, grad_weight, grad_bias)
         return total
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        grad_x, grad_weight = ctx.saved_tensors
-        return grad_x * grad, grad_weight * grad, None, None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        grad_x, grad_weight, grad_bias = ctx.saved_tensors
+        of_bias = None if grad_bias is None else grad_bias * grad
+        return grad_x * grad, grad_weight * grad, of_bias, None, None, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from regard.layers.cross_entropy import cross_entropy
@@ -18,16 +19,31 @@ class VocabularyHead(nn.Module):
         dim: Width of x.
         vocab: Entries.
         tied: The embedding whose matrix to use.
+        bias: Whether each entry has a number of its own, added to its logit.
+        scale: What x is multiplied by first (T5: 1/√dim).
     """
 
-    def __init__(self, dim: int, vocab: int, tied: nn.Parameter | None = None) -> None:
+    def __init__(
+        self,
+        dim: int,
+        vocab: int,
+        tied: nn.Parameter | None = None,
+        *,
+        bias: bool = False,
+        scale: float = 1.0,
+    ) -> None:
         super().__init__()
         self.weight = vocabulary_matrix(vocab, dim) if tied is None else tied
+        self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
+        self.scale = scale
 
     def forward(self, x: Tensor) -> Tensor:
         """(tokens, dim) -> (tokens, vocab)."""
-        return linear(x, self.weight)
+        return linear(self._scaled(x), self.weight, self.bias)
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """Cross-entropy of x (tokens, dim) to targets (tokens,), summed; no logits are kept."""
-        return cross_entropy(x, self.weight, targets, smoothing)
+        return cross_entropy(self._scaled(x), self.weight, targets, smoothing, self.bias)
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        return x if self.scale == 1 else x * self.scale

@@ -111,7 +111,7 @@ def quantise(model: ModuleT) -> ModuleT:
             if isinstance(child, Linear):
                 setattr(parent, name, Int8Linear(child.weight, child.bias))
             elif isinstance(child, VocabularyHead):
-                setattr(parent, name, Int8Head(child.weight))
+                setattr(parent, name, Int8Head(child.weight * child.scale, child.bias))
     return twin
 
 

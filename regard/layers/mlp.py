@@ -7,6 +7,7 @@ gated:  W_2 (f(W_1 x) ⊙ W_3 x)          f = GELU (T5 1.1) or SiLU (Llama)
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,10 +16,17 @@ from regard.errors import InputError
 from regard.layers.dropout import Dropout
 from regard.layers.linear import Linear
 
+gelu_tanh = partial(F.gelu, approximate="tanh")
+"""0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))): what GPT-2 and T5 1.1 have in the place of GELU."""
+
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
     "relu": (F.relu, False),
     "gelu": (F.gelu, False),
+    "gelu_tanh": (gelu_tanh, False),
+    "silu": (F.silu, False),
+    "gated_relu": (F.relu, True),
     "gated_gelu": (F.gelu, True),
+    "gated_gelu_tanh": (gelu_tanh, True),
     "gated_silu": (F.silu, True),
 }
 """Name -> (function, gated)."""

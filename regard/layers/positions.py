@@ -9,6 +9,8 @@ a stack. To add a scheme: write a class that fills one plug point, and name it i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,16 +37,20 @@ class Positions(nn.Module):
         return None
 
 
-def sinusoid(length: int, dim: int) -> Tensor:
+def sinusoid(length: int, dim: int, *, halves: bool = False) -> Tensor:
     """PE(i, 2j) = sin(i / 10000^(2j/dim)), PE(i, 2j+1) = cos(same): (length, dim), interleaved.
 
-    Wave j has the wavelength 2π · 10000^(2j/dim), and PE(i+k) is a linear map of PE(i).
+    Wave j has the wavelength 2π · 10000^(2j/dim), and PE(i+k) is a linear map of PE(i). With
+    `halves`, all sines come first and all cosines after them, as in Marian.
     """
     i = torch.arange(length, dtype=torch.float64)[:, None]  # (length, 1)
     rate = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)  # (dim / 2,)
     table = torch.zeros(length, dim, dtype=torch.float64)
-    table[:, 0::2] = torch.sin(i * rate)
-    table[:, 1::2] = torch.cos(i * rate)[:, : dim // 2]
+    sines, cosines = (slice(0, dim - dim // 2), slice(dim - dim // 2, None)) if halves else (
+        slice(0, None, 2), slice(1, None, 2)
+    )  # fmt: skip
+    table[:, sines] = torch.sin(i * rate)
+    table[:, cosines] = torch.cos(i * rate)[:, : dim // 2]
     return table.float()
 
 
@@ -53,10 +59,11 @@ class Sinusoidal(Positions):
 
     table: Tensor
 
-    def __init__(self, dim: int, heads: int, max_length: int) -> None:
+    def __init__(self, dim: int, heads: int, max_length: int, *, halves: bool = False) -> None:
         super().__init__()
         del heads
-        self.register_buffer("table", sinusoid(max_length, dim), persistent=False)
+        table = sinusoid(max_length, dim, halves=halves)
+        self.register_buffer("table", table, persistent=False)
 
     def add(self, x: Tensor, where: Tensor) -> Tensor:
         """x + PE(where)."""
@@ -93,13 +100,18 @@ class Rotary(Positions):
         dim: int,
         heads: int,
         max_length: int,
+        *,
+        head_dim: int | None = None,
         rate: float = 10000.0,
         interleaved: bool = False,
+        stretch: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
-        half = dim // heads // 2
+        half = (head_dim or dim // heads) // 2
         self.interleaved = interleaved
         slowness = rate ** (-torch.arange(half, dtype=torch.float64) / half)  # (half,)
+        if stretch is not None:  # what turns more slowly reaches farther
+            slowness = stretch(slowness)
         angle = torch.arange(max_length, dtype=torch.float64)[:, None] * slowness  # (length, half)
         self.register_buffer("cosine", angle.cos().float(), persistent=False)
         self.register_buffer("sine", angle.sin().float(), persistent=False)
@@ -157,21 +169,49 @@ class Buckets(Positions):
         return self.table[self.bucket(offset)].permute(0, 3, 1, 2)
 
 
+def slower(factor: float) -> Callable[[Tensor], Tensor]:
+    """All waves slowed by a factor: positions of a text so much longer fall where others did."""
+    return lambda slowness: slowness / factor
+
+
+def slower_where_long(
+    factor: float, low: float, high: float, original: int
+) -> Callable[[Tensor], Tensor]:
+    """Llama 3.1: long waves slowed by a factor, short ones as they were, gradual in between.
+
+    A wave that turns more than `high` times within the original length stays, one that turns less
+    than `low` times is slowed; s between is where it stands: slowness · ((1 - s)/factor + s).
+    """
+
+    def stretch(slowness: Tensor) -> Tensor:
+        turns = original * slowness / (2 * math.pi)
+        smooth = ((turns - low) / (high - low)).clamp(0, 1)
+        return slowness * ((1 - smooth) / factor + smooth)
+
+    return stretch
+
+
 POSITIONS: dict[str, type[Positions]] = {
     "none": Positions,
     "sinusoidal": Sinusoidal,
+    "sinusoidal_halves": Sinusoidal,
     "learned": Learned,
     "rotary": Rotary,
     "buckets": Buckets,
 }
 
 
-def position_scheme(kind: str, *, dim: int, heads: int, max_length: int, causal: bool) -> Positions:
-    """Builds the scheme named `kind` for one stack."""
+def position_scheme(
+    kind: str, *, dim: int, heads: int, max_length: int, causal: bool, **own: Any
+) -> Positions:
+    """Builds the scheme named `kind` for one stack; `own` is what only this kind takes."""
     if kind not in POSITIONS:
         raise InputError("positions", got=kind, expected=f"one of {', '.join(POSITIONS)}")
     if kind == "none":
         return Positions()
     if kind == "buckets":
-        return Buckets(dim, heads, max_length, both_sides=not causal)
-    return POSITIONS[kind](dim, heads, max_length)
+        own["both_sides"] = not causal
+    if kind == "sinusoidal_halves":
+        own["halves"] = True
+    scheme: Callable[..., Positions] = POSITIONS[kind]
+    return scheme(dim, heads, max_length, **own)

@@ -14,8 +14,8 @@ from regard.layers import VocabularyHead
 from regard.layers.cross_entropy import BLOCK
 from regard.layers.mlp import ACTIVATIONS
 from regard.models.config import TransformerConfig
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.families import build
-from regard.models.shapes import EncoderDecoder
 
 TRAINING = 3
 """Forward is one product for each matrix; backward is two, for the input and for the matrix."""

@@ -1,33 +1,52 @@
-"""The families, by name: a config and how to build a model of it."""
+"""The families, by name: a config and the shape of model it is a config of."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from regard.errors import InputError
-from regard.models.config import TransformerConfig
-from regard.models.shapes import EncoderDecoder
+from regard.models.config import (
+    BertConfig,
+    BlocksConfig,
+    GPTConfig,
+    T5Config,
+    TransformerConfig,
+)
+from regard.models.decoder import Decoder
+from regard.models.encoder import Encoder
+from regard.models.encoder_decoder import EncoderDecoder
 
-FAMILIES = {"transformer": (TransformerConfig, EncoderDecoder)}
+Model = EncoderDecoder | Decoder | Encoder
+FAMILIES: dict[str, tuple[type[BlocksConfig], type[Model]]] = {
+    "transformer": (TransformerConfig, EncoderDecoder),
+    "t5": (T5Config, EncoderDecoder),
+    "gpt": (GPTConfig, Decoder),
+    "bert": (BertConfig, Encoder),
+}
 
 
-def build(config: TransformerConfig, source_vocab: int, target_vocab: int) -> EncoderDecoder:
-    """A model of this config, with fresh weights from torch's present random state."""
-    return FAMILIES[config.family][1](config, source_vocab, target_vocab)
+def build(config: BlocksConfig, *vocabularies: int) -> Any:
+    """A model of this config, with fresh weights from torch's present random state.
+
+    Args:
+        config: Of a family.
+        vocabularies: Entries of the source's and the target's vocabulary, or of the only one.
+    """
+    shape: Any = FAMILIES[config.family][1]
+    return shape(config, *vocabularies)
 
 
-def describe(model: EncoderDecoder) -> dict[str, Any]:
+def describe(model: Model) -> dict[str, Any]:
     """What `config.json` says of a model: enough to build it again."""
     return {
         "regard": 1,
         "family": model.config.family,
         "model": model.config.model_dump(),
-        "source_vocab": model.source_vocab,
-        "target_vocab": model.target_vocab,
+        **model.vocabularies(),
     }
 
 
-def rebuild(description: dict[str, Any]) -> EncoderDecoder:
+def rebuild(description: dict[str, Any]) -> Any:
     """The model that `describe` described, with fresh weights."""
     family = description.get("family")
     if description.get("regard") != 1 or family not in FAMILIES:
@@ -36,12 +55,11 @@ def rebuild(description: dict[str, Any]) -> EncoderDecoder:
             got=f"regard {description.get('regard')!r}, family {family!r}",
             expected=f"regard 1 and a family of {', '.join(FAMILIES)}",
         )
-    config, model = FAMILIES[family]
+    config, shape = FAMILIES[family]
+    names = ("vocab",) if shape is not EncoderDecoder else ("source_vocab", "target_vocab")
     try:
-        return model(
-            config.model_validate(description["model"]),
-            int(description["source_vocab"]),
-            int(description["target_vocab"]),
+        return build(
+            config.model_validate(description["model"]), *(int(description[name]) for name in names)
         )
     except (KeyError, ValueError, TypeError) as error:
         raise InputError("config.json", got=str(error).splitlines()[0]) from error

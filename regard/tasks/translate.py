@@ -17,7 +17,7 @@ from regard.decode.search import Hypothesis
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.mode import evaluating
-from regard.models.shapes import EncoderDecoder
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.tokens import Vocabulary
 
 ROWS_AT_ONCE = 128

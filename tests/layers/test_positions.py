@@ -145,7 +145,13 @@ def test_every_scheme_fills_one_plug_point_and_leaves_the_others(kind):
         "turn": not torch.equal(scheme.turn(x.view(3, 2, 4), where), x.view(3, 2, 4)),
         "bias": scheme.bias(where[None], 4) is not None,
     }
-    place = {"sinusoidal": "add", "learned": "add", "rotary": "turn", "buckets": "bias"}
+    place = {
+        "sinusoidal": "add",
+        "sinusoidal_halves": "add",
+        "learned": "add",
+        "rotary": "turn",
+        "buckets": "bias",
+    }
     assert [name for name, used in filled.items() if used] == (
         [place[kind]] if kind != "none" else []
     )

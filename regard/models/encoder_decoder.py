@@ -1,4 +1,4 @@
-"""The shapes that families are configs of. Here: the encoder-decoder.
+"""The encoder-decoder, which the Transformer, T5, BART and Marian are configs of.
 
 Source ids -> encoder -> memory; target ids so far, looking at the memory -> logits of the next.
 Training sees a whole target at once (`forward`); decoding goes `encode -> start -> step`.
@@ -11,22 +11,19 @@ from torch import Tensor, nn
 
 from regard.data.batch import Ragged
 from regard.errors import InputError
-from regard.layers import (
-    Attention,
-    BlockShape,
-    Context,
-    Embed,
-    FeedForward,
-    KVCache,
-    Layout,
-    Mask,
-    Memory,
-    Stack,
-    Tap,
-    VocabularyHead,
-    position_scheme,
+from regard.layers import Context, KVCache, Layout, Mask, Memory, Tap
+from regard.models.config import T5Config, TransformerConfig
+from regard.models.stacks import (
+    LOGITS,
+    draw_glorot,
+    embed_of,
+    head_of,
+    heads_of,
+    reach,
+    sites_of,
+    stack_of,
+    uneven,
 )
-from regard.models.config import TransformerConfig
 
 
 class DecoderState:
@@ -59,69 +56,27 @@ class EncoderDecoder(nn.Module):
         target_vocab: Entries of the target vocabulary.
     """
 
-    def __init__(self, config: TransformerConfig, source_vocab: int, target_vocab: int) -> None:
+    def __init__(
+        self, config: TransformerConfig | T5Config, source_vocab: int, target_vocab: int
+    ) -> None:
         super().__init__()
         self.config, self.source_vocab, self.target_vocab = config, source_vocab, target_vocab
-        shape = BlockShape(
-            dim=config.dim,
-            heads=config.heads,
-            hidden=config.hidden,
-            kv_heads=config.kv_heads,
-            activation=config.activation,
-            norm=config.norm,
-            norm_place=config.norm_place,
-            score=config.score,
-            dropout=config.dropout,
-            attention_dropout=config.attention_dropout,
-            bias=config.bias,
-            residual=config.residual,
-        )
-        self.source_embed = Embed(source_vocab, config.dim, config.dropout)
-        self.target_embed = Embed(target_vocab, config.dim, config.dropout)
-        if config.tied == "all":
+        self.source_embed = embed_of(config, source_vocab)
+        self.target_embed = embed_of(config, target_vocab)
+        if config.tied in ("all", "inputs"):
             if source_vocab != target_vocab:
                 raise InputError(
-                    "model.tied: all",
+                    f"model.tied: {config.tied}",
                     got=f"vocabularies of {source_vocab} and {target_vocab}",
                     expected="one for both",
                     fix="set tokens.shared: true, or model.tied: output",
                 )
             self.target_embed.weight = self.source_embed.weight
-        self.encoder = self._stack(shape, config.encoder_layers, "encoder")
-        self.decoder = self._stack(shape, config.decoder_layers, "decoder")
-        tied = None if config.tied == "none" else self.target_embed.weight
-        self.head = VocabularyHead(config.dim, target_vocab, tied)
-        self._initialise()
-
-    def _stack(self, shape: BlockShape, layers: int, name: str) -> Stack:
-        config, decoder = self.config, name == "decoder"
-        scheme = position_scheme(
-            config.positions,
-            dim=config.dim,
-            heads=config.heads,
-            max_length=config.max_length,
-            causal=decoder,
-        )
-        final_norm = config.norm_place == "pre" if config.final_norm is None else config.final_norm
-        return Stack(shape, layers, name, scheme, cross=decoder, final_norm=final_norm)
-
-    def _initialise(self) -> None:
-        """Glorot-uniform for every matrix, zero for every bias of a projection.
-
-        A vocabulary's matrix is kept within ±1/√(2 dim). Glorot's bound is wider than that where
-        entries are few, and then the first logits are far from even (that of the token just read
-        above all, if the matrix is tied), and the first loss is far from ln(vocab).
-        """
-        for module in self.modules():
-            if isinstance(module, Attention | FeedForward):
-                for matrix in module.matrices():
-                    nn.init.xavier_uniform_(matrix)
-            elif isinstance(module, nn.Linear) and module.bias is not None:
-                nn.init.zeros_(module.bias)
-            elif isinstance(module, Embed | VocabularyHead):
-                glorot = (6 / sum(module.weight.shape)) ** 0.5
-                bound = min(glorot, (2 * self.config.dim) ** -0.5)
-                nn.init.uniform_(module.weight, -bound, bound)
+        self.encoder = stack_of(config, config.encoder_layers, "encoder")
+        self.decoder = stack_of(config, config.decoder_layers, "decoder", causal=True, cross=True)
+        tied = self.target_embed.weight if config.tied in ("all", "output") else None
+        self.head = head_of(config, target_vocab, tied)
+        draw_glorot(self, config.dim)
 
     def forward(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the token after each target token: (target tokens, vocab)."""
@@ -139,7 +94,12 @@ class EncoderDecoder(nn.Module):
         """What the decoder needs to read whole targets, each token looking back alone."""
         memory = self.encode(source, tap)
         layout = Layout(target.lengths, target.ids.device)
-        mask = Mask(causal=True, key_lengths=_uneven(layout), query_lengths=_uneven(layout))
+        mask = Mask(
+            causal=True,
+            window=reach(self.config),
+            key_lengths=uneven(layout),
+            query_lengths=uneven(layout),
+        )
         return Context(layout, layout.where, mask, self.decoder.positions, memory=memory, tap=tap)
 
     def encode(self, source: Ragged, tap: Tap | None = None) -> Memory:
@@ -147,7 +107,9 @@ class EncoderDecoder(nn.Module):
         if tap is not None:
             tap.begin(self.sites())
         layout = Layout(source.lengths, source.ids.device)
-        mask = Mask(key_lengths=_uneven(layout), query_lengths=_uneven(layout))
+        mask = Mask(
+            window=reach(self.config), key_lengths=uneven(layout), query_lengths=uneven(layout)
+        )
         ctx = Context(layout, layout.where, mask, self.encoder.positions, tap=tap)
         x = self.source_embed(source.ids, ctx.where, ctx.positions)  # (source tokens, dim)
         x = self.encoder(ctx.visit("encoder.embedding", x), ctx)
@@ -176,6 +138,7 @@ class EncoderDecoder(nn.Module):
         where = torch.tensor(cache.lengths, device=ids.device)
         mask = Mask(
             causal=True,
+            window=reach(self.config),
             key_lengths=None if cache.even else tuple(length + 1 for length in cache.lengths),
             query_lengths=None if cache.even else (1,) * rows,
         )
@@ -200,28 +163,14 @@ class EncoderDecoder(nn.Module):
     def _logits(self, x: Tensor, ctx: Context) -> Tensor:
         return ctx.visit("logits", self.head(x))  # (tokens, vocab)
 
+    def vocabularies(self) -> dict[str, int]:
+        """What it was built with beside its config, by name."""
+        return {"source_vocab": self.source_vocab, "target_vocab": self.target_vocab}
+
     def sites(self) -> dict[str, int]:
         """Every site a tap can name, with its number of heads (0 where there are none)."""
-        sites = {"encoder.embedding": 0, "decoder.embedding": 0, "logits": 0}
-        for stack in (self.encoder, self.decoder):
-            for layer in stack.attentions():
-                for site in _ATTENTION_SITES:
-                    heads = layer.kv_heads if site in ("k", "v") else layer.heads
-                    sites[f"{layer.name}.{site}"] = heads
-                sites[f"{layer.name}.out"] = 0
-            for block in stack.layers():
-                sites |= {f"{block.name}.feed_forward": 0, f"{block.name}.residual": 0}
-        return sites
+        return {**sites_of("encoder", self.encoder), **sites_of("decoder", self.decoder)} | LOGITS
 
     def heads(self) -> list[str]:
         """Every head's name, such as `decoder.1.cross.3`."""
-        sites = self.sites().items()
-        names = [(site.removesuffix(".heads"), n) for site, n in sites if site.endswith(".heads")]
-        return [f"{name}.{head}" for name, count in names for head in range(count)]
-
-
-_ATTENTION_SITES = ("q", "k", "v", "scores", "weights", "heads")
-
-
-def _uneven(layout: Layout) -> tuple[int, ...] | None:
-    return None if layout.even else layout.lengths
+        return heads_of(self.sites())

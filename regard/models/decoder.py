@@ -1,0 +1,136 @@
+"""The decoder alone, which GPT, Llama, Mistral and Qwen are configs of.
+
+Ids so far -> logits of the next. Training sees whole texts at once (`forward`); decoding reads a
+prompt in one pass (`read`) and then goes on by one token a row (`step`).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.batch import Ragged
+from regard.layers import Context, KVCache, Layout, Mask, Tap
+from regard.models.config import GPTConfig
+from regard.models.stacks import (
+    LOGITS,
+    draw_normal,
+    embed_of,
+    head_of,
+    heads_of,
+    reach,
+    sites_of,
+    stack_of,
+    uneven,
+)
+
+
+class Decoder(nn.Module):
+    """A stack in which tokens look back, and a head over the vocabulary.
+
+    Args:
+        config: Sizes and kinds.
+        vocab: Entries of the vocabulary.
+
+    Example:
+        >>> from regard.models import GPTConfig
+        >>> gpt = Decoder(GPTConfig(size="nano"), vocab=100)
+        >>> gpt(Ragged.of([[5, 6, 7], [8]])).shape                # two texts, four tokens in all
+        torch.Size([4, 100])
+    """
+
+    def __init__(self, config: GPTConfig, vocab: int) -> None:
+        super().__init__()
+        self.config, self.vocab = config, vocab
+        self.embed = embed_of(config, vocab)
+        self.decoder = stack_of(
+            config, config.layers, "decoder", causal=True, feed_forward=config.feed_forward
+        )
+        self.head = head_of(config, vocab, self.embed.weight if config.tied else None)
+        draw_normal(self, config.layers)
+
+    def forward(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
+        """Logits of the token after each token: (tokens, vocab)."""
+        ctx = self._given(texts, tap)
+        return ctx.visit("logits", self.head(self._top(texts.ids, ctx)))
+
+    def loss(self, texts: Ragged, wanted: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Cross-entropy of the tokens that should follow, wanted (tokens,), summed."""
+        return self.head.loss(self._top(texts.ids, self._given(texts)), wanted, smoothing)
+
+    def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
+        """What leaves the stack for each token: (tokens, dim)."""
+        return self._top(texts.ids, self._given(texts, tap))
+
+    def _given(
+        self, texts: Ragged, tap: Tap | None = None, cache: KVCache | None = None
+    ) -> Context:
+        """What the stack needs to read whole texts, each token looking back alone."""
+        if tap is not None:
+            tap.begin(self.sites())
+        layout = Layout(texts.lengths, texts.ids.device)
+        mask = Mask(
+            causal=True,
+            window=reach(self.config),
+            key_lengths=uneven(layout),
+            query_lengths=uneven(layout),
+        )
+        return Context(layout, layout.where, mask, self.decoder.positions, cache=cache, tap=tap)
+
+    def _top(self, ids: Tensor, ctx: Context) -> Tensor:
+        x = self.embed(ids, ctx.where, ctx.positions)  # (tokens, dim)
+        return self.decoder(ctx.visit("decoder.embedding", x), ctx)
+
+    def encode(self, source: Ragged, tap: Tap | None = None) -> None:
+        """There is no source to read: it has no encoder."""
+        del source, tap
+
+    def start(self, memory: None, rows: int, length: int) -> KVCache:
+        """The state before the first token: `rows` rows of at most `length` tokens."""
+        del memory
+        attention, weight = self.decoder.attentions()[0], self.embed.weight
+        return KVCache(
+            self.config.layers,
+            rows,
+            length,
+            attention.kv_heads,
+            attention.head_dim,
+            weight.device,
+            weight.dtype,
+        )
+
+    def read(self, prompts: Ragged, state: KVCache, tap: Tap | None = None) -> Tensor:
+        """A prompt for each row of a fresh state -> logits of what follows each: (rows, vocab)."""
+        ctx = self._given(prompts, tap, state)
+        x = self._top(prompts.ids, ctx)
+        state.advance(prompts.lengths)
+        last = torch.tensor(prompts.lengths, device=x.device).cumsum(0) - 1  # of each prompt
+        return self.head(x[last])
+
+    def step(self, ids: Tensor, state: KVCache, tap: Tap | None = None) -> Tensor:
+        """One more token for each row: ids (rows,) -> logits of the next (rows, vocab)."""
+        rows, lengths = ids.numel(), state.lengths
+        layout = Layout((1,) * rows, ids.device)
+        mask = Mask(
+            causal=True,
+            window=reach(self.config),
+            key_lengths=None if state.even else tuple(length + 1 for length in lengths),
+            query_lengths=None if state.even else (1,) * rows,
+        )
+        where = torch.tensor(lengths, device=ids.device)
+        ctx = Context(layout, where, mask, self.decoder.positions, cache=state, tap=tap)
+        logits = ctx.visit("logits", self.head(self._top(ids, ctx)))
+        state.advance((1,) * rows)
+        return logits
+
+    def vocabularies(self) -> dict[str, int]:
+        """What it was built with beside its config, by name."""
+        return {"vocab": self.vocab}
+
+    def sites(self) -> dict[str, int]:
+        """Every site a tap can name, with its number of heads (0 where there are none)."""
+        return sites_of("decoder", self.decoder) | LOGITS
+
+    def heads(self) -> list[str]:
+        """Every head's name, such as `decoder.1.self.3`."""
+        return heads_of(self.sites())

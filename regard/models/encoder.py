@@ -1,0 +1,156 @@
+"""The encoder alone, which BERT, RoBERTa and DistilBERT are configs of, with its heads.
+
+Ids -> a vector for each token, each having seen all others; and from these whatever was asked for:
+the token behind a mask, a class of the whole text, a tag for each token, where an answer stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.batch import Ragged
+from regard.errors import InputError
+from regard.layers import Context, Dropout, Layout, Mask, Tap, VocabularyHead, norm
+from regard.layers.linear import Linear
+from regard.layers.mlp import ACTIVATIONS
+from regard.models.config import BertConfig
+from regard.models.stacks import (
+    draw_normal,
+    embed_of,
+    heads_of,
+    reach,
+    sites_of,
+    stack_of,
+    uneven,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """What an encoder reads: texts end to end, and of which kind each token is."""
+
+    ids: Ragged
+    types: Tensor | None = None  # (tokens,) 0 for the first sentence of a pair, 1 for the second
+
+    @property
+    def firsts(self) -> Tensor:
+        """The place of each text's first token: (texts,)."""
+        lengths = torch.tensor(self.ids.lengths)
+        return (lengths.cumsum(0) - lengths).to(self.ids.ids.device)
+
+
+class MaskedHead(nn.Module):
+    """norm(f(W x)), then logits over the vocabulary with the embedding as the matrix (BERT)."""
+
+    def __init__(self, config: BertConfig, vocab: int, tied: nn.Parameter) -> None:
+        super().__init__()
+        self.function, _ = ACTIVATIONS[config.activation]
+        self.transform = Linear(config.dim, config.dim)
+        self.norm = norm(config.norm, config.dim, config.norm_epsilon)
+        self.vocabulary = VocabularyHead(config.dim, vocab, tied, bias=True)
+
+    def _prepared(self, x: Tensor) -> Tensor:
+        return self.norm(self.function(self.transform(x)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(tokens, dim) -> (tokens, vocab)."""
+        return self.vocabulary(self._prepared(x))
+
+    def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Cross-entropy of x (tokens, dim) to targets (tokens,), summed."""
+        return self.vocabulary.loss(self._prepared(x), targets, smoothing)
+
+
+class Encoder(nn.Module):
+    """A stack in which every token looks at all of its text, and heads that the config names.
+
+    Args:
+        config: Sizes, kinds, and which heads.
+        vocab: Entries of the vocabulary.
+
+    Example:
+        >>> from regard.models import BertConfig
+        >>> bert = Encoder(BertConfig(size="tiny"), vocab=100)
+        >>> bert.hidden(Texts(Ragged.of([[5, 6, 7], [8]]))).shape     # two texts, four tokens
+        torch.Size([4, 128])
+    """
+
+    def __init__(self, config: BertConfig, vocab: int) -> None:
+        super().__init__()
+        self.config, self.vocab = config, vocab
+        self.embed = embed_of(config, vocab, config.token_types)
+        self.encoder = stack_of(config, config.layers, "encoder")
+        dim = config.dim
+        self.pooler = Linear(dim, dim) if config.pooler != "none" else None
+        self.masked = MaskedHead(config, vocab, self.embed.weight) if config.masked else None
+        self.next_sentence = Linear(dim, 2) if config.next_sentence else None
+        self.dropout = Dropout(config.dropout)
+        self.classes = Linear(dim, len(config.classes)) if config.classes else None
+        self.tags = Linear(dim, len(config.tags)) if config.tags else None
+        self.spans = Linear(dim, 2) if config.spans else None
+        draw_normal(self, config.layers)
+
+    def hidden(self, texts: Texts, tap: Tap | None = None) -> Tensor:
+        """What leaves the stack for each token: (tokens, dim)."""
+        if tap is not None:
+            tap.begin(self.sites())
+        layout = Layout(texts.ids.lengths, texts.ids.ids.device)
+        mask = Mask(
+            window=reach(self.config), key_lengths=uneven(layout), query_lengths=uneven(layout)
+        )
+        ctx = Context(layout, layout.where, mask, self.encoder.positions, tap=tap)
+        x = self.embed(texts.ids.ids, ctx.where, ctx.positions, texts.types)  # (tokens, dim)
+        return self.encoder(ctx.visit("encoder.embedding", x), ctx)
+
+    def pooled(self, texts: Texts, hidden: Tensor) -> Tensor:
+        """One vector a text, from its first token: (texts, dim)."""
+        first = hidden[texts.firsts]
+        if self.pooler is None:
+            return first
+        function = torch.tanh if self.config.pooler == "tanh" else torch.relu
+        return function(self.pooler(first))
+
+    def forward(self, texts: Texts, tap: Tap | None = None) -> Tensor:
+        """Logits over the vocabulary at each token: (tokens, vocab)."""
+        return self.need("masked")(self.hidden(texts, tap))
+
+    def classify(self, texts: Texts, tap: Tap | None = None) -> Tensor:
+        """Logits of the classes of each text: (texts, classes)."""
+        pooled = self.pooled(texts, self.hidden(texts, tap))
+        return self.need("classes")(self.dropout(pooled))
+
+    def tag(self, texts: Texts, tap: Tap | None = None) -> Tensor:
+        """Logits of the tags of each token: (tokens, tags)."""
+        return self.need("tags")(self.dropout(self.hidden(texts, tap)))
+
+    def answer(self, texts: Texts, tap: Tap | None = None) -> Tensor:
+        """Logits of each token as the first and as the last of an answer: (tokens, 2)."""
+        return self.need("spans")(self.hidden(texts, tap))
+
+    def need(self, head: str) -> nn.Module:
+        """The head of that name.
+
+        Raises:
+            InputError: The model has none.
+        """
+        found = getattr(self, head)
+        if found is None:
+            raise InputError(
+                "the model", got=f"no head for {head}", expected="one", fix="fine-tune it first"
+            )
+        return found
+
+    def vocabularies(self) -> dict[str, int]:
+        """What it was built with beside its config, by name."""
+        return {"vocab": self.vocab}
+
+    def sites(self) -> dict[str, int]:
+        """Every site a tap can name, with its number of heads (0 where there are none)."""
+        return sites_of("encoder", self.encoder)
+
+    def heads(self) -> list[str]:
+        """Every head's name, such as `encoder.1.self.3`."""
+        return heads_of(self.sites())
