@@ -204,8 +204,7 @@ class Attention(nn.Module):
             q, kv = self.joined(x).split(self.widths, dim=1)
         q = q.view(-1, self.heads, self.head_dim)
         k, v = kv.view(-1, 2, self.kv_heads, self.head_dim).unbind(1)
-        if self.query_norm is not None and self.key_norm is not None:
-            q, k = self.query_norm(q), self.key_norm(k)
+        q, k = normed(self.query_norm, q), normed(self.key_norm, k)
         q, k = ctx.positions.turn(q, ctx.where), ctx.positions.turn(k, ctx.where)
         q = ctx.layout.rows(q, self.heads)
         k = ctx.layout.rows(k, self.kv_heads)
@@ -225,7 +224,7 @@ class Attention(nn.Module):
         memory, layout = ctx.memory, ctx.memory_layout or ctx.layout
         if memory is None:
             raise InputError(self.name, got="no memory", expected="a Context with one to look at")
-        q = layout.rows(self.query(x), self.heads)  # (batch, heads, query, head_dim)
+        q = normed(self.query_norm, layout.rows(self.query(x), self.heads))
         k, v = memory.heads.get(self.name) or self.remember(memory)
         if ctx.tap is not None:
             q = ctx.tap.visit_heads(f"{self.name}.q", q, layout, ctx.layout)
@@ -237,4 +236,9 @@ class Attention(nn.Module):
         """Keys and values of a memory: (batch, kv_heads, key, head_dim) each."""
         rows = memory.layout.rows(self.key_value(memory.x), 2 * self.kv_heads)
         k, v = rows[:, : self.kv_heads], rows[:, self.kv_heads :]
-        return k, v
+        return normed(self.key_norm, k), v
+
+
+def normed(norm: nn.Module | None, x: Tensor) -> Tensor:
+    """Each head's queries or keys (…, head_dim) through their norm, if they have one."""
+    return x if norm is None else norm(x)
