@@ -24,6 +24,7 @@ from regard.config import Config
 from regard.data.config import Files
 from regard.document import Path, one_line, shown
 from regard.errors import InputError
+from regard.models.config import RotaryScaling
 
 _WORDS: dict[Any, str] = {
     bool: "true or false",
@@ -31,6 +32,9 @@ _WORDS: dict[Any, str] = {
     float: "a number",
     str: "text",
     tuple[float, float]: "two numbers, such as [0.9, 0.98]",
+    tuple[str, ...]: "a list of names",
+    tuple[int, ...]: "a list of whole numbers",
+    RotaryScaling: "keys, such as {kind: linear, factor: 2.0}",
     Files: "a file name, or two as [source, target]",
 }
 
@@ -85,10 +89,12 @@ class Keys:
     Attributes:
         top: The keys outside sections.
         sections: For each section its configs by kind; a section without kinds has one, `""`.
+        tags: For each section with kinds, the key that says which it is.
     """
 
     top: Mapping[str, FieldInfo]
     sections: Mapping[str, Mapping[str, type[Config]]]
+    tags: Mapping[str, str]
 
     def __contains__(self, path: Path) -> bool:
         if len(path) == 1:
@@ -131,7 +137,7 @@ class Keys:
         owners = [owner for owner, config in self.sections[section].items()
                   if name in config.model_fields]  # fmt: skip
         if owners and kind is not None and kind not in owners:
-            return f"{name} belongs to {section}.kind: {' or '.join(owners)}"
+            return f"{name} belongs to {section}.{self.tags[section]}: {' or '.join(owners)}"
         near = closest(name, self.fields(section, kind))
         return f"did you mean {section}.{near[0]}?" if near else None
 
@@ -186,11 +192,9 @@ def first_fault(
         source: Where those came from.
         keys: What a recipe can have.
     """
-    data = values.get("data")
-    kind = str(data.get("kind")) if isinstance(data, dict) else None
     faults: dict[Path, _Fault] = {}
     for detail in error.errors(include_url=False):
-        fault = _fault(detail, values, source, keys, kind)
+        fault = _fault(detail, values, source, keys)
         faults.setdefault(fault.path, fault)  # the arms of a union each report the same value
     first = min(faults.values(), key=lambda fault: fault.rank)
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
@@ -199,13 +203,13 @@ def first_fault(
     return InputError(first.what, got=first.got, expected=first.expected + more, fix=first.fix)
 
 
-def _fault(
-    detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys: Keys, kind: str | None
-) -> _Fault:
-    path = _path(detail)
+def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys: Keys) -> _Fault:
+    path = _path(detail, keys)
     if detail["type"] in ("value_error", "sections_disagree"):
         return _disagreement(detail, path, source)
-    kind = kind if path[0] == "data" else None
+    section = values.get(path[0])
+    tag = keys.tags.get(path[0])
+    kind = str(section.get(tag)) if tag is not None and isinstance(section, dict) else None
     rank, what = source.what(path)
     if detail["type"] == "extra_forbidden":
         return _Fault(rank, path, what, "an unknown key", keys.home(path), keys.help(path, kind))
@@ -213,7 +217,14 @@ def _fault(
     value = _at(values, path)
     if value is _ABSENT:
         # Last, for it has no line, and is often the other face of a misspelt key.
-        return _Fault((2, 0), path, what, "nothing", expected, _addition(path, expected, keys))
+        return _Fault(
+            (2, 0),
+            path,
+            what,
+            "nothing",
+            expected,
+            _addition(path, (choices or [expected])[0], keys),
+        )
     near = closest(value, choices) if isinstance(value, str) else []
     fix = f"did you mean {near[0]}?" if near else None
     if path == ("version",):
@@ -223,8 +234,8 @@ def _fault(
 
 def _expected(path: Path, keys: Keys, kind: str | None) -> tuple[str, list[str]]:
     """What a key or section takes, in words, and its choices if it has some."""
-    if path == ("data", "kind"):
-        kinds = list(keys.sections["data"])
+    if len(path) > 1 and keys.tags.get(path[0]) == path[1]:
+        kinds = list(keys.sections[path[0]])
         return f"one of {', '.join(kinds)}", kinds
     if path[0] not in keys.sections:
         field = keys.top[path[0]]
@@ -237,23 +248,23 @@ def _expected(path: Path, keys: Keys, kind: str | None) -> tuple[str, list[str]]
     return expectation(field), _choices(field)
 
 
-def _addition(path: Path, expected: str, keys: Keys) -> str:
+def _addition(path: Path, example: str, keys: Keys) -> str:
     """What to add where something is missing."""
     if len(path) > 1:
         return f"add {path[1]}: under {path[0]}:, or {'.'.join(path)}=VALUE as an override"
     if path[0] not in keys.sections:
-        return f"add the line {path[0]}: {expected}"
+        return f"add the line {path[0]}: {example}"
     if path[0] == "data":
         return "add the line data: {kind: grammar}"
     return f"add the line {path[0]}: {{}} for its defaults"
 
 
-def _path(detail: ErrorDetails) -> Path:
+def _path(detail: ErrorDetails, keys: Keys) -> Path:
     """The key that an error is about: `("data", "grammar", "pairs")` -> `("data", "pairs")`."""
+    section, *rest = map(str, detail["loc"] or ("",))
     if detail["type"].startswith("union_tag"):
-        return ("data", "kind")
-    section, *rest = detail["loc"] or ("",)
-    if section == "data":  # pydantic names the kind after the section
+        return section, keys.tags[section]
+    if section in keys.tags:  # pydantic names the kind after the section
         rest = rest[1:]
     # What follows a key is the index of an item, or the arm of a union.
     return (str(section), *(str(part) for part in rest[:1]))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from torch import Tensor
 
@@ -18,21 +19,42 @@ from regard.data.pair import Pair
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import stream
 from regard.errors import InputError
+from regard.exchange import check_vocabulary, export, recipe_of
 from regard.explain.heads import HeadSummary, summarise
 from regard.explain.look import Look
-from regard.explain.record import record
+from regard.explain.record import record, record_text
 from regard.layers import Tap, knock_out
 from regard.layers.int8 import quantise
-from regard.models import EncoderDecoder, describe, rebuild
-from regard.models.mode import evaluating
+from regard.models import EncoderDecoder, Model, describe, rebuild
+from regard.numbers import generate_ids, is_ids, logits_of
 from regard.recipe import Recipe
-from regard.tasks import TASKS, Output, Translate
+from regard.tasks import (
+    TASKS,
+    Filling,
+    Generate,
+    Labelled,
+    Output,
+    Reader,
+    Suggestion,
+    Translate,
+)
 from regard.tasks.metrics import Scores, score
-from regard.tokens import Vocabulary
+from regard.tasks.reader import Text
+from regard.tokens import Vocabulary, only_foreign
+from regard.tokens.hub import read_folder
 from regard.train import checkpoint
 from regard.train.checkpoint import Snapshot
+from regard.weights.folder import is_foreign, read_model
+from regard.weights.llama2c import read_llama2c
 
 PRECISIONS = ("fp32", "int8")
+TaskT = TypeVar("TaskT", Translate, Generate, Reader)
+VERBS: dict[type, tuple[str, ...]] = {
+    Translate: ("translate",),
+    Generate: ("generate", "suggest"),
+    Reader: ("fill", "classify", "embed", "as far as it has the head for it"),
+}
+"""What a model of each kind of task can do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,18 +76,49 @@ class Pipeline:
 
     Args:
         model: The plain module.
-        vocabulary: Text <-> ids.
+        vocabulary: Text <-> ids; None for a model that came without, which then takes ids alone.
         recipe: What it was made by.
         name: What to call it.
     """
 
     def __init__(
-        self, model: EncoderDecoder, vocabulary: Vocabulary, recipe: Recipe, name: str = "model"
+        self, model: Model, vocabulary: Vocabulary | None, recipe: Recipe, name: str = "model"
     ) -> None:
-        self.model, self.vocabulary, self.recipe, self.name = model.eval(), vocabulary, recipe, name
-        self.task: Translate = TASKS[recipe.task](vocabulary)
+        self.model: Any = model.eval()
+        self._vocabulary, self.recipe, self.name = vocabulary, recipe, name
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         self.precision = "fp32"
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Text <-> ids.
+
+        Raises:
+            InputError: The model came without.
+        """
+        if self._vocabulary is None:
+            raise InputError(
+                f"{self.name} has no tokenizer",
+                expected="tokenizer.json or a vocabulary file in its folder",
+                fix="add one; without it a model takes ids alone: p.logits(ids), p.generate(ids)",
+            )
+        return self._vocabulary
+
+    @cached_property
+    def task(self) -> Any:
+        """How text becomes what the model reads, and back."""
+        return TASKS[self.recipe.task](self.vocabulary)
+
+    def _able(self, kind: type[TaskT], verb: str) -> TaskT:
+        """The task, if the model is of the kind that can do this."""
+        if not isinstance(self.task, kind):
+            can = ", ".join(VERBS[type(self.task)])
+            raise InputError(
+                f"{self.name} cannot {verb}",
+                got=f"a {self.model.config.family} model for {self.recipe.task}",
+                fix=f"it can {can}",
+            )
+        return self.task
 
     @overload
     def translate(self, texts: str, **decode: Any) -> str: ...
@@ -100,7 +153,7 @@ class Pipeline:
             **decode: What differs from the recipe's `decode`.
         """
         tap = self._without(knock_out) if knock_out else None
-        return self.task.predict(
+        return self._able(Translate, "translate").predict(
             self.model, texts, self.decoding(**decode), prefixes=prefixes, tap=tap
         )
 
@@ -117,14 +170,14 @@ class Pipeline:
             knock_out: Heads to take away, such as `decoder.1.cross.3`.
             **decode: What differs from the recipe's `decode`.
         """
-        longest = self.model.config.max_length
-        source = Ragged.of([self.task.source_ids(text, longest)])
+        longest, task = self.model.config.max_length, self._able(Translate, "translate")
+        source = Ragged.of([task.source_ids(text, longest)])
         steps = stream(
             self.model,
             source,
-            self.task.symbols(),
+            task.symbols(),
             self.decoding(**decode),
-            prefixes=[self.task.opening(prefix, longest)],
+            prefixes=[task.opening(prefix, longest)],
             tap=self._without(knock_out) if knock_out else None,
             limit=longest,
         )
@@ -141,10 +194,77 @@ class Pipeline:
         overrides = [f"decode.{key}={json.dumps(value)}" for key, value in changes.items()]
         return recipes.from_text(recipes.dump(self.recipe), "recipe", overrides).decode
 
-    def logits(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
-        """Logits of the token after each target token: (target tokens, vocab)."""
-        with evaluating(self.model):
-            return self.model(Ragged.of([source_ids]), Ragged.of([target_ids]))
+    def generate(self, prompts: Any, **decode: Any) -> Any:
+        """What follows a prompt, or each of several, without the prompt itself.
+
+        Args:
+            prompts: A text, texts, the ids of one, or the ids of several. Ids give ids. An
+                encoder-decoder reads them as sources.
+            **decode: What differs from the recipe's `decode`, such as `sample=True`.
+        """
+        one = isinstance(prompts, str) or is_ids(prompts)
+        several = [prompts] if one else list(prompts)
+        found: list[Any]
+        if several and is_ids(several[0]):
+            found = generate_ids(self.model, self._vocabulary, several, self.decoding(**decode))
+        elif isinstance(self.model, EncoderDecoder):
+            found = self.translate(several, **decode)
+        else:
+            task, longest = self._able(Generate, "generate"), self.model.config.max_length
+            ids = [task.prompt(text, longest) for text in several]
+            outputs = task.predict(self.model, ids, self.decoding(**decode))
+            found = [best.text for best, *_ in outputs]
+        return found[0] if one else found
+
+    def write(self, prompt: str, **decode: Any) -> Iterator[str]:
+        """The same for one prompt, piece by piece, as the text becomes certain."""
+        task = self._able(Generate, "generate")
+        ids = task.prompt(prompt, self.model.config.max_length)
+        return task.write(self.model, ids, self.decoding(**decode))
+
+    def suggest(self, text: str, count: int = 3) -> list[Suggestion]:
+        """The likeliest next words with their probabilities, as a phone offers them."""
+        return self._able(Generate, "suggest").suggest(self.model, text, count)
+
+    def fill(self, text: str, count: int = 5) -> list[list[Filling]]:
+        """For each `[MASK]` of a text, the likeliest words with their probabilities."""
+        return self._able(Reader, "fill").fill(self.model, text, count)
+
+    @overload
+    def classify(self, texts: Text) -> list[Labelled]: ...
+    @overload
+    def classify(self, texts: list[Text]) -> list[list[Labelled]]: ...
+    def classify(self, texts: Text | list[Text]) -> list[Labelled] | list[list[Labelled]]:
+        """The classes of a text (or pair), or of each of several, likeliest first."""
+        task, several = self._able(Reader, "classify"), isinstance(texts, list)
+        found = task.classify(self.model, texts if isinstance(texts, list) else [texts])
+        return found if several else found[0]
+
+    def embed(
+        self, texts: str | Sequence[str], *, pool: str = "mean", normalise: bool = True
+    ) -> Tensor:
+        """A vector for a text, (dim,), or for each of several, (texts, dim).
+
+        Args:
+            texts: One or several.
+            pool: `mean` of all tokens, or `cls`: the first.
+            normalise: Whether vectors have length 1, so that their product is their cosine.
+        """
+        several = [texts] if isinstance(texts, str) else list(texts)
+        task = self._able(Reader, "embed")
+        found = task.embed(self.model, several, pool=pool, normalise=normalise)
+        return found[0] if isinstance(texts, str) else found
+
+    def logits(self, ids: Any, target_ids: Any = None, *, mask: Any = None) -> Any:
+        """Logits of the token after each token (an encoder: at each token).
+
+        Args:
+            ids: The ids of a text: (tokens, vocab) comes out. Of several, as lists: a list of
+                these. As a tensor (batch, length): (batch, length, vocab), zeros at padding.
+            target_ids: The same of the target, for an encoder-decoder, whose source `ids` are.
+            mask: (batch, length) With a tensor: 1 for real tokens, 0 for padding, on either side.
+        """
+        return logits_of(self.model, ids, target_ids, mask)
 
     def look(
         self,
@@ -162,9 +282,13 @@ class Pipeline:
             knock_out: Heads to take away, such as `decoder.1.cross.3`.
             **decode: What differs from the recipe's `decode`.
         """
+        if not isinstance(self.model, EncoderDecoder):
+            return record_text(
+                self.model, only_foreign(self.vocabulary), text, without=knock_out, name=self.name
+            )
         return record(
             self.model,
-            self.task,
+            self._able(Translate, "translate"),
             text,
             decode=self.decoding(**decode),
             target=target,
@@ -178,22 +302,24 @@ class Pipeline:
         progress: Callable[[int, int], None] | None = None,
     ) -> list[HeadSummary]:
         """What each head does on these pairs, and what breaks without it."""
-        return summarise(self.model, self.task, _pairs(pairs), progress=progress)
+        task = self._able(Translate, "translate")
+        return summarise(self.model, task, _pairs(pairs), progress=progress)
 
     def evaluate(
         self, pairs: Sequence[Pair | tuple[str, str]], *, lowercase: bool = False, **decode: Any
     ) -> Evaluation:
         """Loss, perplexity, BLEU and chrF on pairs, and the translations."""
         pairs = _pairs(pairs)
-        encoded = self.task.readable(pairs, self.model.config.max_length)
-        measured = self.task.evaluate(self.model, encoded)
+        task = self._able(Translate, "translate")
+        encoded = task.readable(pairs, self.model.config.max_length)
+        measured = task.evaluate(self.model, encoded)
         hypotheses = self.translate([pair.source for pair in pairs], **decode)
         scores = score(hypotheses, [pair.target for pair in pairs], lowercase=lowercase)
         return Evaluation(measured["loss"], measured["perplexity"], scores, tuple(hypotheses))
 
     def quantised(self) -> Pipeline:
         """The same in 8 bits: to decode, score and look into, not to train or save."""
-        twin = Pipeline(quantise(self.model), self.vocabulary, self.recipe, self.name)
+        twin = Pipeline(quantise(self.model), self._vocabulary, self.recipe, self.name)
         twin.parameters, twin.precision = self.parameters, "int8"
         return twin
 
@@ -203,12 +329,16 @@ class Pipeline:
         checkpoint.write_folder(folder, self._snapshot())
         return folder
 
+    def export(self, folder: str | Path) -> Path:
+        """Writes a folder that Hugging Face transformers loads, with the same outputs."""
+        return export(self.model, self._vocabulary, Path(folder))
+
     def _snapshot(self) -> Snapshot:
         return Snapshot(
             step=0,
             weights=self.model.state_dict(),
             config=describe(self.model),
-            tokenizer=self.vocabulary.to_json(),
+            tokenizer="{}" if self._vocabulary is None else self._vocabulary.to_json(),
             recipe=recipes.dump(self.recipe),
         )
 
@@ -246,6 +376,8 @@ def load(place: str | Path, *, precision: str = "fp32") -> Pipeline:
 
 def _load(place: str | Path) -> Pipeline:
     path = Path(place)
+    if path.is_dir() and is_foreign(path):
+        return from_hub(path, str(place))
     if path.exists():
         return _from_snapshot(checkpoint.read(checkpoint.find(path)), str(place))
     model = shipped().get(str(place))
@@ -256,6 +388,34 @@ def _load(place: str | Path) -> Pipeline:
         )
     with as_file(model) as folder:
         return _from_snapshot(checkpoint.read(folder), str(place))
+
+
+def from_hub(folder: Path, name: str, *, pickled: bool = False) -> Pipeline:
+    """The pipeline of a Hugging Face folder.
+
+    Args:
+        folder: With `config.json`, weights, and perhaps a tokenizer.
+        name: What to call it.
+        pickled: Whether weights may be in `.bin` files, which are read without running anything.
+    """
+    model = read_model(folder, pickled=pickled)
+    vocabulary = read_folder(folder)
+    if vocabulary is not None:
+        check_vocabulary(model, vocabulary, folder)
+    return Pipeline(model, vocabulary, recipe_of(model, folder), name)
+
+
+def bring(source: Path, tokenizer: Path | None = None) -> Pipeline:
+    """Somebody's model from wherever `regard import` can read it, `.bin` files included.
+
+    Args:
+        source: A Hugging Face folder, or a file of llama2.c.
+        tokenizer: The tokenizer's file, for llama2.c; by default the one beside it.
+    """
+    if source.is_dir():
+        return from_hub(source, source.name, pickled=True)
+    model, vocabulary = read_llama2c(source, tokenizer)
+    return Pipeline(model, vocabulary, recipe_of(model, source), source.stem)
 
 
 def shipped() -> dict[str, Traversable]:
@@ -279,7 +439,8 @@ def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
         raise InputError(
             f"{name}: the weights do not fit config.json", got=str(error).splitlines()[-1].strip()
         ) from error
-    vocabulary = Vocabulary.from_json(snapshot.tokenizer)
+    without = snapshot.tokenizer.strip() == "{}"
+    vocabulary = None if without else Vocabulary.from_json(snapshot.tokenizer)
     return Pipeline(
         model, vocabulary, recipes.from_text(snapshot.recipe, f"{name}/recipe.yaml"), name
     )

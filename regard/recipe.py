@@ -21,12 +21,27 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from regard.config import Config
-from regard.data.config import DataConfig, FileData, GrammarData, ToyData
+from regard.data.config import (
+    DataConfig,
+    FileData,
+    GrammarData,
+    NoData,
+    PythonData,
+    TextData,
+    ToyData,
+)
 from regard.decode.config import DecodeConfig
 from regard.document import read, write
 from regard.errors import InputError
 from regard.faults import Keys, Source, closest, first_fault, override_label
-from regard.models.config import SIZES, TransformerConfig
+from regard.models.config import (
+    BertConfig,
+    BlocksConfig,
+    GPTConfig,
+    ModelConfig,
+    T5Config,
+    TransformerConfig,
+)
 from regard.tokens.config import TokensConfig
 from regard.train.config import TrainConfig
 
@@ -39,9 +54,20 @@ DATA_KINDS: dict[str, type[Config]] = {
     "reverse": ToyData,
     "sort": ToyData,
     "files": FileData,
+    "text": TextData,
+    "python": PythonData,
+    "none": NoData,
 }
 
 
+MODEL_FAMILIES: dict[str, type[BlocksConfig]] = {
+    "transformer": TransformerConfig,
+    "t5": T5Config,
+    "gpt": GPTConfig,
+    "bert": BertConfig,
+}
+USUAL_FAMILY = {"translate": "transformer", "generate": "gpt", "fill": "bert"}
+"""What a recipe's model is if it does not say, by its task."""
 FILES = {("data", "train"), ("data", "valid"), ("data", "test")}
 """The keys that take one file or two."""
 
@@ -53,10 +79,10 @@ class Recipe(Config):
 
     version: Literal[1]
     """Of the recipe format."""
-    task: Literal["translate"]
+    task: Literal["translate", "generate", "fill", "classify", "embed"]
     data: DataConfig
     tokens: TokensConfig
-    model: TransformerConfig
+    model: ModelConfig
     train: TrainConfig
     decode: DecodeConfig
     seed: int = Field(default=0, ge=0, lt=2**32)
@@ -64,7 +90,8 @@ class Recipe(Config):
 
     @model_validator(mode="after")
     def _one_matrix_needs_one_vocabulary(self) -> Recipe:
-        if self.model.tied == "all" and not self.tokens.shared:
+        tied = isinstance(self.model, TransformerConfig | T5Config) and self.model.tied == "all"
+        if tied and not self.tokens.shared:
             raise PydanticCustomError(
                 "sections_disagree",
                 "model.tied: all needs tokens.shared: true (or set model.tied: output)",
@@ -78,10 +105,11 @@ KEYS = Keys(
     sections={
         "data": DATA_KINDS,
         "tokens": {"": TokensConfig},
-        "model": {"": TransformerConfig},
+        "model": MODEL_FAMILIES,
         "train": {"": TrainConfig},
         "decode": {"": DecodeConfig},
     },
+    tags={"data": "kind", "model": "family"},
 )
 """Every key a recipe can have: at the top, and in each section by its kind."""
 
@@ -114,7 +142,7 @@ def from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
         fix = "`regard recipe tiny/translate` prints one to start from"
         raise InputError(name, got=got, expected="a recipe", fix=fix)
     parsed = [(*_parse(override), override) for override in overrides]
-    values = _lay_over(document.values, {path: value for path, value, _ in parsed})
+    values = _with_family(_lay_over(document.values, {path: v for path, v, _ in parsed}))
     typed = {path: override for path, _, override in parsed}
     try:
         # Strict: "no" is not false, 1.0 is not 1, true is not 1.
@@ -255,6 +283,14 @@ def _lay_over(values: dict[str, Any], given: Mapping[tuple[str, ...], Any]) -> d
     return merged
 
 
+def _with_family(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with the family of the model, which a recipe may leave to its task."""
+    model, task = values.get("model"), values.get("task")
+    if not isinstance(model, dict) or "family" in model:
+        return values
+    return {**values, "model": {"family": USUAL_FAMILY.get(str(task), "transformer"), **model}}
+
+
 def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Data of another kind: without the keys that only the former kind has."""
     old = data.get("kind")
@@ -274,7 +310,8 @@ def _without_former_size(model: dict[str, Any], given: dict[str, Any]) -> dict[s
     """
     if "size" not in given or given["size"] == model.get("size"):
         return model
-    old, new = (SIZES.get(str(section.get("size")), {}) for section in (model, given))
-    usual = {key: field.default for key, field in TransformerConfig.model_fields.items()} | old
+    config = MODEL_FAMILIES.get(str(model.get("family")), TransformerConfig)
+    old, new = (config.SIZES.get(str(section.get("size")), {}) for section in (model, given))
+    usual = {key: field.default for key, field in config.model_fields.items()} | old
     sized = {*old, *new}
     return {k: v for k, v in model.items() if k not in sized or v != usual[k]}

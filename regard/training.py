@@ -12,15 +12,14 @@ from typing import Any
 import torch
 
 from regard import recipe as recipes
-from regard.data.sources import Loaded, load_splits
 from regard.errors import InputError
 from regard.files import write_file
+from regard.materials import gather
 from regard.models import build, describe
 from regard.pipeline import Pipeline, load
 from regard.recipe import Recipe
 from regard.runtime import setup
-from regard.tasks import TASKS
-from regard.tokens import Vocabulary, learn
+from regard.tokens import Vocabulary
 from regard.train import checkpoint
 from regard.train.checkpoint import RunLock, Snapshot
 from regard.train.trainer import Job, Trainer
@@ -100,25 +99,21 @@ def _run(
     quiet: bool,
     watch: Watch | None,
 ) -> Pipeline:
-    loaded = load_splits(recipe.data)
-    for problem, count in loaded.skipped.items():
-        _logger.warning("data: %d pairs skipped: %s", count, problem)
-    _warn_of_overlap(loaded)
     if run is None and recipe.train.average > 1:
         _logger.warning("train.average needs a folder for the run: without one nothing is averaged")
-    facts = {"threads": threads, "torch": str(torch.__version__), "data": loaded.checksums}
-    if start is None:
-        vocabulary = learn(loaded.splits.train, recipe.tokens)
-    else:
+    materials = gather(recipe, None if start is None else Vocabulary.from_json(start.tokenizer))
+    vocabulary = materials.vocabulary
+    facts = {"threads": threads, "torch": str(torch.__version__), "data": materials.checksums}
+    if start is not None:
         _compare(facts, start)
-        vocabulary = Vocabulary.from_json(start.tokenizer)
-    model = build(recipe.model, vocabulary.source.vocab, vocabulary.target.vocab)
+    sizes = [vocabulary.source.vocab, vocabulary.target.vocab]
+    model = build(recipe.model, *(sizes if recipe.task == "translate" else sizes[:1]))
     pipeline = Pipeline(model, vocabulary, recipe, "model" if run is None else run.name)
     if run is not None:
         write_file(run / "recipe.yaml", recipes.dump(recipe).encode())
     job = Job(
         model=model,
-        task=_task(recipe, vocabulary, loaded),
+        task=materials.task,
         config=recipe.train,
         dim=recipe.model.dim,
         describe=describe(model),
@@ -135,35 +130,6 @@ def _run(
     if start is not None and place.step == start.step:
         _logger.warning("the run was complete at step %d; nothing was left to do", place.step)
     return pipeline
-
-
-def _warn_of_overlap(loaded: Loaded) -> None:
-    """Says how many pairs that are to be scored were trained on."""
-    known = {(pair.source, pair.target) for pair in loaded.splits.train}
-    for name, pairs in {"valid": loaded.splits.valid, **loaded.splits.tests}.items():
-        seen = sum((pair.source, pair.target) in known for pair in pairs)
-        if seen:
-            _logger.warning("data: %d of %d %s pairs are in train, too", seen, len(pairs), name)
-
-
-def _task(recipe: Recipe, vocabulary: Vocabulary, loaded: Loaded) -> Any:
-    longest = recipe.model.max_length
-    task = TASKS[recipe.task](
-        vocabulary,
-        loaded.splits.train,
-        loaded.splits.valid,
-        batch_tokens=recipe.train.batch_tokens,
-        smoothing=recipe.train.label_smoothing,
-        seed=recipe.seed,
-    )
-    if task.longest() > longest:
-        raise InputError(
-            "the data has a sentence longer than the model can read",
-            got=f"{task.longest()} tokens",
-            expected=f"at most model.max_length={longest}",
-            fix="raise model.max_length, or lower data.max_words with data.on_bad=skip",
-        )
-    return task
 
 
 def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | None:

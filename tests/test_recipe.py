@@ -236,7 +236,8 @@ def test_a_file_without_keys_is_refused(message, text, got):
 
 # Faults in the file
 
-KINDS = "one of grammar, copy, reverse, sort, files"
+KINDS = "one of grammar, copy, reverse, sort, files, text, python, none"
+TASKS = "one of translate, generate, fill, classify, embed"
 
 
 @pytest.mark.parametrize(
@@ -329,11 +330,11 @@ KINDS = "one of grammar, copy, reverse, sort, files"
         ("version: 1\n", "", "my.yaml: version: got nothing, expected 1\nadd the line version: 1"),
         (
             "task: translate\n", "",
-            "my.yaml: task: got nothing, expected translate\nadd the line task: translate",
+            f"my.yaml: task: got nothing, expected {TASKS}\nadd the line task: translate",
         ),
         (
             "task: translate", "task: translte",
-            "my.yaml:2: task: got 'translte', expected translate\ndid you mean translate?",
+            f"my.yaml:2: task: got 'translte', expected {TASKS}\ndid you mean translate?",
         ),
         (
             "decode:\n  beam: 2\n", "",

@@ -85,6 +85,7 @@ def training_demo(chosen: Settings) -> Experiment:
     pairs = load_splits(recipe.data).splits.train
     corpus = encoded(pairs, learn(pairs, recipe.tokens))
     tokens, model = recipe.train.batch_tokens, recipe.model
+    assert isinstance(model, TransformerConfig)
     batches = corpus.batches(tokens, 2 if chosen.quick else 20)
     work = Work(model.model_dump(), corpus.source_vocab, corpus.target_vocab, batches, tokens)
     sizes = f"{model.encoder_layers}+{model.decoder_layers}×{model.dim}"

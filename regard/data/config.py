@@ -50,4 +50,39 @@ class FileData(Config):
     seed: int = 0
 
 
-DataConfig = Annotated[GrammarData | ToyData | FileData, Field(discriminator="kind")]
+class TextData(Config):
+    """Plain text to learn a language from."""
+
+    kind: Literal["text"] = "text"
+    files: tuple[str, ...]
+    """Files, folders or patterns: `.txt`, `.txt.gz`, or `.jsonl` with a `text` in each line."""
+    valid: tuple[str, ...] = ()
+    """Without it, `held_out` of the documents are set aside, or the end of a single one."""
+    held_out: float = Field(default=0.05, gt=0, lt=1)
+    separator: str | None = None
+    """The line between two documents of a file, `""` for an empty line; None: a file is one."""
+    rows: Literal["packed", "stream"] = "packed"
+    """`packed`: documents apart from each other; `stream`: rows from anywhere in the text."""
+    on_bad: Literal["stop", "skip"] = "stop"
+    """What to do with empty documents, bad UTF-8 and lines that are no JSON."""
+    seed: int = 0
+
+
+class PythonData(Config):
+    """The documentation inside Python's own standard library: English that every machine has."""
+
+    kind: Literal["python"] = "python"
+    held_out: float = Field(default=0.05, gt=0, lt=1)
+    rows: Literal["packed", "stream"] = "packed"
+    seed: int = 0
+
+
+class NoData(Config):
+    """Of a model that came from elsewhere, with its weights."""
+
+    kind: Literal["none"] = "none"
+
+
+DataConfig = Annotated[
+    GrammarData | ToyData | FileData | TextData | PythonData | NoData, Field(discriminator="kind")
+]

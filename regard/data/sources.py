@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.data.config import DataConfig, FileData, Files, GrammarData
+from regard.data.config import DataConfig, FileData, Files, GrammarData, ToyData
 from regard.data.grammar import splits as grammar_splits
 from regard.data.pair import Pair, Splits
 from regard.data.text import load_pairs
@@ -41,6 +41,8 @@ def load_splits(config: DataConfig) -> Loaded:
     """
     if isinstance(config, FileData):
         return _read(config)
+    if not isinstance(config, GrammarData | ToyData):
+        raise InputError("data.kind", got=config.kind, expected="pairs: files, grammar or a toy")
     if isinstance(config, GrammarData):
         splits = grammar_splits(config.pairs, config.held_out, config.seed)
     else:

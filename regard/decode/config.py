@@ -34,4 +34,8 @@ class DecodeConfig(Config):
     continuation of any length can (exact; early_stopping="never")."""
     repetition_penalty: float = Field(default=1.0, gt=0)
     no_repeat_ngram: int = Field(default=0, ge=0)
+    banned: tuple[int, ...] = ()
+    """Ids of tokens that are never written."""
+    forced_begin: int | None = Field(default=None, ge=0)
+    """The id of a token that every text begins with (BART)."""
     seed: int = 0

@@ -177,6 +177,8 @@ def prepare(
     else:
         lengths = tuple(map(len, prompts or prefixes or ()))
     openings = [()] * len(lengths) if prefixes is None else [tuple(each) for each in prefixes]
+    if config.forced_begin is not None:
+        openings = [(config.forced_begin, *opening) for opening in openings]
     check_count("prefixes", openings, sentences=len(lengths))
     before = [()] * len(lengths) if prompts is None else [tuple(each) for each in prompts]
     check_count("prompts", before, sentences=len(lengths))

@@ -136,8 +136,9 @@ def constrain(
         scores = repetition_penalty(scores, history, config.repetition_penalty)
     if config.no_repeat_ngram:
         scores = no_repeat_ngram(scores, history, config.no_repeat_ngram)
-    if symbols.banned or early is not None:
-        scores = ban(scores, symbols.banned, symbols.end, early)
+    banned = (*symbols.banned, *config.banned)
+    if banned or early is not None:
+        scores = ban(scores, banned, symbols.end, early)
     return scores if scores is given else leave_a_way_out(scores, given, symbols.end)
 
 

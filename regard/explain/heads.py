@@ -17,8 +17,8 @@ from regard.data.batch import Batch
 from regard.data.pair import Pair
 from regard.explain.maps import Weights, row_entropy
 from regard.layers import Tap, knock_out
-from regard.models.mode import evaluating
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.mode import evaluating
 from regard.tasks.translate import Translate
 
 

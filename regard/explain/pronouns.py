@@ -17,8 +17,8 @@ from torch import Tensor
 from regard.data.pair import Pair
 from regard.explain.look import Look
 from regard.layers import Tap, knock_out
-from regard.models.mode import evaluating
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.mode import evaluating
 from regard.tasks.translate import Translate
 
 PRONOUNS = ("er", "sie", "es")

@@ -12,12 +12,16 @@ import torch
 
 from regard.data.batch import Ragged
 from regard.decode.config import DecodeConfig
+from regard.errors import InputError
 from regard.explain.look import Look
 from regard.explain.maps import AttentionMap, merge_words
 from regard.layers import Tap, knock_out
-from regard.models.mode import evaluating
+from regard.models.decoder import Decoder
+from regard.models.encoder import Encoder, Texts
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.mode import evaluating
 from regard.tasks.translate import Translate
+from regard.tokens import Foreign
 
 
 def record(
@@ -75,6 +79,52 @@ def record(
         target=translation,
         knocked_out=tuple(without),
         note=_note(given=target is not None, finished=finished),
+    )
+
+
+def record_text(
+    model: Decoder | Encoder,
+    tokenizer: Foreign,
+    text: str,
+    *,
+    without: Sequence[str] = (),
+    name: str = "",
+) -> Look:
+    """Everything seen of one text by a model of one stack.
+
+    Args:
+        model: A decoder, whose tokens look back, or an encoder.
+        tokenizer: How text becomes ids and back.
+        text: What it reads.
+        without: Heads to take away, such as `decoder.1.self.3`.
+        name: What to call the model.
+    """
+    tap = Tap("*.weights", edits=[knock_out(head) for head in without])
+    ids = tokenizer.template(tokenizer.encode(text))
+    if not 0 < len(ids) <= model.config.max_length:
+        got, most = f"{len(ids)} tokens", model.config.max_length
+        raise InputError("the text to look at", got=got, expected=f"1 to {most}")
+    with evaluating(model):
+        if isinstance(model, Encoder):
+            types = torch.tensor(tokenizer.token_types(tokenizer.encode(text)))
+            model.hidden(Texts(Ragged.of([ids]), types), tap)
+        else:
+            model.hidden(Ragged.of([ids]), tap)
+    words, index = tokenizer.words(ids)
+    maps = []
+    for site, value in tap.records.items():
+        pieces = ("",) * len(ids)
+        layer = AttentionMap(
+            site.removesuffix(".weights"), value[0].double().numpy(), pieces, pieces
+        )
+        maps.append(merge_words(layer, index, index, words, words))
+    return Look(
+        maps=tuple(maps),
+        title=shortened(text),
+        model=name,
+        source=text,
+        target="",
+        knocked_out=tuple(without),
     )
 
 

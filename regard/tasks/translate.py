@@ -16,9 +16,9 @@ from regard.decode.filters import Symbols
 from regard.decode.search import Hypothesis
 from regard.errors import InputError
 from regard.layers import Tap
-from regard.models.mode import evaluating
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.tokens import Vocabulary
+from regard.models.mode import evaluating
+from regard.tokens import Foreign, Vocabulary
 
 ROWS_AT_ONCE = 128
 """Hypotheses decoded together: enough to fill two cores, few enough to stay in their caches."""
@@ -63,8 +63,9 @@ class Translate:
     def encode(self, pairs: Sequence[Pair]) -> EncodedPairs:
         """Pairs of texts as ids."""
         vocabulary = self.vocabulary
+        sources = vocabulary.source.encode_batch([pair.source for pair in pairs])
         return EncodedPairs(
-            vocabulary.source.encode_batch([pair.source for pair in pairs]),
+            [vocabulary.source.template(ids) for ids in sources],
             vocabulary.target.encode_batch([pair.target for pair in pairs]),
             begin=vocabulary.target.begin,
             end=vocabulary.target.end,
@@ -122,12 +123,16 @@ class Translate:
     def symbols(self) -> Symbols:
         """The tokens that have a role in decoding; a translation has no unknown word in it."""
         target = self.vocabulary.target
+        if isinstance(target, Foreign):  # what is banned there, its maker says: decode.banned
+            return Symbols(target.begin, target.end, target.pad)
         banned = (target.pad, target.begin, target.unknown)
         return Symbols(target.begin, target.end, target.pad, banned)
 
     def source_ids(self, text: str, longest: int) -> list[int]:
         """The ids of one sentence to translate, refused if there are none or too many."""
-        return _checked(self.vocabulary.source.encode(text), "the sentence to translate", longest)
+        ids = self.vocabulary.source.encode(text)
+        _checked(ids, "the sentence to translate", longest)
+        return self.vocabulary.source.template(ids)
 
     def target_ids(self, text: str, longest: int) -> list[int]:
         """The ids of a given translation, refused in the same way; it needs room for its end."""

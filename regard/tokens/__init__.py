@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 from regard.tokens.config import TokensConfig
-from regard.tokens.tokenizer import Tokenizer, Vocabulary, learn
+from regard.tokens.foreign import Foreign, Roles
+from regard.tokens.hub import read_folder
+from regard.tokens.tokenizer import Tokenizer, Vocabulary, learn, only_foreign
+from regard.tokens.writer import Writer
 
-__all__ = ["Tokenizer", "TokensConfig", "Vocabulary", "learn"]
+__all__ = [
+    "Foreign",
+    "Roles",
+    "Tokenizer",
+    "TokensConfig",
+    "Vocabulary",
+    "Writer",
+    "learn",
+    "only_foreign",
+    "read_folder",
+]

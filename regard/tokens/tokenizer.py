@@ -6,11 +6,8 @@ a `Vocabulary` both; `learn` makes one from the training split, and a checkpoint
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 from tokenizers import Tokenizer as Inner
@@ -18,58 +15,22 @@ from tokenizers import Tokenizer as Inner
 from regard.data.pair import Pair
 from regard.errors import InputError
 from regard.tokens.config import TokensConfig
+from regard.tokens.foreign import Foreign, Roles
 from regard.tokens.kinds import (
     BEGIN,
-    CONTINUES,
     END,
     PAD,
-    SPACE,
     SPECIAL,
     UNKNOWN,
-    byte_symbols,
-    split_words,
     train,
 )
 from regard.tokens.saved import parse, read
 from regard.tokens.spacing import join_words
+from regard.tokens.spelling import WRITTEN, checked, group, printable, words_of
 
-Span = tuple[int, int]
-_BYTES = {symbol: bytes([byte]) for byte, symbol in enumerate(byte_symbols())}
-_UNDECODED = re.compile("[\udc80-\udcff]")
-"""What Python makes of a byte that is no UTF-8."""
+_SPECIAL = dict(enumerate(SPECIAL))
 _CHUNK = 10_000
 """Sentences encoded at once: enough for all cores, few enough to hold."""
-
-
-def _whole_word(piece: str) -> bytes:
-    return b" " + piece.encode()
-
-
-def _part_of_word(piece: str) -> bytes:
-    goes_on = piece.startswith(CONTINUES) and piece != CONTINUES
-    return piece.removeprefix(CONTINUES).encode() if goes_on else _whole_word(piece)
-
-
-def _character(piece: str) -> bytes:
-    return piece.encode()
-
-
-def _byte_level(piece: str) -> bytes:
-    return b"".join(_BYTES[symbol] for symbol in piece)
-
-
-def _with_space_mark(piece: str) -> bytes:
-    return piece.replace(SPACE, " ").encode()
-
-
-WRITTEN: dict[str, Callable[[str], bytes]] = {
-    "words": _whole_word,
-    "characters": _character,
-    "bpe": _byte_level,
-    "wordpiece": _part_of_word,
-    "unigram": _with_space_mark,
-}
-"""What a piece of each kind adds to the text, spaces included. `bytes` is `bpe` without merges."""
 
 
 class Tokenizer:
@@ -87,7 +48,6 @@ class Tokenizer:
         inner.encode_special_tokens = True
         self._inner = inner
         self._kind = kind
-        self._splitter = split_words()
         by_id = sorted(inner.get_vocab().items(), key=lambda entry: entry[1])
         self._pieces = [piece for piece, _ in by_id]
         self._written = [b""] * len(SPECIAL)
@@ -106,7 +66,7 @@ class Tokenizer:
         """The ids of many texts, on all cores."""
         rows: list[list[int]] = []
         for start in range(0, len(texts), _CHUNK):
-            chunk = [_checked(text) for text in texts[start : start + _CHUNK]]
+            chunk = [checked(text) for text in texts[start : start + _CHUNK]]
             encodings = self._inner.encode_batch_fast(chunk, add_special_tokens=False)
             rows.extend(encoding.ids for encoding in encodings)
         return rows
@@ -130,7 +90,7 @@ class Tokenizer:
             With pieces "Stra", "ße" and ".", "Straße." is [("Stra", 0), ("ße", 0), (".", 1)].
         """
         encoding = self._encode(text)
-        _, index = self._group(text, encoding.offsets)
+        _, index = group(text, encoding.offsets)
         return list(zip(self.tokens(encoding.ids), index, strict=True))
 
     def words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
@@ -138,24 +98,31 @@ class Tokenizer:
 
         It needs no text, so it serves generated ids too. Each special symbol is a word of its own.
         """
-        words: list[str] = []
-        index: list[int] = []
-        for special, run in groupby(ids, key=lambda token: token < len(SPECIAL)):
-            if special:
-                found = [SPECIAL[token] for token in run]
-                places = list(range(len(found)))
-            else:
-                found, places = self._group(*self._spelled(run))
-            index += [len(words) + place for place in places]
-            words += found
-        return words, index
+        return words_of(ids, _SPECIAL, self._written.__getitem__)
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that become `<unk>`, whole or in part: each once, in order."""
         encoding = self._encode(text)
-        words, index = self._group(text, encoding.offsets)
+        words, index = group(text, encoding.offsets)
         lost = [at for token, at in zip(encoding.ids, index, strict=True) if token == UNKNOWN]
         return list(dict.fromkeys(words[at] for at in lost))
+
+    @property
+    def specials(self) -> Roles:
+        """The ids of the symbols that have a role."""
+        return Roles(BEGIN, END, PAD, UNKNOWN, start=BEGIN)
+
+    def template(self, ids: Sequence[int]) -> list[int]:
+        """The ids of a source as the model reads them: nothing stands around them."""
+        return list(ids)
+
+    def symbol(self, token: int) -> str:
+        """The piece of an id, as `tokenizer.json` has it."""
+        return self._pieces[token]
+
+    def library_json(self) -> str:
+        """The text of the `tokenizer.json` that Hugging Face reads."""
+        return self._inner.to_str()
 
     def to_json(self) -> str:
         """The whole tokenizer as the text of a `tokenizer.json` that Hugging Face can read."""
@@ -171,65 +138,20 @@ class Tokenizer:
         return Tokenizer(*read(parse(text)))
 
     def _encode(self, text: str) -> Any:
-        return self._inner.encode(_checked(text), add_special_tokens=False)
+        return self._inner.encode(checked(text), add_special_tokens=False)
 
     def _printable(self, token: int) -> str:
         if self._kind in ("words", "wordpiece") or token < len(SPECIAL):
             return self._pieces[token]
-        shown = self._written[token].decode("utf-8", "backslashreplace").replace(" ", SPACE)
-        return "".join(
-            letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-            for letter in shown
-        )
-
-    def _spelled(self, ids: Iterator[int]) -> tuple[str, list[Span]]:
-        """The text that ids spell, and from which to which character of it each id reaches."""
-        parts = [self._written[token] for token in ids]
-        text = b"".join(parts).decode("utf-8", "surrogateescape")
-        # A piece may end within a character: it reaches over all characters it has a part in.
-        sizes = (len(letter.encode("utf-8", "surrogateescape")) for letter in text)
-        edges = list(accumulate(sizes, initial=0))
-        ends = accumulate(map(len, parts), initial=0)
-        spans = [
-            (bisect_right(edges, start) - 1, bisect_left(edges, end))
-            for start, end in pairwise(ends)
-        ]
-        return _UNDECODED.sub("\N{REPLACEMENT CHARACTER}", text), spans
-
-    def _group(self, text: str, spans: Sequence[Span]) -> tuple[list[str], list[int]]:
-        """The words of a text, and for each span the number of its word.
-
-        Words that one piece reaches over ("?!" as one piece) are one word.
-        """
-        found = [span for _, span in self._splitter.pre_tokenize_str(text)]
-        if not found:  # nothing, or only spaces
-            return ([text] if spans else []), [0] * len(spans)
-        starts, ends = [start for start, _ in found], [end for _, end in found]
-        firsts = [min(bisect_right(ends, start), len(found) - 1) for start, _ in spans]
-        joined = {
-            word
-            for first, (_, end) in zip(firsts, spans, strict=True)
-            for word in range(first + 1, bisect_left(starts, end))
-        }
-        words: list[str] = []
-        number: list[int] = []
-        begin = 0
-        for place, (start, end) in enumerate(found):
-            if place in joined:
-                words[-1] = text[begin:end]
-            else:
-                begin = start
-                words.append(text[start:end])
-            number.append(len(words) - 1)
-        return words, [number[first] for first in firsts]
+        return printable(self._written[token])
 
 
 @dataclass(frozen=True)
 class Vocabulary:
     """The tokenizers of both sides; with a shared vocabulary they are one."""
 
-    source: Tokenizer
-    target: Tokenizer
+    source: Tokenizer | Foreign
+    target: Tokenizer | Foreign
 
     @property
     def shared(self) -> bool:
@@ -237,7 +159,7 @@ class Vocabulary:
         return self.source is self.target
 
     def to_json(self) -> str:
-        """Both as one text: shared, a plain `tokenizer.json`; else `{"source": …, "target": …}`."""
+        """Both as one text: shared, that of the one; else `{"source": …, "target": …}`."""
         if self.shared:
             return self.source.to_json()
         return f'{{"source":{self.source.to_json()},"target":{self.target.to_json()}}}'
@@ -247,14 +169,29 @@ class Vocabulary:
         """Undo `to_json`.
 
         Raises:
-            InputError: If the text is damaged, or is a tokenizer that `learn` does not make.
+            InputError: If the text is damaged, or is neither a tokenizer that `learn` makes nor
+                one that `read_folder` read.
         """
         spec = parse(text)
         if "source" in spec or "target" in spec:
-            source, target = (Tokenizer(*read(spec.get(side))) for side in ("source", "target"))
-            return Vocabulary(source, target)
-        both = Tokenizer(*read(spec))
+            return Vocabulary(_side(spec.get("source")), _side(spec.get("target")))
+        both = _side(spec)
         return Vocabulary(both, both)
+
+
+def only_foreign(vocabulary: Vocabulary) -> Foreign:
+    """The one tokenizer of a model of one stack, which has symbols with roles and a template."""
+    if not isinstance(vocabulary.source, Foreign):
+        raise InputError(
+            "the tokenizer", got="one that pairs were learned with", expected="one for plain text"
+        )
+    return vocabulary.source
+
+
+def _side(spec: object) -> Tokenizer | Foreign:
+    if isinstance(spec, dict) and "foreign" in spec:
+        return Foreign.from_spec(spec)
+    return Tokenizer(*read(spec))
 
 
 def learn(pairs: Sequence[Pair], config: TokensConfig) -> Vocabulary:
@@ -271,7 +208,7 @@ def learn(pairs: Sequence[Pair], config: TokensConfig) -> Vocabulary:
         raise InputError("tokens", got="no training pairs", expected="at least one to learn from")
 
     def one(texts: list[str]) -> Tokenizer:
-        inner = train([_checked(text) for text in texts], config)
+        inner = train([checked(text) for text in texts], config)
         return Tokenizer(inner, "bpe" if config.kind == "bytes" else config.kind)
 
     source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
@@ -279,16 +216,3 @@ def learn(pairs: Sequence[Pair], config: TokensConfig) -> Vocabulary:
         both = one(source + target)
         return Vocabulary(both, both)
     return Vocabulary(one(source), one(target))
-
-
-def _checked(text: str) -> str:
-    """The text itself if it can be UTF-8; an undecoded byte or half a surrogate pair cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as problem:
-        raise InputError(
-            "the text is not valid Unicode",
-            got=f"{text[problem.start]!r} at character {problem.start + 1}",
-            expected="text that can be written as UTF-8",
-        ) from None
-    return text

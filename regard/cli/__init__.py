@@ -15,10 +15,26 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from regard.cli import text
+from regard.cli.options import (
+    AsJson,
+    Beam,
+    Input,
+    KnockOut,
+    Place,
+    Precision,
+    Quiet,
+    Seed,
+    Texts,
+    Threads,
+    chosen,
+    hush,
+    open_pipeline,
+    say,
+)
 from regard.errors import InputError, UserError, WriteError
 
 if TYPE_CHECKING:
-    from regard.pipeline import Pipeline
     from regard.tasks import Output
 
 app = typer.Typer(
@@ -35,27 +51,6 @@ app.add_typer(data_app, name="data")
 
 USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """What typer raises for a wrong option; its home differs between versions of typer."""
-
-Place = Annotated[
-    str, typer.Argument(metavar="DIR", help="A run, a checkpoint, or a shipped model.")
-]
-Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Sentences.")]
-Input = Annotated[
-    str | None,
-    typer.Option("--input", "-i", help="A file, one sentence a line; - is standard input."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="Threads to compute with.")]
-Precision = Annotated[
-    str, typer.Option("--precision", help="fp32, or int8: matrices in 8 bits, faster to decode.")
-]
-Seed = Annotated[int | None, typer.Option("--seed", help="Where random numbers start.")]
-KnockOut = Annotated[
-    list[str] | None,
-    typer.Option("--knock-out", help="A head to take away, such as decoder.1.cross.3; repeatable."),
-]
-Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; 1 is greedy.")]
 
 
 @app.command()
@@ -486,30 +481,8 @@ def data_sample(
         print(f"{pair.source}\t{pair.target}")
 
 
-def open_pipeline(place: str, threads: int | None, precision: str = "fp32") -> Pipeline:
-    """Loads what DIR names, with the threads that were asked for."""
-    from regard.pipeline import load
-    from regard.runtime import setup
-
-    setup(threads, None)
-    return load(place, precision=precision)
-
-
-def chosen(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {key: value for key, value in options.items() if value is not None}
-
-
-def hush(*, quiet: bool) -> None:
-    """Leaves out warnings, if asked to; errors are always said."""
-    if quiet:
-        logging.getLogger("regard").setLevel(logging.ERROR)
-
-
-def say(message: str, *, quiet: bool = False) -> None:
-    """A line to standard error, so that standard output holds only results."""
-    if not quiet:
-        print(message, file=sys.stderr, flush=True)
+for name, command in text.COMMANDS.items():
+    app.command(name)(command)
 
 
 def fail(error: UserError) -> NoReturn:

@@ -1,0 +1,59 @@
+"""What many commands have in common: their options, opening a model, saying things."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from regard.pipeline import Pipeline
+
+Place = Annotated[
+    str, typer.Argument(metavar="DIR", help="A run, a checkpoint, or a shipped model.")
+]
+Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Sentences.")]
+Input = Annotated[
+    str | None,
+    typer.Option("--input", "-i", help="A file, one sentence a line; - is standard input."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Threads to compute with.")]
+Precision = Annotated[
+    str, typer.Option("--precision", help="fp32, or int8: matrices in 8 bits, faster to decode.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Where random numbers start.")]
+KnockOut = Annotated[
+    list[str] | None,
+    typer.Option("--knock-out", help="A head to take away, such as decoder.1.cross.3; repeatable."),
+]
+Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; 1 is greedy.")]
+
+
+def open_pipeline(place: str, threads: int | None, precision: str = "fp32") -> Pipeline:
+    """Loads what DIR names, with the threads that were asked for."""
+    from regard.pipeline import load
+    from regard.runtime import setup
+
+    setup(threads, None)
+    return load(place, precision=precision)
+
+
+def chosen(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def hush(*, quiet: bool) -> None:
+    """Leaves out warnings, if asked to; errors are always said."""
+    if quiet:
+        logging.getLogger("regard").setLevel(logging.ERROR)
+
+
+def say(message: str, *, quiet: bool = False) -> None:
+    """A line to standard error, so that standard output holds only results."""
+    if not quiet:
+        print(message, file=sys.stderr, flush=True)

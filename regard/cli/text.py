@@ -1,0 +1,239 @@
+"""The commands for models that read or write plain text, and for those of other people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.options import (
+    AsJson,
+    Beam,
+    Input,
+    Place,
+    Precision,
+    Quiet,
+    Seed,
+    Texts,
+    Threads,
+    chosen,
+    open_pipeline,
+    say,
+)
+from regard.errors import InputError
+
+Count = Annotated[int, typer.Option("--top", help="How many to show.", min=1)]
+
+
+def generate(
+    place: Place,
+    prompts: Texts = None,
+    source: Input = None,
+    tokens: Annotated[
+        int, typer.Option("--tokens", "--max-length", help="The most tokens to write.", min=1)
+    ] = 200,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="Always the likeliest token, instead of drawing.")
+    ] = False,
+    beam: Beam = None,
+    temperature: Annotated[float | None, typer.Option(help="Of drawing; 1 is the model's.")] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Of the k likeliest.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option("--top-p", help="Of this much probability.")
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option("--min-p", help="Of those this close to the best.")
+    ] = None,
+    repetition_penalty: Annotated[float | None, typer.Option("--repetition-penalty")] = None,
+    no_repeat_ngram: Annotated[int | None, typer.Option("--no-repeat-ngram", help="Size.")] = None,
+    samples: Annotated[int, typer.Option("--samples", help="Texts for each prompt.", min=1)] = 1,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+    seed: Seed = None,
+) -> None:
+    """Go on writing after each prompt, shown as it is written."""
+    pipeline = open_pipeline(place, threads, precision)
+    options = chosen(
+        beam=beam, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+        repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram,
+    )  # fmt: skip
+    options |= {"max_length": tokens, "sample": not greedy and beam is None}
+    first = pipeline.recipe.decode.seed if seed is None else seed
+    for prompt in given(prompts, source):
+        for sample in range(samples):
+            settings = {**options, "seed": first + sample}
+            if as_json:
+                text = "".join(pipeline.write(prompt, **settings))
+                print(json.dumps({"prompt": prompt, "text": text}, ensure_ascii=False), flush=True)
+                continue
+            if not quiet:
+                sys.stdout.write(prompt)
+            for piece in pipeline.write(prompt, **settings):
+                sys.stdout.write(piece)
+                sys.stdout.flush()
+            sys.stdout.write("\n")
+
+
+def suggest(
+    place: Place,
+    texts: Texts = None,
+    source: Input = None,
+    top: Count = 3,
+    as_json: AsJson = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+) -> None:
+    """The likeliest next words, as a phone offers them."""
+    pipeline = open_pipeline(place, threads, precision)
+    for text in given(texts, source):
+        found = pipeline.suggest(text, top)
+        if as_json:
+            words = [asdict(each) for each in found]
+            print(json.dumps({"text": text, "words": words}, ensure_ascii=False), flush=True)
+        else:
+            print("  ".join(f"{each.word} {each.probability:.0%}" for each in found), flush=True)
+
+
+def fill(
+    place: Place,
+    texts: Texts = None,
+    source: Input = None,
+    top: Count = 5,
+    as_json: AsJson = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+) -> None:
+    """The likeliest words for each [MASK] in a text."""
+    pipeline = open_pipeline(place, threads, precision)
+    for text in given(texts, source):
+        found = pipeline.fill(text, top)
+        if as_json:
+            masks = [[asdict(each) for each in mask] for mask in found]
+            print(json.dumps({"text": text, "masks": masks}, ensure_ascii=False), flush=True)
+            continue
+        for mask in found:
+            print("  ".join(f"{each.word} {each.probability:.0%}" for each in mask), flush=True)
+
+
+def classify(
+    place: Place,
+    texts: Texts = None,
+    source: Input = None,
+    as_json: AsJson = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+) -> None:
+    """The class of each text; in a line, two texts are parted by a tab."""
+    pipeline = open_pipeline(place, threads, precision)
+    for line in given(texts, source):
+        first, tab, second = line.partition("\t")
+        found = pipeline.classify((first, second) if tab else first)
+        if as_json:
+            classes = {each.label: each.probability for each in found}
+            print(json.dumps({"text": line, "classes": classes}, ensure_ascii=False), flush=True)
+        else:
+            print(f"{found[0].label}\t{found[0].probability:.3f}", flush=True)
+
+
+def embed(
+    place: Place,
+    texts: Texts = None,
+    source: Input = None,
+    pool: Annotated[str, typer.Option(help="mean of all tokens, or cls: the first.")] = "mean",
+    near: Annotated[
+        str | None, typer.Option("--near", help="Print the texts nearest to this one instead.")
+    ] = None,
+    top: Count = 5,
+    as_json: AsJson = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+) -> None:
+    """A vector for each text, or which texts are nearest in meaning."""
+    pipeline = open_pipeline(place, threads, precision)
+    lines = list(given(texts, source))
+    vectors = pipeline.embed(lines, pool=pool)
+    if near is not None:
+        closeness = vectors @ pipeline.embed(near, pool=pool)
+        best = closeness.topk(min(top, len(lines)))
+        for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+            if as_json:
+                print(json.dumps({"text": lines[index], "cosine": value}, ensure_ascii=False))
+            else:
+                print(f"{value:.3f}  {lines[index]}")
+        return
+    for line, vector in zip(lines, vectors.tolist(), strict=True):
+        if as_json:
+            print(json.dumps({"text": line, "vector": vector}, ensure_ascii=False))
+        else:
+            print(" ".join(f"{number:.5f}" for number in vector))
+
+
+def import_model(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A Hugging Face folder, or llama2.c's .bin.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="A new folder.")],
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="llama2.c's tokenizer.bin, if it is not beside it.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Read somebody's model, without running anything in it, into a checkpoint of Regard's own."""
+    from regard.pipeline import bring
+
+    pipeline = bring(Path(source), tokenizer)
+    pipeline.save(out)
+    say(f"{pipeline} is in {out}", quiet=quiet)
+
+
+def export_model(
+    place: Place,
+    out: Annotated[Path, typer.Option("-o", "--out", help="A new folder.")],
+    to: Annotated[str, typer.Option("--to", help="hf: a folder that transformers loads.")] = "hf",
+    quiet: Quiet = False,
+) -> None:
+    """Write a model as a folder that Hugging Face transformers loads, with the same outputs."""
+    if to != "hf":
+        raise InputError("--to", got=to, expected="hf")
+    pipeline = open_pipeline(place, None)
+    pipeline.export(out)
+    say(f"{out} holds {pipeline.name} as transformers reads it", quiet=quiet)
+
+
+def given(texts: list[str] | None, source: str | None) -> list[str]:
+    """The texts of a command: its arguments, or the lines of a file or pipe."""
+    from regard.lines import read_lines
+
+    if texts == ["-"]:
+        texts, source = None, "-"
+    if texts and source is not None:
+        raise InputError("TEXT", got="texts and --input", expected="one of the two")
+    if texts:
+        return texts
+    found = []
+    for first, lines in read_lines(source):
+        for place, line in enumerate(lines):
+            try:
+                found.append(line.decode("utf-8").rstrip("\r\n"))
+            except UnicodeDecodeError:
+                raise InputError(f"line {first + place}", got="no UTF-8", expected="text") from None
+    return found
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "generate": generate,
+    "suggest": suggest,
+    "fill": fill,
+    "classify": classify,
+    "embed": embed,
+    "import": import_model,
+    "export": export_model,
+}
+"""The commands of this file, by name."""

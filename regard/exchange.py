@@ -1,0 +1,157 @@
+"""Regard <-> Hugging Face: what a folder of theirs needs beside its weights, and the way out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from regard.data.config import NoData
+from regard.decode.config import DecodeConfig
+from regard.errors import InputError
+from regard.files import beside, reporting, write_file
+from regard.models import BertConfig, EncoderDecoder, GPTConfig, Model
+from regard.recipe import Recipe
+from regard.tokens import Vocabulary
+from regard.tokens.config import TokensConfig
+from regard.train.config import TrainConfig
+from regard.weights.folder import CONFIG, read_json, write_model
+
+GENERATION = "generation_config.json"
+
+
+def recipe_of(model: Model, folder: Path) -> Recipe:
+    """What a recipe would have said of a model that came from elsewhere."""
+    shared = not isinstance(model, EncoderDecoder) or model.source_vocab == model.target_vocab
+    return Recipe(
+        version=1,
+        task=_task_of(model),
+        data=NoData(),
+        tokens=TokensConfig(shared=shared),
+        model=model.config,
+        train=TrainConfig(),
+        decode=_decoding(folder),
+    )
+
+
+def _task_of(model: Model) -> Any:
+    config = model.config
+    if isinstance(config, GPTConfig):
+        return "generate"
+    if not isinstance(config, BertConfig):
+        return "translate"
+    if config.classes:
+        return "classify"
+    return "fill" if config.masked else "embed"
+
+
+def _decoding(folder: Path) -> DecodeConfig:
+    """How the folder says it wants to be decoded, where it says so."""
+    said: dict[str, Any] = {}
+    for name in (CONFIG, GENERATION):
+        if (folder / name).is_file():
+            said |= {k: v for k, v in read_json(folder / name).items() if v is not None}
+    fields = {
+        "num_beams": "beam",
+        "length_penalty": "length_penalty",
+        "do_sample": "sample",
+        "no_repeat_ngram_size": "no_repeat_ngram",
+        "repetition_penalty": "repetition_penalty",
+        "forced_bos_token_id": "forced_begin",
+    }
+    found = {ours: said[theirs] for theirs, ours in fields.items() if theirs in said}
+    if said.get("early_stopping") is True:
+        found["stop"] = "first"
+    banned = [each[0] for each in said.get("bad_words_ids", ()) if len(each) == 1]
+    found["banned"] = tuple(banned)
+    if found.get("sample"):
+        sampling = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p"}
+        found |= {ours: said[theirs] for theirs, ours in sampling.items() if theirs in said}
+    return DecodeConfig(**found)
+
+
+def check_vocabulary(model: Model, vocabulary: Vocabulary, folder: Path) -> None:
+    """Refuses a tokenizer with ids that the model has no vector for."""
+    sides = (vocabulary.source, vocabulary.target)
+    sizes = list(model.vocabularies().values())
+    for tokenizer, size in zip(sides, (sizes[0], sizes[-1]), strict=True):
+        if tokenizer.vocab > size:
+            raise InputError(
+                f"{folder}: the tokenizer does not belong to the weights",
+                got=f"{tokenizer.vocab} entries",
+                expected=f"at most {size}",
+            )
+
+
+def export(model: Model, vocabulary: Vocabulary | None, folder: Path) -> Path:
+    """Writes a Hugging Face folder that transformers loads with the same outputs.
+
+    Args:
+        model: What to write.
+        vocabulary: Its tokenizer, if it has one.
+        folder: A new name, or an empty folder.
+
+    Raises:
+        InputError: No model of theirs computes the same, or the folder is taken.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is taken", fix="choose a new name or an empty folder")
+    with reporting(f"export {folder}", "nothing was left behind"):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = beside(folder.absolute(), "tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        try:
+            _write(model, vocabulary, temporary)
+            if folder.exists():
+                folder.rmdir()
+            temporary.rename(folder)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+    return folder
+
+
+def _write(model: Model, vocabulary: Vocabulary | None, folder: Path) -> None:
+    roles = {} if vocabulary is None else roles_of(vocabulary)
+    write_model(model, folder, **roles)
+    if vocabulary is None:
+        return
+    if not vocabulary.shared:
+        raise InputError("export", got="two vocabularies", expected="one for source and target")
+    tokenizer = vocabulary.source
+    write_file(folder / "tokenizer.json", tokenizer.library_json().encode())
+    names = {
+        "bos_token_id": "bos_token",
+        "eos_token_id": "eos_token",
+        "pad_token_id": "pad_token",
+        "unk_token_id": "unk_token",
+        "cls_token_id": "cls_token",
+        "sep_token_id": "sep_token",
+        "mask_token_id": "mask_token",
+    }
+    symbols = {names[k]: tokenizer.symbol(v) for k, v in roles.items() if k in names}
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": model.config.max_length,
+        "clean_up_tokenization_spaces": False,
+        **symbols,
+    }
+    write_file(folder / "tokenizer_config.json", json.dumps(settings, indent=2).encode())
+
+
+def roles_of(vocabulary: Vocabulary) -> dict[str, int]:
+    """The ids of the symbols that have a role, by the names in their config."""
+    roles = vocabulary.target.specials
+    named = {
+        "bos_token_id": roles.begin,
+        "eos_token_id": roles.end,
+        "pad_token_id": roles.pad,
+        "unk_token_id": roles.unknown,
+        "cls_token_id": roles.classifier,
+        "sep_token_id": roles.separator,
+        "mask_token_id": roles.mask,
+        "decoder_start_token_id": roles.start,
+    }
+    return {name: token for name, token in named.items() if token is not None}

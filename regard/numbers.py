@@ -1,0 +1,113 @@
+"""Ids in, numbers or ids out: a model without its tokenizer, one text or many, padded or not.
+
+Comes in: ids as a list, lists, or a tensor whose rows are padded on either side. Goes out: the same
+shape of what was asked for; padding takes no part in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.data.batch import Ragged
+from regard.decode.config import DecodeConfig
+from regard.decode.engine import decode
+from regard.decode.filters import Symbols
+from regard.errors import InputError
+from regard.models import Encoder, EncoderDecoder, Model, Texts
+from regard.models.mode import evaluating
+from regard.tokens import Vocabulary
+
+Ids = Sequence[int]
+NO_SYMBOL = -1
+"""In the place of a symbol that a model without a tokenizer does not have: no token is it."""
+
+
+def is_ids(value: Any) -> bool:
+    """Whether these are the ids of one text, as a list or a tensor."""
+    if isinstance(value, Tensor):
+        return value.dim() == 1
+    return isinstance(value, Sequence) and bool(value) and isinstance(value[0], int)
+
+
+def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
+    """See `Pipeline.logits`."""
+    both = isinstance(model, EncoderDecoder)
+    if both == (target_ids is None):
+        expected = "source and target ids" if both else "the ids of one text"
+        raise InputError("logits", got="one" if both else "two", expected=expected)
+    rows, back = _rows(ids if not both else target_ids, None if both else mask)
+    sources = _rows(ids, mask)[0] if both else None
+    for each in (*rows, *(sources or ())):
+        _check(each, model)
+    with evaluating(model):
+        if isinstance(model, EncoderDecoder) and sources is not None:
+            if len(sources) != len(rows):
+                raise InputError("logits", got=f"{len(rows)} targets", expected=len(sources))
+            found = model(Ragged.of(sources), Ragged.of(rows))
+        elif isinstance(model, Encoder):
+            found = model(Texts(Ragged.of(rows)))
+        else:
+            found = model(Ragged.of(rows))
+    return back(list(torch.split(found, [len(row) for row in rows])))
+
+
+def _rows(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor]], Any]]:
+    """The ids of each text without padding, and how results go back into the shape they came in."""
+    if isinstance(ids, Tensor) and ids.dim() == 2:
+        real = torch.ones_like(ids) if mask is None else torch.as_tensor(mask)
+        if real.shape != ids.shape:
+            raise InputError("mask", got=tuple(real.shape), expected=tuple(ids.shape))
+        rows = [row[keep].tolist() for row, keep in zip(ids, real.bool(), strict=True)]
+
+        def back(found: list[Tensor]) -> Tensor:
+            out = found[0].new_zeros(*ids.shape, *found[0].shape[1:])
+            out[real.bool()] = torch.cat(found)
+            return out
+
+        return rows, back
+    if is_ids(ids):
+        return [list(map(int, ids))], lambda found: found[0]
+    return [list(map(int, row)) for row in ids], lambda found: found
+
+
+def _check(ids: Ids, model: Model) -> None:
+    longest, vocab = model.config.max_length, min(model.vocabularies().values())
+    if not 0 < len(ids) <= longest:
+        raise InputError("ids", got=f"{len(ids)} of them", expected=f"1 to {longest}")
+    wrong = [token for token in ids if not 0 <= token < max(model.vocabularies().values())]
+    if wrong:
+        raise InputError("ids", got=wrong[0], expected=f"0 to {vocab - 1}")
+
+
+def generate_ids(
+    model: Model, vocabulary: Vocabulary | None, prompts: Sequence[Any], config: DecodeConfig
+) -> list[list[int]]:
+    """The ids that follow each prompt, or that translate each source."""
+    rows = [list(map(int, prompt)) for prompt in prompts]
+    for row in rows:
+        _check(row, model)
+    if isinstance(model, Encoder):
+        raise InputError("generate", got="an encoder", expected="a model that writes")
+    symbols = _symbols(vocabulary)
+    limit = model.config.max_length
+    with evaluating(model):
+        if isinstance(model, EncoderDecoder):
+            if symbols.begin == NO_SYMBOL:
+                raise InputError(
+                    "generate", got="no tokenizer", expected="one that says how to begin"
+                )
+            found = decode(model, Ragged.of(rows), symbols, config, limit=limit)
+        else:
+            found = decode(model, None, symbols, config, prompts=rows, limit=limit)
+    return [list(best.ids) for best, *_ in found]
+
+
+def _symbols(vocabulary: Vocabulary | None) -> Symbols:
+    if vocabulary is None:
+        return Symbols(NO_SYMBOL, NO_SYMBOL, NO_SYMBOL)
+    target = vocabulary.target
+    return Symbols(target.begin, target.end, target.pad)

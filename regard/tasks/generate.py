@@ -1,0 +1,232 @@
+"""Language modelling: texts and a decoder -> loss, perplexity, what comes next."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from regard.data.batch import Cursor, Ragged
+from regard.data.packing import Rows, TextBatch, batches
+from regard.decode.config import DecodeConfig
+from regard.decode.engine import decode, stream
+from regard.decode.filters import Symbols
+from regard.decode.search import Hypothesis
+from regard.errors import InputError
+from regard.layers import Tap
+from regard.models.decoder import Decoder
+from regard.models.mode import evaluating
+from regard.tasks.translate import Output
+from regard.tokens import Vocabulary, only_foreign
+
+ROWS_AT_ONCE = 32
+"""Texts continued together."""
+WORDS_AT_ONCE = 16
+"""Beginnings of words that are looked at together when words are suggested."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A word that may come next."""
+
+    word: str
+    probability: float
+
+
+class Generate:
+    """Writing on as a task to train on and a way to predict.
+
+    Args:
+        vocabulary: Text <-> ids.
+        train: Training text; None when nothing is to be trained.
+        valid: Validation text.
+        smoothing: Label smoothing while training.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        train: Rows | None = None,
+        valid: Rows | None = None,
+        *,
+        smoothing: float = 0.0,
+    ) -> None:
+        self.tokenizer, self.smoothing = only_foreign(vocabulary), smoothing
+        self.train, self.valid = train, valid
+
+    def batches(self, start: Cursor) -> Iterator[tuple[TextBatch, Cursor]]:
+        """Training batches without end; their order is a pure function of (seed, epoch)."""
+        if self.train is None:
+            raise InputError("training", got="no text", expected="some to learn from")
+        return batches(self.train, start)
+
+    def targets(self, batch: TextBatch) -> int:
+        """The tokens of a batch: each has one that follows it."""
+        return batch.wanted.numel()
+
+    def split(self, batch: TextBatch, parts: int) -> list[TextBatch]:
+        """The texts of a batch dealt out to several, so that each core has its own."""
+        return batch.split(parts)
+
+    def loss(self, model: Decoder, batch: TextBatch) -> Tensor:
+        """Cross-entropy of what follows each token, a sum."""
+        return model.loss(batch.ids, batch.wanted, self.smoothing)
+
+    def evaluate(self, model: Decoder, rows: Rows | None = None) -> dict[str, float]:
+        """Mean negative log-likelihood of a token (no smoothing), and its exponential."""
+        rows = self.valid if rows is None else rows
+        if rows is None:
+            raise InputError("evaluation", got="no text", expected="some to evaluate on")
+        total, count = 0.0, 0
+        with evaluating(model):
+            for batch in rows.evaluation():
+                total += float(model.loss(batch.ids, batch.wanted))
+                count += batch.wanted.numel()
+        mean = total / max(1, count)
+        return {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
+
+    def name(self, batch: TextBatch) -> str:
+        """Which texts a batch holds."""
+        shown = ", ".join(map(str, batch.index[:8]))
+        return f"texts from token {shown}{', …' if len(batch.index) > 8 else ''}"
+
+    def symbols(self) -> Symbols:
+        """The tokens that have a role in decoding."""
+        tokenizer = self.tokenizer
+        return Symbols(tokenizer.begin, tokenizer.end, tokenizer.pad)
+
+    def prompt(self, text: str, longest: int) -> list[int]:
+        """The ids of a text to go on with; a text of nothing is the begin symbol alone.
+
+        A prompt that is too long loses its beginning: what comes next hangs on its end.
+        """
+        ids = self.tokenizer.template(self.tokenizer.encode(text)) or [self.tokenizer.begin]
+        return ids[-(longest - 1) :]
+
+    def predict(
+        self,
+        model: Decoder,
+        prompts: Sequence[Sequence[int]],
+        config: DecodeConfig,
+        *,
+        tap: Tap | None = None,
+    ) -> list[list[Output]]:
+        """What follows each prompt, best first, in the order of the prompts."""
+        recording = tap is not None and bool(tap.sites)
+        size = (
+            len(prompts) if recording else max(1, ROWS_AT_ONCE // max(config.beam, config.n_best))
+        )
+        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+        results: dict[int, list[Hypothesis]] = {}
+        with evaluating(model):
+            for start in range(0, len(order), max(1, size)):
+                part = order[start : start + size]
+                found = decode(
+                    model,
+                    None,
+                    self.symbols(),
+                    config,
+                    prompts=[prompts[i] for i in part],
+                    tap=tap,
+                    limit=model.config.max_length,
+                )
+                results |= dict(zip(part, found, strict=True))
+        return [[self._output(each) for each in results[i]] for i in range(len(prompts))]
+
+    def _output(self, hypothesis: Hypothesis) -> Output:
+        text = self.tokenizer.decode(hypothesis.ids)
+        return Output(text, hypothesis.logprob, hypothesis.score, hypothesis)
+
+    def write(self, model: Decoder, prompt: Sequence[int], config: DecodeConfig) -> Iterator[str]:
+        """The text that follows a prompt, piece by piece, as it becomes certain.
+
+        A beam may take back what it said, so what it says is only known at its end.
+        """
+        if config.beam > 1:
+            [[best, *_]] = self.predict(model, [prompt], config)
+            yield best.text
+            return
+        writer, said = self.tokenizer.writer(), 0
+        # Ids are written with the prompt before them: whether a word follows a space is seen there.
+        for token in prompt:
+            writer.push(token)
+        with evaluating(model):
+            steps = stream(
+                model,
+                None,
+                self.symbols(),
+                config,
+                prompts=[prompt],
+                limit=model.config.max_length,
+            )
+            for step in steps:
+                partials = [partial.ids for partial in step.partials[:1]]
+                done = [hypotheses[0].ids for _, hypotheses in step.done]
+                for ids in [*partials, *done][:1]:
+                    for token in ids[said:]:
+                        yield writer.push(token)
+                    said = len(ids)
+        yield writer.close()
+
+    @cached_property
+    def _edges(self) -> tuple[Tensor, Tensor]:
+        """For each token, whether it begins a word, and whether it goes on with one: (vocab,)."""
+        written = [self.tokenizer.bytes_of(token) for token in range(self.tokenizer.vocab)]
+        texts = [piece.decode("utf-8", "replace") for piece in written]
+        begins = [text[:1] == " " and text[1:2].isalnum() and " " not in text[1:] for text in texts]
+        goes_on = [bool(text) and all(map(_inside_a_word, text)) for text in texts]
+        return torch.tensor(begins), torch.tensor(goes_on)
+
+    def suggest(self, model: Decoder, text: str, count: int = 3) -> list[Suggestion]:
+        """The likeliest next words, put together from sub-words, with their probabilities.
+
+        P(word) = P(its tokens) · P(what follows begins something else). Beginnings of words are
+        followed best first; no word can be likelier than its beginning, so the search is exact.
+
+        Args:
+            model: What was trained to write on.
+            text: What has been written so far.
+            count: How many words.
+        """
+        prompt = self.prompt(text.rstrip(), model.config.max_length - 16)
+        begins, goes_on = (edge.to(model.embed.weight.device) for edge in self._edges)
+        words: dict[str, float] = {}
+        waiting: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+        with evaluating(model):
+            while waiting:
+                best = sorted(words.values(), reverse=True)[count - 1 : count]
+                if best and best[0] >= math.exp(-waiting[0][0]):
+                    break
+                some = [heapq.heappop(waiting) for _ in range(min(WORDS_AT_ONCE, len(waiting)))]
+                for (cost, ids), log_probs in zip(
+                    some, self._next(model, prompt, some), strict=True
+                ):
+                    allowed = goes_on if ids else begins
+                    if ids:
+                        ending = float(log_probs.exp()[: len(goes_on)][~goes_on].sum())
+                        word = self.tokenizer.decode(ids).strip()
+                        words[word] = words.get(word, 0.0) + math.exp(-cost) * ending
+                    found = log_probs[: len(allowed)].masked_fill(~allowed, -math.inf)
+                    values, tokens = found.topk(min(64, len(found)))
+                    for value, token in zip(values.tolist(), tokens.tolist(), strict=True):
+                        if value > -math.inf and len(ids) < 12:
+                            heapq.heappush(waiting, (cost - value, (*ids, token)))
+        ranked = sorted(words.items(), key=lambda entry: -entry[1])[:count]
+        return [Suggestion(word, probability) for word, probability in ranked]
+
+    def _next(
+        self, model: Decoder, prompt: Sequence[int], some: Sequence[tuple[float, tuple[int, ...]]]
+    ) -> Tensor:
+        """Log-probabilities of what follows the prompt and each beginning: (beginnings, vocab)."""
+        texts = Ragged.of([[*prompt, *ids] for _, ids in some])
+        state = model.start(None, len(some), max(texts.lengths))
+        return model.read(texts, state).log_softmax(dim=1)
+
+
+def _inside_a_word(letter: str) -> bool:
+    return letter.isalnum() or letter in "'’-_"

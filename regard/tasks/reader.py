@@ -1,0 +1,160 @@
+"""What an encoder can be asked: masked words, vectors, classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.batch import Ragged, sequential
+from regard.errors import InputError
+from regard.models.encoder import Encoder, Texts
+from regard.models.mode import evaluating
+from regard.tokens import Vocabulary, only_foreign
+
+TOKENS_AT_ONCE = 4096
+"""Tokens that are read together: enough to fill the cores."""
+MASKS = ("[MASK]", "<mask>", "___")
+"""What a person may write for a word to be filled, whatever the model's own symbol is."""
+POOLS = ("mean", "cls")
+
+Text = str | tuple[str, str]
+"""One text, or two of which the second is about the first."""
+
+
+@dataclass(frozen=True)
+class Filling:
+    """One word for one mask."""
+
+    word: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A class and how likely it is."""
+
+    label: str
+    probability: float
+
+
+class Reader:
+    """How texts become what an encoder reads, and what it gives becomes an answer.
+
+    Args:
+        vocabulary: Text <-> ids.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.tokenizer = only_foreign(vocabulary)
+
+    def read(self, texts: Sequence[Text], longest: int, *, symbols: bool = False) -> list[_Read]:
+        """Each text as ids with what the model wants around them, cut where it is too long.
+
+        Args:
+            texts: Texts, or pairs of them.
+            longest: The most tokens the model can read.
+            symbols: Whether symbols such as `[MASK]` in a text are meant.
+        """
+        tokenizer = self.tokenizer
+        encode = tokenizer.encode_with_specials if symbols else tokenizer.encode
+        found = []
+        for text in texts:
+            first, second = (text, None) if isinstance(text, str) else text
+            ids, pair = encode(first), None if second is None else encode(second)
+            room = longest - len(tokenizer.template([], None if pair is None else []))
+            ids, pair = _shortened(ids, pair, room)
+            found.append(_Read(tokenizer.template(ids, pair), tokenizer.token_types(ids, pair)))
+        return found
+
+    def parts(self, read: Sequence[_Read]) -> Iterator[tuple[list[int], Texts]]:
+        """Texts of like length together, each with its place among all of them."""
+        for index in sequential([len(each.ids) for each in read], TOKENS_AT_ONCE):
+            ids = Ragged.of([read[i].ids for i in index])
+            yield index, Texts(ids, torch.tensor([t for i in index for t in read[i].types]))
+
+    def embed(
+        self, model: Encoder, texts: Sequence[Text], *, pool: str = "mean", normalise: bool = True
+    ) -> Tensor:
+        """A vector for each text: (texts, dim).
+
+        Args:
+            model: The encoder.
+            texts: Texts.
+            pool: `mean` of all its tokens, or `cls`: its first.
+            normalise: Whether vectors have length 1, so that their product is their cosine.
+        """
+        if pool not in POOLS:
+            raise InputError("pool", got=pool, expected=" or ".join(POOLS))
+        out = torch.empty(len(texts), model.config.dim)
+        with evaluating(model):
+            for index, part in self.parts(self.read(texts, model.config.max_length)):
+                hidden = model.hidden(part)  # (tokens, dim)
+                if pool == "cls":
+                    vectors = hidden[part.firsts]
+                else:
+                    rows = torch.split(hidden, list(part.ids.lengths))
+                    vectors = torch.stack([row.mean(0) for row in rows])
+                out[index] = F.normalize(vectors, dim=1) if normalise else vectors
+        return out
+
+    def fill(self, model: Encoder, text: str, count: int = 5) -> list[list[Filling]]:
+        """For each mask of a text, the likeliest words."""
+        mask = self.tokenizer.specials.mask
+        if mask is None:
+            raise InputError("fill", got="a vocabulary without a mask", expected="one with it")
+        [symbol] = self.tokenizer.tokens([mask])
+        for written in MASKS:
+            text = text.replace(written, symbol)
+        [read] = self.read([text], model.config.max_length, symbols=True)
+        places = [place for place, token in enumerate(read.ids) if token == mask]
+        if not places:
+            raise InputError("fill", got="no mask in the text", expected=f"{MASKS[0]} for a word")
+        with evaluating(model):
+            [(_, part)] = self.parts([read])
+            logits = model.need("masked")(model.hidden(part)[places])  # (masks, vocab)
+        best, tokens = logits.softmax(dim=1).topk(count)
+        return [
+            [
+                Filling(self.tokenizer.decode([token]).strip(), probability)
+                for token, probability in zip(row, values, strict=True)
+            ]
+            for row, values in zip(tokens.tolist(), best.tolist(), strict=True)
+        ]
+
+    def classify(self, model: Encoder, texts: Sequence[Text]) -> list[list[Labelled]]:
+        """The classes of each text, likeliest first."""
+        model.need("classes")
+        out = torch.empty(len(texts), len(model.config.classes))
+        with evaluating(model):
+            for index, part in self.parts(self.read(texts, model.config.max_length)):
+                out[index] = model.classify(part).softmax(dim=1)
+        return [
+            sorted(map(Labelled, model.config.classes, row), key=lambda found: -found.probability)
+            for row in out.tolist()
+        ]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A text as a model reads it."""
+
+    ids: list[int]
+    types: list[int]
+
+
+def _shortened(
+    ids: list[int], pair: list[int] | None, room: int
+) -> tuple[list[int], list[int] | None]:
+    """Both within the room, the longer one cut first."""
+    if pair is None:
+        return ids[:room], None
+    while len(ids) + len(pair) > room:
+        if len(ids) >= len(pair):
+            ids = ids[:-1]
+        else:
+            pair = pair[:-1]
+    return ids, pair

@@ -1,0 +1,294 @@
+"""Somebody else's `tokenizer.json` -> a tokenizer with the methods of Regard's own.
+
+In: its JSON and which of its symbols has which role. Out: a `Foreign`, which everything that takes
+a `Tokenizer` takes too. It encodes and decodes as the `tokenizers` library does, with one
+difference: a special symbol in a text that a person typed is text.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from tokenizers import Tokenizer as Inner
+
+from regard.errors import InputError
+from regard.tokens.spec import (
+    HIDDEN,
+    Spec,
+    build,
+    damaged,
+    guarded,
+    kind_of,
+    pieces_of,
+    special_symbols,
+)
+from regard.tokens.spelling import FALLBACK, WRITTEN, Span, checked, group, printable, words_of
+from regard.tokens.template import read_template
+from regard.tokens.writer import CLEANED, Writer
+
+_CHUNK = 10_000
+"""Texts encoded at once: enough for all cores, few enough to hold."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The ids of the symbols that have a role; None where there is none."""
+
+    begin: int | None = None
+    end: int | None = None
+    pad: int | None = None
+    unknown: int | None = None
+    classifier: int | None = None
+    separator: int | None = None
+    mask: int | None = None
+    start: int | None = None
+    """What a decoder is fed first; the model's configuration says it, not the tokenizer's."""
+
+
+class Foreign:
+    """Turns text into somebody else's ids and back.
+
+    Args:
+        spec: A parsed `tokenizer.json`.
+        roles: Which of its symbols has which role.
+        file: What to call it in errors.
+        clean: Whether decoding takes spaces before punctuation away.
+        vocab: The ids that a model knows, if fewer: those beyond become the unknown symbol.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        roles: Roles,
+        *,
+        file: str = "tokenizer.json",
+        clean: bool = False,
+        vocab: int | None = None,
+    ) -> None:
+        spec = {**spec, "truncation": None, "padding": None}
+        self._file, self._clean, self._specials = file, clean, roles
+        self._template = read_template(spec.get("post_processor"), file)
+        self._special = special_symbols(spec, file)
+        self._inner = build(spec, file)
+        self._pieces = pieces_of(self._inner, spec, file)
+        self._vocab = len(self._pieces) if vocab is None else vocab
+        self._kind = kind_of(spec)
+        self._written = [WRITTEN[self._kind](piece) if piece else b"" for piece in self._pieces]
+        self._json = json.dumps(spec, separators=(",", ":"))
+        self._check_ids()
+
+    @property
+    def vocab(self) -> int:
+        """The number of ids, special symbols and gaps included."""
+        return self._vocab
+
+    @property
+    def specials(self) -> Roles:
+        """The ids of the symbols that have a role."""
+        return self._specials
+
+    @property
+    def pad(self) -> int:
+        """What fills rows; nothing looks at it, so any id serves a vocabulary without one."""
+        found = (self._specials.pad, self._specials.end, 0)
+        return next(token for token in found if token is not None)
+
+    @property
+    def begin(self) -> int:
+        """What generation starts from: the decoder's start symbol, else the begin of a text."""
+        roles = self._specials
+        return self._first("begin", roles.start, roles.begin, roles.classifier)
+
+    @property
+    def end(self) -> int:
+        """What ends a text."""
+        return self._first("end", self._specials.end, self._specials.separator)
+
+    @property
+    def unknown(self) -> int:
+        """What stands for what the vocabulary cannot spell."""
+        return self._first("unknown", self._specials.unknown)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without anything around them."""
+        return self._known(self._encode(text).ids)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts, on all cores."""
+        rows: list[list[int]] = []
+        for start in range(0, len(texts), _CHUNK):
+            chunk = [_typed(text) for text in texts[start : start + _CHUNK]]
+            with guarded(self._file):
+                encodings = self._inner.encode_batch_fast(chunk, add_special_tokens=False)
+            rows.extend(self._known(encoding.ids) for encoding in encodings)
+        return rows
+
+    def encode_with_specials(self, text: str) -> list[int]:
+        """The ids of a text in which symbols such as `[MASK]` or `<extra_id_0>` are meant."""
+        with guarded(self._file):
+            encoding = self._outspoken.encode(checked(text), add_special_tokens=False)
+        return self._known(encoding.ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; special symbols are left out."""
+        with guarded(self._file):
+            text: str = self._inner.decode(list(ids), skip_special_tokens=True)
+        if self._clean:
+            for pattern, written in CLEANED.items():
+                text = text.replace(pattern, written)
+        return text
+
+    def template(self, ids: Sequence[int], pair: Sequence[int] | None = None) -> list[int]:
+        """The ids of a text, or of two, with what a model of this kind wants around them."""
+        return self._template.fill(ids, pair)[0]
+
+    def token_types(self, ids: Sequence[int], pair: Sequence[int] | None = None) -> list[int]:
+        """For each id of `template(ids, pair)`, 0 or 1: which of the two segments it is in."""
+        return self._template.fill(ids, pair)[1]
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        r"""One printable piece for each id: spaces as `▁`, half characters as `\xc3`."""
+        return [self._printable(token) for token in ids]
+
+    def spans(self, text: str) -> tuple[list[int], list[Span]]:
+        """The ids of a text, and the characters of it that each covers, without spaces around.
+
+        Each piece of a character covers all of it; a mere space covers nothing.
+        """
+        encoding = self._encode(text)
+        nexts = [*(start for start, _ in encoding.offsets), len(text)][1:]
+        spans = [
+            self._trimmed(text, token, span, after)
+            for token, span, after in zip(encoding.ids, encoding.offsets, nexts, strict=False)
+        ]
+        return self._known(encoding.ids), spans
+
+    def pieces(self, text: str) -> list[tuple[str, int]]:
+        """The printable pieces of a text, each with the number of the word it belongs to.
+
+        A space belongs to the word after it.
+        """
+        ids, spans = self.spans(text)
+        return list(zip(self.tokens(ids), group(text, spans)[1], strict=True))
+
+    def words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
+        """The words that ids spell, and for each id the number of its word.
+
+        It needs no text, so it serves generated ids too. Each special symbol is a word of its own.
+        """
+        return words_of(ids, self._special, self._bytes_of)
+
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text that the vocabulary cannot spell: each once, in order."""
+        ids, spans = self.spans(text)
+        words, index = group(text, spans)
+        unknown = self._specials.unknown
+        lost = [at for token, at in zip(ids, index, strict=True) if token == unknown]
+        return list(dict.fromkeys(words[at] for at in lost))
+
+    def writer(self) -> Writer:
+        """What turns ids that come one by one into text."""
+        alone = [token for token, piece in enumerate(self._pieces) if piece in FALLBACK]
+        joined = frozenset(alone if self._kind == "fallback" else ())
+        return Writer(self.decode, frozenset(self._special), joined, clean=self._clean)
+
+    def bytes_of(self, token: int) -> bytes:
+        """What an id adds to the text, the space before a word included; of a symbol nothing."""
+        return b"" if token in self._special else self._bytes_of(token)
+
+    def symbol(self, token: int) -> str:
+        """The piece of an id, as `tokenizer.json` has it."""
+        return self._pieces[token]
+
+    def library_json(self) -> str:
+        """The text of the `tokenizer.json` that Hugging Face reads."""
+        return self._json
+
+    def to_json(self) -> str:
+        """All of it, as a Regard checkpoint keeps it."""
+        rest = {"roles": asdict(self._specials), "clean": self._clean, "vocab": self._vocab}
+        return f'{{"foreign":{self._json},{json.dumps(rest)[1:]}'
+
+    @staticmethod
+    def from_spec(spec: Mapping[str, Any]) -> Foreign:
+        """Undo `to_json`, once it is parsed.
+
+        Raises:
+            InputError: If it is damaged.
+        """
+        inner, roles, vocab = spec.get("foreign"), spec.get("roles"), spec.get("vocab")
+        if not isinstance(inner, dict):
+            raise damaged("tokenizer.json", f"foreign: {type(inner).__name__}")
+        if not isinstance(roles, dict) or not roles.keys() <= {each.name for each in fields(Roles)}:
+            raise damaged("tokenizer.json", "roles that are not known")
+        if not all(token is None or type(token) is int for token in (*roles.values(), vocab)):
+            raise damaged("tokenizer.json", "ids that are no whole numbers")
+        return Foreign(inner, Roles(**roles), clean=spec.get("clean") is True, vocab=vocab)
+
+    @cached_property
+    def _outspoken(self) -> Inner:
+        """The library's tokenizer as its maker meant it: symbols in a text are symbols."""
+        return Inner.from_str(self._json)
+
+    def _encode(self, text: str) -> Any:
+        with guarded(self._file):
+            return self._inner.encode(_typed(text), add_special_tokens=False)
+
+    def _known(self, ids: list[int]) -> list[int]:
+        if self._vocab >= len(self._pieces):
+            return ids
+        return [token if token < self._vocab else self.unknown for token in ids]
+
+    def _bytes_of(self, token: int) -> bytes:
+        # a model may have more rows than its tokenizer has ids, and generate one of them
+        return self._written[token] if token < len(self._written) else b""
+
+    def _printable(self, token: int) -> str:
+        if token >= len(self._pieces):
+            return f"<{token}>"
+        if self._kind in ("words", "wordpiece") or token in self._special:
+            return self._pieces[token]
+        return printable(self._written[token])
+
+    def _trimmed(self, text: str, token: int, span: Span, after: int) -> Span:
+        """What a piece covers of a text, by the library's account of it and the next piece's."""
+        start, end = span
+        while start < end and text[start].isspace():
+            start += 1
+        while start < end and text[end - 1].isspace():
+            end -= 1
+        if token not in self._special and not self._bytes_of(token).strip():
+            # a space that stands before the first word in the tokenizer's eyes only
+            return start, start
+        while start < end < after and unicodedata.combining(text[end]):
+            end += 1  # an accent that was stripped still belongs to its letter
+        return start, end
+
+    def _first(self, role: str, *found: int | None) -> int:
+        for token in found:
+            if token is not None:
+                return token
+        raise InputError(
+            f"{self._file}: the {role} symbol",
+            got="none",
+            expected="one, for what is asked of this model",
+        )
+
+    def _check_ids(self) -> None:
+        if not 0 < self._vocab <= len(self._pieces):
+            raise damaged(self._file, f"{len(self._pieces)} pieces for {self._vocab} ids")
+        roles = asdict(self._specials)
+        roles.pop("start")  # the model's own affair: it may be a row that has no piece
+        for role, token in roles.items():
+            if token is not None and not 0 <= token < self._vocab:
+                raise damaged(self._file, f"the id {token} for {role}, of {self._vocab}")
+
+
+def _typed(text: str) -> str:
+    """A text that a person typed: none of its characters can be mistaken for a symbol's."""
+    return checked(text).replace(HIDDEN, "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,149 @@
+"""A SentencePiece `.model` file -> its pieces and settings.
+
+In: the bytes of the file, a protobuf message (sentencepiece_model.proto). Out: a `PieceModel`. The
+wire format is read here, field by field: no generated code and no library runs.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from regard.tokens.spec import damaged
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+"""What a piece is."""
+UNIGRAM, BPE = 1, 2
+"""How pieces are chosen. The other two models of SentencePiece, words and characters, are rare."""
+MOST_PIECES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One entry: its text, with `▁` for a space, its score and what it is."""
+
+    text: str
+    score: float = 0.0
+    kind: int = NORMAL
+
+
+@dataclass(frozen=True)
+class PieceModel:
+    """What a `.model` file says, as far as it changes how text becomes pieces."""
+
+    pieces: tuple[Piece, ...]
+    algorithm: int = UNIGRAM
+    byte_fallback: bool = False
+    space_follows: bool = False
+    """Whether the mark of a space ends a word instead of beginning it."""
+    characters: bytes = field(default=b"", repr=False)
+    """The compiled map from characters to normalised ones; empty where nothing changes."""
+    leading_space: bool = True
+    """Whether a text is read as if a space stood before it."""
+    single_spaces: bool = True
+    """Whether spaces at the ends are removed and runs of them become one."""
+
+
+def read_pieces(data: bytes, file: str) -> PieceModel:
+    """Parse a `.model` file.
+
+    Raises:
+        InputError: If it is cut off, damaged, or something else.
+    """
+    pieces: list[Piece] = []
+    trainer: dict[int, int | bytes] = {}
+    normalizer: dict[int, int | bytes] = {}
+    try:
+        for number, value in _fields(data):
+            if number == 1:
+                pieces.append(_piece(_bytes(value)))
+            elif number == 2:
+                trainer |= dict(_fields(_bytes(value)))
+            elif number == 3:
+                normalizer |= dict(_fields(_bytes(value)))
+        model = PieceModel(
+            tuple(pieces),
+            algorithm=_number(trainer.get(3, UNIGRAM)),
+            byte_fallback=bool(trainer.get(35, 0)),
+            space_follows=bool(trainer.get(24, 0)),
+            characters=_bytes(normalizer.get(2, b"")),
+            leading_space=bool(normalizer.get(3, 1)),
+            single_spaces=bool(normalizer.get(4, 1)),
+        )
+    except (ValueError, struct.error) as problem:
+        raise damaged(file, f"no SentencePiece model ({problem})") from None
+    _check(model, file)
+    return model
+
+
+def _check(model: PieceModel, file: str) -> None:
+    texts = {piece.text for piece in model.pieces}
+    if not 0 < len(model.pieces) <= MOST_PIECES:
+        raise damaged(file, f"{len(model.pieces)} pieces")
+    if len(texts) != len(model.pieces):
+        raise damaged(file, "a piece that is there twice")
+    if not all(piece.text and math.isfinite(piece.score) for piece in model.pieces):
+        raise damaged(file, "a piece without text or with a score that is no number")
+    if sum(piece.kind == UNKNOWN for piece in model.pieces) != 1:
+        raise damaged(file, "no piece for what is unknown, or several")
+    if model.algorithm not in (UNIGRAM, BPE) or model.space_follows:
+        raise damaged(file, "a model of words or characters, or with spaces after words")
+
+
+def _piece(data: bytes) -> Piece:
+    entries = dict(_fields(data))
+    score = entries.get(2, struct.pack("<f", 0.0))
+    return Piece(
+        _bytes(entries.get(1, b"")).decode("utf-8"),
+        struct.unpack("<f", _bytes(score))[0],
+        _number(entries.get(3, NORMAL)),
+    )
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a message: numbers of kind 0 as integers, everything else as its bytes."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield number, value
+            continue
+        if wire == 2:
+            size, at = _varint(data, at)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise ValueError(f"a field of kind {wire} at byte {at}")
+        if at + size > len(data):
+            raise ValueError("it is cut off")
+        yield number, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, the lowest first; and where it ends."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            raise ValueError("it is cut off")
+        value |= (data[at] & 0x7F) << shift
+        at += 1
+        if data[at - 1] < 0x80:
+            return value, at
+    raise ValueError(f"a number without end at byte {at}")
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise ValueError("a number instead of text")  # noqa: TRY004 (the file is wrong, not a type)
+    return value
+
+
+def _number(value: int | bytes) -> int:
+    if isinstance(value, bytes):
+        raise ValueError("text instead of a number")  # noqa: TRY004 (the file is wrong, not a type)
+    return value

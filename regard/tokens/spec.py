@@ -1,0 +1,137 @@
+"""A `tokenizer.json` as data: which symbols it has, how its pieces spell, and its library object.
+
+In: the parsed JSON, by whomever it was written. Out: the `tokenizers` object, built so that no text
+can spell a special symbol, and what else `Foreign` needs to know. Damage is an error with the name
+of the file, never a panic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tokenizers import Tokenizer as Inner
+
+from regard.errors import InputError, UserError
+
+Spec = dict[str, Any]
+
+HIDDEN = "\U0010ffff"
+"""Put before special symbols inside the library, so that no text can spell one: it is no character.
+
+Without it a Unigram model finds "</s>" in a text as it finds any other piece.
+"""
+MOST_IDS = 4_000_000
+"""More than any published vocabulary has; beyond it a file is damaged or hostile."""
+_PROBE = "Probe: é 東京 👩 </s>\t1"
+
+
+@contextmanager
+def guarded(file: str) -> Iterator[None]:
+    """Turn whatever the library raises on a damaged file into an `InputError` that names it."""
+    try:
+        yield
+    except UserError:
+        raise
+    except BaseException as problem:
+        # The library panics on what it did not foresee, and its panic is no `Exception`.
+        if isinstance(problem, Exception) or type(problem).__name__ == "PanicException":
+            raise damaged(file, f"what cannot be read ({_short(problem)})") from None
+        raise
+
+
+def damaged(file: str, got: str) -> InputError:
+    """The error for a file that is not what it should be."""
+    return InputError(
+        file,
+        got=got,
+        expected="a tokenizer as Hugging Face keeps them",
+        fix="take the file from another copy of the model",
+    )
+
+
+def build(spec: Spec, file: str) -> Inner:
+    """The library's tokenizer, in which special symbols in a text are text."""
+    with guarded(file):
+        inner = Inner.from_str(json.dumps(_hidden(spec)))
+        inner.encode_special_tokens = True
+        inner.decode(inner.encode(_PROBE).ids)  # some damage shows only in use
+    return inner
+
+
+def pieces_of(inner: Inner, spec: Spec, file: str) -> list[str]:
+    """What stands at each id, by the names in the file; gaps are empty.
+
+    Raises:
+        InputError: If an id is out of all proportion, or an added symbol has not the stated one.
+    """
+    entries = inner.get_vocab()
+    highest = max(entries.values(), default=-1)
+    if not 0 <= highest < MOST_IDS:
+        raise damaged(file, f"{highest + 1} ids")
+    pieces = [""] * (highest + 1)
+    for piece, token in entries.items():
+        pieces[token] = piece.removeprefix(HIDDEN)
+    for entry in spec.get("added_tokens") or []:
+        if not (0 <= entry["id"] <= highest and pieces[entry["id"]] == entry["content"]):
+            raise damaged(
+                file, f"{entry['content']!r} with the id {entry['id']}, which it cannot have"
+            )
+    return pieces
+
+
+def special_symbols(spec: Spec, file: str) -> dict[int, str]:
+    """The special symbols by id."""
+    added = spec.get("added_tokens") or []
+    with guarded(file):
+        return {int(entry["id"]): str(entry["content"]) for entry in added if entry.get("special")}
+
+
+def kind_of(spec: Spec) -> str:
+    """How pieces spell a text, a key of `WRITTEN`, judged by how the file decodes them."""
+    decoder = json.dumps(spec.get("decoder"), ensure_ascii=False)
+    for mark, kind in (
+        ('"ByteLevel"', "bpe"),
+        ('"WordPiece"', "wordpiece"),
+        ('"ByteFallback"', "fallback"),
+        ('"Metaspace"', "unigram"),
+        ('"▁"', "unigram"),
+        ('"Fuse"', "characters"),
+    ):
+        if mark in decoder:
+            return kind
+    return "words"
+
+
+def _hidden(spec: Spec) -> Spec:
+    """The same tokenizer with names for its special symbols that no text contains."""
+    special = {entry["content"] for entry in spec.get("added_tokens") or [] if entry.get("special")}
+
+    def hide(name: str) -> str:
+        return HIDDEN + name if name in special else name
+
+    model = dict(spec["model"])
+    if isinstance(model["vocab"], dict):
+        model["vocab"] = {hide(piece): token for piece, token in model["vocab"].items()}
+    else:
+        model["vocab"] = [[hide(piece), score] for piece, score in model["vocab"]]
+    if isinstance(model.get("unk_token"), str):
+        model["unk_token"] = hide(model["unk_token"])
+    if model.get("merges"):
+        # SentencePiece never merges pieces into a control symbol, but converted files may say so
+        model["merges"] = [merge for merge in model["merges"] if _product(merge) not in special]
+    added = [
+        {**entry, "content": hide(entry["content"])} for entry in spec.get("added_tokens") or []
+    ]
+    return {**spec, "model": model, "added_tokens": added}
+
+
+def _product(merge: str | list[str]) -> str:
+    return "".join(merge.split(" ") if isinstance(merge, str) else merge)
+
+
+def _short(problem: BaseException) -> str:
+    text = " ".join(str(problem).split()) or type(problem).__name__
+    return text if len(text) <= 160 else f"{text[:160]}…"

@@ -1,0 +1,148 @@
+"""What ids spell: bytes of pieces -> text, text -> words, each with the pieces that it comes from.
+
+In: the bytes that each piece adds to a text, or a text and the characters that each piece covers.
+Out: words, and for each piece the number of its word. Both kinds of tokenizer use it, those that
+Regard learns and those that it reads.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, groupby, pairwise
+
+from regard.errors import InputError
+from regard.tokens.kinds import CONTINUES, SPACE, byte_symbols, split_words
+
+Span = tuple[int, int]
+FALLBACK = {f"<0x{byte:02X}>": bytes([byte]) for byte in range(256)}
+"""The pieces that stand for a byte each in vocabularies that fall back to bytes."""
+_BYTES = {symbol: bytes([byte]) for byte, symbol in enumerate(byte_symbols())}
+_SPLITTER = split_words()
+_UNDECODED = re.compile("[\udc80-\udcff]")
+"""What Python makes of a byte that is no UTF-8."""
+
+
+def _whole_word(piece: str) -> bytes:
+    return b" " + piece.encode()
+
+
+def _part_of_word(piece: str) -> bytes:
+    goes_on = piece.startswith(CONTINUES) and piece != CONTINUES
+    return piece.removeprefix(CONTINUES).encode() if goes_on else _whole_word(piece)
+
+
+def _character(piece: str) -> bytes:
+    return piece.encode()
+
+
+def _byte_level(piece: str) -> bytes:
+    # what somebody added to a vocabulary may be written as it is
+    known = all(symbol in _BYTES for symbol in piece)
+    return b"".join(_BYTES[symbol] for symbol in piece) if known else piece.encode()
+
+
+def _with_space_mark(piece: str) -> bytes:
+    return piece.replace(SPACE, " ").encode()
+
+
+def _or_byte(piece: str) -> bytes:
+    return FALLBACK.get(piece) or _with_space_mark(piece)
+
+
+WRITTEN: dict[str, Callable[[str], bytes]] = {
+    "words": _whole_word,
+    "characters": _character,
+    "bpe": _byte_level,
+    "wordpiece": _part_of_word,
+    "unigram": _with_space_mark,
+    "fallback": _or_byte,
+}
+"""What a piece of each kind adds to the text, spaces included. `bytes` is `bpe` without merges."""
+
+
+def checked(text: str) -> str:
+    """The text itself if it can be UTF-8; an undecoded byte or half a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        raise InputError(
+            "the text is not valid Unicode",
+            got=f"{text[problem.start]!r} at character {problem.start + 1}",
+            expected="text that can be written as UTF-8",
+        ) from None
+    return text
+
+
+def printable(written: bytes) -> str:
+    r"""A piece as a person can read it: spaces as `▁`, half characters as `\xc3`."""
+    shown = written.decode("utf-8", "backslashreplace").replace(" ", SPACE)
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in shown
+    )
+
+
+def words_of(
+    ids: Iterable[int], special: Mapping[int, str], written: Callable[[int], bytes]
+) -> tuple[list[str], list[int]]:
+    """The words that ids spell, and for each id the number of its word.
+
+    Args:
+        ids: Any ids.
+        special: The symbols that are a word of their own, wherever they stand.
+        written: What an id adds to the text.
+    """
+    words: list[str] = []
+    index: list[int] = []
+    for alone, run in groupby(ids, key=special.__contains__):
+        if alone:
+            found = [special[token] for token in run]
+            places = list(range(len(found)))
+        else:
+            found, places = group(*spell([written(token) for token in run]))
+        index += [len(words) + place for place in places]
+        words += found
+    return words, index
+
+
+def spell(parts: Sequence[bytes]) -> tuple[str, list[Span]]:
+    """The text that pieces spell, and from which to which character of it each piece reaches."""
+    text = b"".join(parts).decode("utf-8", "surrogateescape")
+    # A piece may end within a character: it reaches over all characters it has a part in.
+    sizes = (len(letter.encode("utf-8", "surrogateescape")) for letter in text)
+    edges = list(accumulate(sizes, initial=0))
+    ends = accumulate(map(len, parts), initial=0)
+    spans = [
+        (bisect_right(edges, start) - 1, bisect_left(edges, end)) for start, end in pairwise(ends)
+    ]
+    return _UNDECODED.sub("\N{REPLACEMENT CHARACTER}", text), spans
+
+
+def group(text: str, spans: Sequence[Span]) -> tuple[list[str], list[int]]:
+    """The words of a text, and for each span the number of its word.
+
+    Words that one piece reaches over ("?!" as one piece) are one word.
+    """
+    found = [span for _, span in _SPLITTER.pre_tokenize_str(text)]
+    if not found:  # nothing, or only spaces
+        return ([text] if spans else []), [0] * len(spans)
+    starts, ends = [start for start, _ in found], [end for _, end in found]
+    firsts = [min(bisect_right(ends, start), len(found) - 1) for start, _ in spans]
+    joined = {
+        word
+        for first, (_, end) in zip(firsts, spans, strict=True)
+        for word in range(first + 1, bisect_left(starts, end))
+    }
+    words: list[str] = []
+    number: list[int] = []
+    begin = 0
+    for place, (start, end) in enumerate(found):
+        if place in joined:
+            words[-1] = text[begin:end]
+        else:
+            begin = start
+            words.append(text[start:end])
+        number.append(len(words) - 1)
+    return words, [number[first] for first in firsts]
