@@ -28,10 +28,10 @@ from regard.data.text import (
     LONG,
     UNDECODABLE,
     Problem,
-    _encodable,
-    _opened,
-    _unreadable,
-    _without_mark,
+    encodable,
+    opened,
+    unreadable,
+    without_mark,
 )
 from regard.errors import InputError
 
@@ -139,12 +139,12 @@ class TextFiles:
         """
         sums = {}
         for file in self.files:
-            _opened(file).close()  # says what a missing file or a folder is
+            opened(file).close()  # says what a missing file or a folder is
             try:
                 with Path(file).open("rb") as stream:
                     sums[file] = hashlib.file_digest(stream, "sha256").hexdigest()
             except OSError as problem:
-                raise _unreadable(file, problem) from None
+                raise unreadable(file, problem) from None
         return sums
 
     def settings(self) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def _entry(file: str, number: int, line: str) -> str | Problem:
         return Problem(file, number, EMPTY)
     if "\0" in text:
         return Problem(file, number, CONTROL, repr("\0"))
-    if not _encodable(text):
+    if not encodable(text):
         return Problem(file, number, UNDECODABLE, "half a character in 'text'")
     return text.replace("\r\n", "\n")
 
@@ -284,12 +284,12 @@ def _lines(file: str, bad: Bad) -> Iterator[tuple[int, str]]:
     number = 1
     decoder = codecs.getincrementaldecoder("utf-8")()
     held = ""  # a \r that may belong to the line end
-    with _opened(file) as stream:
+    with opened(file) as stream:
         try:
             while raw := stream.readline(LINE):
                 first = number == 1 and stream.tell() == len(raw)
                 ends = raw.endswith(b"\n")
-                text = _decoded(file, number, _without_mark(file, raw) if first else raw, decoder)
+                text = _decoded(file, number, without_mark(file, raw) if first else raw, decoder)
                 if isinstance(text, Problem):
                     bad(text)
                     held = ""
@@ -307,7 +307,7 @@ def _lines(file: str, bad: Bad) -> Iterator[tuple[int, str]]:
                 fix="get the file again; gzip -t tests one",
             ) from None
         except OSError as problem:
-            raise _unreadable(file, problem) from None
+            raise unreadable(file, problem) from None
     if decoder.getstate()[0]:
         bad(Problem(file, number, UNDECODABLE, "the file ends within a character"))
     elif held:

@@ -267,7 +267,7 @@ def _jsonl(line: _Side) -> tuple[_Side, _Side] | Problem:
         text = row[key]
         if not isinstance(text, str):
             return Problem(line.file, line.line, KEYS, f"{key!r} is not a text")
-        if not _encodable(text):
+        if not encodable(text):
             return Problem(line.file, line.line, UNDECODABLE, f"half a character in {key!r}")
     source, target = row["source"], row["target"]
     return _Side(line.file, line.line, source), _Side(line.file, line.line, target)
@@ -283,12 +283,12 @@ FORMATS: dict[str, Callable[[_Side], tuple[_Side, _Side] | Problem]] = {
 def _lines(file: str) -> Iterator[tuple[int, bytes]]:
     r"""The numbered lines of a file, cut at \n or \r\n only: U+2028 and \x85 are text."""
     number = 0
-    with _opened(file) as stream:
+    with opened(file) as stream:
         try:
             for number, line in enumerate(stream, start=1):
                 content = line.removesuffix(b"\n").removesuffix(b"\r")
                 if number == 1:
-                    content = _without_mark(file, content)
+                    content = without_mark(file, content)
                 yield number, content
         except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
             raise InputError(
@@ -297,12 +297,12 @@ def _lines(file: str) -> Iterator[tuple[int, bytes]]:
                 fix="get the file again; gzip -t tests one",
             ) from None
         except OSError as problem:
-            raise _unreadable(file, problem) from None
+            raise unreadable(file, problem) from None
     if not number:
         raise InputError(file, got="an empty file", expected="one sentence or pair a line")
 
 
-def _opened(file: str) -> IO[bytes] | gzip.GzipFile:
+def opened(file: str) -> IO[bytes] | gzip.GzipFile:
     path = Path(file)
     try:
         if not path.exists():
@@ -312,10 +312,10 @@ def _opened(file: str) -> IO[bytes] | gzip.GzipFile:
             raise InputError(file, got=kind, expected="a text file", fix="name a file in it")
         return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
     except OSError as problem:
-        raise _unreadable(file, problem) from None
+        raise unreadable(file, problem) from None
 
 
-def _without_mark(file: str, first: bytes) -> bytes:
+def without_mark(file: str, first: bytes) -> bytes:
     if first.startswith(UTF16_BOMS):
         raise InputError(
             file, got="UTF-16", expected="UTF-8", fix=f"iconv -f UTF-16 -t UTF-8 {file} > NEW"
@@ -331,7 +331,7 @@ def _decoded(file: str, number: int, line: bytes) -> _Side | Problem:
         return Problem(file, number, UNDECODABLE, byte)
 
 
-def _encodable(text: str) -> bool:
+def encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -339,7 +339,7 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _unreadable(file: str, problem: OSError) -> InputError:
+def unreadable(file: str, problem: OSError) -> InputError:
     return InputError(
         file, got=problem.strerror or str(problem), expected="a file that can be read"
     )

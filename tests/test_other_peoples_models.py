@@ -1,0 +1,199 @@
+"""A Hugging Face folder from end to end: loaded, asked, looked into, saved, exported, refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+import regard
+from regard.errors import InputError
+from tests.their_models import DECODERS, TRANSLATORS, VOCAB, save
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+TEXTS = ["the cat sat on the mat", "a dog ran after the cat", "the mat was red"] * 5
+
+
+def add_tokenizer(folder, specials, post=None, vocab=VOCAB):
+    """A byte-level tokenizer is too large for these models: words with their space before."""
+    inner = Tokenizer(models.WordLevel(unk_token="<unk>"))  # noqa: S106 (a symbol)
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    inner.decoder = decoders.WordPiece(prefix="##")
+    trainer = trainers.WordLevelTrainer(vocab_size=vocab, special_tokens=specials)
+    inner.train_from_iterator(TEXTS, trainer)
+    if post:
+        symbols = [(each, inner.token_to_id(each)) for each in specials]
+        inner.post_processor = processors.TemplateProcessing(single=post, special_tokens=symbols)
+    inner.save(str(folder / "tokenizer.json"))
+    names = {"<pad>": "pad_token", "<s>": "bos_token", "</s>": "eos_token", "<unk>": "unk_token",
+             "<mask>": "mask_token"}  # fmt: skip
+    settings = {names[each]: each for each in specials}
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+@pytest.fixture
+def gpt(tmp_path):
+    theirs = save("gpt2", tmp_path / "gpt2")
+    add_tokenizer(tmp_path / "gpt2", ["<pad>", "<s>", "</s>", "<unk>"])
+    return theirs, tmp_path / "gpt2"
+
+
+def test_a_gpt_2_folder_is_asked_looked_into_saved_and_loaded(gpt, tmp_path):
+    _, folder = gpt
+    p = regard.load(folder)
+    assert p.recipe.task == "generate"
+    said = p.generate("the cat", max_length=5)
+    assert "".join(p.write("the cat", max_length=5)).strip() == said.strip()
+    assert len(p.suggest("the", count=3)) == 3
+    assert p.look("the cat sat").maps[0].queries == ("the", "cat", "sat")
+    p.save(tmp_path / "ours")
+    again = regard.load(tmp_path / "ours")
+    assert again.generate("the cat", max_length=5) == said
+    assert torch.equal(again.logits([5, 6, 7]), p.logits([5, 6, 7]))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_logits_of_padded_rows_are_those_of_each_text_alone_and_theirs(gpt, side):
+    theirs, folder = gpt
+    p = regard.load(folder)
+    texts = [[5, 6, 7, 8], [9, 10], [11]]
+    ids, mask = torch.zeros(3, 4, dtype=torch.long), torch.zeros(3, 4, dtype=torch.long)
+    for row, text in enumerate(texts):
+        where = slice(4 - len(text), 4) if side == "left" else slice(0, len(text))
+        ids[row, where], mask[row, where] = torch.tensor(text), 1
+    found = p.logits(ids, mask=mask)
+    assert not found[~mask.bool()].any()
+    places = (mask.cumsum(1) - 1).clamp(min=0)
+    with torch.no_grad():
+        expected = theirs(ids, attention_mask=mask, position_ids=places).logits
+    torch.testing.assert_close(found[mask.bool()], expected[mask.bool()], rtol=0, atol=1e-4)
+    for text, row in zip(texts, p.logits(texts), strict=True):
+        torch.testing.assert_close(row, p.logits(text), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "qwen3"])
+def test_ids_give_ids_as_theirs_do(tmp_path, name):
+    assert name in DECODERS
+    theirs = save(name, tmp_path / name)
+    add_tokenizer(tmp_path / name, ["<pad>", "<s>", "</s>", "<unk>"])
+    p = regard.load(tmp_path / name)
+    prompts = [[5, 6, 7], [8], [9, 10, 11, 12, 13]]
+    found = p.generate(prompts, max_length=8)
+    for prompt, ids in zip(prompts, found, strict=True):
+        expected = theirs.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False)
+        said = expected[0, len(prompt) :].tolist()
+        assert ids == said[: said.index(2) if 2 in said else None]
+
+
+@pytest.mark.parametrize("name", ["t5", "bart", "marian"])
+def test_an_encoder_decoder_translates_text(tmp_path, name):
+    assert name in TRANSLATORS
+    theirs = save(name, tmp_path / name)
+    end = theirs.config.eos_token_id
+    specials = ["<pad>", "<s>", "</s>", "<unk>"]
+    if name == "t5":  # its end is 1, its start its padding
+        specials = ["<pad>", "</s>", "<unk>"]
+    elif name == "bart":
+        specials = ["<s>", "<pad>", "</s>", "<unk>"]
+    else:
+        specials = ["</s>", "<s>", "<unk>", "<pad>"]
+    add_tokenizer(tmp_path / name, specials, post="$A </s>")
+    p = regard.load(tmp_path / name)
+    assert p.recipe.task == "translate"
+    ids = [*p.vocabulary.source.encode("the cat sat"), end]
+    settings = {"max_new_tokens": 6, "do_sample": False, "forced_eos_token_id": None,
+                "num_beams": p.recipe.decode.beam}  # fmt: skip
+    expected = theirs.generate(torch.tensor([ids]), **settings)[0, 1:].tolist()
+    expected = expected[: expected.index(end) if end in expected else None]
+    [[output]] = p.outputs(["the cat sat"], max_length=6)
+    assert list(output.hypothesis.ids) == expected
+    assert p.generate("the cat sat", max_length=6) == output.text
+    assert p.logits([5, 6], [0, 7, 8]).shape == (3, VOCAB)
+
+
+def test_a_bert_fills_and_embeds(tmp_path):
+    theirs = save("bert-masked", tmp_path / "bert")
+    specials = ["<pad>", "<s>", "</s>", "<unk>", "<mask>"]
+    add_tokenizer(tmp_path / "bert", specials, post="<s> $A </s>")
+    p = regard.load(tmp_path / "bert")
+    [found] = p.fill("the [MASK] sat", count=3)
+    ids = torch.tensor([p.vocabulary.source.template(
+        p.vocabulary.source.encode_with_specials("the <mask> sat"))])  # fmt: skip
+    with torch.no_grad():
+        expected = theirs(ids).logits[0, 2].softmax(-1).topk(3)
+        hidden = theirs.bert(ids).last_hidden_state
+    assert [each.probability for each in found] == pytest.approx(expected.values.tolist(), abs=1e-5)
+    text = "the cat sat"
+    mean = p.embed(text, normalise=False)
+    assert mean.shape == hidden.shape[-1:]
+    torch.testing.assert_close(p.embed([text, "a dog"])[0], p.embed(text), rtol=0, atol=1e-5)
+    with pytest.raises(InputError, match="no mask"):
+        p.fill("the cat")
+    with pytest.raises(InputError, match="cannot generate"):
+        p.generate("the cat")
+
+
+def test_a_classifier_names_its_classes(tmp_path):
+    theirs = save("bert-classes", tmp_path / "bert")
+    add_tokenizer(tmp_path / "bert", ["<pad>", "<s>", "</s>", "<unk>"], post="<s> $A </s>")
+    p = regard.load(tmp_path / "bert")
+    ids = torch.tensor([p.vocabulary.source.template(p.vocabulary.source.encode("the cat"))])
+    with torch.no_grad():
+        expected = theirs(ids).logits[0].softmax(-1)
+    found = p.classify("the cat")
+    assert found[0].label == f"LABEL_{int(expected.argmax())}"
+    assert found[0].probability == pytest.approx(float(expected.max()), abs=1e-5)
+    assert [each[0].label for each in p.classify(["the cat", "a dog"])][0] == found[0].label
+
+
+def test_without_a_tokenizer_only_text_is_refused(tmp_path):
+    save("llama", tmp_path / "llama")
+    p = regard.load(tmp_path / "llama")
+    assert p.logits([5, 6, 7]).shape == (3, VOCAB)
+    assert len(p.generate([5, 6, 7], max_length=4)) == 4
+    with pytest.raises(InputError, match="no tokenizer"):
+        p.generate("the cat")
+    p.save(tmp_path / "ours")
+    assert regard.load(tmp_path / "ours").generate([5, 6, 7], max_length=4) == p.generate(
+        [5, 6, 7], max_length=4
+    )
+
+
+def test_a_tokenizer_of_another_model_is_refused(gpt):
+    _, folder = gpt
+    spec = json.loads((folder / "tokenizer.json").read_text())
+    spec["model"]["vocab"] |= {f"more{i}": len(spec["model"]["vocab"]) + i for i in range(VOCAB)}
+    (folder / "tokenizer.json").write_text(json.dumps(spec))
+    with pytest.raises(InputError, match="does not belong to the weights"):
+        regard.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"), [([], "got 0|got \\[\\]|of them"), ([99], "got 99"), ([-1], "got -1")]
+)
+def test_ids_that_the_model_does_not_have_are_refused(gpt, ids, said):
+    p = regard.load(gpt[1])
+    with pytest.raises(InputError, match=said):
+        p.logits([ids])
+
+
+def test_an_exported_folder_is_read_by_transformers_tokenizer_and_all(gpt, tmp_path):
+    import transformers
+
+    theirs, folder = gpt
+    p = regard.load(folder)
+    p.export(tmp_path / "out")
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    ids = tokenizer("the cat sat")["input_ids"]
+    assert ids == p.vocabulary.source.encode("the cat sat")
+    with torch.no_grad():
+        found, expected = (each(torch.tensor([ids])).logits for each in (model, theirs))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    again = regard.load(tmp_path / "out")
+    assert again.generate("the cat", max_length=5) == p.generate("the cat", max_length=5)
+    with pytest.raises(InputError, match="is taken"):
+        p.export(tmp_path / "out")
