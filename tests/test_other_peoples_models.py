@@ -18,7 +18,7 @@ TEXTS = ["the cat sat on the mat", "a dog ran after the cat", "the mat was red"]
 
 def add_tokenizer(folder, specials, post=None, vocab=VOCAB):
     """A byte-level tokenizer is too large for these models: words with their space before."""
-    inner = Tokenizer(models.WordLevel(unk_token="<unk>"))  # noqa: S106 (a symbol)
+    inner = Tokenizer(models.WordLevel(unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     inner.decoder = decoders.WordPiece(prefix="##")
     trainer = trainers.WordLevelTrainer(vocab_size=vocab, special_tokens=specials)
@@ -146,7 +146,7 @@ def test_a_classifier_names_its_classes(tmp_path):
     found = p.classify("the cat")
     assert found[0].label == f"LABEL_{int(expected.argmax())}"
     assert found[0].probability == pytest.approx(float(expected.max()), abs=1e-5)
-    assert [each[0].label for each in p.classify(["the cat", "a dog"])][0] == found[0].label
+    assert p.classify(["the cat", "a dog"])[0][0].label == found[0].label
 
 
 def test_without_a_tokenizer_only_text_is_refused(tmp_path):

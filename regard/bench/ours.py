@@ -89,7 +89,7 @@ class Train:
         """One step for each batch."""
         targets = 0
         for batch in self.batches[case]:
-            self.trainer._step(iter([(batch, self.at)]), self.progress)
+            self.trainer.step(iter([(batch, self.at)]), self.progress)
             targets += batch.target_out.numel()
         return targets
 

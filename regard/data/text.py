@@ -303,6 +303,7 @@ def _lines(file: str) -> Iterator[tuple[int, bytes]]:
 
 
 def opened(file: str) -> IO[bytes] | gzip.GzipFile:
+    """A text file to read, unpacked if its name says that it is packed."""
     path = Path(file)
     try:
         if not path.exists():
@@ -316,6 +317,7 @@ def opened(file: str) -> IO[bytes] | gzip.GzipFile:
 
 
 def without_mark(file: str, first: bytes) -> bytes:
+    """The first line of a file without UTF-8's mark; that of another encoding is refused."""
     if first.startswith(UTF16_BOMS):
         raise InputError(
             file, got="UTF-16", expected="UTF-8", fix=f"iconv -f UTF-16 -t UTF-8 {file} > NEW"
@@ -332,6 +334,7 @@ def _decoded(file: str, number: int, line: bytes) -> _Side | Problem:
 
 
 def encodable(text: str) -> bool:
+    """Whether a text can be UTF-8; half a surrogate pair, which JSON may hold, cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -340,6 +343,7 @@ def encodable(text: str) -> bool:
 
 
 def unreadable(file: str, problem: OSError) -> InputError:
+    """What to say of a file that the system does not give."""
     return InputError(
         file, got=problem.strerror or str(problem), expected="a file that can be read"
     )

@@ -136,7 +136,7 @@ class Trainer:
             self._logs(),
         ):
             while place.step < config.steps and not place.finished:
-                self._step(batches, progress)
+                self.step(batches, progress)
                 self._after_step(progress, request)
         self._draw()
         if self._best_weights:
@@ -168,7 +168,7 @@ class Trainer:
         for log in self._open:
             log.write(self.place.step, values)
 
-    def _step(self, batches: Iterator[tuple[Any, Cursor]], progress: Progress) -> None:
+    def step(self, batches: Iterator[tuple[Any, Cursor]], progress: Progress) -> None:
         """One update of the weights, exact over its micro-batches."""
         place, config = self.place, self.config
         parts = [next(batches) for _ in range(config.accumulate)]
