@@ -19,6 +19,7 @@ _PUBLIC = {
     "train": "regard.training",
     "plan": "regard.plan",
     "show": "regard.atlas",
+    "watch": "regard.watch",
     "Tap": "regard.layers",
     "Edit": "regard.layers",
     "knock_out": "regard.layers",
@@ -50,6 +51,7 @@ def _always_the_function(name: str) -> property:
 class _Package(ModuleType):
     train = _always_the_function("train")
     plan = _always_the_function("plan")
+    watch = _always_the_function("watch")
 
 
 sys.modules[__name__].__class__ = _Package

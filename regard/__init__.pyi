@@ -7,6 +7,7 @@ from regard.pipeline import Pipeline as Pipeline
 from regard.pipeline import load as load
 from regard.plan import plan as plan
 from regard.training import train as train
+from regard.watch import watch as watch
 
 __all__: list[str]
 __version__: str

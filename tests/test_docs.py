@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", "docs/all-of-it.md", "docs/tour.md"]
+PAGES = ["README.md", "docs/all-of-it.md", "docs/tour.md", "docs/watch.md", "docs/other-models.md"]
 SHORTER = {"train": ["train.steps=10", "train.evaluate_every=5"], "eval": [], "heads": []}
 """What is added to a command so that it ends soon."""
 

@@ -124,6 +124,12 @@ def evaluate(
     from regard.scoring import evaluate_sets, pairs_to_score
 
     pipeline = open_pipeline(place, threads, precision)
+    if pipeline.recipe.task == "generate":
+        from regard.text_scores import evaluate_text
+
+        found = evaluate_text(pipeline, files)
+        print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.table())
+        return
     sets = pairs_to_score(pipeline, split, files)
     report = evaluate_sets(pipeline, sets, out, lowercase=lowercase, **chosen(beam=beam))
     if as_json:

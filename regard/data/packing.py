@@ -58,6 +58,8 @@ class TextBatch:
 class Rows(Protocol):
     """A corpus in batches, one way or the other."""
 
+    corpus: Corpus
+
     def __len__(self) -> int:
         """How many batches an epoch has."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ from regard.tokens import Vocabulary, only_foreign
 
 ROWS_AT_ONCE = 32
 """Texts continued together."""
+_WORD = re.compile(r"[^\W_][\w'’-]*")
 WORDS_AT_ONCE = 16
 """Beginnings of words that are looked at together when words are suggested."""
 
@@ -230,3 +232,49 @@ class Generate:
 
 def _inside_a_word(letter: str) -> bool:
     return letter.isalnum() or letter in "'’-_"
+
+
+@dataclass(frozen=True)
+class WordAccuracy:
+    """How often the next word was among those suggested."""
+
+    words: int
+    top: int
+    right: float
+    """Percentage of words that were among the `top` likeliest."""
+    first: float
+    """Percentage of words that were the likeliest."""
+
+
+def word_accuracy(
+    task: Generate, model: Decoder, texts: Sequence[str], *, words: int = 300, top: int = 3
+) -> WordAccuracy:
+    """Asks for the next word at places spread evenly over texts, and counts how often it is there.
+
+    Args:
+        task: How words are suggested.
+        model: What was trained to write on.
+        texts: Held out from training.
+        words: How many places to ask at.
+        top: How many words are suggested at each.
+    """
+    places = [
+        (text, found.start(), found.group())
+        for text in texts
+        for found in _WORD.finditer(text)
+        if found.start() > 0 and text[found.start() - 1] == " "
+    ]
+    if not places:
+        raise InputError("the text", got="no word after another", expected="some words")
+    step = max(1, len(places) // words)
+    asked = places[step // 2 :: step][:words]
+    ranks = []
+    for text, start, word in asked:
+        said = [each.word for each in task.suggest(model, text[:start], top)]
+        ranks.append(said.index(word) if word in said else top)
+    return WordAccuracy(
+        words=len(asked),
+        top=top,
+        right=100 * sum(rank < top for rank in ranks) / len(asked),
+        first=100 * sum(rank == 0 for rank in ranks) / len(asked),
+    )

@@ -1,0 +1,239 @@
+"""Our names in the registry of attention functions, and what stands behind them.
+
+In comes every call of a layer whose config was given such a name; it goes to the layer's own
+function. If the layer is watched here and now, what was asked for is recorded beside it, and edits
+act. Who watches is a context variable: a watch sees what its own thread (or task) runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InputError
+from regard.layers import Edit, Tap
+from regard.layers.product import Product
+from regard.watch.call import SITE, Call
+from regard.watch.modules import NAME, own_function
+
+PREFIX = "regard_watch_"
+"""Our name for a function is this and the function's own, which models may look for (`flash`)."""
+SCORES, WEIGHTS, HEADS = f"{SITE}.scores", f"{SITE}.weights", f"{SITE}.heads"
+
+
+class Watching(Protocol):
+    """What a watch tells about a layer, and takes of it."""
+
+    def name_of(self, module: nn.Module) -> str | None:
+        """The layer's name; None if it is not watched."""
+        ...
+
+    def edits_of(self, module: nn.Module) -> list[Edit]:
+        """The edits of this layer, their sites named as in `SITE`."""
+        ...
+
+    def tap(self, module: nn.Module, edits: list[Edit]) -> Tap:
+        """What to record of one call of a layer, and how to edit it."""
+        ...
+
+    def first_time(self, module: nn.Module) -> bool:
+        """Whether this layer is asked about for the first time."""
+        ...
+
+    def keep(self, module: nn.Module, call: Call, tap: Tap) -> None:
+        """Takes what was recorded of one call."""
+        ...
+
+
+ACTIVE: ContextVar[tuple[Watching, ...]] = ContextVar("regard_watch", default=())
+"""The watches of this thread, the outermost first."""
+
+
+@dataclass
+class _Held:
+    config: Any
+    own: str
+    watches: int = 0
+
+
+_HELD: dict[int, _Held] = {}
+"""Configs under our name. One may serve several models and watches, and its own name comes back
+with the end of the last, in whatever order they end."""
+_LOCK = Lock()
+
+
+def own_name(config: Any) -> str:
+    """The name of the function that a config asks for when nobody watches."""
+    held = _HELD.get(id(config))
+    return getattr(config, NAME) if held is None else held.own
+
+
+def hold(library: Any, configs: Iterable[Any]) -> None:
+    """Gives configs our name for their function.
+
+    Args:
+        library: The module `transformers`.
+        configs: Each once.
+    """
+    with _LOCK:
+        for config in configs:
+            held = _HELD.setdefault(id(config), _Held(config, getattr(config, NAME)))
+            held.watches += 1
+            _register(library, held.own)
+            setattr(config, NAME, PREFIX + held.own)
+
+
+def release(configs: Iterable[Any]) -> None:
+    """Gives configs their own name back, unless another watch still needs ours."""
+    with _LOCK:
+        for config in configs:
+            held = _HELD[id(config)]
+            held.watches -= 1
+            if not held.watches:
+                setattr(config, NAME, held.own)
+                del _HELD[id(config)]
+
+
+def _register(library: Any, implementation: str) -> None:
+    """Puts our name beside an implementation's own: a function that passes on, and its mask."""
+    name = PREFIX + implementation
+    if name in library.AttentionInterface():
+        return
+    # Looking is Python's work: a model that `generate` compiles leaves its graph here.
+    function = torch.compiler.disable(partial(attend, implementation))  # type: ignore[no-untyped-call]
+    library.AttentionInterface.register(name, function)
+    masks = library.AttentionMaskInterface()
+    if implementation in masks:
+        library.AttentionMaskInterface.register(name, masks[implementation])
+
+
+def attend(
+    implementation: str,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any = None,
+    *others: Any,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention as the layer itself computes it; beside it, what this thread's watches ask for.
+
+    Returns:
+        Each head's output (batch, query, heads, head_dim), and what the function returned beside.
+    """
+    function = own_function(type(module), implementation)
+    watches = [watch for watch in ACTIVE.get() if watch.name_of(module) is not None]
+    if not watches:
+        return function(module, query, key, value, attention_mask, *others, **options)
+    edits = [edit for watch in watches for edit in watch.edits_of(module)]
+    taps = [watch.tap(module, edits) for watch in watches]
+    q, k, v = (
+        _visit(taps, f"{SITE}.{letter}", x)
+        for letter, x in zip("qkv", (query, key, value), strict=True)
+    )
+    out, beside = function(module, q, k, v, attention_mask, *others, **options)
+
+    positional = list(inspect.signature(function).parameters)[5 : 5 + len(others)]
+    named = options | dict(zip(positional, others, strict=True))
+    name = watches[0].name_of(module) or ""
+    call = Call(name, module, implementation, q, k, v, attention_mask, named)
+    _check_heads(call, taps, edits)
+    heads = _beside(call, taps, out.transpose(1, 2), watches[0])
+    for watch, tap in zip(watches, taps, strict=True):
+        watch.keep(module, call, tap)
+    touched = {edit.site for edit in edits}
+    if touched & {SCORES, WEIGHTS}:
+        beside = None  # the function's own weights are no longer what acted
+    if touched & {SCORES, WEIGHTS, HEADS}:
+        out = heads.transpose(1, 2).contiguous()
+    return out, beside
+
+
+def _visit(taps: Sequence[Tap], site: str, value: Tensor) -> Tensor:
+    """Edits a value once, and records it for all. The taps have the same edits."""
+    value = taps[0].visit(site, value)
+    for tap in taps[1:]:
+        if tap.wants(site):
+            tap.records[site] = value.detach().clone()
+    return value
+
+
+def _beside(call: Call, taps: Sequence[Tap], out: Tensor, watch: Watching) -> Tensor:
+    """Records, and edits, what stands between the product and the heads' output.
+
+    out: (batch, heads, query, head_dim), returned as it is unless an edit asks otherwise.
+    """
+    edited = bool(taps[0].edits_at(SCORES) or taps[0].edits_at(WEIGHTS))
+    if not edited and not any(tap.wants(SCORES) or tap.wants(WEIGHTS) for tap in taps):
+        return _visit(taps, HEADS, out)
+    if edited:
+        _check_editable(call)
+    with torch.autocast(call.q.device.type, enabled=False):
+        product = call.product()
+        if not call.dropout and watch.first_time(call.module):
+            _reconcile(call.name, product, out)
+        results = [tap.attention(product, out) for tap in taps]  # the same one from each
+    for tap in taps:
+        for site in (SCORES, WEIGHTS):
+            if site in tap.records and call.sinks is not None:
+                tap.records[site] = tap.records[site][..., :-1]
+        for site in tap.records if call.q.device.type != "cpu" else ():
+            tap.records[site] = tap.records[site].cpu()
+    return results[-1].to(out.dtype)
+
+
+def _check_heads(call: Call, taps: Sequence[Tap], edits: Sequence[Edit]) -> None:
+    """Refuses heads and queries that the layer does not have."""
+    heads, queries = call.q.shape[1:3]
+    asked = [head for tap in taps for head in tap.heads or ()]
+    for head in (*asked, *(edit.head for edit in edits if edit.head is not None)):
+        if not 0 <= head < heads:
+            raise InputError(f"no such head in {call.name}", got=head, expected=f"0 to {heads - 1}")
+    for query in (query for tap in taps for query in tap.queries or ()):
+        if queries > 1 and not -queries <= query < queries:  # a step of decoding has but one
+            raise InputError(
+                f"no such query in {call.name}", got=query, expected=f"0 to {queries - 1}"
+            )
+
+
+def _check_editable(call: Call) -> None:
+    """Refuses to edit scores or weights where we could not compute on as the layer would."""
+    if call.dropout:
+        raise InputError(
+            f"edit of {call.name}",
+            got="dropout of attention weights",
+            expected="none where weights or scores are edited",
+            fix="call model.eval(), or set the config's attention dropout to 0",
+        )
+    if call.sinks is not None:
+        raise InputError(
+            f"edit of {call.name}", got="attention sinks", expected="an edit of q, k, v or heads"
+        )
+
+
+def _reconcile(name: str, product: Product, out: Tensor) -> None:
+    """Refuses a layer that computes something else than softmax(q kᵀ · scaling + bias) v.
+
+    The last query is enough: code that differs does so for every query.
+    """
+    weights = product.pattern(queries=[-1]).whole()  # (batch, heads, 1, key)
+    group = weights.shape[1] // product.v.shape[1]
+    ours = weights @ product.v.detach().repeat_interleave(group, dim=1)
+    theirs = out[:, :, -1:].detach()
+    near = 1e-3 if theirs.dtype in (torch.float32, torch.float64) else 3e-2
+    away = (ours - theirs.to(ours.dtype)).abs().max()
+    if away > near * max(1.0, float(theirs.abs().max())):
+        raise InputError(
+            f"{name} cannot be watched",
+            got=f"an output {float(away):.2g} away from softmax(q kᵀ · scaling + mask) v",
+            expected="that; its code must do something else",
+        )

@@ -1,0 +1,336 @@
+"""What a watch has seen: the weights of each pass, the steps of `generate` joined, and pictures.
+
+A pass is one call of the model, or of a model inside it: `generate` runs an encoder once and then
+a decoder for each token it writes. Passes in which no watched layer ran are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.explain.look import Look
+from regard.explain.maps import AttentionMap, merge_words
+from regard.layers import Tap
+from regard.layers.product import Records
+from regard.watch.call import SITE, Call
+from regard.watch.labels import Tokens, read_tokens
+from regard.watch.modules import Layer
+from regard.watch.registry import WEIGHTS
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was recorded of one call of a layer.
+
+    Attributes:
+        records: The values, by site.
+        queries: How many queries the call had.
+        keys: How many keys it had.
+        newest: The first head's last key (batch, head_dim), to know a row again.
+        before: The last key that the cache brought along; None if it brought none.
+    """
+
+    records: Records
+    queries: int
+    keys: int
+    newest: Tensor
+    before: Tensor | None
+
+    @classmethod
+    def of(cls, call: Call, records: Records) -> Recorded:
+        """Of a call, keep what is needed to join it with others."""
+        queries, keys = call.q.shape[2], call.k.shape[2]
+        first = call.k[:, 0].detach()  # (batch, key, head_dim)
+        before = first[:, keys - queries - 1].cpu().clone() if keys > queries else None
+        return cls(records, queries, keys, first[:, -1].cpu().clone(), before)
+
+    def before_at(self, rows: int | slice) -> Tensor | None:
+        """`before`, of some rows."""
+        return None if self.before is None else self.before[rows]
+
+
+class Step(Mapping[str, Tensor]):
+    """The weights of one pass, by layer: each (batch, heads, query, key).
+
+    A layer that runs several times in a pass has `#1`, `#2`, … behind its name from the second on.
+    """
+
+    def __init__(self, calls: Mapping[str, Recorded]) -> None:
+        self.calls = dict(calls)
+
+    def __getitem__(self, layer: str) -> Tensor:
+        return self.at(layer, "weights")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.calls)
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    def at(self, layer: str, site: str) -> Tensor:
+        """What was recorded at another site of a layer, such as `heads`."""
+        records = self._records(layer)
+        if f"{SITE}.{site}" not in records:
+            raise InputError(f"{layer}.{site}", got="not recorded", expected="one of sites=…")
+        return records[f"{SITE}.{site}"]
+
+    def part(
+        self, layer: str, heads: Sequence[int] | None = None, queries: Sequence[int] | None = None
+    ) -> Tensor:
+        """`step[layer][:, heads][:, :, queries]`, without computing the rest (None: all)."""
+        return self._records(layer).part(WEIGHTS, heads, queries)
+
+    def blocks(self, layer: str) -> Iterator[tuple[slice, Tensor]]:
+        """Some queries after another: which they are, and their (batch, heads, queries, key)."""
+        return self._records(layer).blocks(WEIGHTS)
+
+    def _records(self, layer: str) -> Records:
+        if layer not in self.calls:
+            close = get_close_matches(str(layer), self.calls, n=1, cutoff=0.0)
+            expected = f"one such as {close[0]}" if close else "a pass of the model in the `with`"
+            raise InputError("not seen", got=layer, expected=expected)
+        return self.calls[layer].records
+
+
+class Seen:
+    """What a watch has seen.
+
+    Attributes:
+        layers: The watched layers, by name.
+        steps: The weights of each pass, in order.
+    """
+
+    def __init__(self, layers: Mapping[str, Layer], wanted: Tap, *, paired: bool) -> None:
+        self.layers = dict(layers)
+        self.steps: list[Step] = []
+        self._wanted, self._paired = wanted, paired
+        self._fresh = True
+
+    def begin(self) -> None:
+        """A pass begins."""
+        self._fresh = True
+
+    def keep(self, name: str, call: Call, records: Records) -> None:
+        """Takes what was recorded of one call."""
+        if self._fresh:
+            self.steps.append(Step({}))
+            self._fresh = False
+        calls = self.steps[-1].calls
+        again = sum(key.partition("#")[0] == name for key in calls)
+        calls[f"{name}#{again}" if again else name] = Recorded.of(call, records)
+
+    @property
+    def weights(self) -> Step:
+        """The weights of each layer, of the last pass in which it ran."""
+        return Step({name: call for step in self.steps for name, call in step.calls.items()})
+
+    def joined(self, layer: str, rows: Sequence[int] | Tensor | None = None) -> Tensor:
+        """The steps of one `generate`, end to end: (batch, heads, query, key).
+
+        There is a query for each token that was read; keys that did not yet exist have weight 0.
+
+        Args:
+            layer: Its name.
+            rows: With beams, the row of the hypothesis at each step: `out.beam_indices[i]` of what
+                `generate(…, return_dict_in_generate=True, output_scores=True)` returns. The batch
+                is then 1. Without beams, rows stay what they are.
+
+        Raises:
+            InputError: If the passes do not continue each other, or beams changed their rows.
+        """
+        self.weights[layer]  # refuses names that were not seen
+        calls = [step.calls[layer] for step in self.steps if layer in step.calls]
+        cross = self._layer(layer).kind == "cross"
+        followed = None if rows is None else _followed(rows)
+        if followed is not None:
+            calls = calls[: len(followed)]
+        elif cross:  # whose keys stay the same
+            self._check_rows()
+        for number, (last, call) in enumerate(pairwise(calls)):
+            old, new = followed[number : number + 2] if followed else (slice(None),) * 2
+            _check_continues(layer, last, call, last.newest[old], call.before_at(new))
+        parts, done = [], 0
+        for number, call in enumerate(calls):
+            done += call.queries
+            weights = call.records[WEIGHTS]
+            weights = weights if followed is None else weights[followed[number]][None]
+            # a sliding cache has let go of the first keys
+            parts.append((0 if cross else max(0, done - call.keys), weights))
+        keys = max(shift + weights.shape[3] for shift, weights in parts)
+        return torch.cat([_placed(weights, shift, keys) for shift, weights in parts], dim=2)
+
+    def look(
+        self,
+        tokens: Any = None,
+        target: Any = None,
+        *,
+        tokenizer: Any = None,
+        row: int = 0,
+        rows: Sequence[int] | Tensor | None = None,
+        title: str = "Attention",
+    ) -> Look:
+        """Pictures of all that was seen of one row: `seen.look(…).save("look.html")`.
+
+        Args:
+            tokens: What the model read, in an encoder-decoder the source: words, or ids with
+                their tokenizer (see `read_tokens`). After `generate`, a decoder's whole output. By
+                default numbers, for patches and frames.
+            target: What the decoder of an encoder-decoder read and wrote, its start included.
+            tokenizer: With it, tokens may be ids, and sub-words are merged into words.
+            row: Which row of the batch.
+            rows: With beams, as for `joined`.
+            title: A few words over the picture.
+
+        Raises:
+            InputError: If the tokens do not fit what was seen.
+        """
+        source = None if tokens is None else read_tokens(tokens, tokenizer, row)
+        written = None if target is None else read_tokens(target, tokenizer, row)
+        maps: dict[str, AttentionMap] = {}
+        for name in self.weights:
+            site = self._site(name)
+            if site in maps:
+                raise InputError(
+                    "look",
+                    got=f"two layers for {site}",
+                    expected="one stack",
+                    fix="choose layers=…",
+                )
+            maps[site] = self._map(name, source, written, row, rows)
+        if not maps:
+            raise InputError("look", got="nothing seen", expected="a pass in the `with`")
+        heads = self._wanted.heads
+        note = "" if heads is None else f"of each layer, heads {', '.join(map(str, heads))}"
+        return Look(maps=tuple(maps.values()), title=title, note=note)
+
+    def _map(
+        self,
+        name: str,
+        source: Tokens | None,
+        written: Tokens | None,
+        row: int,
+        rows: Sequence[int] | Tensor | None,
+    ) -> AttentionMap:
+        """One layer of one row, its sub-words merged."""
+        layer = self._layer(name)
+        decoding = self._paired and layer.stack == "decoder"
+        weights = self.joined(name, rows if decoding or not self._paired else None)
+        weights = weights[0 if weights.shape[0] == 1 else row]  # (heads, query, key)
+        calls = [step.calls[name] for step in self.steps if name in step.calls]
+        calls = calls if rows is None else calls[: len(_followed(rows))]
+        count = sum(call.queries for call in calls)
+        ended = rows is not None and (decoding or not self._paired)
+        places = self._places(calls)
+        if not decoding:
+            read = _fitting(name, source, count, ended=ended)
+            queries, keys = read, read
+        else:
+            read = _fitting(name, written, count, ended=ended)
+            queries = read if written is None else written.cut(1, count + 1)
+            keys = read if layer.kind == "self" else _fitting(name, source, weights.shape[2])
+        across = [place for place in range(len(keys)) if keys.real[place]]
+        down = [number for number, place in enumerate(places) if queries.real[place]]
+        array = weights[:, down][:, :, across].double().numpy()
+        pieces = AttentionMap(self._site(name), array, ("",) * len(down), ("",) * len(across))
+        query_words, query_numbers = queries.words([places[number] for number in down])
+        key_words, key_numbers = keys.words(across)
+        return merge_words(pieces, query_numbers, key_numbers, query_words, key_words)
+
+    def _places(self, calls: Sequence[Recorded]) -> list[int]:
+        """Which of all queries were recorded: those asked for, and every step of one."""
+        places: list[int] = []
+        done = 0
+        for call in calls:
+            asked = self._wanted.queries if call.queries > 1 else None
+            places += (
+                [done + i for i in range(call.queries)]
+                if asked is None
+                else [done + i % call.queries for i in asked]
+            )
+            done += call.queries
+        return places
+
+    def _layer(self, name: str) -> Layer:
+        return self.layers[name.partition("#")[0]]
+
+    def _site(self, name: str) -> str:
+        """A layer's name as a look has it: stack, number, kind."""
+        layer = self._layer(name)
+        again = name.partition("#")[2]
+        stack = "layers" if layer.stack == "decoder" and not self._paired else layer.stack
+        return f"{stack}.{again or layer.number or 0}.{layer.kind}"
+
+    def _check_rows(self) -> None:
+        """Refuses steps in which any layer's rows changed."""
+        for last, step in pairwise(self.steps):
+            for name in last.calls.keys() & step.calls.keys():
+                old, new = last.calls[name], step.calls[name]
+                if new.keys == old.keys + new.queries:
+                    _check_same(old.newest, new.before_at(slice(None)))
+
+
+def _followed(rows: Sequence[int] | Tensor) -> list[int]:
+    """The rows of a hypothesis until its end, behind which `generate` puts -1."""
+    return [int(row) for row in rows if row >= 0]
+
+
+def _check_continues(
+    layer: str, last: Recorded, call: Recorded, newest: Tensor, before: Tensor | None
+) -> None:
+    """Refuses passes of which one does not go on where the other stopped.
+
+    Args:
+        layer: Its name.
+        last: One pass.
+        call: The next one.
+        newest: The last key of `last`, of the rows to be joined.
+        before: The last key that the cache brought to `call`, of the same.
+    """
+    grown = call.keys == last.keys + call.queries
+    slid = call.queries == 1 and call.keys < last.keys and before is not None
+    stayed = call.keys == last.keys and 1 in (call.queries, last.queries)  # static, or sliding
+    if not (grown or slid or stayed) or len(last.newest) != len(call.newest):
+        raise InputError(
+            f"the passes of {layer} do not continue each other",
+            got=f"{call.queries} queries and {call.keys} keys after {last.keys} keys",
+            expected="one generate",
+            fix="use one `with` for each, or seen.steps",
+        )
+    if not stayed:
+        _check_same(newest, before)
+
+
+def _check_same(newest: Tensor, before: Tensor | None) -> None:
+    """Refuses a cache with other keys than were put there: beams have changed their rows."""
+    if before is not None and not torch.equal(newest, before):
+        raise InputError(
+            "joined steps",
+            got="beams, which changed their rows",
+            expected="rows, the row of one hypothesis at each step",
+            fix="pass rows=out.beam_indices[0] (see docs/watch.md)",
+        )
+
+
+def _placed(weights: Tensor, shift: int, keys: int) -> Tensor:
+    """Puts columns at their places among all keys, and zeros beside them."""
+    return torch.nn.functional.pad(weights, (shift, keys - shift - weights.shape[3]))
+
+
+def _fitting(name: str, tokens: Tokens | None, count: int, *, ended: bool = False) -> Tokens:
+    """As many tokens as were read; the last one written was not. Without any, numbers.
+
+    A hypothesis that ended before others has padding behind it, which is let go.
+    """
+    if tokens is None:
+        return Tokens(tuple(map(str, range(count))), (True,) * count)
+    if len(tokens) not in (count, count + 1) and not (ended and len(tokens) > count):
+        raise InputError(f"tokens of {name}", got=len(tokens), expected=count)
+    return tokens.cut(0, count)

@@ -1,0 +1,256 @@
+"""`watch`: what to record and to edit of a model, for as long as a `with` lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from regard.errors import InputError
+from regard.layers import Edit, Tap
+from regard.watch.call import SITE, Call
+from regard.watch.modules import Layers, attention_layers, check_layer, pick_layers
+from regard.watch.registry import ACTIVE, hold, own_name, release
+from regard.watch.seen import Seen
+
+SITES = ("q", "k", "v", "scores", "weights", "heads")
+"""What can be recorded and edited of a layer: see `regard.layers.tap`."""
+
+
+def watch(
+    model: nn.Module,
+    layers: Layers = None,
+    *,
+    heads: Sequence[int] | None = None,
+    queries: Sequence[int] | None = None,
+    sites: Sequence[str] = ("weights",),
+    knock_out: Iterable[tuple[str | int, int]] = (),
+    edits: Iterable[Edit] = (),
+) -> Watch:
+    """Watches the attention of a Hugging Face model while a `with` lasts.
+
+    The model computes what it did, bit for bit, with the kernel it had. Afterwards it is as it was.
+    Only what this thread runs is seen.
+
+    Args:
+        model: A model of `transformers`, in any mode, on any device.
+        layers: What to record: names of layers as in `model.named_modules()`, patterns with `*`,
+            or numbers where only one layer has it. By default all layers.
+        heads: Record only these heads of scores and weights.
+        queries: Record only these positions of scores and weights. A step of generating has one,
+            which is recorded always.
+        sites: What to record of a layer, among `SITES`.
+        knock_out: Heads to take away, as (layer, head): what they would have added is zero.
+        edits: Other changes, at sites such as `model.layers.3.self_attn.weights`.
+
+    Raises:
+        InputError: For a model that cannot be watched, with the reason, and for unknown layers.
+
+    Example:
+        >>> import torch, regard
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=9, n_embd=8, n_layer=2, n_head=2)).eval()
+        >>> with regard.watch(model, layers=1) as seen:
+        ...     _ = model(torch.tensor([[1, 2, 3]]))
+        >>> seen.weights["transformer.h.1.attn"].shape       # (batch, heads, query, key)
+        torch.Size([1, 2, 3, 3])
+    """
+    return Watch(
+        model,
+        layers,
+        Tap(*_known(sites), heads=heads, queries=queries),
+        [*_knocked_out(knock_out), *edits],
+    )
+
+
+class Watch:
+    """A model to be watched; `with` it as `seen`."""
+
+    def __init__(self, model: nn.Module, layers: Layers, wanted: Tap, edits: list[Edit]) -> None:
+        self._library = _library()
+        _check_model(self._library, model)
+        self.model = model
+        known = attention_layers(model)
+        self._wanted = wanted
+        self._recorded = {layer.module: layer for layer in pick_layers(known, layers)}
+        self._edits: dict[nn.Module, list[Edit]] = {}
+        chosen = dict(self._recorded)
+        for edit in edits:
+            place, _, site = edit.site.rpartition(".")
+            _known([site])
+            for layer in pick_layers(known, int(place) if place.isdecimal() else place):
+                chosen[layer.module] = layer
+                edit_here = replace(edit, site=f"{SITE}.{site}")
+                self._edits.setdefault(layer.module, []).append(edit_here)
+        for layer in chosen.values():
+            check_layer(layer, own_name(layer.config))
+        self._layers = chosen
+        self._names = {layer.name: layer for layer in chosen.values()}
+        self._paired = any(layer.kind == "cross" for layer in known.values())
+        self._configs = list({id(layer.config): layer.config for layer in chosen.values()}.values())
+        self._hooks: list[RemovableHandle] = []
+        self._depth = 0
+
+    def __enter__(self) -> Seen:
+        if self._hooks:
+            raise InputError("watch", got="a watch that has begun", expected="one `with` at a time")
+        self.seen = Seen(self._names, self._wanted, paired=self._paired)
+        self._checked: set[nn.Module] = set()
+        self._depth = 0
+        hold(self._library, self._configs)
+        for module in self.model.modules():
+            # `generate` calls the encoder by itself; whoever is called first begins a pass
+            if isinstance(module, self._library.PreTrainedModel):
+                self._hooks.append(module.register_forward_pre_hook(self._begin))
+                self._hooks.append(module.register_forward_hook(self._end, always_call=True))
+        ACTIVE.set((*ACTIVE.get(), self))
+        return self.seen
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        ACTIVE.set(tuple(watch for watch in ACTIVE.get() if watch is not self))
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        release(self._configs)
+
+    def _begin(self, module: nn.Module, inputs: Any) -> None:
+        del inputs
+        if self not in ACTIVE.get():
+            return
+        self._depth += 1
+        if self._depth == 1:
+            self._check_recomputing(module)
+            self.seen.begin()
+
+    def _end(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        del module, inputs, output
+        if self in ACTIVE.get():
+            self._depth -= 1
+
+    def _check_recomputing(self, module: nn.Module) -> None:
+        """Off the CPU, the backward pass is another thread: an edit would not act in it again."""
+        again = getattr(self.model, "is_gradient_checkpointing", False) and module.training
+        device = next((parameter.device.type for parameter in module.parameters()), "cpu")
+        if self._edits and again and torch.is_grad_enabled() and device != "cpu":
+            raise InputError(
+                "edits",
+                got="gradient checkpointing",
+                expected="none on this device",
+                fix="call model.gradient_checkpointing_disable()",
+            )
+
+    def name_of(self, module: nn.Module) -> str | None:
+        """The layer's name; None if it is not watched."""
+        layer = self._layers.get(module)
+        return None if layer is None else layer.name
+
+    def edits_of(self, module: nn.Module) -> list[Edit]:
+        """The edits of a layer."""
+        return self._edits.get(module, [])
+
+    def tap(self, module: nn.Module, edits: list[Edit]) -> Tap:
+        """What to record of one call of a layer, and how to edit it.
+
+        Outside the model's passes nothing is recorded: there, a layer is called to compute again
+        what a backward pass needs.
+        """
+        if self._depth == 0 or module not in self._recorded:
+            return Tap(edits=edits)
+        wanted = self._wanted
+        return Tap(*wanted.sites, heads=wanted.heads, queries=wanted.queries, edits=edits)
+
+    def first_time(self, module: nn.Module) -> bool:
+        """Whether this layer is asked about for the first time."""
+        new = module not in self._checked
+        self._checked.add(module)
+        return new
+
+    def keep(self, module: nn.Module, call: Call, tap: Tap) -> None:
+        """Takes what was recorded of one call."""
+        if tap.records:
+            self.seen.keep(self._layers[module].name, call, tap.records)
+
+
+def _library() -> Any:
+    """The module `transformers`.
+
+    Raises:
+        InputError: If it is missing, or too old.
+    """
+    try:
+        library = import_module("transformers")
+    except ModuleNotFoundError as error:
+        if error.name != "transformers":
+            raise
+        raise InputError(
+            "regard.watch", got="no transformers", fix="pip install 'regard[hf]'"
+        ) from error
+    if not hasattr(library, "AttentionMaskInterface"):
+        raise InputError(
+            "regard.watch",
+            got=f"transformers {library.__version__}",
+            expected="4.53 or later",
+            fix="pip install --upgrade transformers",
+        )
+    return library
+
+
+def _check_model(library: Any, model: Any) -> None:
+    """Refuses what is not a plain `transformers` model.
+
+    Raises:
+        InputError: With the reason, and with what to watch instead.
+    """
+    modules = model.named_modules() if isinstance(model, nn.Module) else ()
+    inside = [name for name, module in modules if isinstance(module, library.PreTrainedModel)]
+    if not inside:
+        raise InputError(
+            "regard.watch", got=type(model).__name__, expected="a model of transformers"
+        )
+    if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
+        raise InputError(
+            "regard.watch",
+            got="a compiled model, whose attention is fused into its graph",
+            expected="one that is not",
+            fix="watch the model before torch.compile",
+        )
+    if inside[0] != "":
+        raise InputError(
+            "regard.watch",
+            got=f"{type(model).__name__}, with a model of transformers inside",
+            expected="that model",
+            fix=f'try regard.watch(model.get_submodule("{inside[0]}"), …)',
+        )
+
+
+def _known(sites: Sequence[str]) -> list[str]:
+    """The sites as a tap names them."""
+    for site in sites:
+        if site not in SITES:
+            raise InputError("site", got=repr(site), expected=f"one of {', '.join(SITES)}")
+    return [f"{SITE}.{site}" for site in sites]
+
+
+def _knocked_out(heads: Iterable[tuple[str | int, int]]) -> list[Edit]:
+    """An edit for each head: its output is zero before the output projection."""
+    return [Edit(f"{layer}.heads", _silence(head), head) for layer, head in heads]
+
+
+def _silence(head: int) -> Any:
+    def change(out: Tensor) -> Tensor:
+        out = out.clone()
+        out[:, head] = 0.0
+        return out
+
+    return change
