@@ -30,6 +30,10 @@ ROWS_AT_ONCE = 32
 _WORD = re.compile(r"[^\W_][\w'’-]*")
 WORDS_AT_ONCE = 16
 """Beginnings of words that are looked at together when words are suggested."""
+WAYS_ON = 64
+"""Tokens with which the beginning of a word is followed, the likeliest of all."""
+LONGEST_WORD = 12
+"""The most tokens of a word that is suggested."""
 
 
 @dataclass(frozen=True)
@@ -180,44 +184,44 @@ class Generate:
         """For each token, whether it begins a word, and whether it goes on with one: (vocab,)."""
         written = [self.tokenizer.bytes_of(token) for token in range(self.tokenizer.vocab)]
         texts = [piece.decode("utf-8", "replace") for piece in written]
-        begins = [text[:1] == " " and text[1:2].isalnum() and " " not in text[1:] for text in texts]
+        begins = [text[:1] == " " and all(map(_inside_a_word, text[1:])) for text in texts]
         goes_on = [bool(text) and all(map(_inside_a_word, text)) for text in texts]
         return torch.tensor(begins), torch.tensor(goes_on)
 
     def suggest(self, model: Decoder, text: str, count: int = 3) -> list[Suggestion]:
         """The likeliest next words, put together from sub-words, with their probabilities.
 
-        P(word) = P(its tokens) · P(what follows begins something else). Beginnings of words are
-        followed best first; no word can be likelier than its beginning, so the search is exact.
+        P(word) = P(its tokens) · P(what follows begins something else), summed over the ways to
+        spell it. Beginnings are followed best first; no word is likelier than its beginning, so
+        that the search can stop.
 
         Args:
             model: What was trained to write on.
             text: What has been written so far.
             count: How many words.
         """
-        prompt = self.prompt(text.rstrip(), model.config.max_length - 16)
+        prompt = self.prompt(text.rstrip(), model.config.max_length - LONGEST_WORD)
         begins, goes_on = (edge.to(model.embed.weight.device) for edge in self._edges)
+        if not text.strip():  # the first word of all has no space before it
+            begins = begins | goes_on
         words: dict[str, float] = {}
         waiting: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
         with evaluating(model):
             while waiting:
-                best = sorted(words.values(), reverse=True)[count - 1 : count]
-                if best and best[0] >= math.exp(-waiting[0][0]):
+                enough = sorted(words.values(), reverse=True)[count - 1 : count]
+                if enough and enough[0] >= math.exp(-waiting[0][0]):
                     break
                 some = [heapq.heappop(waiting) for _ in range(min(WORDS_AT_ONCE, len(waiting)))]
-                for (cost, ids), log_probs in zip(
-                    some, self._next(model, prompt, some), strict=True
-                ):
+                rows = self._next(model, prompt, some)
+                for (cost, ids), log_probs in zip(some, rows, strict=True):
+                    word = self.tokenizer.decode(ids).strip()
+                    if word:
+                        ends = float(log_probs[: len(goes_on)][~goes_on].exp().sum())
+                        words[word] = words.get(word, 0.0) + math.exp(-cost) * ends
                     allowed = goes_on if ids else begins
-                    if ids:
-                        ending = float(log_probs.exp()[: len(goes_on)][~goes_on].sum())
-                        word = self.tokenizer.decode(ids).strip()
-                        words[word] = words.get(word, 0.0) + math.exp(-cost) * ending
-                    found = log_probs[: len(allowed)].masked_fill(~allowed, -math.inf)
-                    values, tokens = found.topk(min(64, len(found)))
-                    for value, token in zip(values.tolist(), tokens.tolist(), strict=True):
-                        if value > -math.inf and len(ids) < 12:
-                            heapq.heappush(waiting, (cost - value, (*ids, token)))
+                    for more, token in _likeliest(log_probs[: len(allowed)], allowed):
+                        if len(ids) < LONGEST_WORD:
+                            heapq.heappush(waiting, (cost - more, (*ids, token)))
         ranked = sorted(words.items(), key=lambda entry: -entry[1])[:count]
         return [Suggestion(word, probability) for word, probability in ranked]
 
@@ -228,6 +232,15 @@ class Generate:
         texts = Ragged.of([[*prompt, *ids] for _, ids in some])
         state = model.start(None, len(some), max(texts.lengths))
         return model.read(texts, state).log_softmax(dim=1)
+
+
+def _likeliest(log_probs: Tensor, allowed: Tensor) -> Iterator[tuple[float, int]]:
+    """The likeliest of the tokens that are allowed, with their log-probabilities."""
+    found = log_probs.masked_fill(~allowed, -math.inf)
+    values, tokens = found.topk(min(WAYS_ON, len(found)))
+    for value, token in zip(values.tolist(), tokens.tolist(), strict=True):
+        if value > -math.inf:
+            yield value, token
 
 
 def _inside_a_word(letter: str) -> bool:

@@ -1,0 +1,99 @@
+"""Writing on: prompts, streams, and the words that may come next."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+import torch
+
+from regard.data.batch import Ragged
+from regard.decode import DecodeConfig
+from regard.models import GPTConfig, build
+from regard.tasks import Generate
+from regard.tasks.generate import word_accuracy
+from regard.tokens import TokensConfig
+from regard.tokens.plain import learn_plain
+
+TEXTS = ["ab ba aab b a.", "ba ab, a b aa"] * 3
+
+
+@pytest.fixture(scope="module")
+def letters():
+    """A task whose tokens are letters, and a random model of them."""
+    vocabulary = learn_plain(TEXTS, TokensConfig(kind="characters", vocab=12), "generate")
+    torch.manual_seed(0)
+    config = GPTConfig(layers=2, dim=16, heads=2, hidden=32, max_length=48)
+    model = build(config, vocabulary.source.vocab).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return Generate(vocabulary), model
+
+
+def probability(task, model, text, word, after):
+    """P(" word" and then none of the letters of a word | text), by the chain rule."""
+    tokens = task.tokenizer.encode(f" {word}")
+    prompt = task.prompt(text, 48)
+    with torch.no_grad():
+        log_probs = model(Ragged.of([[*prompt, *tokens]])).log_softmax(-1)[len(prompt) - 1 :]
+    of_word = sum(float(log_probs[i, token]) for i, token in enumerate(tokens))
+    return math.exp(of_word) * float(log_probs[len(tokens)].exp()[after].sum())
+
+
+def test_suggested_words_are_the_likeliest_of_all_with_their_probabilities(letters):
+    task, model = letters
+    ends = [token for token in range(task.tokenizer.vocab)
+            if task.tokenizer.decode([token]).strip() not in ("a", "b")]  # fmt: skip
+    every = ["".join(each) for n in range(1, 8) for each in product("ab", repeat=n)]
+    expected = {word: probability(task, model, "ab ba", word, ends) for word in every}
+    best = sorted(expected, key=lambda word: -expected[word])[:3]
+    found = task.suggest(model, "ab ba", 3)
+    assert [each.word for each in found] == best
+    for each in found:
+        assert each.probability == pytest.approx(expected[each.word], rel=1e-3)
+
+
+def test_a_space_at_the_end_of_the_text_changes_nothing(letters):
+    task, model = letters
+    assert task.suggest(model, "ab ba ", 3) == task.suggest(model, "ab ba", 3)
+
+
+def test_nothing_written_yet_has_a_first_word(letters):
+    task, model = letters
+    assert len(task.suggest(model, "", 3)) == 3
+
+
+def test_a_long_prompt_keeps_its_end(letters):
+    task, _ = letters
+    ids = task.prompt("ab " * 100, 48)
+    assert len(ids) == 47
+    assert task.tokenizer.decode(ids).endswith("ab ")
+
+
+def test_a_stream_is_what_is_predicted_piece_by_piece(letters):
+    task, model = letters
+    prompt = task.prompt("ab", 48)
+    for config in (DecodeConfig(max_length=12), DecodeConfig(max_length=12, sample=True, seed=3)):
+        [[best]] = task.predict(model, [prompt], config)
+        assert "".join(task.write(model, prompt, config)) == best.text
+
+
+def test_prompts_beside_each_other_change_nothing(letters):
+    task, model = letters
+    prompts = [task.prompt(text, 48) for text in ("ab ba", "", "b aab a b")]
+    config = DecodeConfig(max_length=8, beam=2)
+    together = task.predict(model, prompts, config)
+    for prompt, [best, *_] in zip(prompts, together, strict=True):
+        [[alone, *_]] = task.predict(model, [prompt], config)
+        assert alone.text == best.text
+
+
+def test_word_accuracy_counts_words_among_those_suggested(letters):
+    task, model = letters
+    said = task.suggest(model, "ab ba", 3)
+    right = word_accuracy(task, model, [f"ab ba {said[1].word}"], words=10)
+    assert (right.words, right.right >= 50) == (2, True)
+    wrong = word_accuracy(task, model, ["x zzzz"], words=10)
+    assert (wrong.words, wrong.right) == (1, 0.0)
