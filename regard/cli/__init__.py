@@ -53,6 +53,10 @@ USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ =
 """What typer raises for a wrong option; its home differs between versions of typer."""
 
 
+NEXT = {"restore": "generate", "rewrite": "translate"}
+"""The command to try after a training, where it has another name than the task."""
+
+
 @app.command()
 def demo(
     quick: Annotated[
@@ -96,7 +100,8 @@ def train(
         raise InputError("--seed", got=seed, expected="0 or more")
     pipeline = run(recipes.load(recipe, changes), out, resume=resume, quiet=quiet, threads=threads)
     say(f"{pipeline} is in {out}", quiet=quiet)
-    say(f'try: regard translate {out} "…"   regard eval {out}', quiet=quiet)
+    verb = NEXT.get(pipeline.recipe.task, pipeline.recipe.task)
+    say(f'try: regard {verb} {out} "…"   regard eval {out}', quiet=quiet)
 
 
 @app.command("eval")
@@ -129,6 +134,15 @@ def evaluate(
 
         found = evaluate_text(pipeline, files)
         print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.table())
+        return
+    if pipeline.recipe.task in ("classify", "tag", "answer"):
+        from regard.scoring import evaluate_labelled
+
+        labelled = evaluate_labelled(pipeline, split, files, out)
+        for entry in labelled.to_json() if as_json else ():
+            print(json.dumps(entry, ensure_ascii=False))
+        if not as_json:
+            print(labelled.table())
         return
     sets = pairs_to_score(pipeline, split, files)
     report = evaluate_sets(pipeline, sets, out, lowercase=lowercase, **chosen(beam=beam))

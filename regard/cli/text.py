@@ -142,6 +142,83 @@ def classify(
             print(f"{found[0].label}\t{found[0].probability:.3f}", flush=True)
 
 
+def tag(
+    place: Place,
+    texts: Texts = None,
+    source: Input = None,
+    as_json: AsJson = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+) -> None:
+    """The tag of each word, and the names that tags mark: people, places, …."""
+    from regard.tasks.accuracy import entities, has_entities
+
+    pipeline = open_pipeline(place, threads, precision)
+    for line in given(texts, source):
+        found = pipeline.tag(line)
+        if not as_json:
+            print(" ".join(f"{each.word}/{each.tag}" for each in found), flush=True)
+            continue
+        tags = [each.tag for each in found]
+        named = [
+            {
+                "kind": entity.kind,
+                "text": line[found[entity.first].start : found[entity.last - 1].end],
+                "start": found[entity.first].start,
+                "end": found[entity.last - 1].end,
+            }
+            for entity in (entities(tags) if has_entities(tags) else ())
+        ]
+        words = [asdict(each) for each in found]
+        row = {"text": line, "words": words, "entities": named}
+        print(json.dumps(row, ensure_ascii=False), flush=True)
+
+
+def answer(
+    place: Place,
+    questions: Annotated[
+        list[str] | None, typer.Argument(metavar="[QUESTION]...", help="Questions.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="The text to find answers in.")] = None,
+    context_file: Annotated[
+        Path | None, typer.Option("--context-file", help="The same from a file.")
+    ] = None,
+    source: Input = None,
+    top: Count = 1,
+    as_json: AsJson = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+) -> None:
+    """The answer to each question, cut out of a text; an empty line if the text has none."""
+    text = _context(context, context_file)
+    pipeline = open_pipeline(place, threads, precision)
+    for question in given(questions, source):
+        found = pipeline.answer(question, text, top)
+        if as_json:
+            row = {"question": question, "answers": [asdict(each) for each in found]}
+            print(json.dumps(row, ensure_ascii=False), flush=True)
+        elif top == 1:
+            print(" ".join(found[0].text.split()), flush=True)
+        else:
+            shown = (f"{' '.join(each.text.split())} {each.probability:.0%}" for each in found)
+            print("  ".join(shown), flush=True)
+
+
+def _context(text: str | None, file: Path | None) -> str:
+    """The text to find answers in, given itself or as a file."""
+    if (text is None) == (file is None):
+        got = "none" if text is None else "two"
+        raise InputError("answer", got=f"{got} of them", expected="--context or --context-file")
+    if file is None:
+        return text or ""
+    try:
+        return file.read_text("utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(str(file), got="another encoding", expected="UTF-8") from None
+
+
 def embed(
     place: Place,
     texts: Texts = None,
@@ -173,6 +250,46 @@ def embed(
             print(json.dumps({"text": line, "vector": vector}, ensure_ascii=False))
         else:
             print(" ".join(f"{number:.5f}" for number in vector))
+
+
+def restore(
+    place: Place,
+    texts: Texts = None,
+    source: Input = None,
+    beam: Beam = None,
+    as_json: AsJson = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+) -> None:
+    """Each text with its holes filled: <extra_id_0>, <extra_id_1>, …, or ___ for any."""
+    pipeline = open_pipeline(place, threads, precision)
+    for text in given(texts, source):
+        found = pipeline.restore(text, **chosen(beam=beam))
+        if as_json:
+            row = {"text": text, "restored": found.text, "spans": found.spans}
+            print(json.dumps(row, ensure_ascii=False), flush=True)
+        else:
+            print(" ".join(found.text.split()), flush=True)
+
+
+def words(
+    place: Place,
+    word: Annotated[str, typer.Argument(metavar="WORD", help="The word to compare.")],
+    sentences: Annotated[
+        list[str], typer.Option("--in", help="A sentence with the word in it; repeatable.")
+    ],
+    layer: Annotated[
+        int | None, typer.Option("--layer", help="What leaves this block, from 0; else the top.")
+    ] = None,
+    top: Count = 5,
+    as_json: AsJson = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+) -> None:
+    """How alike a word is to itself in several sentences, and which words are near it there."""
+    pipeline = open_pipeline(place, threads, precision)
+    found = pipeline.words(word, sentences, layer=layer, count=top)
+    print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.table())
 
 
 def import_model(
@@ -232,7 +349,11 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "suggest": suggest,
     "fill": fill,
     "classify": classify,
+    "tag": tag,
+    "answer": answer,
     "embed": embed,
+    "words": words,
+    "restore": restore,
     "import": import_model,
     "export": export_model,
 }
