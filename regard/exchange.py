@@ -41,8 +41,10 @@ def _task_of(model: Model) -> Any:
         return "generate"
     if not isinstance(config, BertConfig):
         return "translate"
-    if config.classes:
-        return "classify"
+    heads = {"classify": config.classes, "tag": config.tags, "answer": config.spans}
+    for task, head in heads.items():
+        if head:
+            return task
     return "fill" if config.masked else "embed"
 
 

@@ -21,10 +21,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from regard.config import Config
-from regard.data.config import Files
+from regard.data.config import Files, Parts
 from regard.document import Path, one_line, shown
 from regard.errors import InputError
 from regard.models.config import RotaryScaling
+from regard.train.config import Freeze
 
 _WORDS: dict[Any, str] = {
     bool: "true or false",
@@ -36,6 +37,8 @@ _WORDS: dict[Any, str] = {
     tuple[int, ...]: "a list of whole numbers",
     RotaryScaling: "keys, such as {kind: linear, factor: 2.0}",
     Files: "a file name, or two as [source, target]",
+    Freeze: "none, embeddings, all, or a number of layers",
+    Parts: "sets of pairs by name, each with train, prefix, weight",
 }
 
 
@@ -211,7 +214,8 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
     tag = keys.tags.get(path[0])
     kind = str(section.get(tag)) if tag is not None and isinstance(section, dict) else None
     rank, what = source.what(path)
-    if detail["type"] == "extra_forbidden":
+    # An unknown key further inside is what is wrong with the known one that it stands in.
+    if detail["type"] == "extra_forbidden" and str(detail["loc"][-1]) == path[-1]:
         return _Fault(rank, path, what, "an unknown key", keys.home(path), keys.help(path, kind))
     expected, choices = _expected(path, keys, kind)
     value = _at(values, path)

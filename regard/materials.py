@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from regard.data.config import PythonData, TextData
+from regard.data.config import LabelledData, MixtureData, PythonData, TextData
 from regard.data.corpus import Corpus, encode, survey
 from regard.data.documents import Text, TextFiles, find_files
-from regard.data.packing import Packed, Rows, Stream
+from regard.data.labelled import labels_in, load_labelled, texts_in
+from regard.data.packing import Packed, Stream
 from regard.data.pages import PythonText
 from regard.data.sources import Loaded, load_splits
 from regard.errors import InputError
+from regard.models import BertConfig
 from regard.recipe import Recipe
-from regard.tasks import Generate, Translate
-from regard.tokens import Vocabulary, learn
+from regard.tasks import (
+    Answer,
+    Classify,
+    Fill,
+    Generate,
+    Restore,
+    Rewrite,
+    Tag,
+    Translate,
+)
+from regard.tasks.fill import Holes, corruption, room
+from regard.tasks.supervised import Course, headed
+from regard.tokens import Vocabulary, learn, only_foreign
 from regard.tokens.plain import learn_plain
 
 _logger = logging.getLogger(__name__)
 
 KINDS_OF_ROWS: dict[str, type[Packed] | type[Stream]] = {"packed": Packed, "stream": Stream}
+MakeRows = partial[Packed | Stream]
+"""Makes rows of some length from a corpus."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +49,8 @@ class Materials:
     vocabulary: Vocabulary
     task: Any
     checksums: dict[str, str]
+    recipe: Recipe | None = None
+    """With what the data decides, the names of classes and tags; None: as it was."""
 
 
 def gather(recipe: Recipe, saved: Vocabulary | None = None) -> Materials:
@@ -41,12 +60,16 @@ def gather(recipe: Recipe, saved: Vocabulary | None = None) -> Materials:
         recipe: Of the run.
         saved: The vocabulary of a run that goes on; without it one is learned.
     """
-    if recipe.task == "translate":
+    if recipe.task in ("translate", "rewrite"):
         return _pairs(recipe, saved)
-    if recipe.task == "generate":
+    if recipe.task in TEXT_TASKS:
         return _text(recipe, saved)
+    if recipe.task in LABELLED_TASKS:
+        return _labelled(recipe, saved)
     raise InputError(
-        f"task: {recipe.task}", got="a recipe to train", expected="translate or generate"
+        f"task: {recipe.task}",
+        got="a recipe to train",
+        expected=f"translate, rewrite, {', '.join(TEXT_TASKS)}",
     )
 
 
@@ -72,6 +95,10 @@ def _pairs(recipe: Recipe, saved: Vocabulary | None) -> Materials:
             expected=f"at most model.max_length={longest}",
             fix="raise model.max_length, or lower data.max_words with data.on_bad=skip",
         )
+    if isinstance(recipe.data, MixtureData):
+        weights = {name: part.weight for name, part in recipe.data.parts.items()}
+        mixed = Rewrite(task, loaded.splits.train, loaded.splits.valid, weights)
+        return Materials(vocabulary, mixed, loaded.checksums)
     return Materials(vocabulary, task, loaded.checksums)
 
 
@@ -87,26 +114,112 @@ def _warn_of_overlap(loaded: Loaded) -> None:
 def _text(recipe: Recipe, saved: Vocabulary | None) -> Materials:
     data = recipe.data
     if not isinstance(data, TextData | PythonData):
-        raise InputError("data.kind", got=data.kind, expected="text or python, for task: generate")
+        raise InputError(
+            "data.kind", got=data.kind, expected=f"text or python, for task: {recipe.task}"
+        )
     text, valid = _documents(data)
     held_out = 0.0 if valid else data.held_out
     vocabulary = saved
     if vocabulary is None:
         sample = survey(text, held_out=held_out, seed=data.seed).texts
         vocabulary = learn_plain(sample, recipe.tokens, recipe.task)
-    train, aside = _corpora(text, valid, vocabulary, held_out, data.seed)
-    rows = KINDS_OF_ROWS[data.rows]
-
-    def made(corpus: Corpus) -> Rows:
-        return rows(
-            corpus,
-            length=recipe.model.max_length,
-            batch_tokens=recipe.train.batch_tokens,
-            seed=recipe.seed,
-        )
-
-    task = Generate(vocabulary, made(train), made(aside), smoothing=recipe.train.label_smoothing)
+    # A writer learns what documents begin with; the others have symbols of their own around rows.
+    begin = recipe.task == "generate"
+    train, aside = _corpora(text, valid, vocabulary, held_out, data.seed, begin=begin)
+    made = partial(
+        KINDS_OF_ROWS[data.rows], batch_tokens=recipe.train.batch_tokens, seed=recipe.seed
+    )
+    task = TEXT_TASKS[recipe.task](recipe, vocabulary, train, aside, made)
     return Materials(vocabulary, task, train.checksums | aside.checksums)
+
+
+def _generate(
+    recipe: Recipe, vocabulary: Vocabulary, train: Corpus, valid: Corpus, made: MakeRows
+) -> Generate:
+    length, smoothing = recipe.model.max_length, recipe.train.label_smoothing
+    rows = (made(corpus, length=length) for corpus in (train, valid))
+    return Generate(vocabulary, *rows, smoothing=smoothing)
+
+
+def _fill(
+    recipe: Recipe, vocabulary: Vocabulary, train: Corpus, valid: Corpus, made: MakeRows
+) -> Fill:
+    pairs = isinstance(recipe.model, BertConfig) and recipe.model.next_sentence
+    if pairs and made.func is not Packed:
+        raise InputError(
+            "model.next_sentence: true",
+            got="data.rows: stream",
+            expected="data.rows: packed, for a pair is cut from one document",
+        )
+    length, tokenizer = room(recipe.model.max_length, pairs=pairs), only_foreign(vocabulary)
+    holes = (
+        Holes(
+            made(corpus, length=length),
+            corruption(tokenizer, corpus, recipe.seed, pairs=pairs, spare=train),
+        )
+        for corpus in (train, valid)
+    )
+    return Fill(vocabulary, *holes, smoothing=recipe.train.label_smoothing)
+
+
+def _restore(
+    recipe: Recipe, vocabulary: Vocabulary, train: Corpus, valid: Corpus, made: MakeRows
+) -> Restore:
+    length = Restore(vocabulary).room(recipe.model.max_length)
+    rows = (made(corpus, length=length) for corpus in (train, valid))
+    smoothing, seed = recipe.train.label_smoothing, recipe.seed
+    return Restore(vocabulary, *rows, smoothing=smoothing, seed=seed)
+
+
+TEXT_TASKS: dict[str, Callable[..., Any]] = {
+    "generate": _generate,
+    "fill": _fill,
+    "restore": _restore,
+}
+"""The tasks that learn from plain text."""
+
+
+def _labelled(recipe: Recipe, saved: Vocabulary | None) -> Materials:
+    data, model = recipe.data, recipe.model
+    if not isinstance(data, LabelledData):
+        raise InputError("data.kind", got=data.kind, expected=f"labelled, for task: {recipe.task}")
+    assert isinstance(model, BertConfig)  # a recipe sees to it
+    splits = load_labelled(data, recipe.task)
+    for problem, count in splits.skipped.items():
+        _logger.warning("data: %d examples skipped: %s", count, problem)
+    vocabulary = saved
+    if vocabulary is None:
+        texts = [text for example in splits.train for text in texts_in(example)]
+        vocabulary = learn_plain(texts, recipe.tokens, "fill")
+    if recipe.task != "answer":
+        key = {"classify": "classes", "tag": "tags"}[recipe.task]
+        names = getattr(model, key) or labels_in(splits.train)
+        model = model.model_copy(update={key: names})
+    model = headed(recipe.task, model)
+    task = LABELLED_TASKS[recipe.task](
+        vocabulary,
+        splits.train,
+        splits.valid,
+        labels=model.classes or model.tags,
+        course=Course(
+            longest=min(model.max_length, data.longest or model.max_length),
+            overlap=data.overlap,
+            unanswerable=data.unanswerable,
+            batch_tokens=recipe.train.batch_tokens,
+            smoothing=recipe.train.label_smoothing,
+            seed=recipe.seed,
+        ),
+    )
+    settled = recipe.model_copy(update={"model": model})
+    return Materials(vocabulary, task, splits.checksums, settled)
+
+
+LABELLED_TASKS: dict[str, type[Classify] | type[Tag] | type[Answer]] = {
+    "classify": Classify,
+    "tag": Tag,
+    "answer": Answer,
+}
+"""The tasks that learn from labels."""
 
 
 def _documents(data: TextData | PythonData) -> tuple[Text, Text | None]:
@@ -121,14 +234,20 @@ def _documents(data: TextData | PythonData) -> tuple[Text, Text | None]:
 
 
 def _corpora(
-    text: Text, valid: Text | None, vocabulary: Vocabulary, held_out: float, seed: int
+    text: Text,
+    valid: Text | None,
+    vocabulary: Vocabulary,
+    held_out: float,
+    seed: int,
+    *,
+    begin: bool,
 ) -> tuple[Corpus, Corpus]:
     """The ids of the training and of the validation text."""
     tokenizer, cache = vocabulary.source, cache_folder() / "text"
-    corpus = encode(text, tokenizer, cache, begin=True)
+    corpus = encode(text, tokenizer, cache, begin=begin)
     if valid is None:
         return corpus.split(held_out, seed)
-    return corpus, encode(valid, tokenizer, cache, begin=True)
+    return corpus, encode(valid, tokenizer, cache, begin=begin)
 
 
 def cache_folder() -> Path:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from regard import recipe as recipes
 from regard.data.batch import Ragged
+from regard.data.config import LabelledData
 from regard.data.pair import Pair
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import stream
@@ -30,16 +31,26 @@ from regard.numbers import generate_ids, is_ids, logits_of
 from regard.recipe import Recipe
 from regard.tasks import (
     TASKS,
+    Answer,
+    Classify,
     Filling,
+    FoundAnswer,
     Generate,
     Labelled,
     Output,
     Reader,
+    Restore,
+    Restored,
     Suggestion,
+    Tag,
+    Tagged,
     Translate,
 )
+from regard.tasks.accuracy import Measures
 from regard.tasks.metrics import Scores, score
 from regard.tasks.reader import Text
+from regard.tasks.supervised import Course, Supervised
+from regard.tasks.words import Words, compare
 from regard.tokens import Vocabulary, only_foreign
 from regard.tokens.hub import read_folder
 from regard.train import checkpoint
@@ -48,11 +59,15 @@ from regard.weights.folder import is_foreign, read_model
 from regard.weights.llama2c import read_llama2c
 
 PRECISIONS = ("fp32", "int8")
-TaskT = TypeVar("TaskT", Translate, Generate, Reader)
+TaskT = TypeVar("TaskT", Translate, Generate, Reader, Restore, Tag, Answer)
 VERBS: dict[type, tuple[str, ...]] = {
     Translate: ("translate",),
     Generate: ("generate", "suggest"),
+    Restore: ("generate", "restore"),
     Reader: ("fill", "classify", "embed", "as far as it has the head for it"),
+    Classify: ("classify", "embed"),
+    Tag: ("tag", "embed"),
+    Answer: ("answer", "embed"),
 }
 """What a model of each kind of task can do."""
 
@@ -107,7 +122,11 @@ class Pipeline:
     @cached_property
     def task(self) -> Any:
         """How text becomes what the model reads, and back."""
-        return TASKS[self.recipe.task](self.vocabulary)
+        kind, data = TASKS[self.recipe.task], self.recipe.data
+        if issubclass(kind, Supervised) and isinstance(data, LabelledData):
+            read = Course(data.longest, data.overlap, data.unanswerable)  # as in training
+            return kind(self.vocabulary, course=read)
+        return kind(self.vocabulary)
 
     def _able(self, kind: type[TaskT], verb: str) -> TaskT:
         """The task, if the model is of the kind that can do this."""
@@ -207,6 +226,8 @@ class Pipeline:
         found: list[Any]
         if several and is_ids(several[0]):
             found = generate_ids(self.model, self._vocabulary, several, self.decoding(**decode))
+        elif isinstance(self.task, Restore):
+            found = [best.text for best, *_ in self._restored(several, **decode)]
         elif isinstance(self.model, EncoderDecoder):
             found = self.translate(several, **decode)
         else:
@@ -215,6 +236,21 @@ class Pipeline:
             outputs = task.predict(self.model, ids, self.decoding(**decode))
             found = [best.text for best, *_ in outputs]
         return found[0] if one else found
+
+    def restore(self, text: str, **decode: Any) -> Restored:
+        """A text whose holes (`<extra_id_0>`, or `___`) are filled, and what was put into each.
+
+        Args:
+            text: With holes.
+            **decode: What differs from the recipe's `decode`, such as `beam=4`.
+        """
+        task = self._able(Restore, "restore")
+        [[best, *_]] = self._restored([text], **decode)
+        return task.restored(text, best, self.model.config.max_length)
+
+    def _restored(self, texts: Sequence[str], **decode: Any) -> list[list[Output]]:
+        task = self._able(Restore, "restore")
+        return task.predict(self.model, texts, self.decoding(**decode))
 
     def write(self, prompt: str, **decode: Any) -> Iterator[str]:
         """The same for one prompt, piece by piece, as the text becomes certain."""
@@ -240,6 +276,44 @@ class Pipeline:
         found = task.classify(self.model, texts if isinstance(texts, list) else [texts])
         return found if several else found[0]
 
+    def tag(self, text: str | Sequence[str]) -> list[Tagged]:
+        """The tag of each word of a text with its probability; longer texts are read in windows.
+
+        Args:
+            text: A text, or its words.
+        """
+        [found] = self._able(Tag, "tag").tag(self.model, [text])
+        return found
+
+    def answer(
+        self, question: str, context: str, count: int = 1, *, unanswerable: bool | None = None
+    ) -> list[FoundAnswer]:
+        """The likeliest answers to a question, cut out of a text, best first.
+
+        Args:
+            question: What to look for.
+            context: Where to look; a longer one than the model reads is read in windows.
+            count: How many answers.
+            unanswerable: Whether "no answer", an empty one, is allowed. None: as trained.
+        """
+        task = self._able(Answer, "answer")
+        for name, given in (("the question", question), ("the context", context)):
+            if not given.strip():
+                raise InputError(name, got="nothing", expected="some words")
+        [found] = task.answer(self.model, [(question, context)], count, unanswerable=unanswerable)
+        return found
+
+    def measure(self, examples: Sequence[Any]) -> Measures:
+        """How good a classifier, tagger or answerer is on examples with labels.
+
+        Args:
+            examples: `LabelledText`s, `TaggedWords` or `Question`s of `regard.data.annotations`.
+        """
+        if not isinstance(self.task, Supervised):
+            raise InputError(f"{self.name}", got=f"a model for {self.recipe.task}",
+                             expected="one for classify, tag or answer")  # fmt: skip
+        return self.task.measure(self.model, examples)
+
     def embed(
         self, texts: str | Sequence[str], *, pool: str = "mean", normalise: bool = True
     ) -> Tensor:
@@ -254,6 +328,20 @@ class Pipeline:
         task = self._able(Reader, "embed")
         found = task.embed(self.model, several, pool=pool, normalise=normalise)
         return found[0] if isinstance(texts, str) else found
+
+    def words(
+        self, word: str, sentences: Sequence[str], *, layer: int | None = None, count: int = 5
+    ) -> Words:
+        """A word's vector in each of several sentences, how alike these are, and what is near them.
+
+        Args:
+            word: The word.
+            sentences: Where it occurs.
+            layer: Take what leaves this block, from 0; None: the top.
+            count: How many near words to list.
+        """
+        tokenizer = self.vocabulary.source
+        return compare(self.model, tokenizer, word, sentences, layer=layer, count=count)
 
     def logits(self, ids: Any, target_ids: Any = None, *, mask: Any = None) -> Any:
         """Logits of the token after each token (an encoder: at each token).

@@ -25,6 +25,8 @@ from regard.data.config import (
     DataConfig,
     FileData,
     GrammarData,
+    LabelledData,
+    MixtureData,
     NoData,
     PythonData,
     TextData,
@@ -43,7 +45,7 @@ from regard.models.config import (
     TransformerConfig,
 )
 from regard.tokens.config import TokensConfig
-from regard.train.config import TrainConfig
+from regard.train.config import StartConfig, TrainConfig
 
 LARGEST = 1_000_000
 """Bytes; a recipe has about a thousand."""
@@ -56,6 +58,8 @@ DATA_KINDS: dict[str, type[Config]] = {
     "files": FileData,
     "text": TextData,
     "python": PythonData,
+    "labelled": LabelledData,
+    "mixture": MixtureData,
     "none": NoData,
 }
 
@@ -66,8 +70,19 @@ MODEL_FAMILIES: dict[str, type[BlocksConfig]] = {
     "gpt": GPTConfig,
     "bert": BertConfig,
 }
-USUAL_FAMILY = {"translate": "transformer", "generate": "gpt", "fill": "bert"}
+USUAL_FAMILY = {
+    "translate": "transformer",
+    "rewrite": "t5",
+    "restore": "t5",
+    "generate": "gpt",
+    "fill": "bert",
+    "classify": "bert",
+    "tag": "bert",
+    "answer": "bert",
+}
 """What a recipe's model is if it does not say, by its task."""
+ALIKE = {"transformer": "t5", "t5": "transformer"}
+"""The family that can do what a family can."""
 FILES = {("data", "train"), ("data", "valid"), ("data", "test")}
 """The keys that take one file or two."""
 
@@ -79,14 +94,34 @@ class Recipe(Config):
 
     version: Literal[1]
     """Of the recipe format."""
-    task: Literal["translate", "generate", "fill", "classify", "embed"]
+    task: Literal[
+        "translate", "rewrite", "restore", "generate", "fill", "classify", "tag", "answer", "embed",
+    ]  # fmt: skip
     data: DataConfig
     tokens: TokensConfig
     model: ModelConfig
     train: TrainConfig
     decode: DecodeConfig
+    start: StartConfig | None = None
+    """Where the weights begin; without it they are drawn."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Of the weights, dropout and the order of the data."""
+
+    @model_validator(mode="after")
+    def _family_fits_the_task(self) -> Recipe:
+        usual = USUAL_FAMILY.get(self.task, self.model.family)
+        if self.model.family not in (usual, ALIKE.get(usual)):
+            raise PydanticCustomError(
+                "sections_disagree",
+                "task: {task} needs model.family: {usual}, got {family}",
+                {
+                    "keys": (("model", "family"), ("task",)),
+                    "task": self.task,
+                    "usual": usual,
+                    "family": self.model.family,
+                },
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_matrix_needs_one_vocabulary(self) -> Recipe:
@@ -108,6 +143,7 @@ KEYS = Keys(
         "model": MODEL_FAMILIES,
         "train": {"": TrainConfig},
         "decode": {"": DecodeConfig},
+        "start": {"": StartConfig},
     },
     tags={"data": "kind", "model": "family"},
 )
@@ -142,7 +178,7 @@ def from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
         fix = "`regard recipe tiny/translate` prints one to start from"
         raise InputError(name, got=got, expected="a recipe", fix=fix)
     parsed = [(*_parse(override), override) for override in overrides]
-    values = _with_family(_lay_over(document.values, {path: v for path, v, _ in parsed}))
+    values = _completed(_lay_over(document.values, {path: v for path, v, _ in parsed}))
     typed = {path: override for path, _, override in parsed}
     try:
         # Strict: "no" is not false, 1.0 is not 1, true is not 1.
@@ -153,7 +189,7 @@ def from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
 
 def dump(recipe: Recipe) -> str:
     """Write a recipe with every value spelled out; `load` reads an equal one back."""
-    return write(recipe.model_dump())
+    return write(recipe.model_dump(exclude={"start"} if recipe.start is None else None))
 
 
 def changed(old: Recipe, new: Recipe) -> list[str]:
@@ -283,8 +319,10 @@ def _lay_over(values: dict[str, Any], given: Mapping[tuple[str, ...], Any]) -> d
     return merged
 
 
-def _with_family(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with the family of the model, which a recipe may leave to its task."""
+def _completed(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with those that others decide: the model's family by the task or the start."""
+    if "start" in values:
+        values = {"tokens": {}, "model": {}, "decode": {}, **values}
     model, task = values.get("model"), values.get("task")
     if not isinstance(model, dict) or "family" in model:
         return values
@@ -294,7 +332,8 @@ def _with_family(values: dict[str, Any]) -> dict[str, Any]:
 def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Data of another kind: without the keys that only the former kind has."""
     old = data.get("kind")
-    new = given.get("kind", "files" if "train" in given else old)
+    before = DATA_KINDS.get(str(old), Config).model_fields
+    new = given.get("kind", "files" if "train" in given and "train" not in before else old)
     if new == old:
         return data
     had, has = (DATA_KINDS.get(str(kind), Config).model_fields for kind in (old, new))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.data import grammar
-from regard.data.config import Files
+from regard.data.config import Files, LabelledData
+from regard.data.labelled import load_labelled, read_labelled
 from regard.data.pair import Pair
 from regard.data.sources import load_splits
 from regard.data.text import load_pairs
@@ -18,6 +19,7 @@ from regard.explain.heads import HeadSummary
 from regard.files import write_file
 from regard.pipeline import Evaluation, Pipeline, shipped
 from regard.recipe import Recipe
+from regard.tasks.accuracy import Measures
 from regard.tasks.metrics import by_length, score
 from regard.train import checkpoint
 
@@ -134,6 +136,71 @@ def evaluate_sets(
         text = json.dumps(report.to_json(), ensure_ascii=False, indent=1)
         write_file(out / "scores.json", text.encode())
         _draw_lengths(report, pipeline.name, out / "bleu-by-length.png")
+    return report
+
+
+@dataclass(frozen=True)
+class LabelledReport:
+    """All sets of labelled examples that were scored: how many each has, and how well it went."""
+
+    sets: Mapping[str, tuple[int, Measures]]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One object a set."""
+        return [
+            {"set": name, "examples": count, **found.overall, "by_label": found.by_label}
+            for name, (count, found) in self.sets.items()
+        ]
+
+    def table(self) -> str:
+        """For people: a line a set, and below it one for each class or type."""
+        lines = []
+        for name, (count, found) in self.sets.items():
+            lines.append(f"{name:<24}{count:>7}  {_numbers(found.overall)}")
+            lines += [f"  {label:<29}  {_numbers(each)}" for label, each in found.by_label.items()]
+        return "\n".join(lines)
+
+
+def _numbers(scores: Mapping[str, float]) -> str:
+    return "  ".join(
+        f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.4g}"
+        for name, value in scores.items()
+    )
+
+
+def evaluate_labelled(
+    pipeline: Pipeline, split: str | None, file: str | None, out: Path | None
+) -> LabelledReport:
+    """Scores a classifier, tagger or answerer.
+
+    Args:
+        pipeline: What is scored.
+        split: Of the run's data; by default its test, else its validation examples.
+        file: Other examples instead.
+        out: A folder for the numbers.
+    """
+    if file is not None and split is not None:
+        raise InputError("--data with --split", expected="one of the two")
+    data, task = pipeline.recipe.data, pipeline.recipe.task
+    sets: dict[str, Sequence[Any]]
+    if file is not None:
+        header = isinstance(data, LabelledData) and data.header
+        sets = {file: read_labelled(file, task, header=header)[0]}
+    elif isinstance(data, LabelledData):
+        splits = load_labelled(data, task)
+        known = {"train": splits.train, "valid": splits.valid, **splits.tests}
+        if split is not None and split not in known:
+            raise InputError("--split", got=split, expected=f"one of {', '.join(known)}")
+        usual = [*splits.tests] or ["valid"]
+        sets = {name: known[name] for name in ([split] if split else usual)}
+    else:
+        raise InputError("eval", got=f"{pipeline.name} without data", expected="--data FILE")
+    report = LabelledReport(
+        {name: (len(examples), pipeline.measure(examples)) for name, examples in sets.items()}
+    )
+    if out is not None:
+        text = json.dumps(report.to_json(), ensure_ascii=False, indent=1)
+        write_file(out / "scores.json", text.encode())
     return report
 
 

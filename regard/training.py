@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 from regard import recipe as recipes
+from regard.beginning import begin, continued
 from regard.errors import InputError
 from regard.files import write_file
 from regard.materials import gather
-from regard.models import build, describe
+from regard.models import T5Config, TransformerConfig, build, describe
 from regard.pipeline import Pipeline, load
 from regard.recipe import Recipe
 from regard.runtime import setup
-from regard.tokens import Vocabulary
 from regard.train import checkpoint
 from regard.train.checkpoint import RunLock, Snapshot
 from regard.train.trainer import Job, Trainer
@@ -101,13 +101,16 @@ def _run(
 ) -> Pipeline:
     if run is None and recipe.train.average > 1:
         _logger.warning("train.average needs a folder for the run: without one nothing is averaged")
-    materials = gather(recipe, None if start is None else Vocabulary.from_json(start.tokenizer))
-    vocabulary = materials.vocabulary
+    beginning = begin(recipe, start)
+    materials = gather(beginning.recipe, beginning.vocabulary)
+    recipe, vocabulary = materials.recipe or beginning.recipe, materials.vocabulary
     facts = {"threads": threads, "torch": str(torch.__version__), "data": materials.checksums}
     if start is not None:
         _compare(facts, start)
     sizes = [vocabulary.source.vocab, vocabulary.target.vocab]
-    model = build(recipe.model, *(sizes if recipe.task == "translate" else sizes[:1]))
+    two_sided = isinstance(recipe.model, TransformerConfig | T5Config)
+    model = build(recipe.model, *(beginning.vocabularies or (sizes if two_sided else sizes[:1])))
+    beginning.prepare(model)
     pipeline = Pipeline(model, vocabulary, recipe, "model" if run is None else run.name)
     if run is not None:
         write_file(run / "recipe.yaml", recipes.dump(recipe).encode())
@@ -152,7 +155,7 @@ def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | No
     old = recipes.from_text(snapshot.recipe, str(folder / "recipe.yaml"))
     changed = [
         key
-        for key in recipes.changed(old, recipe)
+        for key in recipes.changed(old, continued(recipe, old))
         if key not in MAY_CHANGE and not key.startswith("decode.")
     ]
     if changed:

@@ -236,8 +236,8 @@ def test_a_file_without_keys_is_refused(message, text, got):
 
 # Faults in the file
 
-KINDS = "one of grammar, copy, reverse, sort, files, text, python, none"
-TASKS = "one of translate, generate, fill, classify, embed"
+KINDS = "one of grammar, copy, reverse, sort, files, text, python, labelled, mixture, none"
+TASKS = "one of translate, rewrite, restore, generate, fill, classify, tag, answer, embed"
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ TASKS = "one of translate, generate, fill, classify, embed"
         (
             "seed: 3", "qqqq: 3",
             "my.yaml:18: qqqq: got an unknown key, expected a key of a recipe\n"
-            "keys of a recipe: version, task, seed, data, tokens, model, train, decode",
+            "keys of a recipe: version, task, seed, data, tokens, model, train, decode, start",
         ),
         (
             "  pairs: 100", "  max_words: 100",
@@ -465,7 +465,7 @@ def test_an_override_can_fill_a_section_that_the_file_does_not_have(read):
         (
             "qqqq.zzzz=1",
             "got an unknown key, expected a key of a recipe\n"
-            "keys of a recipe: version, task, seed, data, tokens, model, train, decode",
+            "keys of a recipe: version, task, seed, data, tokens, model, train, decode, start",
         ),
         (
             "data.valid=x.tsv",

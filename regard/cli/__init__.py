@@ -53,7 +53,7 @@ USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ =
 """What typer raises for a wrong option; its home differs between versions of typer."""
 
 
-NEXT = {"restore": "generate", "rewrite": "translate"}
+NEXT = {"rewrite": "translate"}
 """The command to try after a training, where it has another name than the task."""
 
 

@@ -77,6 +77,61 @@ class PythonData(Config):
     seed: int = 0
 
 
+class LabelledData(Config):
+    """Examples with labels, to fine-tune on: which format, the task and the file's name tell."""
+
+    kind: Literal["labelled"] = "labelled"
+    train: str
+    """classify: `.tsv` (text, perhaps a second one, label) or `.jsonl` (text, pair, label);
+    tag: a word a line with its tag in the last column, or `.jsonl` (words, tags);
+    answer: SQuAD's `.json`, or `.jsonl` (context, question, answers)."""
+    valid: str | None = None
+    """Without it, `held_out` examples are set aside, chosen by `seed`, and not trained on."""
+    test: str | None = None
+    header: bool = False
+    """Whether the first line of a `.tsv` names its columns."""
+    held_out: int = Field(default=500, ge=1)
+    on_bad: Literal["stop", "skip"] = "stop"
+    """What to do with examples that cannot be used."""
+    longest: int | None = Field(default=None, ge=16)
+    """The most tokens that are read at once. None: as many as the model can."""
+    overlap: int = Field(default=64, ge=0)
+    """tag, answer: how many tokens two windows of a text that is longer share."""
+    unanswerable: bool = False
+    """answer: whether a question may have no answer in its text."""
+    seed: int = 0
+
+
+class PartData(Config):
+    """One set of pairs of a mixture."""
+
+    train: Files
+    valid: Files | None = None
+    """Without it, some training pairs are set aside, as with `kind: files`."""
+    test: Files | None = None
+    prefix: str = ""
+    """What to do with a source, put before it: `translate to German: `."""
+    weight: float = Field(default=1.0, gt=0)
+    """Its share of the pairs that are trained on, beside those of the others."""
+
+
+Parts = dict[str, PartData]
+"""Sets of pairs, by name."""
+
+
+class MixtureData(Config):
+    """Several tasks as text to text, in given proportions (T5)."""
+
+    kind: Literal["mixture"] = "mixture"
+    parts: Parts = Field(min_length=1)
+    held_out: int = Field(default=500, ge=1)
+    """How many training pairs of each part are set aside where it has no `valid`."""
+    on_bad: Literal["stop", "skip"] = "stop"
+    """What to do with empty lines, bad UTF-8 and over-long pairs. Unequal lengths always stop."""
+    max_words: int = Field(default=250, ge=1)
+    seed: int = 0
+
+
 class NoData(Config):
     """Of a model that came from elsewhere, with its weights."""
 
@@ -84,5 +139,6 @@ class NoData(Config):
 
 
 DataConfig = Annotated[
-    GrammarData | ToyData | FileData | TextData | PythonData | NoData, Field(discriminator="kind")
+    GrammarData | ToyData | FileData | TextData | PythonData | LabelledData | MixtureData | NoData,
+    Field(discriminator="kind"),
 ]

@@ -14,7 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.data.config import DataConfig, FileData, Files, GrammarData, ToyData
+from regard.data.config import (
+    DataConfig,
+    FileData,
+    Files,
+    GrammarData,
+    MixtureData,
+    PartData,
+    ToyData,
+)
 from regard.data.grammar import splits as grammar_splits
 from regard.data.pair import Pair, Splits
 from regard.data.text import load_pairs
@@ -41,6 +49,8 @@ def load_splits(config: DataConfig) -> Loaded:
     """
     if isinstance(config, FileData):
         return _read(config)
+    if isinstance(config, MixtureData):
+        return _mixed(config)
     if not isinstance(config, GrammarData | ToyData):
         raise InputError("data.kind", got=config.kind, expected="pairs: files, grammar or a toy")
     if isinstance(config, GrammarData):
@@ -71,6 +81,40 @@ def _read(config: FileData) -> Loaded:
         parts["train"], parts["valid"] = _set_aside(parts["train"], config.held_out, config.seed)
     tests = {"test": parts["test"]} if "test" in parts else {}
     return Loaded(Splits(parts["train"], parts["valid"], tests), dict(skipped), checksums)
+
+
+def _mixed(config: MixtureData) -> Loaded:
+    """The pairs of all parts; what to do stands before each source, and a tag names its part."""
+    skipped: Counter[str] = Counter()
+    checksums: dict[str, str] = {}
+    tests: dict[str, tuple[Pair, ...]] = {}
+    train: list[Pair] = []
+    valid: list[Pair] = []
+    for name, part in config.parts.items():
+        loaded = _read(_as_files(part, config))
+        train += _told(loaded.splits.train, part.prefix, name)
+        valid += _told(loaded.splits.valid, part.prefix, name)
+        if "test" in loaded.splits.tests:
+            tests[name] = _told(loaded.splits.tests["test"], part.prefix, name)
+        skipped.update(loaded.skipped)
+        checksums |= loaded.checksums
+    return Loaded(Splits(tuple(train), tuple(valid), tests), dict(skipped), checksums)
+
+
+def _as_files(part: PartData, config: MixtureData) -> FileData:
+    return FileData(
+        train=part.train,
+        valid=part.valid,
+        test=part.test,
+        held_out=config.held_out,
+        on_bad=config.on_bad,
+        max_words=config.max_words,
+        seed=config.seed,
+    )
+
+
+def _told(pairs: Sequence[Pair], prefix: str, name: str) -> tuple[Pair, ...]:
+    return tuple(Pair(prefix + pair.source, pair.target, (name,)) for pair in pairs)
 
 
 def _set_aside(

@@ -105,11 +105,14 @@ class Decoder(nn.Module):
         x = self._top(prompts.ids, ctx)
         state.advance(prompts.lengths)
         last = torch.tensor(prompts.lengths, device=x.device).cumsum(0) - 1  # of each prompt
-        return self.head(x[last])
+        ctx.layout = Layout((1,) * len(prompts.lengths), x.device)
+        return ctx.visit("logits", self.head(x[last]))
 
     def step(self, ids: Tensor, state: KVCache, tap: Tap | None = None) -> Tensor:
         """One more token for each row: ids (rows,) -> logits of the next (rows, vocab)."""
         rows, lengths = ids.numel(), state.lengths
+        if tap is not None and not any(lengths):  # the first step, where no prompt was read
+            tap.begin(self.sites())
         layout = Layout((1,) * rows, ids.device)
         mask = Mask(
             causal=True,

@@ -51,7 +51,7 @@ class Reader:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.tokenizer = only_foreign(vocabulary)
 
-    def read(self, texts: Sequence[Text], longest: int, *, symbols: bool = False) -> list[_Read]:
+    def read(self, texts: Sequence[Text], longest: int, *, symbols: bool = False) -> list[Read]:
         """Each text as ids with what the model wants around them, cut where it is too long.
 
         Args:
@@ -67,10 +67,10 @@ class Reader:
             ids, pair = encode(first), None if second is None else encode(second)
             room = longest - len(tokenizer.template([], None if pair is None else []))
             ids, pair = _shortened(ids, pair, room)
-            found.append(_Read(tokenizer.template(ids, pair), tokenizer.token_types(ids, pair)))
+            found.append(Read(tokenizer.template(ids, pair), tokenizer.token_types(ids, pair)))
         return found
 
-    def parts(self, read: Sequence[_Read]) -> Iterator[tuple[list[int], Texts]]:
+    def parts(self, read: Sequence[Read]) -> Iterator[tuple[list[int], Texts]]:
         """Texts of like length together, each with its place among all of them."""
         for index in sequential([len(each.ids) for each in read], TOKENS_AT_ONCE):
             ids = Ragged.of([read[i].ids for i in index])
@@ -139,7 +139,7 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class _Read:
+class Read:
     """A text as a model reads it."""
 
     ids: list[int]

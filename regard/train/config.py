@@ -8,6 +8,23 @@ from pydantic import Field, model_validator
 
 from regard.config import Config
 
+Freeze = int | Literal["none", "embeddings", "all"]
+"""What stays as it is: so many of the lowest layers and what is below them, or a name."""
+
+
+class StartConfig(Config):
+    """Begin from a model that was trained before: its config, tokenizer and weights are taken.
+
+    The `model` section then only says what is to differ: dropout, and the names of classes or tags.
+    """
+
+    folder: str
+    """A run, a checkpoint, a Hugging Face folder or a shipped model. Only the first start reads
+    it: a checkpoint of the run is complete in itself."""
+    freeze: Freeze = "none"
+    """`embeddings`; a number: they and so many of the lowest layers; `all`: they and every layer
+    of the encoder (of a decoder alone: its own). What is frozen has no dropout."""
+
 
 class TrainConfig(Config):
     """One training run of the one trainer."""

@@ -14,13 +14,16 @@ def _labels(their: dict[str, Any], head: str, names: Names, architecture: str) -
     architectures = their.get("architectures") or ["ForSequenceClassification"]
     if not names.has(head) or architecture not in architectures[0]:
         return ()
-    labels = their.get("id2label") or {}
+    # Two labels without names are their default, which older configs leave out.
+    labels = their.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
     return tuple(str(labels[key]) for key in sorted(labels, key=int))
 
 
 def _read_bert(their: dict[str, Any], names: Names) -> BertConfig:
     only(their, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
     roberta = their["model_type"] == "roberta"
+    if roberta and names.has("lm_head."):  # whose own activation is always this
+        only(their, hidden_act="gelu")
     classes = _labels(their, "classifier", names, "ForSequenceClassification")
     pooled = names.has("classifier.dense") if roberta and classes else names.has(_pooler(their))
     return BertConfig(
@@ -28,7 +31,7 @@ def _read_bert(their: dict[str, Any], names: Names) -> BertConfig:
         dim=their["hidden_size"],
         heads=their["num_attention_heads"],
         hidden=their["intermediate_size"],
-        activation=activation_of(their_activation(their, "hidden_act")),
+        activation=activation_of(their_activation(their, "hidden_act", "gelu")),
         norm_epsilon=their.get("layer_norm_eps", 1e-12),
         token_types=their.get("type_vocab_size", 2),
         # RoBERTa counts positions from the one after its padding symbol.
@@ -59,7 +62,8 @@ def _architecture(config: BertConfig, name: str) -> str:
         (config.classes, "ForSequenceClassification"),
         (config.tags, "ForTokenClassification"),
         (config.spans, "ForQuestionAnswering"),
-        (config.next_sentence, "ForPreTraining"),
+        (config.next_sentence and config.masked, "ForPreTraining"),
+        (config.next_sentence, "ForNextSentencePrediction"),
         (config.masked, "ForMaskedLM"),
     ):
         if head:
@@ -178,7 +182,11 @@ def _roberta_names(config: BertConfig) -> Table:
 
 
 def _is_bert(config: BertConfig) -> bool:
-    return config.token_types > 0 and config.pooler != "relu" and _plain(config)
+    roberta = config.positions_from > 0
+    pooled = config.pooler == "tanh" or not (config.classes or config.next_sentence)
+    if roberta and (config.next_sentence or (config.masked and config.activation != "gelu")):
+        return False  # it has no such head, and another always has this activation
+    return config.token_types > 0 and config.pooler != "relu" and pooled and _plain(config)
 
 
 def _plain(config: BertConfig) -> bool:
@@ -191,6 +199,7 @@ def _plain(config: BertConfig) -> bool:
         and config.score == "scaled_dot"
         and not (config.final_norm or config.scaled_embedding or config.query_key_norm)
         and not config.activation.startswith("gated")
+        and not (config.classes and config.tags)  # which have one name
     )
 
 
@@ -201,7 +210,7 @@ def _read_distilbert(their: dict[str, Any], names: Names) -> BertConfig:
         dim=their["dim"],
         heads=their["n_heads"],
         hidden=their["hidden_dim"],
-        activation=activation_of(their_activation(their, "activation")),
+        activation=activation_of(their_activation(their, "activation", "gelu")),
         norm_epsilon=1e-12,
         token_types=0,
         max_length=their["max_position_embeddings"],
@@ -268,7 +277,8 @@ def _names_distilbert(config: BertConfig) -> Table:
 
 def _is_distilbert(config: BertConfig) -> bool:
     pooler = "relu" if config.classes else "none"
-    return (config.token_types, config.positions_from) == (0, 0) and config.pooler == pooler and (
+    plain = (config.token_types, config.positions_from, config.next_sentence) == (0, 0, False)
+    return plain and config.pooler == pooler and (
         _plain(config) and config.norm_epsilon == 1e-12  # it has no setting for it
     )  # fmt: skip
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.files import write_file
+from regard.models.config import BlocksConfig
 from regard.models.families import Model, build
 from regard.weights.bert import BERT, DISTILBERT, ROBERTA
 from regard.weights.gpt import GPT2, LLAMA
@@ -67,18 +68,44 @@ def read_model(folder: Path, *, pickled: bool = False) -> Model:
     tensors = kind.whole_names(read_tensors(folder, pickled=pickled))
     try:
         config = kind.read(their, Names(their, tensors))
-        model = build(config, *_vocabularies(their, kind))
+        vocabularies = _vocabularies(their, kind)
+        _check_depth(config, tensors)
+        with torch.device("meta"):  # sizes alone: a hostile config takes no memory
+            shapes = _shapes(build(config, *vocabularies))
     except KeyError as error:
         raise InputError(f"{folder / CONFIG}", got=f"no {error.args[0]}", expected="one") from error
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"])) or "the sizes"
         raise InputError(f"{folder / CONFIG}: {where}", got=fault["msg"]) from error
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{folder / CONFIG}", got=str(error)) from error
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    model.load_state_dict(kind.names(config).bring(tensors, shapes))
+    except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
+        raise InputError(f"{folder / CONFIG}", got=str(error).partition("\n")[0]) from error
+    ours = kind.names(config).bring(tensors, shapes)
+    model: Model = build(config, *vocabularies)
+    model.load_state_dict(ours)
+    _check_tied(model, ours)
     return model.eval()
+
+
+def _shapes(model: Model) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in model.state_dict().items()}
+
+
+def _check_depth(config: BlocksConfig, tensors: dict[str, Tensor]) -> None:
+    """Refuses more layers than there are tensors, before any is built."""
+    for name in ("layers", "encoder_layers", "decoder_layers"):
+        if getattr(config, name, 0) > len(tensors):
+            got = f"{getattr(config, name)} layers"
+            raise InputError(CONFIG, got=got, expected=f"what {len(tensors)} tensors can fill")
+
+
+def _check_tied(model: Model, ours: dict[str, Tensor]) -> None:
+    """Refuses two matrices where the model has one for both roles."""
+    first: dict[int, str] = {}  # the name that each place in memory was met under
+    for name, tensor in model.state_dict().items():
+        other = first.setdefault(tensor.data_ptr(), name)
+        if other != name and not torch.equal(ours[name], ours[other]):
+            raise InputError("the weights", got=f"another {name}", expected=f"that of {other}")
 
 
 def write_model(model: Model, folder: Path, **roles: Any) -> dict[str, Any]:
@@ -159,6 +186,8 @@ def read_tensors(folder: Path, *, pickled: bool = False) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for file in _files(folder, pickled=pickled):
         for name, tensor in _load(file).items():
+            if name in tensors:
+                raise InputError(f"{file}", got=f"{name} again", expected="each tensor in one file")
             tensors[name] = tensor.float() if tensor.is_floating_point() else tensor
     return tensors
 
@@ -167,7 +196,7 @@ def _files(folder: Path, *, pickled: bool) -> Iterator[Path]:
     if (folder / WEIGHTS).is_file():
         yield folder / WEIGHTS
     elif (folder / INDEX).is_file():
-        yield from _parts(folder, INDEX)
+        yield from _parts(folder, INDEX, ".safetensors")
     elif not (folder / PICKLED).is_file() and not (folder / PICKLED_INDEX).is_file():
         raise InputError(f"{folder}: no weights", expected=f"{WEIGHTS}, or {INDEX} and its parts")
     elif not pickled:
@@ -180,17 +209,17 @@ def _files(folder: Path, *, pickled: bool) -> Iterator[Path]:
     elif (folder / PICKLED).is_file():
         yield folder / PICKLED
     else:
-        yield from _parts(folder, PICKLED_INDEX)
+        yield from _parts(folder, PICKLED_INDEX, ".bin")
 
 
-def _parts(folder: Path, index: str) -> Iterator[Path]:
-    """The files that an index names, all inside the folder."""
+def _parts(folder: Path, index: str, ending: str) -> Iterator[Path]:
+    """The files that an index names, all inside the folder and of one kind."""
     places = read_json(folder / index).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise InputError(f"{folder / index}", got="no weight_map", expected="tensors and files")
     for name in dict.fromkeys(map(str, places.values())):
-        if Path(name).name != name:
-            raise InputError(f"{folder / index}", got=name, expected="a file beside it")
+        if Path(name).name != name or not name.endswith(ending):
+            raise InputError(f"{folder / index}", got=name, expected=f"a file beside it, {ending}")
         yield folder / name
 
 

@@ -18,7 +18,7 @@ def _read_gpt2(their: dict[str, Any], names: Names) -> GPTConfig:
         dim=dim,
         heads=their["n_head"],
         hidden=their.get("n_inner") or 4 * dim,
-        activation=activation_of(their_activation(their, "activation_function")),
+        activation=activation_of(their_activation(their, "activation_function", "gelu_new")),
         norm_epsilon=their.get("layer_norm_epsilon", 1e-5),
         max_length=their.get("n_positions", 1024),
         dropout=their.get("resid_pdrop", 0.1),
@@ -65,7 +65,8 @@ def _names_gpt2(config: GPTConfig) -> Table:
     for layer in range(config.layers):
         rules += within(f"decoder.blocks.{layer}.", f"transformer.h.{layer}.", block)
     ignored = ("*.attn.bias", "*.attn.masked_bias")  # the causal mask, once stored with the weights
-    return Table(tuple(rules), {"lm_head.weight": "transformer.wte.weight"}, ignored)
+    copies = {"lm_head.weight": "transformer.wte.weight"} if config.tied else {}
+    return Table(tuple(rules), copies, ignored)
 
 
 def _is_gpt2(config: GPTConfig) -> bool:
@@ -75,6 +76,7 @@ def _is_gpt2(config: GPTConfig) -> bool:
         and config.bias
         and config.attention_bias in (None, "all")
         and (config.kv_heads, config.head_dim, config.window) == (None, None, None)
+        and not config.query_key_norm
         and plain(config)
     )
 
@@ -105,7 +107,7 @@ def _read_llama(their: dict[str, Any], names: Names) -> GPTConfig:
         kv_heads=None if kv_heads == heads else kv_heads,
         head_dim=None if head_dim * heads == dim else head_dim,
         hidden=their["intermediate_size"],
-        activation=activation_of("gated_" + their_activation(their, "hidden_act")),
+        activation=activation_of("gated_" + their_activation(their, "hidden_act", "silu")),
         norm="rms",
         norm_epsilon=their.get("rms_norm_eps", 1e-6),
         positions="rotary",
@@ -130,12 +132,16 @@ def _attention_bias(their: dict[str, Any]) -> Any:
 
 def _window(their: dict[str, Any]) -> int | None:
     """The sliding window, if all layers have it."""
-    window = their.get("sliding_window")
-    if window is None or their.get("use_sliding_window") is False:
+    kind, window = their["model_type"], their.get("sliding_window", 4096)
+    if kind == "llama" or window is None:
         return None
-    if their["model_type"] == "llama":
+    if kind == "mistral":
+        return int(window)
+    if not their.get("use_sliding_window", False):
         return None
-    kinds = set(their.get("layer_types") or ())
+    layers, full = int(their["num_hidden_layers"]), int(their.get("max_window_layers", 28))
+    by_number = {"full_attention": full > 0, "sliding_attention": layers > full}
+    kinds = set(their.get("layer_types") or [kind for kind, some in by_number.items() if some])
     if kinds == {"full_attention"}:
         return None
     if len(kinds) > 1:
@@ -145,6 +151,10 @@ def _window(their: dict[str, Any]) -> int | None:
 
 def _scaling(their: dict[str, Any]) -> RotaryScaling | None:
     rope = their.get("rope_parameters") or their.get("rope_scaling") or {}
+    if any(isinstance(value, dict) for value in rope.values()):
+        only({"rope_parameters": "some for each kind of layer"}, rope_parameters="one for all")
+    only(their, partial_rotary_factor=1.0)
+    only(rope, partial_rotary_factor=1.0)
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind == "default":
         return None
@@ -156,7 +166,9 @@ def _scaling(their: dict[str, Any]) -> RotaryScaling | None:
             factor=float(rope["factor"]),
             low=float(rope["low_freq_factor"]),
             high=float(rope["high_freq_factor"]),
-            original=int(rope["original_max_position_embeddings"]),
+            original=int(
+                rope.get("original_max_position_embeddings") or their["max_position_embeddings"]
+            ),
         )
     only({"rope_type": kind}, rope_type="default, linear or llama3")
     return None
@@ -219,6 +231,9 @@ def _is_llama(config: GPTConfig) -> bool:
         (config.norm, config.positions, config.norm_place) == ("rms", "rotary", "pre")
         and config.activation.startswith("gated")
         and not config.bias
+        # Qwen3's biases are all or none, and Mistral's none.
+        and not (config.query_key_norm and config.attention_bias == "qkv")
+        and not (_llama_kind(config) == "mistral" and config.attention_bias == "all")
         and plain(config)
     )
 
@@ -244,7 +259,7 @@ def _names_llama(config: GPTConfig) -> Table:
         block += same("self_attention.key_norm", "self_attn.k_norm", bias=False)
     for layer in range(config.layers):
         rules += within(f"decoder.blocks.{layer}.", f"model.layers.{layer}.", block)
-    copies = {"lm_head.weight": "model.embed_tokens.weight"}
+    copies = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else {}
     return Table(tuple(rules), copies, ("*.rotary_emb.inv_freq",))
 
 

@@ -56,13 +56,22 @@ class Kind:
     """What the names of heads begin with, which stand beside the body."""
 
     def whole_names(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors with the names that they have in a model with a head."""
-        if any(name.startswith(self.prefix) for name in tensors):
-            return dict(tensors)
+        """The tensors with the names that they have in a model with a head, and have today."""
+        today = {_renamed(name): tensor for name, tensor in tensors.items()}
+        if any(name.startswith(self.prefix) for name in today):
+            return today
         return {
             name if name.startswith(self.heads) else self.prefix + name: tensor
-            for name, tensor in tensors.items()
+            for name, tensor in today.items()
         }
+
+
+def _renamed(name: str) -> str:
+    """Today's name of a tensor; the first BERTs, out of TensorFlow, call the parts of norms so."""
+    for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name
 
 
 def only(their: Mapping[str, Any], **wanted: object) -> None:
@@ -72,9 +81,9 @@ def only(their: Mapping[str, Any], **wanted: object) -> None:
             raise InputError(f"config.json: {key}", got=their[key], expected=value)
 
 
-def their_activation(their: Mapping[str, Any], key: str) -> str:
-    """Their name of the activation, one name for each."""
-    name = str(their.get(key, "gelu_new"))
+def their_activation(their: Mapping[str, Any], key: str, usual: str) -> str:
+    """Their name of the activation, one name for each; `usual` is what a config leaves out."""
+    name = str(their.get(key) or usual)
     return _OTHER_NAMES.get(name, name)
 
 

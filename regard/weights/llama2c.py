@@ -159,7 +159,7 @@ def _read_tensors(file: Path, header: Header) -> dict[str, Tensor]:
     shapes = header.shapes()
     if numbers.size != sum(map(math.prod, shapes.values())):
         raise _damaged(file, "another length than a moment ago")
-    parts = torch.from_numpy(numbers).split([math.prod(shape) for shape in shapes.values()])
+    parts = torch.split(torch.from_numpy(numbers), [*map(math.prod, shapes.values())])
     return {
         name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)
     }

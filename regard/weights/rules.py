@@ -29,6 +29,8 @@ class Rule:
     """Rows that theirs begins with and that are never looked up (positions of RoBERTa and BART)."""
     row: bool = False
     """Whether they keep a vector as a matrix of one row (the bias of Marian's logits)."""
+    zero: bool = False
+    """Whether it is zero where they leave it out (that bias in a BART without a head)."""
 
     def within(self, ours: str, theirs: str) -> Rule:
         """The same rule for what stands below a module, ours and theirs."""
@@ -109,6 +111,9 @@ class Table:
 
     def send(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Our tensors as theirs; what is only a copy is left out, as they do."""
+        left = ours.keys() - {name for rule in self.rules for name in rule.ours}
+        if left:
+            raise InputError("export", got=f"a {min(left)}", expected="what their model has too")
         theirs: dict[str, Tensor] = {}
         for rule in self.rules:
             whole = torch.cat([ours[name] for name in rule.ours])
@@ -133,6 +138,8 @@ def _bring(
     rule: Rule, theirs: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]
 ) -> dict[str, Tensor]:
     missing = [name for name in rule.theirs if name not in theirs]
+    if missing and rule.zero:
+        return {name: torch.zeros(shapes[name]) for name in rule.ours}
     if missing:
         raise InputError("the weights", got=f"no {missing[0]}", expected="it, for this config.json")
     parts = [theirs[name] for name in rule.theirs]

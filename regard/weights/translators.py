@@ -138,7 +138,7 @@ def _read_bart(their: dict[str, Any], names: Names) -> TransformerConfig:
         dim=their["d_model"],
         heads=their["encoder_attention_heads"],
         hidden=their["encoder_ffn_dim"],
-        activation=activation_of(their_activation(their, "activation_function")),
+        activation=activation_of(their_activation(their, "activation_function", "gelu")),
         norm_place="post",
         norm_epsilon=1e-5,
         embedding_norm=bart,
@@ -197,7 +197,7 @@ def _names_bart(config: TransformerConfig) -> Table:
         *same("source_embed", source, bias=False),
         *same("target_embed", "model.decoder.embed_tokens", bias=False),
         *same("head", "lm_head", bias=False),
-        Rule(("head.bias",), ("final_logits_bias",), row=True),
+        Rule(("head.bias",), ("final_logits_bias",), row=True, zero=True),
     ]
     stacks = (("encoder", config.encoder_layers), ("decoder", config.decoder_layers))
     for stack, layers in stacks:

@@ -192,3 +192,56 @@ def test_cross_attention_without_a_memory_is_refused():
     ctx = Context(layout, layout.where, Mask(), Positions())
     with pytest.raises(InputError, match="no memory"):
         Attention(8, heads=2, cross=True)(torch.randn(2, 8), ctx)
+
+
+@torch.no_grad()
+def test_a_head_may_have_any_width():
+    layer, length = Attention(8, heads=2, head_dim=3), 4
+    assert layer.query.weight.shape == (6, 8)
+    assert layer.key_value.weight.shape == (12, 8)
+    assert layer.out.weight.shape == (8, 6)
+    x = torch.randn(length, 8)
+    q = layer.query(x).view(length, 2, 3).transpose(0, 1)  # (heads, length, head_dim)
+    k, v = layer.key_value(x).view(length, 2, 2, 3).permute(1, 2, 0, 3)
+    weights = (q @ k.transpose(1, 2) / math.sqrt(3)).softmax(-1)
+    expected = layer.out((weights @ v).transpose(0, 1).flatten(1))
+    torch.testing.assert_close(layer(x, plain_context((length,))), expected)
+
+
+@pytest.mark.parametrize(
+    ("bias", "has"),
+    [
+        (True, (True, True, True)),
+        ("all", (True, True, True)),
+        ("qkv", (True, True, False)),
+        (False, (False, False, False)),
+        ("none", (False, False, False)),
+    ],
+)
+def test_biases_stand_where_they_are_asked_for(bias, has):
+    layer = Attention(8, heads=2, bias=bias)
+    found = (layer.query, layer.key_value, layer.out)
+    assert tuple(linear.bias is not None for linear in found) == has
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cross", [False, True])
+def test_queries_and_keys_go_through_a_norm_of_their_own_before_the_product(cross):
+    """x / √(mean(x²) + ε) · weight over the features of each head; values are left alone."""
+    layer = Attention(8, heads=2, cross=cross, query_key_norm=1e-3)
+    plain = Attention(8, heads=2, cross=cross)
+    plain.load_state_dict(layer.state_dict(), strict=False)
+    layer.query_norm.weight.copy_(torch.tensor([1.0, -2.0, 0.5, 3.0]))
+    layer.key_norm.weight.copy_(torch.tensor([0.3, 1.0, 2.0, -1.0]))
+    sites = [f"attention.{site}" for site in "qkv"]
+    taps = Tap(*sites), Tap(*sites)
+    x, length = torch.randn(5, 8), (5,)
+    for attention, tap in zip((layer, plain), taps, strict=True):
+        torch.manual_seed(1)  # the same memory
+        attention(x, cross_context(length, (4,), tap) if cross else plain_context(length, tap=tap))
+    normed, raw = (tap.records for tap in taps)
+    for site, weight in (("q", layer.query_norm.weight), ("k", layer.key_norm.weight)):
+        before = raw[f"attention.{site}"]
+        expected = before / (before.square().mean(-1, keepdim=True) + 1e-3).sqrt() * weight
+        torch.testing.assert_close(normed[f"attention.{site}"], expected)
+    assert torch.equal(normed["attention.v"], raw["attention.v"])

@@ -70,3 +70,19 @@ def test_the_logits_of_the_whole_batch_never_exist():
     with Largest() as seen:
         cross_entropy(x, weight, targets, 0.1).backward()
     assert seen.elements <= max(BLOCK * vocab, x.numel()) < 8 * BLOCK * vocab
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("tokens", TOKENS)
+def test_a_bias_has_the_loss_and_gradients_of_pytorch(tokens, smoothing):
+    x, weight, targets = problem(tokens)
+    bias = torch.randn(37, dtype=torch.float64, requires_grad=True)
+    ours = cross_entropy(x, weight, targets, smoothing, bias)
+    gradients = torch.autograd.grad(ours / tokens, (x, weight, bias))
+    logits = F.linear(x, weight, bias)
+    theirs = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    expected = torch.autograd.grad(theirs / tokens, (x, weight, bias))
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(gradients, expected)
+    with torch.no_grad():
+        torch.testing.assert_close(cross_entropy(x, weight, targets, smoothing, bias), ours)

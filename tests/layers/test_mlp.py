@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
 from regard.errors import InputError
 from regard.layers import FeedForward
+from regard.layers.mlp import ACTIVATIONS
 
 
 @pytest.mark.parametrize(("name", "function"), [("relu", nn.ReLU()), ("gelu", nn.GELU())])
@@ -65,3 +68,32 @@ def test_dropout_acts_on_the_hidden_layer_in_training_only():
 def test_an_unknown_activation_is_refused():
     with pytest.raises(InputError, match="got swish, expected one of relu, gelu"):
         FeedForward(4, 6, "swish")
+
+
+FUNCTIONS = {
+    "relu": lambda x: x.clamp(min=0),
+    "gelu": lambda x: x * (1 + torch.erf(x / math.sqrt(2))) / 2,
+    "gelu_tanh": lambda x: x / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + torch.exp(-x)),
+}
+
+
+@pytest.mark.parametrize("gate", ["", "gated_"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_activation_is_its_formula_plain_and_gated(name, gate):
+    ours, x = FeedForward(4, 6, gate + name), 3 * torch.randn(5, 4)
+    hidden = x @ ours.into.weight.T + ours.into.bias
+    function = FUNCTIONS[name]
+    hidden = function(hidden[:, :6]) * hidden[:, 6:] if gate else function(hidden)
+    expected = hidden @ ours.out.weight.T + ours.out.bias
+    torch.testing.assert_close(ours(x), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_every_activation_is_under_test():
+    assert set(ACTIVATIONS) == {gate + name for gate in ("", "gated_") for name in FUNCTIONS}
+
+
+def test_the_two_gelus_differ():
+    x = torch.tensor([[-2.0, 1.0, 0.5, 3.0]])
+    exact, near = (ACTIVATIONS[name][0](x) for name in ("gelu", "gelu_tanh"))
+    assert 1e-5 < (exact - near).abs().max() < 1e-3

@@ -32,3 +32,11 @@ def test_none_leaves_x_as_it_is():
 def test_an_unknown_norm_is_refused():
     with pytest.raises(InputError, match="got batch, expected layer, rms or none"):
         norm("batch", 6)
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_the_epsilon_is_added_under_the_root(kind):
+    x = torch.tensor([[1e-3, -1e-3, 1e-3, -1e-3]])  # mean 0, mean square 1e-6
+    torch.testing.assert_close(norm(kind, 4, 3e-6)(x), x / (1e-6 + 3e-6) ** 0.5)
+    usual = {"layer": 1e-5, "rms": 1e-6}[kind]
+    torch.testing.assert_close(norm(kind, 4)(x), x / (1e-6 + usual) ** 0.5)

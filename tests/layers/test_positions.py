@@ -9,7 +9,14 @@ import torch
 
 from regard.errors import InputError
 from regard.layers import POSITIONS, position_scheme, sinusoid
-from regard.layers.positions import Buckets, Learned, Rotary, Sinusoidal
+from regard.layers.positions import (
+    Buckets,
+    Learned,
+    Rotary,
+    Sinusoidal,
+    slower,
+    slower_where_long,
+)
 
 
 @pytest.mark.parametrize("dim", [8, 7, 2])
@@ -160,3 +167,53 @@ def test_every_scheme_fills_one_plug_point_and_leaves_the_others(kind):
 def test_an_unknown_scheme_is_refused_with_the_known_ones():
     with pytest.raises(InputError, match="got alibi, expected one of none, sinusoidal"):
         position_scheme("alibi", dim=8, heads=2, max_length=20, causal=False)
+
+
+@pytest.mark.parametrize("dim", [8, 7])
+def test_halves_are_marians_sines_first_then_cosines(dim):
+    table = sinusoid(40, dim, halves=True)
+    interleaved = sinusoid(40, dim)
+    assert torch.equal(table[:, : (dim + 1) // 2], interleaved[:, 0::2])
+    assert torch.equal(table[:, (dim + 1) // 2 :], interleaved[:, 1::2])
+    from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
+
+    theirs = MarianSinusoidalPositionalEmbedding(40, dim).create_weight()
+    torch.testing.assert_close(table, theirs, rtol=0, atol=1e-5)
+    scheme = position_scheme("sinusoidal_halves", dim=dim, heads=1, max_length=40, causal=True)
+    assert torch.equal(scheme.add(torch.zeros(2, dim), torch.tensor([3, 39])), table[[3, 39]])
+
+
+ROPES = {
+    "linear": ({"factor": 3.0}, slower(3.0)),
+    "llama3": (
+        {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 128},
+        slower_where_long(4.0, 1.0, 4.0, 128),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ROPES)
+@pytest.mark.parametrize("base", [10_000.0, 300.0])
+def test_stretched_rotary_is_llamas(kind, base):
+    from transformers.models.llama.configuration_llama import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    theirs, stretch = ROPES[kind]
+    config = LlamaConfig(
+        hidden_size=64, num_attention_heads=2, head_dim=24, max_position_embeddings=512,
+        rope_parameters={"rope_type": kind, "rope_theta": base, **theirs},
+    )  # fmt: skip
+    where = torch.tensor([0, 1, 100, 511])
+    cosine, sine = LlamaRotaryEmbedding(config)(torch.zeros(1), where[None])
+    scheme = Rotary(64, 2, 512, head_dim=24, rate=base, stretch=stretch)
+    torch.testing.assert_close(scheme.cosine[where], cosine[0, :, :12], rtol=0, atol=1e-4)
+    torch.testing.assert_close(scheme.sine[where], sine[0, :, :12], rtol=0, atol=1e-4)
+    plain = Rotary(64, 2, 512, head_dim=24, rate=base)
+    assert not torch.allclose(scheme.sine[where], plain.sine[where], atol=1e-2)
+
+
+def test_llama3_leaves_short_waves_and_slows_long_ones():
+    slowness = torch.tensor([1.0, 2 * math.pi * 4 / 100, 2 * math.pi * 2 / 100, 1e-4])
+    stretched = slower_where_long(8.0, 1.0, 4.0, 100)(slowness) / slowness
+    torch.testing.assert_close(stretched, torch.tensor([1, 1, 1 / 3 + 2 / 3 / 8, 1 / 8]))

@@ -1,0 +1,206 @@
+"""Where a run begins: from nothing, from a pretrained folder, or from its own checkpoint.
+
+In: a recipe, and the checkpoint if the run goes on. Out: a `Beginning`, the recipe with what the
+folder decides (its model, its tokenizer) and the weights to copy. A run that goes on asks its own
+checkpoint instead: the folder may be gone by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from regard import recipe as recipes
+from regard.errors import InputError
+from regard.layers import Dropout
+from regard.layers.attention import Attention
+from regard.models.config import BertConfig, BlocksConfig
+from regard.pipeline import load
+from regard.recipe import Recipe
+from regard.tasks.supervised import LABELLED, headed
+from regard.tokens import Vocabulary
+from regard.train.checkpoint import Snapshot
+from regard.train.config import Freeze
+
+HEADS = ("masked", "next_sentence", "classes", "tags", "spans")
+"""What stands on an encoder, by the keys of its config that say so."""
+DECIDED = {"family", "size", "pooler", "masked", "next_sentence", "spans"}
+"""Keys that the folder and the task decide, whatever a recipe says."""
+MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "classes", "tags"}
+"""Keys of a model that can be set anew."""
+
+
+@dataclass(frozen=True, eq=False)
+class Beginning:
+    """What a run starts with."""
+
+    recipe: Recipe
+    """With the model and the tokens of the folder."""
+    vocabulary: Vocabulary | None = None
+    """None: to be learned."""
+    vocabularies: tuple[int, ...] = ()
+    """How many entries the model's matrices have; none: as many as the vocabulary."""
+    config: BlocksConfig | None = None
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    """Of the folder's model, whose config that is."""
+
+    def prepare(self, model: Any) -> None:
+        """Copies the weights into a new model and freezes what is to stay as it is."""
+        self._copy(model)
+        if self.recipe.start is not None:
+            freeze(model, self.recipe.start.freeze)
+
+    def _copy(self, model: Any) -> None:
+        """All but the heads that differ: two classes of another name are other classes."""
+        if self.config is None:
+            return
+        differing = tuple(
+            f"{head}." for head in HEADS
+            if getattr(self.config, head, None) != getattr(model.config, head, None)
+        )  # fmt: skip
+        state = model.state_dict()
+        missing = [
+            name for name in state
+            if name not in self.weights and not name.startswith((*differing, "pooler."))
+        ]  # fmt: skip
+        if missing:
+            raise InputError(f"start.folder has no weights for {missing[0]}")
+        taken = {
+            name: self.weights[name] if name in self.weights and not name.startswith(differing)
+            else tensor
+            for name, tensor in state.items()
+        }  # fmt: skip
+        model.load_state_dict(taken)
+
+
+def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
+    """Finds out what a run starts with.
+
+    Args:
+        recipe: As it was given.
+        snapshot: The checkpoint that the run goes on from.
+
+    Raises:
+        InputError: The folder cannot be what the recipe wants.
+    """
+    if snapshot is not None:
+        names = ("vocab", "source_vocab", "target_vocab")
+        sizes = tuple(snapshot.config[name] for name in names if name in snapshot.config)
+        old = recipes.from_text(snapshot.recipe, "recipe.yaml")
+        return Beginning(continued(recipe, old), Vocabulary.from_json(snapshot.tokenizer), sizes)
+    if recipe.start is None:
+        return Beginning(recipe)
+    with torch.random.fork_rng(devices=[]):  # a new head is drawn by the seed alone
+        found = load(recipe.start.folder)
+    return Beginning(
+        settled(recipe, found.recipe),
+        found.vocabulary,
+        tuple(found.model.vocabularies().values()),
+        found.model.config,
+        found.model.state_dict(),
+    )
+
+
+def settled(recipe: Recipe, base: Recipe) -> Recipe:
+    """A recipe with the model and tokens of what it begins from, and the changes it asks for.
+
+    Args:
+        recipe: As it was given; one without a start stays as it is.
+        base: That of the folder.
+    """
+    if recipe.start is None:
+        return recipe
+    model = _started(recipe, base.model, recipe.start.folder)
+    try:
+        return Recipe.model_validate({**dict(recipe), "model": model, "tokens": base.tokens})
+    except ValidationError as error:
+        said = error.errors(include_url=False)[0]["msg"]
+        raise InputError(f"start.folder {recipe.start.folder}", got=said) from None
+
+
+def continued(recipe: Recipe, old: Recipe) -> Recipe:
+    """A recipe with what the run that goes on has settled: its model, tokens, classes and tags.
+
+    Args:
+        recipe: As it was given.
+        old: Of the run's checkpoint.
+    """
+    model = recipe.model
+    if recipe.task in LABELLED and isinstance(model, BertConfig):
+        names = {
+            key: getattr(model, key) or getattr(old.model, key, ()) for key in ("classes", "tags")
+        }
+        model = headed(recipe.task, model.model_copy(update=names))
+        recipe = recipe.model_copy(update={"model": model})
+    return settled(recipe, old)
+
+
+def _started(recipe: Recipe, base: BlocksConfig, folder: str) -> BlocksConfig:
+    """The model of a folder with what the recipe changes, and the head of its task."""
+    given = {key: getattr(recipe.model, key) for key in recipe.model.model_fields_set - DECIDED}
+    values = base.model_dump()
+    for key, value in given.items():
+        if key not in MAY_DIFFER and value != values.get(key):
+            raise InputError(
+                f"model.{key}",
+                got=value,
+                expected=f"{values.get(key)}, as in {folder}",
+                fix=f"with start.folder, model has only {', '.join(sorted(MAY_DIFFER))}",
+            )
+    if recipe.task in LABELLED:
+        values |= {"classes": (), "tags": ()}  # named by the data, if the recipe does not
+    model = type(base).model_validate(values | given)
+    if recipe.task not in LABELLED:
+        return model
+    if not isinstance(model, BertConfig):
+        got = f"a {base.family} model to begin from"
+        raise InputError(f"task: {recipe.task}", got=got, expected="an encoder: bert")
+    return headed(recipe.task, model)
+
+
+def freeze(model: Any, what: Freeze) -> None:
+    """Keeps a part of a model as it is: no gradients, nothing in the optimizer, no dropout.
+
+    Dropout is there to keep weights from leaning on each other; weights that do not learn would
+    only have their output blurred.
+
+    Args:
+        model: Any family.
+        what: As `start.freeze` says.
+
+    Raises:
+        InputError: There are fewer layers, or nothing would be left to learn.
+    """
+    if what == "none":
+        return
+    name, stack = ("encoder", getattr(model, "encoder", None))
+    if stack is None:
+        name, stack = "decoder", model.decoder
+    layers = len(stack.blocks)
+    number = {"embeddings": 0, "all": layers}.get(str(what), what)
+    if not isinstance(number, int) or not 0 <= number <= layers:
+        raise InputError("start.freeze", got=what, expected=f"0 to {layers}, the {name}'s layers")
+    parts = [*_embeddings(model), stack.positions, *stack.blocks[:number]]
+    if what == "all":
+        parts.append(stack.final_norm)
+    for part in parts:
+        part.requires_grad_(requires_grad=False)
+        for inner in part.modules():
+            if isinstance(inner, Dropout):
+                inner.p = 0.0
+            elif isinstance(inner, Attention):
+                inner.dropout = 0.0
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError("start.freeze", got=what, expected="something left to learn")
+
+
+def _embeddings(model: nn.Module) -> Iterator[nn.Module]:
+    """The modules that give each token its first vector."""
+    for name, child in model.named_children():
+        if "embed" in name:
+            yield child

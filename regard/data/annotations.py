@@ -1,0 +1,359 @@
+"""Examples with labels, and the formats of files that hold them.
+
+In: texts with a class (TSV, JSONL), words with tags (columns as in CoNLL, JSONL), or questions
+about a text (SQuAD's JSON, JSONL), plain or `.gz`. Out: for each example a `LabelledText`,
+`TaggedWords` or `Question`, or a `Problem` that names file and line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from regard.data.text import (
+    COLUMNS,
+    EMPTY,
+    JSON,
+    KEYS,
+    UNDECODABLE,
+    Problem,
+    encodable,
+    opened,
+    unreadable,
+    without_mark,
+)
+from regard.errors import InputError
+
+HEADERS = {
+    "text", "sentence", "sentence1", "sentence2", "pair", "premise", "hypothesis", "question",
+    "label", "labels", "class", "sentiment", "target",
+}  # fmt: skip
+"""Names of columns, as a first line has them that is no example."""
+DOCUMENT = "-DOCSTART-"
+"""What CoNLL writes in place of a word between two documents."""
+MISPLACED = "an answer that does not stand where it says"
+
+
+@dataclass(frozen=True)
+class LabelledText:
+    """A text, or two, and its class."""
+
+    text: str
+    pair: str | None
+    label: str
+
+    @property
+    def key(self) -> Hashable:
+        """What two examples share that must not be trained on and validated with."""
+        return self.text, self.pair
+
+
+@dataclass(frozen=True)
+class TaggedWords:
+    """The words of a sentence, and the tag of each."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+    @property
+    def key(self) -> Hashable:
+        """What two examples share that must not be trained on and validated with."""
+        return self.words
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A part of a text, and where it begins."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a text, with the answers that people marked in it; none: it has none."""
+
+    question: str
+    context: str
+    answers: tuple[Excerpt, ...]
+
+    @property
+    def key(self) -> Hashable:
+        """What two examples share that must not be trained on and validated with."""
+        return self.context
+
+
+Example = TypeVar("Example", LabelledText, TaggedWords, Question)
+
+
+def _numbered(file: str) -> Iterator[tuple[int, str | Problem]]:
+    r"""The numbered lines of a file, cut at \n or \r\n only, or what is wrong with one."""
+    number = 0
+    with opened(file) as stream:
+        try:
+            for number, line in enumerate(stream, start=1):
+                content = line.removesuffix(b"\n").removesuffix(b"\r")
+                if number == 1:
+                    content = without_mark(file, content)
+                try:
+                    yield number, content.decode()
+                except UnicodeDecodeError as problem:
+                    byte = f"byte 0x{content[problem.start]:02x} at {problem.start + 1}"
+                    yield number, Problem(file, number, UNDECODABLE, byte)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
+            raise InputError(
+                f"{file}: damaged after line {number}",
+                got=f"a gzip file that cannot be unpacked ({problem})",
+                fix="get the file again; gzip -t tests one",
+            ) from None
+        except OSError as problem:
+            raise unreadable(file, problem) from None
+    if not number:
+        raise InputError(file, got="an empty file", expected="examples with labels")
+
+
+def _ends(file: str, suffix: str) -> bool:
+    return file.lower().removesuffix(".gz").endswith(suffix)
+
+
+def _objects(file: str) -> Iterator[tuple[int, dict[str, Any] | Problem]]:
+    """The numbered objects of a JSONL file."""
+    for number, line in _numbered(file):
+        if isinstance(line, Problem):
+            yield number, line
+            continue
+        if not line.strip():
+            yield number, Problem(file, number, EMPTY)
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as problem:
+            yield number, Problem(file, number, JSON, str(problem))
+            continue
+        if not isinstance(row, dict):
+            kind = type(row).__name__
+            yield number, Problem(file, number, JSON, f"a {kind}, not an object")
+        elif not encodable(json.dumps(row, ensure_ascii=False)):
+            yield number, Problem(file, number, UNDECODABLE, "half a character")
+        else:
+            yield number, row
+
+
+def _each(
+    file: str, understand: Callable[[dict[str, Any]], Example]
+) -> Iterator[Example | Problem]:
+    """What each object of a JSONL file says; what it does not say is a problem."""
+    for number, row in _objects(file):
+        if isinstance(row, Problem):
+            yield row
+            continue
+        try:
+            yield understand(row)
+        except _Unfit as problem:
+            yield Problem(file, number, problem.what, problem.detail)
+
+
+class _Unfit(Exception):
+    """An example that cannot be used, and why."""
+
+    def __init__(self, what: str, detail: str) -> None:
+        super().__init__(what, detail)
+        self.what, self.detail = what, detail
+
+
+def _text_in(row: dict[str, Any], key: str) -> str:
+    value = row.get(key)
+    if not isinstance(value, str):
+        found = ", ".join(map(repr, row)) or "none"
+        raise _Unfit(KEYS, f"{found}: {key!r} should be a text")
+    if not value.strip():
+        raise _Unfit(EMPTY, repr(key))
+    return value
+
+
+def _label(row: dict[str, Any]) -> str:
+    label = row.get("label")
+    if not isinstance(label, str | int) or str(label).strip() == "":
+        raise _Unfit(KEYS, "'label' should be a name or a whole number")
+    return str(label).strip()
+
+
+# Texts with a class
+
+
+def _texts(file: str, header: bool) -> Iterator[LabelledText | Problem]:
+    if _ends(file, ".jsonl"):
+        return _each(file, _text_of)
+    if _ends(file, ".tsv"):
+        return _columns(file, header=header)
+    raise InputError(
+        file,
+        got="a name that tells no format",
+        expected=".tsv (text, tab, label; or text, tab, text, tab, label) or .jsonl",
+    )
+
+
+def _text_of(row: dict[str, Any]) -> LabelledText:
+    pair = None if row.get("pair") is None else _text_in(row, "pair")
+    return LabelledText(_text_in(row, "text"), pair, _label(row))
+
+
+def _columns(file: str, *, header: bool) -> Iterator[LabelledText | Problem]:
+    width = 0  # of the first line: a file has texts or pairs, not both
+    for number, line in _numbered(file):
+        if number == 1 and header:
+            continue
+        if isinstance(line, Problem):
+            yield line
+            continue
+        cells = [cell.strip() for cell in line.split("\t")]
+        if number == 1 and {cell.lower() for cell in cells} <= HEADERS:
+            raise InputError(
+                f"{file}:1",
+                got=f"{', '.join(cells)}: the names of the columns",
+                expected="an example",
+                fix="data.header=true leaves the first line out",
+            )
+        if not line.strip():
+            yield Problem(file, number, EMPTY)
+        elif len(cells) not in ((width,) if width else (2, 3)):
+            yield Problem(file, number, COLUMNS, f"{len(cells)}, not {width or '2 or 3'}")
+        elif not all(cells):
+            yield Problem(file, number, EMPTY, f"column {cells.index('') + 1}")
+        else:
+            width = len(cells)
+            yield LabelledText(cells[0], cells[1] if width == 3 else None, cells[-1])
+
+
+# Words with tags
+
+
+def _words(file: str, header: bool) -> Iterator[TaggedWords | Problem]:  # noqa: ARG001
+    return _each(file, _words_of) if _ends(file, ".jsonl") else _sentences(file)
+
+
+def _words_of(row: dict[str, Any]) -> TaggedWords:
+    words, tags = row.get("words"), row.get("tags")
+    for name, values in (("words", words), ("tags", tags)):
+        if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+            raise _Unfit(KEYS, f"{name!r} should be a list of texts")
+    assert isinstance(words, list)
+    assert isinstance(tags, list)
+    if len(words) != len(tags):
+        raise _Unfit(COLUMNS, f"{len(words)} words but {len(tags)} tags")
+    if not words or not all(each.strip() for each in (*words, *tags)):
+        raise _Unfit(EMPTY, "a sentence without words, or an empty word or tag")
+    return TaggedWords(tuple(words), tuple(tags))
+
+
+def _sentences(file: str) -> Iterator[TaggedWords | Problem]:
+    """A word a line, its tag in the last column; an empty line ends a sentence."""
+    words: list[tuple[str, str]] = []
+    bad: Problem | None = None
+    for number, line in _numbered(file):
+        if isinstance(line, str) and not line.strip():
+            yield from _sentence(words, bad)
+            words, bad = [], None
+            continue
+        if isinstance(line, Problem):
+            bad = bad or line
+            continue
+        cells = line.split("\t") if "\t" in line else line.split()
+        word, tag = cells[0].strip(), cells[-1].strip()
+        if word == DOCUMENT:
+            continue
+        if len(cells) < 2 or not word or not tag:
+            bad = bad or Problem(file, number, COLUMNS, f"{line!r}, not a word and its tag")
+        words.append((word, tag))
+    yield from _sentence(words, bad)
+
+
+def _sentence(words: list[tuple[str, str]], bad: Problem | None) -> Iterator[TaggedWords | Problem]:
+    if bad is not None:
+        yield bad
+    elif words:
+        yield TaggedWords(tuple(word for word, _ in words), tuple(tag for _, tag in words))
+
+
+# Questions about a text
+
+
+def _questions(file: str, header: bool) -> Iterator[Question | Problem]:  # noqa: ARG001
+    if _ends(file, ".jsonl"):
+        return _each(file, _question_of)
+    if _ends(file, ".json"):
+        return _squad(file)
+    raise InputError(
+        file, got="a name that tells no format", expected=".json (as SQuAD has it) or .jsonl"
+    )
+
+
+def _question_of(row: dict[str, Any]) -> Question:
+    context = _text_in(row, "context")
+    return Question(_text_in(row, "question"), context, _answers(row.get("answers"), context))
+
+
+def _answers(given: Any, context: str) -> tuple[Excerpt, ...]:
+    """One answer, several, or several as two lists; each must stand where it says."""
+    if isinstance(given, dict):
+        texts, starts = given.get("text"), given.get("start", given.get("answer_start"))
+        if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
+            given = [{"text": t, "start": s} for t, s in zip(texts, starts, strict=True)]
+        else:
+            given = [given]
+    if given is None:
+        given = []
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise _Unfit(KEYS, "'answers' should have 'text' and 'start'")
+    found = []
+    for each in given:
+        text, start = each.get("text"), each.get("start", each.get("answer_start"))
+        if not isinstance(text, str) or type(start) is not int:
+            raise _Unfit(KEYS, "an answer should have a 'text' and a 'start'")
+        if not text.strip() or start < 0 or context[start : start + len(text)] != text:
+            raise _Unfit(MISPLACED, f"{text[:40]!r} at {start}")
+        found.append(Excerpt(text, start))
+    return tuple(found)
+
+
+def _squad(file: str) -> Iterator[Question | Problem]:
+    """One JSON document: articles, their paragraphs, the questions about each."""
+    lines = [line for _, line in _numbered(file)]
+    problems = [line for line in lines if isinstance(line, Problem)]
+    if problems:
+        yield problems[0]
+        return
+    try:
+        articles = json.loads("\n".join(map(str, lines)))["data"]
+        paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
+        rows = [
+            {
+                "context": paragraph["context"],
+                "question": each["question"],
+                "answers": [] if each.get("is_impossible") else each["answers"],
+                "id": each.get("id", "?"),
+            }
+            for paragraph in paragraphs
+            for each in paragraph["qas"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        raise InputError(
+            file, got=f"{type(problem).__name__}: {problem}", expected="JSON as SQuAD has it"
+        ) from None
+    for row in rows:
+        try:
+            yield _question_of(row)
+        except _Unfit as problem:
+            yield Problem(file, 1, problem.what, f"question {row['id']}: {problem.detail}")
+
+
+READERS: dict[str, Callable[[str, bool], Iterator[Any]]] = {
+    "classify": _texts,
+    "tag": _words,
+    "answer": _questions,
+}
+"""How the examples of a task are read."""

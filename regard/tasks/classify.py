@@ -1,0 +1,66 @@
+"""Classification: texts or pairs of them, each with a class -> loss, accuracy, classes.
+
+The vector of a text's first token, through the pooler, gives the logits of its classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.annotations import LabelledText
+from regard.data.rows import Row, RowBatch, evaluation
+from regard.models.encoder import Encoder
+from regard.models.mode import evaluating
+from regard.tasks.accuracy import Measures, class_scores
+from regard.tasks.supervised import Supervised, numbered, texts_of
+
+
+class Classify(Supervised[LabelledText]):
+    """Classes of texts as a task to train on and a way to predict."""
+
+    noun = "texts"
+
+    def rows(
+        self, examples: Sequence[LabelledText], labels: Sequence[str], longest: int
+    ) -> list[Row]:
+        """One row a text, cut where it is too long; its target is the number of its class."""
+        numbers = numbered(labels, [example.label for example in examples])
+        texts = [
+            example.text if example.pair is None else (example.text, example.pair)
+            for example in examples
+        ]
+        return [
+            Row(read.ids, read.types, [number])
+            for read, number in zip(self.read(texts, longest), numbers, strict=True)
+        ]
+
+    def targets(self, batch: RowBatch) -> int:
+        """The texts of a batch: each has one class."""
+        return len(batch.index)
+
+    def loss(self, model: Encoder, batch: RowBatch) -> Tensor:
+        """Cross-entropy of the classes, a sum over the texts."""
+        return F.cross_entropy(
+            model.classify(texts_of(batch)),  # (texts, classes)
+            batch.targets.ids,
+            reduction="sum",
+            label_smoothing=self.course.smoothing,
+        )
+
+    def measure(self, model: Encoder, examples: Sequence[LabelledText]) -> Measures:
+        """Mean loss (no smoothing), accuracy, the mean of the classes' F1; and each class's."""
+        model.need("classes")
+        classes = model.config.classes
+        rows = self.rows(examples, classes, model.config.max_length)
+        total, found = 0.0, [""] * len(rows)
+        with evaluating(model):
+            for batch in evaluation(rows, self.course.batch_tokens):
+                logits = model.classify(texts_of(batch))  # (texts, classes)
+                total += float(F.cross_entropy(logits, batch.targets.ids, reduction="sum"))
+                for place, best in zip(batch.index, logits.argmax(1).tolist(), strict=True):
+                    found[place] = classes[best]
+        scores = class_scores([example.label for example in examples], found, classes)
+        return Measures({"loss": total / max(1, len(rows)), **scores.overall}, scores.by_label)

@@ -1,0 +1,227 @@
+"""Tagging: sentences with a tag for each word -> loss, entity F1, tags.
+
+Models read sub-words, labels belong to words. A word's tag is asked of its first sub-word, the
+others are left out of loss and answer: so every word counts once, however it is spelt. Which
+sub-word is the first is told by the characters that each covers in the text, accents and emoji
+included, not by marks such as `##`. What is longer than the model reads goes through it in
+windows, and each word is asked of the window that shows most around it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.annotations import TaggedWords
+from regard.data.rows import Row, RowBatch, evaluation, windows
+from regard.models.encoder import Encoder
+from regard.models.mode import evaluating
+from regard.tasks.accuracy import Measures, entity_scores
+from regard.tasks.supervised import Supervised, numbered, texts_of
+
+LEFT_OUT = -1
+"""The target of a token that nothing is asked of."""
+OUTSIDE = "O"
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A word of a text with its tag."""
+
+    word: str
+    tag: str
+    probability: float
+    start: int
+    """Its characters are `text[start:end]`."""
+    end: int
+
+
+class Tag(Supervised[TaggedWords]):
+    """Tags of words as a task to train on and a way to predict."""
+
+    noun = "sentences"
+
+    def rows(
+        self, examples: Sequence[TaggedWords], labels: Sequence[str], longest: int
+    ) -> list[Row]:
+        """Each sentence in one row or several; a first sub-word's target is its word's tag."""
+        rows = [
+            row
+            for example in examples
+            for row in self._cut(*joined(example.words), numbered(labels, example.tags), longest)
+        ]
+        return [row for row in rows if max(row.targets, default=LEFT_OUT) > LEFT_OUT]
+
+    def _cut(
+        self, text: str, words: Sequence[Span], values: Sequence[int], longest: int
+    ) -> Iterator[Row]:
+        """The windows of a text; at each word's first sub-word, the word's value is the target."""
+        ids, spans = self.tokenizer.spans(text)
+        wanted = [LEFT_OUT] * len(ids)
+        for word, token in enumerate(first_pieces(words, spans)):
+            if token is not None:
+                wanted[token] = values[word]
+        around = self.tokenizer.template([LEFT_OUT])
+        before = around.index(LEFT_OUT)
+        room = self.room(longest) - len(around) + 1
+        for window in windows(len(ids), room, self.course.overlap):
+            part = ids[window.start : window.stop]
+            row = self.tokenizer.template(part)
+            targets = [LEFT_OUT] * len(row)
+            for token in window.own:
+                targets[before + token - window.start] = wanted[token]
+            yield Row(row, self.tokenizer.token_types(part), targets)
+
+    def targets(self, batch: RowBatch) -> int:
+        """The words of a batch, each of which is one sub-word's to tag."""
+        return int((batch.targets.ids > LEFT_OUT).sum())
+
+    def loss(self, model: Encoder, batch: RowBatch) -> Tensor:
+        """Cross-entropy of the tags at the words' first sub-words, a sum over words."""
+        wanted = batch.targets.ids  # (tokens,)
+        asked = wanted > LEFT_OUT
+        return F.cross_entropy(
+            model.tag(texts_of(batch))[asked],  # (words, tags)
+            wanted[asked],
+            reduction="sum",
+            label_smoothing=self.course.smoothing,
+        )
+
+    def log_probabilities(
+        self, model: Encoder, sentences: Sequence[tuple[str, Sequence[Span]]]
+    ) -> tuple[Tensor, Tensor]:
+        """Of the tags of each word of all sentences, one after the other.
+
+        Returns:
+            (words, tags), and (words,) whether a word was read at all: one of characters that the
+            tokenizer drops is not.
+        """
+        rows: list[Row] = []
+        count = 0
+        for text, words in sentences:
+            numbers = range(count, count + len(words))
+            rows += self._cut(text, words, numbers, model.config.max_length)
+            count += len(words)
+        out = torch.zeros(count, len(model.config.tags))
+        read = torch.zeros(count, dtype=torch.bool)
+        with evaluating(model):
+            for batch in evaluation(rows, self.course.batch_tokens):
+                logits = model.tag(texts_of(batch)).float().log_softmax(1)  # (tokens, tags)
+                asked = batch.targets.ids > LEFT_OUT
+                places = batch.targets.ids[asked]
+                out[places], read[places] = logits[asked].cpu(), True
+        return out, read
+
+    def tag(self, model: Encoder, texts: Sequence[str | Sequence[str]]) -> list[list[Tagged]]:
+        """The tag of each word of each text.
+
+        Args:
+            model: The encoder.
+            texts: Each a text, whose words are found, or its words.
+        """
+        model.need("tags")
+        sentences = [
+            (text, words_in(text)) if isinstance(text, str) else joined(text) for text in texts
+        ]
+        logs, read = self.log_probabilities(model, sentences)
+        names = self._names(model, logs, read)
+        chances = torch.where(read, logs.exp().amax(1), 0.0).tolist()
+        found, place = [], 0
+        for text, words in sentences:
+            found.append(
+                [
+                    Tagged(text[start:end], names[place + i], chances[place + i], start, end)
+                    for i, (start, end) in enumerate(words)
+                ]
+            )
+            place += len(words)
+        return found
+
+    def _names(self, model: Encoder, logs: Tensor, read: Tensor) -> list[str]:
+        """The likeliest tag of each word; a word that was not read is outside of everything."""
+        tags = model.config.tags
+        unread = OUTSIDE if OUTSIDE in tags else tags[0]
+        return [
+            tags[best] if seen else unread
+            for best, seen in zip(logs.argmax(1).tolist(), read.tolist(), strict=True)
+        ]
+
+    def measure(self, model: Encoder, examples: Sequence[TaggedWords]) -> Measures:
+        """Mean loss of a word, entity F1 as conlleval computes it; and each type's."""
+        model.need("tags")
+        logs, read = self.log_probabilities(model, [joined(each.words) for each in examples])
+        wanted = [number for each in examples for number in numbered(model.config.tags, each.tags)]
+        right = logs[torch.arange(len(logs)), torch.tensor(wanted)]
+        loss = -float(right[read].sum()) / max(1, int(read.sum()))
+        names = self._names(model, logs, read)
+        found, place = [], 0
+        for each in examples:
+            found.append(names[place : place + len(each.words)])
+            place += len(each.words)
+        scores = entity_scores([each.tags for each in examples], found)
+        return Measures({"loss": loss, **scores.overall}, scores.by_label)
+
+
+def joined(words: Sequence[str]) -> tuple[str, list[Span]]:
+    """Words with spaces between them, and where each stands.
+
+    Example:
+        >>> joined(["New", "York"])
+        ('New York', [(0, 3), (4, 8)])
+    """
+    spans, place = [], 0
+    for word in words:
+        spans.append((place, place + len(word)))
+        place += len(word) + 1
+    return " ".join(words), spans
+
+
+def words_in(text: str) -> list[Span]:
+    """Where the words of a text stand: between spaces, punctuation at their edges apart.
+
+    Example:
+        >>> [("(Bob's) cat, @sue!"[start:end]) for start, end in words_in("(Bob's) cat, @sue!")]
+        ['(', "Bob's", ')', 'cat', ',', '@sue', '!']
+    """
+    found: list[Span] = []
+    place = 0
+    for chunk in text.split():
+        start = text.index(chunk, place)
+        place = end = start + len(chunk)
+        inner, outer = start, end
+        while inner < outer and _is_mark(text[inner]) and text[inner] not in "@#":
+            inner += 1
+        while outer > inner and _is_mark(text[outer - 1]):
+            outer -= 1
+        found += [(mark, mark + 1) for mark in range(start, inner)]
+        found += [(inner, outer)] if inner < outer else []
+        found += [(mark, mark + 1) for mark in range(outer, end)]
+    return found
+
+
+def _is_mark(letter: str) -> bool:
+    return unicodedata.category(letter).startswith("P")
+
+
+def first_pieces(words: Sequence[Span], pieces: Sequence[Span]) -> list[int | None]:
+    """For each word the first piece that begins in it; None for a word that has none.
+
+    Example:
+        >>> first_pieces([(0, 3), (4, 8)], [(0, 2), (2, 3), (4, 8)])
+        [0, 2]
+    """
+    found: list[int | None] = [None] * len(words)
+    starts = [start for start, _ in words]
+    for place, (start, end) in enumerate(pieces):
+        word = bisect_right(starts, start) - 1
+        # a mere space covers nothing, and is no beginning of a word
+        if start < end and word >= 0 and start < words[word][1] and found[word] is None:
+            found[word] = place
+    return found

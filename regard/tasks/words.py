@@ -1,0 +1,321 @@
+"""One word in several sentences -> a vector of each occurrence, and how alike they are.
+
+Comes in: a word, sentences, and a model that reads. Goes out: cosines between the occurrences, the
+words nearest to each, and beside them the static embedding, which is the same in every sentence.
+"The model walked" and "the model was trained" are one vector in the embedding and two above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.batch import Ragged, sequential
+from regard.errors import InputError
+from regard.layers import Tap
+from regard.models.decoder import Decoder
+from regard.models.encoder import Encoder, Texts
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.mode import evaluating
+from regard.tokens import Foreign, Tokenizer
+
+TOKENS_AT_ONCE = 4096
+"""Tokens that are read together."""
+
+Model = Encoder | Decoder | EncoderDecoder
+
+
+@dataclass(frozen=True)
+class Near:
+    """A word that is near, and how near."""
+
+    word: str
+    cosine: float
+    sentence: int | None = None
+    """The number of its sentence, from 0; None for an entry of the vocabulary."""
+
+
+@dataclass(frozen=True, eq=False)
+class Occurrence:
+    """The word in one sentence."""
+
+    sentence: int
+    """The number of the sentence, from 0."""
+    text: str
+    """The sentence as the model reads it, the word in brackets."""
+    vector: Tensor
+    """(dim,) The mean over its sub-words."""
+    near: tuple[Near, ...]
+    """The nearest of all other words of the sentences, nearest first."""
+    vocabulary: tuple[Near, ...]
+    """The nearest entries of the embedding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """All occurrences of a word, compared."""
+
+    word: str
+    layer: int | None
+    """The layer the vectors are of; None for the top."""
+    occurrences: tuple[Occurrence, ...]
+    cosines: Tensor
+    """(occurrences, occurrences) Between their vectors."""
+    static: Tensor
+    """(occurrences, occurrences) The same of the embedding: 1 where the spelling is the same."""
+    usual: float
+    """The mean cosine of two different words of these sentences: what a cosine is to be held
+    against, for in many models all vectors point one way."""
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it but the vectors."""
+        return {
+            "word": self.word,
+            "layer": self.layer,
+            "occurrences": [
+                {
+                    "sentence": each.sentence,
+                    "text": each.text,
+                    "near": [_as_json(near) for near in each.near],
+                    "vocabulary": [_as_json(near) for near in each.vocabulary],
+                }
+                for each in self.occurrences
+            ],
+            "cosines": self.cosines.tolist(),
+            "static": self.static.tolist(),
+            "usual": self.usual,
+        }
+
+    def table(self) -> str:
+        """For people."""
+        numbers = range(1, len(self.occurrences) + 1)
+        lines = [f"{n:>4}  {each.text}" for n, each in zip(numbers, self.occurrences, strict=True)]
+        where = "top" if self.layer is None else f"layer {self.layer}"
+        for title, cosines in ((f"cosine, {where}", self.cosines), ("embedding", self.static)):
+            lines.append(f"{title:<18}" + "".join(f"{n:>8}" for n in numbers))
+            for n, row in zip(numbers, cosines.tolist(), strict=True):
+                lines.append(f"{n:>18}" + "".join(f"{value:>8.3f}" for value in row))
+        lines.append(f"two different words of these sentences: {self.usual:.3f} on average")
+        for n, each in zip(numbers, self.occurrences, strict=True):
+            lines.append(f"{n:>4}  near: {_listed(each.near)}")
+            lines.append(f"      in the vocabulary: {_listed(each.vocabulary)}")
+        return "\n".join(lines)
+
+
+def compare(
+    model: Model,
+    tokenizer: Foreign | Tokenizer,
+    word: str,
+    sentences: Sequence[str],
+    *,
+    layer: int | None = None,
+    count: int = 5,
+) -> Words:
+    """The vectors of a word in its sentences, and how alike they are.
+
+    Args:
+        model: What reads; of an encoder-decoder the encoder does.
+        tokenizer: Text <-> ids.
+        word: One word, or several that follow each other; however it is written.
+        sentences: Where it occurs, each at least once.
+        layer: Take what leaves this block, from 0; None: the top of the stack.
+        count: How many near words to list.
+
+    Raises:
+        InputError: The word is not in a sentence, or there is no such layer.
+    """
+    if not sentences:
+        raise InputError("words", got="no sentence", expected="some with the word in them")
+    read = [_Sentence.of(tokenizer, text, model.config.max_length) for text in sentences]
+    with evaluating(model):
+        vectors = _vectors(model, [sentence.ids for sentence in read], layer)
+    wanted = _folded(tokenizer.words(tokenizer.encode(word))[0])
+    places = [
+        (number, found)
+        for number, sentence in enumerate(read)
+        for found in sentence.find(wanted, word, number)
+    ]
+    return _compared(
+        word,
+        layer,
+        _Reading(read, vectors, _embedding(model), tokenizer),
+        places,
+        count,
+    )
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    """A sentence as ids, and the words these spell."""
+
+    ids: list[int]
+    words: list[str]
+    index: list[int]
+    """For each id the number of its word."""
+
+    @staticmethod
+    def of(tokenizer: Foreign | Tokenizer, text: str, longest: int) -> _Sentence:
+        around = len(tokenizer.template([]))
+        ids = tokenizer.template(tokenizer.encode(text)[: longest - around])
+        return _Sentence(ids, *tokenizer.words(ids))
+
+    def find(self, wanted: list[str], word: str, number: int) -> list[range]:
+        """The words of each occurrence."""
+        own, size = _folded(self.words), max(1, len(wanted))
+        found = [
+            range(start, start + size)
+            for start in range(len(own) - size + 1)
+            if own[start : start + size] == wanted
+        ]
+        if not found:
+            raise InputError(
+                f"sentence {number + 1}",
+                got=" ".join(self.words),
+                expected=f"the word {word!r} in it",
+            )
+        return found
+
+    def tokens(self, words: range) -> list[int]:
+        """The places of the sub-words of some words."""
+        return [place for place, number in enumerate(self.index) if number in words]
+
+    def shown(self, words: range) -> str:
+        """The sentence with some words in brackets."""
+        marked = [f"[{w}]" if n in words else w for n, w in enumerate(self.words)]
+        return " ".join(word.strip() for word in marked)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """Sentences with the vectors of their tokens."""
+
+    sentences: list[_Sentence]
+    vectors: list[Tensor]  # of each sentence (tokens, dim)
+    embedding: Tensor  # (vocab, dim)
+    tokenizer: Foreign | Tokenizer
+
+    def vector(self, number: int, words: range) -> Tensor:
+        """The mean over the sub-words of some words of a sentence: (dim,)."""
+        return self.vectors[number][self.sentences[number].tokens(words)].mean(0)
+
+    def static(self, number: int, words: range) -> Tensor:
+        """The same of the embedding."""
+        sentence = self.sentences[number]
+        return self.embedding[[sentence.ids[place] for place in sentence.tokens(words)]].mean(0)
+
+    def all_words(self) -> list[tuple[int, int]]:
+        """Every word as (sentence, number); marks and the model's own symbols are left out."""
+        return [
+            (number, word)
+            for number, sentence in enumerate(self.sentences)
+            for word in range(len(sentence.words))
+            if self._is_word(sentence, word)
+        ]
+
+    def _is_word(self, sentence: _Sentence, word: int) -> bool:
+        ids = [sentence.ids[place] for place in sentence.tokens(range(word, word + 1))]
+        written = self.tokenizer.decode(ids)  # of a symbol nothing
+        return any(letter.isalnum() for letter in written)
+
+
+def _compared(
+    word: str,
+    layer: int | None,
+    reading: _Reading,
+    places: Sequence[tuple[int, range]],
+    count: int,
+) -> Words:
+    own = F.normalize(torch.stack([reading.vector(*place) for place in places]), dim=1)
+    static = F.normalize(torch.stack([reading.static(*place) for place in places]), dim=1)
+    others = reading.all_words()
+    if not others:
+        raise InputError("words", got="no word", expected="words of letters or digits")
+    vectors = torch.stack([reading.vector(n, range(at, at + 1)) for n, at in others])
+    vectors = F.normalize(vectors, dim=1)  # (words, dim)
+    texts = [reading.sentences[n].words[at].strip() for n, at in others]
+    to_entries = own @ F.normalize(reading.embedding, dim=1).t()  # (occurrences, vocab)
+    occurrences = []
+    to_words = own @ vectors.t()  # (occurrences, words)
+    for (number, words), cosines, entries in zip(places, to_words, to_entries, strict=True):
+        near = [
+            Near(text, float(cosine), n)
+            for (n, at), text, cosine in zip(others, texts, cosines, strict=True)
+            if n != number or at not in words
+        ]
+        best = entries.topk(min(count, len(entries)))
+        names = reading.tokenizer.tokens(best.indices.tolist())
+        occurrences.append(
+            Occurrence(
+                sentence=number,
+                text=reading.sentences[number].shown(words),
+                vector=reading.vector(number, words),
+                near=tuple(sorted(near, key=lambda each: -each.cosine)[:count]),
+                vocabulary=tuple(map(Near, names, best.values.tolist())),
+            )
+        )
+    return Words(
+        word, layer, tuple(occurrences), own @ own.t(), static @ static.t(), _usual(vectors, texts)
+    )
+
+
+def _usual(vectors: Tensor, texts: Sequence[str]) -> float:
+    """The mean cosine of two words that are spelt differently; 0 where there are none."""
+    folded = _folded(texts)
+    different = torch.tensor([[one != two for two in folded] for one in folded])
+    cosines = vectors @ vectors.t()
+    return float(cosines[different].mean()) if different.any() else 0.0
+
+
+def _vectors(model: Model, texts: Sequence[list[int]], layer: int | None) -> list[Tensor]:
+    """The vectors of the tokens of each text: (tokens, dim) each."""
+    found: dict[int, Tensor] = {}
+    for index in sequential([len(ids) for ids in texts], TOKENS_AT_ONCE):
+        part = Ragged.of([texts[i] for i in index])
+        if layer is None:
+            rows = torch.split(_top(model, part, None), list(part.lengths))
+            found |= dict(zip(index, rows, strict=True))
+            continue
+        side = "decoder" if isinstance(model, Decoder) else "encoder"
+        site = f"{side}.{layer}.residual"
+        tap = Tap(site)
+        _top(model, part, tap)
+        recorded = tap.records[site]  # (batch, length, dim)
+        for row, (i, length) in enumerate(zip(index, part.lengths, strict=True)):
+            found[i] = recorded[row, :length]
+    return [found[i] for i in range(len(texts))]
+
+
+def _top(model: Model, texts: Ragged, tap: Tap | None) -> Tensor:
+    """What leaves the stack for each token: (tokens, dim)."""
+    if isinstance(model, Encoder):
+        return model.hidden(Texts(texts), tap)
+    if isinstance(model, Decoder):
+        return model.hidden(texts, tap)
+    return model.encode(texts, tap).x
+
+
+def _embedding(model: Model) -> Tensor:
+    embed = model.source_embed if isinstance(model, EncoderDecoder) else model.embed
+    return embed.weight.detach()
+
+
+def _folded(words: Sequence[str]) -> list[str]:
+    return [word.strip().casefold() for word in words]
+
+
+def _as_json(near: Near) -> dict[str, Any]:
+    place = {} if near.sentence is None else {"sentence": near.sentence}
+    return {"word": near.word, "cosine": near.cosine, **place}
+
+
+def _listed(near: Sequence[Near]) -> str:
+    shown = []
+    for each in near:
+        place = "" if each.sentence is None else f" ({each.sentence + 1})"
+        shown.append(f"{each.word}{place} {each.cosine:.2f}")
+    return "  ".join(shown) or "none"

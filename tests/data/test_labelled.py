@@ -1,0 +1,126 @@
+"""Files with labels: every format gives its examples, every fault its file and line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from regard.data.annotations import Excerpt, LabelledText, Question, TaggedWords
+from regard.data.config import LabelledData
+from regard.data.labelled import labels_in, load_labelled, read_labelled, set_aside
+from regard.errors import InputError
+
+SQUAD = {"data": [{"title": "x", "paragraphs": [{"context": "Anna lives in Paris.", "qas": [
+    {"id": "q1", "question": "Where?", "answers": [{"text": "Paris", "answer_start": 14}]},
+    {"id": "q2", "question": "Why?", "answers": [], "is_impossible": True}]}]}]}  # fmt: skip
+WHERE = Question("Where?", "Anna lives in Paris.", (Excerpt("Paris", 14),))
+WHY = Question("Why?", "Anna lives in Paris.", ())
+
+
+@pytest.fixture
+def write(tmp_path):
+    def _write(name: str, content: str | bytes) -> str:
+        raw = content.encode() if isinstance(content, str) else content
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+        return str(path)
+
+    return _write
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), [
+    ("a.tsv", "so good\tpos\r\nbad\tneg\n", [("so good", None, "pos"), ("bad", None, "neg")]),
+    ("a.tsv.gz", "a\tb\tyes\nc\td\tno", [("a", "b", "yes"), ("c", "d", "no")]),
+    ("a.jsonl", '{"text": "x", "label": 1}\n{"text": "y", "pair": "z", "label": "n"}',
+     [("x", None, "1"), ("y", "z", "n")]),
+])  # fmt: skip
+def test_texts_with_classes_are_read(write, name, text, expected):
+    found, skipped = read_labelled(write(name, text), "classify")
+    assert found == [LabelledText(*each) for each in expected]
+    assert not skipped
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("a.conll", "Anna\tB-per\nlives\tO\n\t\nBob\tB-per\n"),
+    ("a.txt", "-DOCSTART- -X- O\n\nAnna NNP B-per\nlives VBZ O\n\n\nBob NNP B-per\n\n"),
+    ("emerging.annotated.gz", "Anna\tB-per\nlives\tO\n\nBob\tB-per"),
+    ("a.jsonl", '{"words": ["Anna", "lives"], "tags": ["B-per", "O"]}\n'
+     '{"words": ["Bob"], "tags": ["B-per"]}'),
+])  # fmt: skip
+def test_words_with_tags_are_read(write, name, text):
+    found, _ = read_labelled(write(name, text), "tag")
+    assert found == [
+        TaggedWords(("Anna", "lives"), ("B-per", "O")),
+        TaggedWords(("Bob",), ("B-per",)),
+    ]
+    assert labels_in(found) == ("B-per", "O")
+
+
+@pytest.mark.parametrize("answers", [{"text": "Paris", "start": 14},
+                                     {"text": ["Paris"], "answer_start": [14]},
+                                     [{"text": "Paris", "start": 14}]])  # fmt: skip
+def test_questions_are_read(write, answers):
+    assert read_labelled(write("a.json", json.dumps(SQUAD)), "answer")[0] == [WHERE, WHY]
+    row = {"question": "Where?", "context": "Anna lives in Paris.", "answers": answers}
+    assert read_labelled(write("a.jsonl", json.dumps(row)), "answer")[0] == [WHERE]
+
+
+@pytest.mark.parametrize(("task", "name", "text", "said"), [
+    ("classify", "a.tsv", "a\tpos\nb\n", "a.tsv:2: wrong number of columns"),
+    ("classify", "a.tsv", "a\tpos\nb\tc\tneg\n", "a.tsv:2: wrong number of columns (3, not 2)"),
+    ("classify", "a.tsv", "a\tpos\n\tneg\n", "a.tsv:2: empty line (column 1)"),
+    ("classify", "a.tsv", "a\tpos\n\nb\tneg", "a.tsv:2: empty line"),
+    ("classify", "a.tsv", b"a\tpos\n\xff\tneg\n", "a.tsv:2: not UTF-8 (byte 0xff at 1)"),
+    ("classify", "a.tsv", "sentence\tlabel\na\tpos", "data.header=true"),
+    ("classify", "a.csv", "a,pos", "a name that tells no format"),
+    ("classify", "a.jsonl", '{"text": "a"}', "a.jsonl:1: wrong keys ('label'"),
+    ("classify", "a.jsonl", '{"text": "a", "label": null}', "a.jsonl:1: wrong keys"),
+    ("classify", "a.jsonl", "[]", "a.jsonl:1: not JSON"),
+    ("tag", "a.conll", "Anna B-per\nlives\n", "a.conll:2: wrong number of columns"),
+    ("tag", "a.jsonl", '{"words": ["a"], "tags": []}', "1 words but 0 tags"),
+    ("answer", "a.jsonl", '{"context": "ab", "question": "q", "answers": [{"text": "b", "start": 0}'
+     "]}",
+     "an answer that does not stand where it says ('b' at 0)"),
+    ("answer", "a.json", '{"data": 3}', "JSON as SQuAD has it"),
+    ("classify", "a.tsv", "", "an empty file"),
+])  # fmt: skip
+def test_faults_are_said_with_file_and_line(write, task, name, text, said):
+    with pytest.raises(InputError) as caught:
+        read_labelled(write(name, text), task)
+    assert said in str(caught.value)
+    assert str(caught.value).count("\n") <= 1
+
+
+def test_bad_examples_can_be_skipped_and_are_counted(write):
+    file = write("a.conll", "a X\n\nb\n\nc Y\n")
+    found, skipped = read_labelled(file, "tag", on_bad="skip")
+    assert [each.words for each in found] == [("a",), ("c",)]
+    assert skipped == {"wrong number of columns": 1}
+    with pytest.raises(InputError, match="no usable example"):
+        read_labelled(write("b.conll", "b\n"), "tag", on_bad="skip")
+
+
+def test_a_header_is_left_out_when_it_is_said_to_be_there(write):
+    found, _ = read_labelled(write("a.tsv", "sentence\tlabel\na\tpos"), "classify", header=True)
+    assert [each.label for each in found] == ["pos"]
+
+
+def test_validation_examples_share_no_text_with_those_trained_on():
+    rows = [Question(f"q{i}", f"context {i // 5}", ()) for i in range(100)]
+    train, valid = set_aside(rows, held_out=500, seed=3)
+    assert len(valid) == 10
+    assert len(train) + len(valid) == 100
+    assert not {each.context for each in train} & {each.context for each in valid}
+    assert set_aside(rows, 500, seed=3)[1] == valid
+    assert set_aside(rows, 500, seed=4)[1] != valid
+    with pytest.raises(InputError, match="a single text"):
+        set_aside(rows[:5], 2, 0)
+
+
+def test_splits_come_from_their_files_with_checksums(write):
+    train, valid = write("t.tsv", "a\tx\nb\ty\n"), write("v.tsv", "c\tx\n")
+    splits = load_labelled(LabelledData(train=train, valid=valid, test=valid), "classify")
+    assert [len(splits.train), len(splits.valid), len(splits.tests["test"])] == [2, 1, 1]
+    assert splits.checksums.keys() == {train, valid}

@@ -1,0 +1,121 @@
+"""Answers: cut out of the text, through windows, against an exhaustive search and their loss."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import regard
+from regard.data.annotations import Excerpt, Question
+from regard.data.rows import batch_of
+from regard.errors import InputError
+from regard.tasks import Answer
+from regard.tasks.answer import LONGEST_ANSWER
+from regard.tasks.supervised import Course
+from tests import tiny_bert
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+CONTEXT = "Anna lives in  Zürich-Nord; the cat, too. It was 😀 e\u0301tude!"
+LONG = " ".join((tiny_bert.WORDS * 6)[:150])
+
+
+@pytest.fixture(scope="module")
+def theirs_and_ours(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("spans")
+    theirs = tiny_bert.save(folder, "BertForQuestionAnswering")
+    return theirs, regard.load(folder)
+
+
+def task_of(p, examples=(), **course):
+    return Answer(p.vocabulary, examples, course=Course(**({"longest": 48} | course)))
+
+
+@pytest.mark.parametrize("text", ["Zürich", "Zürich-Nord", "the cat", "e\u0301tude", "😀", "Anna"])
+def test_targets_are_the_tokens_that_cover_the_answer(theirs_and_ours, text):
+    _, p = theirs_and_ours
+    start = CONTEXT.index(text)
+    task = task_of(p, longest=120)
+    question = Question("where ?", CONTEXT, (Excerpt(text, start),))
+    [row] = task.rows([question], (), 120)
+    ids, spans = p.vocabulary.source.spans(CONTEXT)
+    before = row.ids.index(3) + 1  # after the first separator
+    first, last = (place - before for place in row.targets)
+    assert row.ids[before : before + len(ids)] == ids
+    assert CONTEXT[spans[first][0] : spans[last][1]] == text
+
+
+def test_in_windows_the_answer_is_where_it_is_whole_and_else_at_the_first_token(theirs_and_ours):
+    _, p = theirs_and_ours
+    start = LONG.index("marker", 300)
+    example = Question("where is it ?", LONG, (Excerpt("marker", start),))
+    task = task_of(p, [example], overlap=20)
+    assert len(task.train) > 4
+    marker = p.vocabulary.source.encode("marker")[0]
+    whole = [row for row in task.train if row.targets != [0, 0]]
+    assert 1 <= len(whole) <= 2
+    assert all(row.ids[row.targets[0]] == marker for row in whole)
+    assert all(len(row.ids) <= 48 for row in task.train)
+
+
+def test_the_loss_is_theirs_summed_over_places(theirs_and_ours):
+    theirs, p = theirs_and_ours
+    example = Question("where is it ?", LONG, (Excerpt("the", 0),))
+    task = task_of(p, [example, Question("so ?", "a cat", (Excerpt("cat", 2),))])
+    batch = batch_of(task.train, range(len(task.train)))
+    expected = 0.0
+    with torch.no_grad():
+        found = float(task.loss(p.model, batch))
+        for row in task.train:
+            first, last = (torch.tensor([place]) for place in row.targets)
+            out = theirs(torch.tensor([row.ids]), token_type_ids=torch.tensor([row.types]),
+                         start_positions=first, end_positions=last)  # fmt: skip
+            expected += 2 * float(out.loss)  # theirs is the mean of the two
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert task.targets(batch) == 2 * len(task.train)
+
+
+@pytest.mark.parametrize("unanswerable", [False, True])
+def test_the_best_answers_are_those_of_an_exhaustive_search(theirs_and_ours, unanswerable):
+    _, p = theirs_and_ours
+    task = task_of(p, overlap=2 * LONGEST_ANSWER, longest=120)
+    [found] = task.answer(p.model, [("where ?", CONTEXT)], 5, unanswerable=unanswerable)
+    parts, spans = task._parts(Question("where ?", CONTEXT, ()), 48, None)
+    logits = task._logits(p.model, [part.row for part in parts])
+    scores = {("", 0, 0): min(float(each[0].sum()) for each in logits)} if unanswerable else {}
+    for part, each in zip(parts, logits, strict=True):
+        for first in part.window.own:
+            for last in range(first, min(first + LONGEST_ANSWER, part.window.stop)):
+                (start, _), (_, end) = spans[first], spans[last]
+                rows = [part.before + place - part.window.start for place in (first, last)]
+                score = float(each[rows[0], 0] + each[rows[1], 1])
+                scores[CONTEXT[start:end], start, end] = score
+    total = torch.logsumexp(torch.tensor(list(scores.values())), 0)
+    best = sorted(scores, key=lambda key: -scores[key])[:5]
+    assert [(each.text, each.start, each.end) for each in found] == best
+    for each in found:
+        expected = torch.exp(torch.tensor(scores[each.text, each.start, each.end]) - total)
+        assert each.probability == pytest.approx(float(expected), rel=1e-3)
+
+
+def test_questions_together_are_answered_as_alone(theirs_and_ours):
+    _, p = theirs_and_ours
+    asked = [("where ?", CONTEXT), ("so ?", LONG), ("who ?", "Anna")]
+    together = p.task.answer(p.model, asked)
+    for (question, context), [found] in zip(asked, together, strict=True):
+        [alone] = p.answer(question, context)
+        assert (alone.text, alone.start) == (found.text, found.start)
+        assert context[found.start : found.end] == found.text
+    measured = p.measure([Question(q, c, (Excerpt(c[:4], 0),)) for q, c in asked])
+    assert measured.overall.keys() == {"loss", "exact", "f1"}
+
+
+def test_questions_without_answer_or_text_are_refused(theirs_and_ours):
+    _, p = theirs_and_ours
+    with pytest.raises(InputError, match="unanswerable=true"):
+        task_of(p, [Question("why ?", "a cat", ())])
+    assert task_of(p, [Question("why ?", "a cat", ())], unanswerable=True).train[0].targets == [
+        0,
+        0,
+    ]
+    with pytest.raises(InputError, match="the context: got nothing"):
+        p.answer("why ?", "  ")

@@ -1,0 +1,93 @@
+"""Classification: the loss against the equation, order of data, a batch is its texts one by one."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+import regard
+from regard.data.annotations import LabelledText
+from regard.data.batch import Cursor
+from regard.data.rows import batch_of
+from regard.errors import InputError
+from regard.tasks import Classify
+from regard.tasks.supervised import Course
+from tests import tiny_bert
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+CLASSES = ("LABEL_0", "LABEL_1", "LABEL_2")
+EXAMPLES = [
+    LabelledText(
+        " ".join(tiny_bert.WORDS[i : i + i % 5 + 1]), None if i % 3 else "so it was", label
+    )
+    for i, label in enumerate(CLASSES * 4)
+]
+
+
+@pytest.fixture(scope="module")
+def theirs_and_ours(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classes")
+    theirs = tiny_bert.save(folder, "BertForSequenceClassification", num_labels=3)
+    return theirs, regard.load(folder)
+
+
+@pytest.fixture
+def task(theirs_and_ours):
+    course = Course(longest=20, batch_tokens=40, smoothing=0.0, seed=3)
+    return Classify(theirs_and_ours[1].vocabulary, EXAMPLES, EXAMPLES[:5], CLASSES, course)
+
+
+def test_the_loss_is_theirs_summed_over_texts_and_pairs(theirs_and_ours, task):
+    theirs, p = theirs_and_ours
+    batch = batch_of(task.train, range(12))
+    with torch.no_grad():
+        found = float(task.loss(p.model, batch))
+        expected = 0.0
+        for row in task.train:
+            out = theirs(torch.tensor([row.ids]), token_type_ids=torch.tensor([row.types]),
+                         labels=torch.tensor(row.targets))  # fmt: skip
+            expected += float(out.loss)
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert task.targets(batch) == 12
+
+
+def test_parts_of_a_batch_add_up_to_it(theirs_and_ours, task):
+    model = theirs_and_ours[1].model
+    batch = batch_of(task.train, range(12))
+    parts = task.split(batch, 5)
+    with torch.no_grad():
+        together, apart = task.loss(model, batch), sum(task.loss(model, part) for part in parts)
+    torch.testing.assert_close(together, apart)
+    assert sorted(i for part in parts for i in part.index) == list(range(12))
+
+
+def test_batches_go_on_from_any_cursor(task):
+    first = list(itertools.islice(task.batches(Cursor()), 15))
+    assert first[-1][1].epoch >= 1
+    for place in (0, 2, 7):
+        again = list(itertools.islice(task.batches(first[place][1]), 3))
+        expected = first[place + 1 : place + 4]
+        assert [b.index for b, _ in again] == [b.index for b, _ in expected]
+
+
+def test_a_batch_gives_what_each_text_gives_alone_and_measures_follow(theirs_and_ours, task):
+    _, p = theirs_and_ours
+    texts = [each.text if each.pair is None else (each.text, each.pair) for each in EXAMPLES]
+    together = p.classify(texts)
+    for text, found in zip(texts, together, strict=True):
+        alone = p.classify(text)
+        assert [each.label for each in alone] == [each.label for each in found]
+        assert alone[0].probability == pytest.approx(found[0].probability, abs=1e-5)
+    right = sum(found[0].label == each.label
+                for found, each in zip(together, EXAMPLES, strict=True))  # fmt: skip
+    assert p.measure(EXAMPLES).overall["accuracy"] == pytest.approx(100 * right / 12)
+    assert task.evaluate(p.model).keys() == {"loss", "accuracy", "f1"}
+
+
+def test_a_label_that_was_not_trained_is_refused(theirs_and_ours):
+    with pytest.raises(InputError, match="a label that is not trained"):
+        theirs_and_ours[1].measure([LabelledText("the cat", None, "other")])
+    with pytest.raises(InputError, match="cannot tag"):
+        theirs_and_ours[1].tag("the cat")

@@ -1,0 +1,128 @@
+"""Spans cut out of texts: what is said, what is put back, and exact resuming."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from regard.cli import text as commands
+from regard.data.batch import Cursor
+from regard.data.corpus import Corpus
+from regard.data.packing import Packed
+from regard.decode.search import Hypothesis
+from regard.errors import InputError
+from regard.models.config import T5Config
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.tasks.restore import Restore
+from regard.tasks.translate import Output
+from regard.tokens.config import TokensConfig
+from regard.tokens.plain import learn_plain, sentinels_of
+from regard.train import checkpoint
+from regard.training import train
+
+TEXTS = [f"the {a} eats {b} . then it sleeps at {c} !" for a, b, c in [
+    ("cat", "fish", "home"), ("cow", "grass", "night"), ("dog", "bones", "noon")]] * 4  # fmt: skip
+SIZES = {"dim": 16, "heads": 2, "hidden": 16, "encoder_layers": 1, "decoder_layers": 1}
+
+
+@pytest.fixture
+def task():
+    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), "restore")
+    tokenizer = vocabulary.source
+    rows = [[*tokenizer.encode(text), tokenizer.end] for text in TEXTS]
+    ends = torch.tensor([len(row) for row in rows]).cumsum(0).numpy()
+    ids = torch.tensor([token for row in rows for token in row]).numpy()
+    corpus = Corpus(ids, ends - [len(row) for row in rows], ends)
+    packed = Packed(corpus, length=Restore(vocabulary).room(16), batch_tokens=60)
+    return Restore(vocabulary, packed, packed, seed=1)
+
+
+def said(task, text):
+    ids = tuple(task.tokenizer.encode_with_specials(text))
+    return Output("", 0.0, 0.0, Hypothesis(ids, 0.0, 0.0, finished=True, rows=()))
+
+
+def test_source_and_target_together_are_the_text_and_fit_the_model(task):
+    batch, _ = next(task.batches(Cursor()))
+    known = {tuple(task.tokenizer.encode(text)) for text in TEXTS}
+    whole = 0
+    for shown, target in zip(batch.source.split(), batch.target_in.split(), strict=True):
+        assert shown[-1] == task.tokenizer.end
+        assert len(shown) <= 16
+        assert target[0] == task.tokenizer.pad  # T5's decoder starts with the padding
+        spans = task._spans(target[1:])
+        restored = tuple(t for each in shown[:-1] for t in spans.get(each, [each]))
+        whole += restored in known
+    assert whole > 0  # those that the border of a batch did not cut
+
+
+def test_loss_of_parts_adds_up_and_evaluation_is_fixed(task):
+    model = EncoderDecoder(T5Config(**SIZES, dropout=0.0), *[task.tokenizer.vocab] * 2)
+    batch, _ = next(task.batches(Cursor()))
+    with torch.no_grad():
+        parts = task.split(batch, 2)
+        total = sum(float(task.loss(model, part)) for part in parts)
+        assert total == pytest.approx(float(task.loss(model, batch)), rel=1e-5)
+    assert task.evaluate(model) == task.evaluate(model)
+    assert task.targets(batch) == sum(map(task.targets, parts))
+
+
+def test_what_was_said_goes_into_its_holes(task):
+    text = "the ___ eats ___ ."
+    found = task.restored(text, said(task, "<extra_id_0> cow <extra_id_1> grass"), 100)
+    assert found.spans == ("cow", "grass")
+    assert found.text == task.tokenizer.decode(task.tokenizer.encode("the cow eats grass ."))
+    same = task.source_ids("the <extra_id_0> eats <extra_id_1> .", 100)
+    assert task.source_ids(text, 100) == same
+
+
+def test_a_hole_nothing_was_said_for_stays_empty_and_the_first_of_two_answers_counts(task):
+    found = task.restored(
+        "the ___ eats ___ .", said(task, "<extra_id_1> fish <extra_id_1> grass"), 100
+    )
+    assert found.spans == ("", "fish")
+
+
+def test_too_few_sentinels_are_refused_before_training():
+    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=16), "restore")
+    assert len(sentinels_of(vocabulary.source)) == 2
+    with pytest.raises(InputError, match="more spans than sentinels"):
+        Restore(vocabulary).room(512)
+
+
+def test_a_vocabulary_without_sentinels_is_refused():
+    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), "fill")
+    with pytest.raises(InputError, match="no <extra_id_0>"):
+        Restore(vocabulary)
+
+
+def small(data, out, steps, **more):
+    settings = {"steps": steps, "batch_tokens": 80, "schedule": "constant", "warmup": 0}
+    settings |= {"evaluate_every": 50, "save_every": 3, "learning_rate": 1e-3}
+    sizes = {**SIZES, "size": None, "dropout": 0.1, "max_length": 24}
+    return train("tiny/restore", out, quiet=True, threads=1, **data, model=sizes, train=settings,
+                 **more)  # fmt: skip
+
+
+def test_resuming_is_exact_and_the_trained_model_generates(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "text.txt").write_text("\n\n".join(TEXTS * 2))
+    data = {
+        "data": {"kind": "text", "files": [str(tmp_path / "text.txt")], "separator": ""},
+        "tokens": {"kind": "words", "vocab": 64},
+    }
+    small(data, tmp_path / "whole", 6)
+    small(data, tmp_path / "run", 3)
+    pipeline = small(data, tmp_path / "run", 6, resume=True)
+    one, two = (checkpoint.latest(tmp_path / name)[1] for name in ("whole", "run"))
+    assert one.step == two.step == 6
+    assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
+    several = pipeline.generate(["the <extra_id_0> sleeps", "___"], max_length=4)
+    assert len(several) == 2
+    assert len(pipeline.restore("the ___ sleeps", max_length=4).spans) == 1
+    commands.restore(str(tmp_path / "run"), ["the ___ sleeps"], as_json=True, threads=1)
+    assert json.loads(capsys.readouterr().out).keys() == {"text", "restored", "spans"}
+    with pytest.raises(InputError, match="cannot translate"):
+        pipeline.translate("the cow")

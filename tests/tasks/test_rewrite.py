@@ -1,0 +1,79 @@
+"""Several tasks as text to text: order, resuming, losses by part, and recipes of it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard import recipe as recipes
+from regard.data.batch import Cursor
+from regard.errors import InputError
+from regard.materials import gather
+from regard.train import checkpoint
+from regard.training import train
+
+RECIPE = """\
+version: 1
+task: rewrite
+data:
+  kind: mixture
+  held_out: 4
+  parts:
+    copy: {{train: {folder}/copy.tsv, prefix: "copy: ", weight: 1}}
+    upper: {{train: {folder}/upper.tsv, prefix: "upper: ", weight: 3}}
+tokens: {{kind: words, vocab: 64}}
+model: {{dim: 16, heads: 2, hidden: 16, encoder_layers: 1, decoder_layers: 1, max_length: 16}}
+train: {{steps: 6, batch_tokens: 60, schedule: constant, warmup: 0, save_every: 3}}
+decode: {{}}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    words = [f"{a} {b}" for a in "abcdef" for b in "ghijk"]
+    (tmp_path / "copy.tsv").write_text("".join(f"{each}\t{each}\n" for each in words))
+    (tmp_path / "upper.tsv").write_text("".join(f"{each}\t{each.upper()}\n" for each in words[:20]))
+    path = tmp_path / "mixed.yaml"
+    path.write_text(RECIPE.format(folder=tmp_path))
+    return path
+
+
+def test_batches_are_in_proportion_and_can_be_entered_anywhere(recipe):
+    task = gather(recipes.load(recipe)).task
+    assert task.mixture.counts == [11, 34]
+    going = task.batches(Cursor())
+    past = [next(going) for _ in range(12)]
+    assert past[-1][1].epoch >= 1
+    again = task.batches(past[6][1])
+    for batch, cursor in past[7:]:
+        other, same = next(again)
+        assert same == cursor
+        assert torch.equal(batch.source.ids, other.source.ids)
+
+
+def test_a_mixture_is_trained_resumed_and_asked_and_each_part_is_measured(recipe, tmp_path):
+    train(recipe, tmp_path / "whole", quiet=True, threads=1)
+    train(recipe, tmp_path / "run", quiet=True, threads=1, train={"steps": 3})
+    pipeline = train(recipe, tmp_path / "run", quiet=True, threads=1, resume=True)
+    one, two = (checkpoint.latest(tmp_path / name)[1] for name in ("whole", "run"))
+    assert one.step == two.step == 6
+    assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
+    assert pipeline.recipe.model.family == "t5"
+    assert isinstance(pipeline.generate("upper: a g", max_length=4), str)
+    task = gather(pipeline.recipe, pipeline.vocabulary).task
+    assert {"loss", "perplexity", "loss_copy", "loss_upper"} == task.evaluate(pipeline.model).keys()
+
+
+def test_what_is_wrong_in_a_part_is_said_with_its_line(recipe):
+    text = recipe.read_text()
+    for old, new in (("weight: 3", "weight: 0"), ('prefix: "copy: "', "prefx: a")):
+        recipe.write_text(text.replace(old, new))
+        with pytest.raises(InputError, match=r"mixed\.yaml:\d+: data\.parts.*sets of pairs"):
+            recipes.load(recipe)
+
+
+def test_a_family_that_cannot_do_the_task_is_refused_with_its_line(recipe):
+    with pytest.raises(InputError, match=r"task: rewrite needs model\.family: t5, got bert"):
+        recipes.from_text(
+            recipe.read_text().replace("model: {dim", "model: {family: bert, dim")
+            .replace("encoder_layers: 1, decoder_layers: 1, ", ""), "mixed.yaml")  # fmt: skip

@@ -1,0 +1,107 @@
+"""Tagging: labels of words on sub-words, windows, and a batch is its sentences one by one."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import regard
+from regard.data.annotations import TaggedWords
+from regard.data.rows import batch_of, windows
+from regard.models.encoder import Texts
+from regard.tasks import Tag
+from regard.tasks.supervised import Course
+from regard.tasks.tag import LEFT_OUT, joined, words_in
+from regard.tokens import Foreign, Roles, Vocabulary
+from tests import tiny_bert
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+INNER = json.loads(tiny_bert.tokenizer().to_str())
+TOKENIZER = Foreign(INNER, Roles(pad=0, unknown=1, classifier=2, separator=3, mask=4))
+VOCABULARY = Vocabulary(TOKENIZER, TOKENIZER)
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tags")
+    names = {0: "O", 1: "B-x", 2: "I-x"}
+    tiny_bert.save(folder, "BertForTokenClassification", id2label=names,
+                   label2id={name: number for number, name in names.items()})  # fmt: skip
+    return regard.load(folder)
+
+
+@pytest.mark.parametrize(("words", "firsts"), [
+    (["cat", "xyz", "dog"], ["cat", "x", "dog"]),  # xyz is three pieces
+    (["Zoë", "naïve", "e\u0301t\u00e9"], ["Z", "n", "e"]),  # accents, composed or not
+    (["😀", "cat", "👩‍💻", "dog"], ["[UNK]", "cat", "[UNK]", "dog"]),
+    (["don't", "it", "."], ["d", "it", "."]),  # one word, split at its apostrophe
+    (["cat", "\u200b", "dog"], ["cat", None, "dog"]),  # dropped by the tokenizer
+])  # fmt: skip
+def test_a_words_label_is_on_its_first_piece_and_nowhere_else(words, firsts):
+    labels = [str(number) for number in range(len(words))]
+    task = Tag(VOCABULARY, course=Course(longest=40))
+    [row] = task.rows([TaggedWords(tuple(words), tuple(labels))], labels, 40)
+    marked = {target: TOKENIZER.tokens([token])[0]
+              for token, target in zip(row.ids, row.targets, strict=True)
+              if target != LEFT_OUT}  # fmt: skip
+    assert [marked.get(number) for number in range(len(words))] == firsts
+    assert sum(target != LEFT_OUT for target in row.targets) == len(marked)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 200), st.integers(2, 40), st.integers(0, 60))
+def test_every_token_is_own_to_one_window_that_shows_it(tokens, room, overlap):
+    found = windows(tokens, room, overlap)
+    assert [token for window in found for token in window.own] == list(range(tokens))
+    for window in found:
+        assert window.stop - window.start <= room
+        assert not window.own or window.start <= window.own[0] <= window.own[-1] < window.stop
+    for before, after in pairwise(found):
+        assert before.start < after.start <= before.stop
+
+
+def test_a_long_sentence_has_each_word_asked_once(pipeline):
+    words = tuple((tiny_bert.WORDS * 5)[:130])
+    example = TaggedWords(words, ("O",) * 130)
+    task = Tag(VOCABULARY, [example], labels=("O",), course=Course(longest=30, overlap=10))
+    assert len(task.train) > 4
+    assert max(len(row.ids) for row in task.train) == 30
+    assert task.targets(batch_of(task.train, range(len(task.train)))) == 130
+    assert [each.word for each in pipeline.tag(words)] == list(words)
+    assert all(each.probability > 0.3 for each in pipeline.tag(words))
+
+
+def test_the_loss_is_theirs_summed_over_words(pipeline):
+    example = TaggedWords(("xyz", "cat"), ("B-x", "O"))
+    task = Tag(VOCABULARY, [example], labels=("O", "B-x", "I-x"), course=Course(longest=40))
+    batch = batch_of(task.train, [0])
+    ids = torch.tensor(task.train[0].ids)
+    with torch.no_grad():
+        logs = pipeline.model.tag(Texts(batch.ids)).log_softmax(1)
+        loss = float(task.loss(pipeline.model, batch))
+    assert ids.tolist()[1] == TOKENIZER.encode("x")[0]
+    assert loss == pytest.approx(-float(logs[1, 1] + logs[4, 0]), rel=1e-5)
+    assert task.targets(batch) == 2
+
+
+def test_a_batch_gives_what_each_sentence_gives_alone(pipeline):
+    texts = ["the cat sat", "Zoë lives in Paris .", "so", ""]
+    together = pipeline.task.tag(pipeline.model, texts)
+    assert together[-1] == []
+    for text, found in zip(texts, together, strict=True):
+        alone = pipeline.tag(text)
+        assert [(e.word, e.tag) for e in alone] == [(e.word, e.tag) for e in found]
+        assert [text[each.start : each.end] for each in found] == [each.word for each in found]
+
+
+def test_words_of_a_text_stand_where_they_say():
+    text = "  «Zoe\u0308's» cat – U.S. #x, 😀!"
+    assert [text[a:b] for a, b in words_in(text)] == [
+        "«", "Zoe\u0308's", "»", "cat", "–", "U.S", ".", "#x", ",", "😀", "!"]  # fmt: skip
+    joint, spans = joined(["New", "York"])
+    assert [joint[a:b] for a, b in spans] == ["New", "York"]

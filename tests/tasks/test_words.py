@@ -1,0 +1,140 @@
+"""One word in several sentences, by models of each shape."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from regard import recipe as recipes
+from regard.cli import text as commands
+from regard.data.batch import Ragged
+from regard.data.pair import Pair
+from regard.errors import InputError
+from regard.layers import Tap
+from regard.models import BertConfig, Decoder, Encoder, EncoderDecoder, GPTConfig, TransformerConfig
+from regard.models.encoder import Texts
+from regard.pipeline import Pipeline
+from regard.tasks.words import compare
+from regard.tokens import Vocabulary, learn
+from regard.tokens.config import TokensConfig
+from regard.tokens.plain import learn_plain
+
+TEXTS = ["I saw the model walk", "The model was trained on text", "models walk, models talk"] * 9
+SIZES = {"dim": 16, "heads": 2, "hidden": 16, "max_length": 32}
+SENTENCES = ["I saw the model walk", "The model was trained", "walk the model"]
+
+
+def tokenizer_for(task, kind="bpe"):
+    return learn_plain(TEXTS, TokensConfig(kind=kind, vocab=262), task).source
+
+
+def models():
+    bert, gpt = tokenizer_for("fill"), tokenizer_for("generate")
+    pairs = learn([Pair(text, text) for text in TEXTS], TokensConfig(kind="bpe", vocab=262)).source
+    return {
+        "bert": (Encoder(BertConfig(**SIZES, layers=2), bert.vocab), bert, "encoder"),
+        "gpt": (Decoder(GPTConfig(**SIZES, layers=2), gpt.vocab), gpt, "decoder"),
+        "transformer": (
+            EncoderDecoder(TransformerConfig(**SIZES), pairs.vocab, pairs.vocab),
+            pairs,
+            "encoder",
+        ),
+    }
+
+
+def read(model, ids, tap=None):
+    texts = Ragged.of([ids])
+    if isinstance(model, EncoderDecoder):
+        return model.encode(texts, tap).x
+    return model.hidden(Texts(texts) if isinstance(model, Encoder) else texts, tap)
+
+
+@pytest.mark.parametrize("layer", [None, 0])
+@pytest.mark.parametrize("family", ["bert", "gpt", "transformer"])
+def test_a_vector_is_the_mean_over_sub_words_of_each_sentence_read_alone(family, layer):
+    model, tokenizer, side = models()[family]
+    model.eval()
+    found = compare(model, tokenizer, "model", SENTENCES, layer=layer)
+    assert [each.sentence for each in found.occurrences] == [0, 1, 2]
+    vectors = []
+    for sentence in SENTENCES:
+        ids = tokenizer.template(tokenizer.encode(sentence))
+        words, index = tokenizer.words(ids)
+        places = [at for at, number in enumerate(index) if words[number].strip() == "model"]
+        assert len(places) >= 2  # the word is more than one piece
+        tap = None if layer is None else Tap(f"{side}.{layer}.residual")
+        with torch.no_grad():
+            top = read(model, ids, tap)
+        rows = top if tap is None else tap.records[f"{side}.{layer}.residual"][0]
+        vectors.append(rows[places].mean(0))
+    got = torch.stack([each.vector for each in found.occurrences])
+    torch.testing.assert_close(got, torch.stack(vectors), rtol=0, atol=1e-5)
+    expected = F.cosine_similarity(got[:, None], got[None], dim=2)
+    torch.testing.assert_close(found.cosines, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt", "transformer"])
+def test_the_static_embedding_is_the_same_everywhere_and_vectors_are_not(family):
+    model, tokenizer, _ = models()[family]
+    found = compare(model, tokenizer, "model", SENTENCES)
+    torch.testing.assert_close(found.static, torch.ones(3, 3), rtol=0, atol=1e-5)
+    assert float(found.cosines[0, 1]) < 0.9999
+
+
+def test_near_words_are_words_of_the_sentences_but_not_the_occurrence_itself():
+    model, tokenizer, _ = models()["bert"]
+    found = compare(model, tokenizer, "walk", SENTENCES[::2], count=50)
+    first = found.occurrences[0]
+    assert first.text.split() == ["<s>", "I", "saw", "the", "model", "[walk]", "</s>"]
+    assert [(near.word, near.sentence) for near in first.near].count(("walk", 1)) == 1
+    assert ("walk", 0) not in [(near.word, near.sentence) for near in first.near]
+    assert {near.word for near in first.near} == {"I", "saw", "the", "model", "walk"}
+    assert list(first.near) == sorted(first.near, key=lambda near: -near.cosine)
+
+
+def test_a_word_that_occurs_twice_in_a_sentence_is_found_twice_in_any_case():
+    model, tokenizer, _ = models()["bert"]
+    found = compare(model, tokenizer, "Models", ["models walk, models talk"])
+    assert [each.text.count("[models]") for each in found.occurrences] == [1, 1]
+    assert found.occurrences[0].text != found.occurrences[1].text
+
+
+def test_words_that_follow_each_other_are_one():
+    model, tokenizer, _ = models()["gpt"]
+    found = compare(model, tokenizer, "the model", SENTENCES)
+    assert len(found.occurrences) == 3
+
+
+def test_table_and_json_say_the_same():
+    model, tokenizer, _ = models()["bert"]
+    found = compare(model, tokenizer, "model", SENTENCES[:2])
+    row = json.loads(json.dumps(found.to_json()))
+    assert row["cosines"][0][1] == pytest.approx(float(found.cosines[0, 1]))
+    assert f"{row['cosines'][0][1]:.3f}" in found.table()
+    assert f"{row['usual']:.3f} on average" in found.table()
+    assert -1 <= row["usual"] <= 1
+
+
+def test_the_command_prints_one_json_object(tmp_path, capsys):
+    model, tokenizer, _ = models()["bert"]
+    recipe = recipes.load("tiny/fill")
+    Pipeline(model, Vocabulary(tokenizer, tokenizer), recipe).save(tmp_path / "bert")
+    commands.words(
+        str(tmp_path / "bert"), "model", sentences=SENTENCES, layer=1, as_json=True, threads=1
+    )
+    row = json.loads(capsys.readouterr().out)
+    assert row["layer"] == 1
+    assert len(row["occurrences"]) == len(row["cosines"]) == 3
+
+
+def test_a_sentence_without_the_word_and_a_layer_that_is_not_there_are_refused():
+    model, tokenizer, _ = models()["bert"]
+    with pytest.raises(InputError, match=r"sentence 2.*expected the word 'saw'"):
+        compare(model, tokenizer, "saw", SENTENCES)
+    with pytest.raises(InputError, match="no such site"):
+        compare(model, tokenizer, "model", SENTENCES, layer=7)
+    with pytest.raises(InputError, match="no sentence"):
+        compare(model, tokenizer, "model", [])

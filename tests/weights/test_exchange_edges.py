@@ -1,0 +1,308 @@
+"""Checkpoints as they are found: old names, left-out settings, and what must not be let in."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from regard.data.batch import Ragged
+from regard.errors import InputError
+from regard.models import BertConfig, GPTConfig, Texts, TransformerConfig, build
+from regard.weights.folder import read_model, write_model
+from tests.their_models import DECODER, DECODERS, ENCODER, ENCODERS, VOCAB, save
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+ROWS = [[5, 9, 4, 20, 7, 3, 11], [8, 6]]
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Saves a tiny random model by its name: (their model, its folder)."""
+    return lambda name: (save(name, tmp_path / name), tmp_path / name)
+
+
+@pytest.fixture
+def make_other(tmp_path, monkeypatch):
+    """The same with other settings."""
+
+    def build(name, model_class, config_class, settings):
+        table = DECODERS if config_class.startswith(("Llama", "Qwen", "Mis")) else ENCODERS
+        monkeypatch.setitem(table, name, (model_class, config_class, settings))
+        monkeypatch.setitem(save.__globals__["EVERY"], name, table[name])
+        return save(name, tmp_path / name), tmp_path / name
+
+    return build
+
+
+def change(folder, *without, **changes):
+    """Settings of a folder's config put in or taken out."""
+    config = json.loads((folder / "config.json").read_text())
+    kept = {key: value for key, value in config.items() if key not in without}
+    (folder / "config.json").write_text(json.dumps(kept | changes))
+
+
+def alter(folder, act):
+    """A folder's tensors, changed."""
+    file = folder / "model.safetensors"
+    save_file({key: t.contiguous() for key, t in act(load_file(file)).items()}, file)
+
+
+@torch.no_grad()
+def their_logits(model, **more):
+    return torch.cat([model(torch.tensor([row]), **more).logits[0] for row in ROWS])
+
+
+@torch.no_grad()
+def agree(model, theirs):
+    rows = Ragged.of(ROWS)
+    ours = model(rows if model.config.family == "gpt" else Texts(rows))
+    torch.testing.assert_close(ours, their_logits(theirs), rtol=0, atol=1e-4)
+
+
+def test_the_first_berts_names_of_norms_are_known(make):
+    theirs, folder = make("bert-masked")
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    alter(folder, lambda tensors: {
+        next((key.replace(a, b) for a, b in old.items() if key.endswith(a)), key): tensor
+        for key, tensor in tensors.items()})  # fmt: skip
+    assert any("gamma" in key for key in load_file(folder / "model.safetensors"))
+    agree(read_model(folder), theirs)
+
+
+def test_two_labels_without_names_are_the_default(make_other):
+    theirs, folder = make_other(
+        "bert-two", "BertForSequenceClassification", "BertConfig", ENCODER | {"num_labels": 2}
+    )
+    change(folder, "id2label", "label2id", "num_labels")
+    model = read_model(folder)
+    assert model.config.classes == ("LABEL_0", "LABEL_1")
+    with torch.no_grad():
+        expected = torch.cat([theirs(torch.tensor([row])).logits for row in ROWS])
+        found = model.classify(Texts(Ragged.of(ROWS)))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        ("llama", "hidden_act"),
+        ("bert-masked", "hidden_act"),
+        ("distilbert-masked", "activation"),
+        ("gpt2", "activation_function"),
+    ],
+)
+def test_an_activation_that_is_left_out_is_the_usual_one(make, name, left_out):
+    theirs, folder = make(name)
+    change(folder, left_out)
+    agree(read_model(folder), theirs)
+
+
+def test_gpt2_has_as_many_positions_as_its_table_whatever_n_ctx_says(make):
+    theirs, folder = make("gpt2")
+    change(folder, n_ctx=7)
+    agree(read_model(folder), theirs)
+
+
+SLIDING = DECODER | {"use_sliding_window": True, "sliding_window": 3}
+
+
+@pytest.mark.parametrize("kind", ["Qwen2", "Qwen3"])
+def test_a_window_of_all_layers_is_computed_and_one_of_some_is_refused(make_other, kind):
+    names = (f"{kind}ForCausalLM", f"{kind}Config")
+    theirs, folder = make_other("all", *names, SLIDING | {"max_window_layers": 0})
+    model = read_model(folder)
+    assert model.config.window == 3
+    agree(model, theirs)
+    change(folder, "layer_types")  # as before transformers 4.53
+    assert read_model(folder).config.window == 3
+    for some in (
+        {"max_window_layers": 1},
+        {"layer_types": ["full_attention", "sliding_attention"]},
+    ):
+        change(folder, "layer_types", **({"max_window_layers": 0} | some))
+        with pytest.raises(InputError, match="some full, some sliding"):
+            read_model(folder)
+
+
+def test_a_window_that_is_not_used_is_none(make):
+    theirs, folder = make("qwen2")
+    change(folder, "use_sliding_window", "layer_types", sliding_window=2)
+    agree(read_model(folder), theirs)
+
+
+def test_a_window_that_mistral_leaves_out_is_its_usual_one(make):
+    _, folder = make("mistral")
+    change(folder, "sliding_window")
+    assert read_model(folder).config.window == 4096
+    change(folder, sliding_window=None)
+    assert read_model(folder).config.window is None
+
+
+def test_waves_slowed_by_a_factor_are_theirs(make_other):
+    rope = {"rope_type": "linear", "factor": 3.0, "rope_theta": 500.0}
+    theirs, folder = make_other(
+        "linear", "LlamaForCausalLM", "LlamaConfig", DECODER | {"rope_parameters": rope}
+    )
+    agree(read_model(folder), theirs)
+    change(
+        folder, "rope_parameters", rope_theta=500.0, rope_scaling={"type": "linear", "factor": 3}
+    )
+    agree(read_model(folder), theirs)  # as transformers 4 writes it
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "got yarn"),
+        ({"rope_parameters": None, "rope_scaling": {"type": "dynamic", "factor": 2.0}}, "dynamic"),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, "one for all"),
+        ({"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}}, "partial_rotary"),
+        ({"rope_parameters": "fast"}, "config.json"),
+        ({"hidden_size": 2**20, "head_dim": 2**18}, "does not fit config.json"),
+        ({"hidden_size": 2**40, "head_dim": 2**38}, "config.json"),
+        ({"vocab_size": 2**40}, "does not fit config.json"),
+        ({"num_hidden_layers": 10**9}, "1000000000 layers"),
+        ({"mlp_bias": True}, "mlp_bias"),
+    ],
+)
+def test_what_would_compute_something_else_or_fill_the_machine_is_refused(make, changes, said):
+    _, folder = make("llama")
+    change(folder, **changes)
+    with pytest.raises(InputError, match=said):
+        read_model(folder)
+
+
+def test_a_body_without_a_head_is_a_model_only_where_the_head_is_the_embedding(make):
+    theirs, folder = make("llama-tied")
+    theirs.model.save_pretrained(folder)
+    agree(read_model(folder), theirs)
+    theirs, folder = make("llama")
+    theirs.model.save_pretrained(folder)
+    with pytest.raises(InputError, match=r"no lm_head\.weight"):
+        read_model(folder)
+
+
+def test_a_bart_without_a_head_has_no_bias_of_logits(make):
+    theirs, folder = make("bart")
+    theirs.final_logits_bias.zero_()
+    theirs.model.save_pretrained(folder)
+    model = read_model(folder)
+    rows = Ragged.of(ROWS)
+    with torch.no_grad():
+        found = model(rows, rows)
+    expected = torch.cat([
+        theirs(torch.tensor([row]), decoder_input_ids=torch.tensor([row])).logits[0].detach()
+        for row in ROWS
+    ])  # fmt: skip
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "copy", "original"),
+    [
+        ("bert-masked", "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+        ("roberta-masked", "lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
+        ("distilbert-masked", "vocab_projector.weight",
+         "distilbert.embeddings.word_embeddings.weight"),
+        ("t5", "decoder.embed_tokens.weight", "shared.weight"),
+        ("bart", "model.decoder.embed_tokens.weight", "model.shared.weight"),
+    ],
+)  # fmt: skip
+def test_a_matrix_that_should_be_another_but_is_not_is_refused(make, name, copy, original):
+    _, folder = make(name)
+    alter(folder, lambda tensors: tensors | {copy: tensors[original].clone()})
+    read_model(folder)
+    alter(folder, lambda tensors: tensors | {copy: tensors[original] + 1})
+    with pytest.raises(InputError, match="got another"):
+        read_model(folder)
+
+
+def test_the_head_of_roberta_has_an_activation_of_its_own(make):
+    _, folder = make("roberta-masked")
+    change(folder, hidden_act="relu")
+    with pytest.raises(InputError, match="hidden_act: got relu, expected gelu"):
+        read_model(folder)
+
+
+def test_bfloat16_is_read_as_the_numbers_it_stands_for(make):
+    theirs, folder = make("llama")
+    theirs.bfloat16().save_pretrained(folder)
+    model = read_model(folder)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    embedding = theirs.model.embed_tokens.weight.float()
+    assert torch.equal(model.embed.weight, embedding)
+
+
+@pytest.fixture
+def two_parts(make):
+    """A model in two files with an index: its folder, and the index's content."""
+    theirs, folder = make("llama")
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    halves = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+    for file, some in halves.items():
+        save_file({name: tensors[name] for name in some}, folder / file)
+    index = {name: file for file, some in halves.items() for name in some}
+    return theirs, folder, index
+
+
+def write_index(folder, index):
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+
+
+def test_an_index_names_each_file_often_and_each_is_read_once(two_parts):
+    theirs, folder, index = two_parts
+    write_index(folder, index)
+    agree(read_model(folder), theirs)
+
+
+def test_a_tensor_in_two_files_is_refused(two_parts):
+    _, folder, index = two_parts
+    write_index(folder, index)
+    one = load_file(folder / "a.safetensors")
+    other = load_file(folder / "b.safetensors")
+    name = next(iter(one))
+    save_file(other | {name: one[name] + 1}, folder / "b.safetensors")
+    with pytest.raises(InputError, match=f"got {name} again"):
+        read_model(folder)
+
+
+def test_an_index_of_safetensors_leads_to_no_pickle(two_parts):
+    _, folder, index = two_parts
+    torch.save(load_file(folder / "a.safetensors"), folder / "a.bin")
+    write_index(
+        folder, {name: file.replace("a.safetensors", "a.bin") for name, file in index.items()}
+    )
+    with pytest.raises(InputError, match=r"got a\.bin"):
+        read_model(folder)
+
+
+LLAMA = {"size": "nano-llama", "layers": 1}
+CLASSES = {"size": "tiny", "layers": 1, "classes": ("a", "b")}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        GPTConfig(layers=1, query_key_norm=True),
+        GPTConfig(**LLAMA, query_key_norm=True, attention_bias="qkv"),
+        GPTConfig(**LLAMA, window=4, attention_bias="all"),
+        BertConfig(**CLASSES, pooler="none"),
+        BertConfig(**CLASSES, tags=("x", "y")),
+        BertConfig(size="tiny", layers=1, next_sentence=True, pooler="none"),
+        BertConfig(size="tiny", layers=1, positions_from=2, activation="relu"),
+        BertConfig(size="tiny", layers=1, positions_from=2, next_sentence=True),
+        BertConfig(size="tiny", layers=1, token_types=0, pooler="none", next_sentence=True),
+        TransformerConfig(encoder_layers=1, decoder_layers=1),
+    ],
+)
+def test_what_none_of_their_models_computes_is_not_written(config, tmp_path):
+    sizes = (VOCAB, VOCAB) if config.family == "transformer" else (VOCAB,)
+    with pytest.raises(InputError, match="export"):
+        write_model(build(config, *sizes), tmp_path)
+    assert not [*tmp_path.iterdir()]
