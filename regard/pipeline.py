@@ -24,10 +24,10 @@ from regard.exchange import check_vocabulary, export, recipe_of
 from regard.explain.heads import HeadSummary, summarise
 from regard.explain.look import Look
 from regard.explain.record import record, record_text
+from regard.ids import generate_ids, is_ids, logits_of
 from regard.layers import Tap, knock_out
 from regard.layers.int8 import quantise
 from regard.models import EncoderDecoder, Model, describe, rebuild
-from regard.numbers import generate_ids, is_ids, logits_of
 from regard.recipe import Recipe
 from regard.tasks import (
     TASKS,

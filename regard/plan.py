@@ -1,10 +1,10 @@
 """What a training will cost before any of it is spent: parameters, FLOPs, memory, time, money.
 
-Comes in: a recipe, or the name of a size, and overrides. Goes out: a `Plan`, as a table for people
-or as JSON. Nothing is allocated; `regard/models/cost.py` does the counting.
+Comes in: a recipe, or the name of a size or of a known model, and overrides. Goes out: a `Plan`, as
+a table for people or as JSON. Nothing is allocated; `regard/models/cost.py` does the counting.
 
-Tokens are source and target tokens together, as `train.batch_tokens` counts them, in pairs of
-sentences of `length` tokens each.
+Tokens are all tokens that are read, as `train.batch_tokens` counts them: source and target together
+where there are two sides. An example is one text, or one pair of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,8 +21,7 @@ import torch
 from regard import recipe as recipes
 from regard.decode.engine import room
 from regard.errors import InputError
-from regard.faults import closest
-from regard.models.config import SIZES
+from regard.models.config import BertConfig, ModelConfig, T5Config, TransformerConfig
 from regard.models.cost import (
     TRAINING,
     VOCABULARY_PARTS,
@@ -32,30 +30,30 @@ from regard.models.cost import (
     kept_floats,
     loss_floats,
     parameters,
+    shared_parts,
+    sides,
     sketch,
+)
+from regard.models.named import NAMED
+from regard.planned import (
+    RECIPES,
+    Budget,
+    budget_of,
+    find,
+    lengths_of,
+    named_recipe,
+    targets_of,
+    tokens_of,
 )
 from regard.recipe import Recipe
 from regard.runtime import MOST_THREADS
 from regard.tokens.config import BYTES_AND_SPECIAL
 
-LENGTH = 30
-"""Tokens of a sentence, where nobody says how many: about the mean of news text in sub-words."""
-
 BYTES = 4
 """Of a number: weights, gradients, moments and activations are 32-bit."""
 
-RECIPES = {"tiny": "tiny/translate", "small": "own/translate", "base": "own/base", "big": "own/big"}
-"""The shipped recipe whose vocabulary, training and decoding a size is planned with."""
-
 PAPER = {"base": (8, 12.0), "big": (8, 84.0)}
 """P100s and hours of the paper's trainings (section 5.2)."""
-
-TIED: dict[str, dict[str, str]] = {
-    "all": {"target embedding": "source embedding", "output": "source embedding"},
-    "output": {"output": "target embedding"},
-    "none": {},
-}
-"""By `model.tied`, the parts that have no matrix of their own, and whose they use."""
 
 BENCHMARK_SIZE = 1024
 BENCHMARK_SECONDS = 0.5
@@ -71,8 +69,8 @@ def paper_training_flops(gpus: int, hours: float, sustained: float = 9.5e12) -> 
     return gpus * hours * 3600 * sustained
 
 
-def training_flops(size: str, tokens: float, *, length: int = LENGTH) -> float:
-    """Our own count for a size of `SIZES`: training FLOPs per token × tokens.
+def training_flops(size: str, tokens: float, *, length: int | None = None) -> float:
+    """Our own count for a size or a named model: training FLOPs per token × tokens.
 
     The paper's base saw 100,000 steps of 25,000 source and 25,000 target tokens: tokens=5e9.
     """
@@ -111,8 +109,11 @@ class Plan:
     recipe_name: str
     vocab: int
     vocab_from: str
-    length: int
+    lengths: tuple[int, ...]
+    """Tokens of source and target, or of the only text."""
     parameters: Mapping[str, int]
+    shared: Mapping[str, str]
+    """The parts that have no matrix of their own, and whose they use."""
     forward: Mapping[str, float]
     """FLOPs per token by part."""
     tokens: float
@@ -133,7 +134,15 @@ class Plan:
     @property
     def without_vocabulary(self) -> int:
         """Parameters without embeddings and output."""
-        return self.total - sum(self.parameters[part] for part in VOCABULARY_PARTS)
+        return self.total - sum(self.parameters.get(part, 0) for part in VOCABULARY_PARTS)
+
+    @property
+    def layers(self) -> int:
+        """Of all stacks together."""
+        config = self.recipe.model
+        if isinstance(config, TransformerConfig | T5Config):
+            return config.encoder_layers + config.decoder_layers
+        return config.layers
 
     @property
     def flops_per_token(self) -> float:
@@ -156,44 +165,60 @@ class Plan:
 
         For one thread; each more that takes a part of the micro-batch has gradients of its own.
         """
-        model, tokens = self.recipe.model, self.recipe.train.batch_tokens
-        pair = kept_floats(model, self.length, self.length)
-        loss = loss_floats(model, self.vocab, tokens // 2)
+        model, tokens, length = self.recipe.model, self.recipe.train.batch_tokens, sum(self.lengths)
+        targets = targets_of(model, self.lengths)
+        example = kept_floats(model, *self.lengths, targets=targets)
+        loss = loss_floats(model, self.vocab, tokens * targets // length)
         return {
             "weights": BYTES * self.total,
             "gradients": BYTES * self.total,
             "moments": 2 * BYTES * self.total,  # Adam's, first and second
-            "activations": BYTES * (pair * tokens // (2 * self.length) + loss),
+            "activations": BYTES * (example * tokens // length + loss),
         }
 
     @property
     def rows(self) -> int:
-        """Hypotheses under way for one sentence."""
+        """Hypotheses under way for one text."""
         decode = self.recipe.decode
         return decode.n_best if decode.sample else decode.beam
 
     @property
     def room(self) -> int:
-        """The most tokens of a hypothesis."""
-        return room(self.recipe.decode, self.length, (), self.recipe.model.max_length)
+        """The most tokens of a hypothesis; where it goes on with a text, the text among them."""
+        model, length = self.recipe.model, self.lengths[0]
+        if sides(model) == 1:
+            return length
+        return room(self.recipe.decode, length, (), model.max_length)
 
     @property
     def inference_memory(self) -> dict[str, int]:
-        """Bytes to decode one sentence."""
-        cached = cache_floats(
-            self.recipe.model, rows=self.rows, length=self.room, source=self.length
-        )
-        return {"weights": BYTES * self.total, "keys and values": BYTES * cached}
+        """Bytes to decode one text; an encoder alone remembers nothing."""
+        weights, model = {"weights": BYTES * self.total}, self.recipe.model
+        if isinstance(model, BertConfig):
+            return weights
+        held = cache_floats(model, rows=self.rows, length=self.room, source=self.lengths[0])
+        return weights | {"keys and values": BYTES * held}
 
     @property
     def published(self) -> float | None:
-        """The paper's estimate of this training, if it is one of the paper's two."""
-        size = self.recipe.model.size
-        if size not in PAPER:
+        """Somebody's own count of this training, if it was published and this is the same one."""
+        found = self._published
+        return None if found is None else found[0]
+
+    @property
+    def _published(self) -> tuple[float, str] | None:
+        """The count, and whose it is."""
+        size, named = self.recipe.model.size, NAMED.get(self.what)
+        if named is not None:
+            theirs, count, note = named_recipe(self.what, named), named.flops, named.flops_source
+        elif isinstance(self.recipe.model, TransformerConfig) and size in PAPER:
+            gpus, hours = PAPER[size]
+            theirs, count = recipes.load(RECIPES[size]), paper_training_flops(gpus, hours)
+            note = f"the paper's own: {gpus} P100 × {hours:g} hours × 9.5 TFLOP/s"
+        else:
             return None
-        theirs = recipes.load(RECIPES[size])
-        same = self.recipe.model == theirs.model and self.tokens == _budget(theirs)
-        return paper_training_flops(*PAPER[size]) if same else None
+        same = self.recipe.model == theirs.model and self.tokens == tokens_of(theirs)
+        return (count, note) if same and count is not None else None
 
     def to_json(self) -> dict[str, Any]:
         """Everything as numbers: FLOPs, bytes, hours."""
@@ -204,7 +229,8 @@ class Plan:
             "recipe": self.recipe_name,
             "vocab": self.vocab,
             "vocab_from": self.vocab_from,
-            "length": self.length,
+            "length": self.lengths[0],
+            "target_length": self.lengths[1] if len(self.lengths) > 1 else None,
             "parameters": {
                 **_keys(self.parameters),
                 "total": self.total,
@@ -234,22 +260,36 @@ class Plan:
         """For people: aligned, in human units, with what each number rests on."""
         config = self.recipe.model
         named = "" if self.what == self.recipe_name else f", trained as {self.recipe_name}"
-        vocabularies = "for both sides" if self.recipe.tokens.shared else "for each side"
         return "\n".join(
             [
-                f"{self.what}: {config.encoder_layers} + {config.decoder_layers} layers, "
-                f"{config.dim} wide, {config.heads} heads, {config.hidden} hidden{named}",
-                f"vocabulary of {self.vocab:,} {vocabularies} ({self.vocab_from}), "
-                f"sentences of {self.length} tokens",
+                f"{self.what}: {_layers(config)} layers, {config.dim} wide, {config.heads} heads, "
+                f"{config.hidden} hidden{named}",
+                f"vocabulary of {self.vocab:,}{self._whose} ({self.vocab_from}), {self._texts}",
                 *(f"\n{_aligned(rows)}" for rows in self._sections()),
             ]
         )
 
+    @property
+    def _whose(self) -> str:
+        if sides(self.recipe.model) == 1:
+            return ""
+        return " for both sides" if self.recipe.tokens.shared else " for each side"
+
+    @property
+    def _texts(self) -> str:
+        if len(set(self.lengths)) > 1:
+            return f"{self.lengths[0]:,} tokens in, {self.lengths[1]:,} out"
+        what = "texts" if len(self.lengths) == 1 else "sentences"
+        return f"{what} of {self.lengths[0]:,} tokens"
+
     def _sections(self) -> list[list[Row]]:
-        notes = {
-            part: f"the {owner}'s matrix" for part, owner in TIED[self.recipe.model.tied].items()
+        notes = {part: f"the {owner}'s matrix" for part, owner in self.shared.items()}
+        notes |= {
+            part: f"{note}, and a bias" for part, note in notes.items() if self.parameters[part]
         }
-        rest, decoding = self.without_vocabulary, f"beam {self.rows}, up to {self.room} tokens"
+        rest = self.without_vocabulary
+        decoding = f"beam {self.rows}, up to {self.room:,} tokens"
+        meets = "as if every token met all" if len(self.lengths) > 1 else "every token meets all"
         batch = f"estimate, {self.recipe.train.batch_tokens:,} tokens at a time"
         return [
             [
@@ -259,7 +299,7 @@ class Plan:
             [
                 *_whole_and_parts("FLOPs per token, forward", self.forward),
                 ("FLOPs per token, training", _short(self.flops_per_token), "3 × forward"),
-                ("  by the rule 6N", _short(6 * rest), f"as if every token met all {_short(rest)}"),
+                ("  by the rule 6N", _short(6 * rest), f"{meets} {_short(rest)}"),
             ],
             _whole_and_parts("memory, training", self.training_memory, "B", {"activations": batch}),
             _whole_and_parts(
@@ -270,10 +310,9 @@ class Plan:
 
     def _training_rows(self) -> list[Row]:
         rows = [("training", _power(self.training_flops), "")]
-        if self.published is not None:
-            gpus, hours = PAPER[str(self.recipe.model.size)]
-            note = f"the paper's own: {gpus} P100 × {hours:g} hours × 9.5 TFLOP/s"
-            rows.append(("  published", _power(self.published), note))
+        if self._published is not None:
+            count, note = self._published
+            rows.append(("  published", _power(count), note))
         rows += [
             ("  tokens", _short(self.tokens), self.tokens_from),
             ("  rate", _short(self.rate, "FLOP/s"), self.rate_from),
@@ -298,19 +337,19 @@ def plan(
     price_per_hour: float | None = None,
     vocab: int | None = None,
     threads: int | None = None,
-    length: int = LENGTH,
+    length: int | None = None,
 ) -> Plan:
-    """What a recipe or a size costs, without allocating it.
+    """What a recipe, a size or a known model costs, without allocating it.
 
     Args:
-        what: One of `SIZES`, a shipped recipe, or a recipe's file.
+        what: A size of `RECIPES`, a name of `NAMED`, a shipped recipe, or a recipe's file.
         overrides: Such as `model.dim=1024`, as a recipe takes them.
-        tokens: Source and target tokens of the training; by default those of the recipe's steps.
+        tokens: Of the training, source and target; by default those of the recipe's steps.
         flops: The matrix rate in FLOP/s; by default it is measured here.
         price_per_hour: For the cost.
         vocab: Entries of each vocabulary; by default the most that the recipe allows.
         threads: How many threads the measurement uses; by default as many as torch is set to.
-        length: Tokens of a sentence, on each side.
+        length: Tokens of a text, on each side; by default what the model is trained on.
 
     Raises:
         InputError: No such size or recipe, or a number that makes no sense.
@@ -318,6 +357,8 @@ def plan(
     Example:
         >>> plan("base", flops=1e12).without_vocabulary
         44138496
+        >>> plan("gpt2", flops=1e12).total
+        124439808
     """
     given = {
         "--tokens": tokens,
@@ -329,46 +370,37 @@ def plan(
     for option, value in given.items():
         if value is not None and not 0 < value < math.inf:  # nan is in no interval
             raise InputError(option, got=value, expected="a number above 0")
-    name = _recipe_name(what)
-    recipe = recipes.load(name, overrides)
+    name, recipe = find(what, overrides)
+    config, named = recipe.model, NAMED.get(what)
     most = BYTES_AND_SPECIAL if recipe.tokens.kind == "bytes" else recipe.tokens.vocab
-    model = sketch(recipe.model, vocab or most, vocab or most)
-    forward = forward_flops(model, length, length)
-    step = recipe.train.batch_tokens * recipe.train.accumulate
+    model = sketch(config, *[vocab or most] * sides(config))
+    lengths = lengths_of(config, named, length)
+    forward = forward_flops(model, *lengths, targets=targets_of(config, lengths))
+    counts = parameters(model)
     used = threads or torch.get_num_threads()
+    budget = Budget(tokens, "--tokens") if tokens else budget_of(what, recipe, overrides, counts)
     return Plan(
         what=what,
         recipe=recipe,
         recipe_name=name,
         vocab=vocab or most,
-        vocab_from="--vocab" if vocab else "the recipe's maximum",
-        length=length,
-        parameters=parameters(model),
-        forward={part: count / (2 * length) for part, count in forward.items()},
-        tokens=tokens or _budget(recipe),
-        tokens_from="--tokens" if tokens else f"{recipe.train.steps:,} steps of {step:,}",
+        vocab_from="--vocab" if vocab else "its own" if named else "the recipe's maximum",
+        lengths=lengths,
+        parameters=counts,
+        shared=shared_parts(model),
+        forward={part: count / sum(lengths) for part, count in forward.items()},
+        tokens=budget.tokens,
+        tokens_from=budget.source,
         rate=flops or measure_rate(threads),
         rate_from="--flops" if flops else f"measured, {used} thread{'s' if used > 1 else ''}",
         price_per_hour=price_per_hour,
     )
 
 
-def _recipe_name(what: str) -> str:
-    """The recipe of a size, or the recipe itself."""
-    shipped, path = recipes.shipped(), Path(what)
-    if what in RECIPES or what in shipped or path.suffix in (".yaml", ".yml") or path.exists():
-        return RECIPES.get(what, what)
-    near = closest(what, [*SIZES, *shipped])
-    raise InputError(
-        f"{what}: no such size or recipe",
-        expected=f"a size ({', '.join(SIZES)}), a recipe ({', '.join(shipped)}) or a file",
-        fix=f"did you mean {near[0]}?" if near else None,
-    )
-
-
-def _budget(recipe: Recipe) -> float:
-    """Source and target tokens that a recipe's training reads."""
-    return float(recipe.train.steps * recipe.train.batch_tokens * recipe.train.accumulate)
+def _layers(config: ModelConfig) -> str:
+    if isinstance(config, TransformerConfig | T5Config):
+        return f"{config.encoder_layers} + {config.decoder_layers}"
+    return str(config.layers)
 
 
 Row = tuple[str, str, str]

@@ -16,11 +16,12 @@ import torch
 
 from regard.atlas import FIGURES, listing, parse_options, show
 from regard.atlas.published import TABLE
+from regard.atlas.sizes import ROWS, table
 from regard.errors import InputError, WriteError
 from regard.explain.sheet import SMALLEST, points
 
 ROOT = Path(__file__).parents[1]
-FAST = ("softmax", "scaling", "mask", "waves", "wavelengths", "shift", "order", "bleu")
+FAST = ("softmax", "scaling", "mask", "waves", "wavelengths", "shift", "order", "bleu", "sizes")
 SHORT = {"bilinear": 3, "heads": 3, "norms": 3, "residuals": 3}  # steps, where drawing is all
 
 # What the slide prints, keys × queries.
@@ -174,6 +175,42 @@ def test_without_residuals_or_norms_little_is_learned():
         assert numbers[f"loss_{name}"] > 1.5
     largest = {name: max(numbers[f"gradients_{name}"]) for name in ("both", "no_norms", "neither")}
     assert largest["no_norms"] > 30 * largest["both"] > 1000 * largest["neither"]
+
+
+def test_the_size_table_computed_agrees_with_the_published_one():
+    numbers = show("sizes").numbers
+    published = np.array(numbers["parameters_published"])
+    assert np.array(numbers["parameters_computed"]) / published == pytest.approx(1, abs=0.065)
+    assert numbers["models"][0] == "Transformer-Base"
+    shapes = zip(numbers["layers"], numbers["dim"], numbers["heads"], strict=True)
+    assert list(shapes) == [
+        (12, 512, 8), (12, 1024, 16), (12, 768, 12), (24, 1024, 16), (24, 1024, 16),
+        (24, 1024, 16), (48, 1600, 25), (72, 3072, 32), (78, 4256, 28), (96, 12288, 96),
+        (80, 16384, 128),
+    ]  # fmt: skip
+    # Products of attention come on top of 6ND, and unused rows of embeddings are in its N.
+    ratio = np.array(numbers["flops_computed"]) / np.array(numbers["flops_by_6nd"])
+    assert ratio[2:] == pytest.approx(1, abs=0.17)
+    assert ratio[:2] == pytest.approx(0.5, abs=0.03)  # a token meets one of two stacks
+
+
+def test_gophers_price_is_a_dollar_for_each_hour_of_each_chip():
+    numbers = show("sizes").numbers
+    assert numbers["cost_of_hours_published"][-1] == 3_768_320
+    used = [share for share in numbers["share_of_peak"] if share is not None]
+    assert len(used) == 6
+    assert all(0.05 < share < 0.5 for share in used)
+    dear = show("sizes", price=2.0, share=0.15).numbers
+    for name in ("cost_of_hours_computed", "hours_computed"):
+        factor = 4 if name.startswith("cost") else 2
+        assert dear[name][-1] == pytest.approx(factor * numbers[name][-1])
+
+
+def test_the_size_table_is_also_text():
+    lines = table().splitlines()
+    assert [line.split()[0] for line in lines[1:12]] == [row.name for row in ROWS]
+    assert all("comp" in lines[0] and "  " in line for line in lines[:12])
+    assert "280B" in lines[11]
 
 
 def test_the_published_costs_are_reproduced():

@@ -11,8 +11,10 @@ import torch
 from regard import recipe as recipes
 from regard.data.batch import Ragged
 from regard.errors import InputError
-from regard.models import SIZES, TransformerConfig, build
-from regard.plan import PAPER, RECIPES, measure_rate, paper_training_flops, plan, training_flops
+from regard.models import FAMILIES, SIZES, TransformerConfig, build
+from regard.models.named import NAMED
+from regard.plan import PAPER, measure_rate, paper_training_flops, plan, training_flops
+from regard.planned import RECIPES
 
 RATE = 1e12
 planning = import_module("regard.plan")  # `regard.plan` is the function
@@ -144,14 +146,94 @@ def test_a_number_that_makes_no_sense_is_refused_by_its_option(option, value):
         plan("tiny", **{option: value})
 
 
-def test_an_unknown_name_lists_sizes_and_recipes():
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("bse", "did you mean base"),
+        ("BERT", "did you mean bert-tiny, bert-mini, bert-base, bert-large?"),
+        ("tiny/copi", "did you mean tiny/copy"),
+        ("xyzzy", "sizes: tiny, small, base, big, nano"),
+    ],
+)
+def test_an_unknown_name_is_told_the_nearest(name, near):
     with pytest.raises(InputError) as raised:
-        plan("bse")
+        plan(name)
     message = str(raised.value)
-    assert "tiny, small, base, big" in message
-    assert all(name in message for name in recipes.shipped())
-    assert message.endswith("did you mean base?")
+    assert near in message
     assert len(message.splitlines()) == 2
+
+
+def test_every_size_of_every_family_has_one_name():
+    named = {(n.model["family"], n.model.get("size")): name for name, n in NAMED.items()}
+    for family, (config, _) in FAMILIES.items():
+        if family != "transformer":
+            assert {size for of, size in named if of == family and size} == set(config.SIZES)
+    assert not {*RECIPES} & {*NAMED}
+
+
+@pytest.mark.parametrize(
+    ("name", "exactly"),
+    [  # as transformers counts them; T5 1.1 with the output matrix of its own that it has
+        ("gpt2", 124_439_808), ("gpt2-medium", 354_823_168), ("gpt2-large", 774_030_080),
+        ("gpt2-xl", 1_557_611_200), ("llama-7b", 6_738_415_616), ("bert-base", 110_106_428),
+        ("bert-large", 336_226_108), ("t5-small", 60_506_624), ("t5-base", 222_903_552),
+        ("t5-large", 737_668_096), ("t5-small-1.1", 76_961_152), ("t5-base-1.1", 247_577_856),
+    ],
+)  # fmt: skip
+def test_known_models_have_the_parameters_that_others_count(name, exactly):
+    assert plan(name, flops=RATE).total == exactly
+
+
+def test_gpt2s_forward_flops_are_those_of_nanogpt():
+    found = plan("gpt2", flops=RATE)
+    assert found.lengths == (1024,)
+    assert sum(found.forward.values()) * 1024 == 291_648_307_200
+    biases = 12 * 11 * 768 + 768  # projections and norms: nanoGPT counts a model without them
+    assert found.total - biases == 124_337_664
+
+
+def test_gpt3_costs_what_its_paper_says():
+    found = plan("gpt3", flops=RATE)
+    assert found.total == pytest.approx(174.6e9, rel=1e-3)
+    assert found.tokens == pytest.approx(300e9, rel=1e-4)
+    assert found.published == 3.14e23
+    # They leave out the products of attention, which are 3% at 2,048 tokens.
+    assert found.training_flops / found.published == pytest.approx(1.03, abs=0.005)
+    assert plan("gpt3", ["model.layers=95"], flops=RATE).published is None
+    keys_values = 2 * 96 * 12288 * 2048
+    assert found.inference_memory["keys and values"] == 4 * keys_values
+
+
+def test_an_encoder_computes_logits_of_hidden_tokens_alone_and_remembers_nothing():
+    found = plan("bert-base", flops=RATE)
+    assert found.forward["output"] * 512 == 2 * 77 * 30522 * 768  # 15% of 512
+    assert list(found.inference_memory) == ["weights"]
+    assert found.to_json()["target_length"] is None
+
+
+def test_tokens_nobody_published_are_20_a_parameter_and_steps_outvote_them():
+    found = plan("gpt2", flops=RATE)
+    assert (found.tokens, found.tokens_from) == (20 * found.total, "20 a parameter")
+    told = plan("gpt2", ["train.steps=7"], flops=RATE)
+    assert told.tokens == 7 * 8 * 1024
+    assert plan("t5-small", flops=RATE).tokens == 1_000_000 * 2048 * (512 + 114)
+
+
+def test_a_text_longer_than_the_learned_positions_is_refused():
+    with pytest.raises(InputError, match="length: got 1025, expected at most 1024"):
+        plan("gpt2", flops=RATE, length=1025)
+    assert plan("llama-7b", flops=RATE, length=8192).lengths == (8192,)
+
+
+@pytest.mark.parametrize("name", ["gpt3", "bert-large", "t5-base", "gopher", "roberta-large"])
+def test_the_tables_of_all_families_fit_a_terminal(name):
+    found = plan(name, flops=RATE, price_per_hour=1)
+    assert max(map(len, found.table().splitlines())) <= 100
+    values = json.loads(json.dumps(found.to_json()))
+    counts = values["parameters"]
+    total = counts.pop("total")
+    counts.pop("without_embeddings_and_output")
+    assert sum(counts.values()) == total
 
 
 def test_a_wrong_override_is_said_as_a_recipe_says_it():

@@ -269,6 +269,17 @@ FIGURES: dict[str, Figure] = {
         description="BLEU and training cost as published, beside our own count of the cost.",
         place="published:bleu",
     ),
+    "sizes": Figure(
+        name="sizes",
+        title="How large, how long, how much: the size table, computed",
+        lectures=("6.7",),
+        description="From Transformer-Base to Gopher: parameters, FLOPs, memory, days, dollars.",
+        place="sizes:sizes",
+        options={
+            "price": Option(1.0, "dollars for an hour of a chip", low=0.001, high=1000),
+            "share": Option(0.3, "of its peak that a chip reaches", low=0.01, high=1),
+        },
+    ),
     "animal": Figure(
         name="animal",
         title="What is “it”? One word decides, and a few heads carry it",

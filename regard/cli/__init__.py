@@ -352,8 +352,11 @@ def show(
 @app.command()
 def plan(
     what: Annotated[
-        str, typer.Argument(metavar="RECIPE|SIZE", help="A recipe, or tiny, small, base, big.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[RECIPE|SIZE]", help="A recipe, or a size: base, gpt2, bert-base, …"
+        ),
+    ] = None,
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
     tokens: Annotated[
         float | None, typer.Option(help="Token budget of a training, such as 1e9.")
@@ -363,12 +366,24 @@ def plan(
     ] = None,
     price: Annotated[float | None, typer.Option("--price-per-hour", help="For the cost.")] = None,
     vocab: Annotated[int | None, typer.Option(help="Entries of the vocabulary.")] = None,
+    length: Annotated[int | None, typer.Option(help="Tokens of a text.", min=1)] = None,
+    sizes: Annotated[
+        bool, typer.Option("--table", help="The lectures' table of sizes, computed.")
+    ] = False,
     as_json: AsJson = False,
     threads: Threads = None,
 ) -> None:
     """Parameters, FLOPs, memory, time and cost of a model before any of it is spent."""
     from regard.plan import plan as compute
     from regard.runtime import setup
+
+    if sizes:
+        from regard.atlas.sizes import table
+
+        print(table())
+        return
+    if what is None:
+        raise InputError("plan", got="nothing", expected="a recipe or a size", fix="try plan gpt2")
 
     setup(threads, None)
     found = compute(
@@ -378,6 +393,7 @@ def plan(
         flops=flops,
         price_per_hour=price,
         vocab=vocab,
+        length=length,
         threads=threads,
     )
     print(json.dumps(found.to_json()) if as_json else found.table())

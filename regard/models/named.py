@@ -43,19 +43,20 @@ class Named:
 
 
 def _gpt(size: str, **training: Any) -> Named:
-    length = GPTConfig(size=size).max_length  # type: ignore[arg-type]
+    length = GPTConfig(size=size).max_length
     return Named({"family": "gpt", "size": size}, lengths=(length,), **training)
 
 
 def _bert(size: str, **training: Any) -> Named:
-    length = BertConfig(size=size).max_length  # type: ignore[arg-type]
+    length = BertConfig(size=size).max_length
     return Named({"family": "bert", "size": size}, lengths=(length,), **training)
 
 
-_TABLE = "Brown et al. 2020, table D.1"
+_TABLE = "Brown et al. 2020"
+"""Its table D.1 counts the training of others too."""
 _BERT: dict[str, Any] = {
     "vocab": 30522, "lengths": (512,), "step_tokens": 256 * 512, "steps": 1_000_000,
-    "source": "Devlin et al. 2019; nine tenths of it on texts of 128",
+    "source": "Devlin et al. 2019; mostly on texts of 128",
 }  # fmt: skip
 _T5: dict[str, Any] = {
     "vocab": 32128, "lengths": (512, 114), "step_tokens": 2048 * (512 + 114), "steps": 1_000_000,
