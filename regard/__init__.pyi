@@ -3,8 +3,8 @@ from regard.errors import UserError as UserError
 from regard.layers import Edit as Edit
 from regard.layers import Tap as Tap
 from regard.layers import knock_out as knock_out
+from regard.loading import load as load
 from regard.pipeline import Pipeline as Pipeline
-from regard.pipeline import load as load
 from regard.plan import plan as plan
 from regard.training import train as train
 from regard.watch import watch as watch

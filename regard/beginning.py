@@ -19,8 +19,8 @@ from regard import recipe as recipes
 from regard.errors import InputError
 from regard.layers import Dropout
 from regard.layers.attention import Attention
+from regard.loading import load
 from regard.models.config import BertConfig, BlocksConfig
-from regard.pipeline import load
 from regard.recipe import Recipe
 from regard.tasks.supervised import LABELLED, headed
 from regard.tokens import Vocabulary

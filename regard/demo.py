@@ -25,7 +25,8 @@ from regard.explain.page import Looks, Picture, Prose, Section, Table, save_page
 from regard.explain.plot import draw_moments, render
 from regard.explain.pronouns import Carriers
 from regard.files import write_file
-from regard.pipeline import Pipeline, load
+from regard.loading import load
+from regard.pipeline import Pipeline
 from regard.runtime import setup
 from regard.scoring import pronouns
 from regard.tasks.metrics import score

@@ -17,7 +17,8 @@ from regard.data.text import load_pairs
 from regard.errors import InputError
 from regard.explain.heads import HeadSummary
 from regard.files import write_file
-from regard.pipeline import Evaluation, Pipeline, shipped
+from regard.loading import shipped
+from regard.pipeline import Evaluation, Pipeline
 from regard.recipe import Recipe
 from regard.tasks.accuracy import Measures
 from regard.tasks.metrics import by_length, score

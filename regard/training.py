@@ -15,9 +15,10 @@ from regard import recipe as recipes
 from regard.beginning import begin, continued
 from regard.errors import InputError
 from regard.files import write_file
+from regard.loading import load
 from regard.materials import gather
 from regard.models import T5Config, TransformerConfig, build, describe
-from regard.pipeline import Pipeline, load
+from regard.pipeline import Pipeline
 from regard.recipe import Recipe
 from regard.runtime import setup
 from regard.train import checkpoint

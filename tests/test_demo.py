@@ -12,7 +12,8 @@ import pytest
 from regard import demo
 from regard.data import grammar
 from regard.explain.pronouns import PronounTest, find_carriers, strongest_shift
-from regard.pipeline import Pipeline, load
+from regard.loading import load
+from regard.pipeline import Pipeline
 from regard.training import train
 
 

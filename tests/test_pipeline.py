@@ -13,7 +13,8 @@ import torch
 import regard
 from regard.data import grammar
 from regard.errors import InputError
-from regard.pipeline import Pipeline, load, shipped
+from regard.loading import load, shipped
+from regard.pipeline import Pipeline
 from regard.scoring import pairs_of
 
 TIRED, WIDE = grammar.DEMO

@@ -14,7 +14,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.pipeline import load
+from regard.loading import load
 from regard.train import checkpoint
 from regard.train.log import read_metrics
 from regard.training import flatten, train

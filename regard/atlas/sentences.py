@@ -12,7 +12,8 @@ from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, weights_scale
 from regard.data import grammar
 from regard.explain.look import Look
 from regard.explain.pronouns import Carriers, Shift, find_carriers, strongest_shift
-from regard.pipeline import Pipeline, load
+from regard.loading import load
+from regard.pipeline import Pipeline
 
 MODEL = "tiny/translate"
 UNSEEN = 250

@@ -219,7 +219,7 @@ class Quality:
 
     def prepare(self, threads: int) -> None:
         """The pairs to translate."""
-        from regard.pipeline import load
+        from regard.loading import load
         from regard.runtime import setup
         from regard.scoring import pairs_of
 
@@ -229,7 +229,7 @@ class Quality:
 
     def measure(self, case: str) -> float:
         """Translates and scores."""
-        from regard.pipeline import load
+        from regard.loading import load
 
         if case == "float32":
             return self.pipeline.evaluate(self.held_out).scores.bleu

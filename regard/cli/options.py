@@ -35,7 +35,7 @@ Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; 1 is greed
 
 def open_pipeline(place: str, threads: int | None, precision: str = "fp32") -> Pipeline:
     """Loads what DIR names, with the threads that were asked for."""
-    from regard.pipeline import load
+    from regard.loading import load
     from regard.runtime import setup
 
     setup(threads, None)

@@ -303,7 +303,7 @@ def import_model(
     quiet: Quiet = False,
 ) -> None:
     """Read somebody's model, without running anything in it, into a checkpoint of Regard's own."""
-    from regard.pipeline import bring
+    from regard.loading import bring
 
     pipeline = bring(Path(source), tokenizer)
     pipeline.save(out)

@@ -1,0 +1,108 @@
+"""Where a model is -> the pipeline that uses it: a run, a checkpoint, a folder of somebody else's."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from regard import recipe as recipes
+from regard.errors import InputError
+from regard.exchange import check_vocabulary, recipe_of
+from regard.models import rebuild
+from regard.pipeline import PRECISIONS, Pipeline
+from regard.tokens import Vocabulary
+from regard.tokens.hub import read_folder
+from regard.train import checkpoint
+from regard.train.checkpoint import Snapshot
+from regard.weights.folder import is_foreign, read_model
+from regard.weights.llama2c import read_llama2c
+
+
+def load(place: str | Path, *, precision: str = "fp32") -> Pipeline:
+    """Loads a run (its best checkpoint, else its last), one checkpoint, or a shipped model.
+
+    Args:
+        place: The folder, or the shipped model's name.
+        precision: `fp32`, or `int8` for matrices in 8 bits, which decode faster.
+
+    Example:
+        >>> load("tiny/translate").translate("The animal was tired.")
+        'Das Tier war müde.'
+    """
+    if precision not in PRECISIONS:
+        raise InputError("precision", got=precision, expected=" or ".join(PRECISIONS))
+    pipeline = _load(place)
+    return pipeline.quantised() if precision == "int8" else pipeline
+
+
+def _load(place: str | Path) -> Pipeline:
+    path = Path(place)
+    if path.is_dir() and is_foreign(path):
+        return from_hub(path, str(place))
+    if path.exists():
+        return _from_snapshot(checkpoint.read(checkpoint.find(path)), str(place))
+    model = shipped().get(str(place))
+    if model is None:
+        known = ", ".join(shipped()) or "none"
+        raise InputError(
+            f"no folder {place}", fix=f"name a run, a checkpoint, or a shipped model ({known})"
+        )
+    with as_file(model) as folder:
+        return _from_snapshot(checkpoint.read(folder), str(place))
+
+
+def from_hub(folder: Path, name: str, *, pickled: bool = False) -> Pipeline:
+    """The pipeline of a Hugging Face folder.
+
+    Args:
+        folder: With `config.json`, weights, and perhaps a tokenizer.
+        name: What to call it.
+        pickled: Whether weights may be in `.bin` files, which are read without running anything.
+    """
+    model = read_model(folder, pickled=pickled)
+    vocabulary = read_folder(folder)
+    if vocabulary is not None:
+        check_vocabulary(model, vocabulary, folder)
+    return Pipeline(model, vocabulary, recipe_of(model, folder), name)
+
+
+def bring(source: Path, tokenizer: Path | None = None) -> Pipeline:
+    """Somebody's model from wherever `regard import` can read it, `.bin` files included.
+
+    Args:
+        source: A Hugging Face folder, or a file of llama2.c.
+        tokenizer: The tokenizer's file, for llama2.c; by default the one beside it.
+    """
+    if source.is_dir():
+        return from_hub(source, source.name, pickled=True)
+    model, vocabulary = read_llama2c(source, tokenizer)
+    return Pipeline(model, vocabulary, recipe_of(model, source), source.stem)
+
+
+def shipped() -> dict[str, Traversable]:
+    """The models in the package, by name."""
+    root = files("regard").joinpath("shipped")
+    if not root.is_dir():
+        return {}
+    return {
+        f"{size.name}/{model.name}": model
+        for size in sorted(root.iterdir(), key=lambda entry: entry.name)
+        if size.is_dir()
+        for model in sorted(size.iterdir(), key=lambda entry: entry.name)
+    }
+
+
+def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
+    model = rebuild(snapshot.config)
+    try:
+        model.load_state_dict(snapshot.weights)
+    except RuntimeError as error:
+        raise InputError(
+            f"{name}: the weights do not fit config.json", got=str(error).splitlines()[-1].strip()
+        ) from error
+    without = snapshot.tokenizer.strip() == "{}"
+    vocabulary = None if without else Vocabulary.from_json(snapshot.tokenizer)
+    return Pipeline(
+        model, vocabulary, recipes.from_text(snapshot.recipe, f"{name}/recipe.yaml"), name
+    )
