@@ -1,4 +1,4 @@
-"""Where a model is -> the pipeline that uses it: a run, a checkpoint, a folder of somebody else's."""
+"""Where a model is -> the pipeline that uses it: a run, a checkpoint, somebody else's folder."""
 
 from __future__ import annotations
 

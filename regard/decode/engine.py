@@ -59,6 +59,8 @@ class Generative(Protocol[MemoryT, StateT]):
 class Prompted(Protocol[StateT_contra]):
     """What a model must do beside to be given prompts: GPT."""
 
+    vocab: int
+
     def read(self, prompts: Ragged, state: StateT_contra, tap: Tap | None = None) -> Tensor:
         """Feeds a whole prompt to each row of a fresh state -> logits of what follows each."""
         ...
@@ -182,6 +184,8 @@ def prepare(
     check_count("prefixes", openings, sentences=len(lengths))
     before = [()] * len(lengths) if prompts is None else [tuple(each) for each in prompts]
     check_count("prompts", before, sentences=len(lengths))
+    if prompts is not None:
+        check_prompts(model, before)
     keys = options.get("keys")
     keys = read_keys(source, [*zip(before, openings, strict=True)]) if keys is None else keys
     check_count("keys", keys, sentences=len(lengths))
@@ -285,6 +289,21 @@ def check_count(what: str, given: Sequence[object], sentences: int) -> None:
     """Refuses more or fewer than one for each sentence."""
     if len(given) != sentences:
         raise InputError(what, got=len(given), expected=f"one for each of {sentences} sentences")
+
+
+def check_prompts(model: object, prompts: Sequence[tuple[int, ...]]) -> None:
+    """Refuses prompts for a model that reads none, of nothing, or of tokens it does not have."""
+    if not hasattr(model, "read"):
+        raise InputError("prompts", got="a model with an encoder", expected="sources for it")
+    vocab = cast("Prompted[State]", model).vocab
+    for number, prompt in enumerate(prompts):
+        if not prompt:
+            raise InputError(f"prompt {number}", got="no token", expected="at least one")
+        wrong = [token for token in prompt if not 0 <= token < vocab]
+        if wrong:
+            raise InputError(
+                f"prompt {number}", got=f"token {wrong[0]}", expected=f"0 to {vocab - 1}"
+            )
 
 
 def check_prefixes(sentences: Sequence[Sentence], vocab: int) -> None:

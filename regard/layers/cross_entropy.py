@@ -40,7 +40,8 @@ def cross_entropy(
         >>> round(float(cross_entropy(x, weight, torch.tensor([0, 2]))), 4)    # 2 ln 3
         2.1972
     """
-    wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    learning = (each.requires_grad for each in (x, weight, bias) if each is not None)
+    wanted = torch.is_grad_enabled() and any(learning)
     loss: Tensor = _CrossEntropy.apply(x, weight, bias, targets, smoothing, wanted)  # type: ignore[no-untyped-call]
     return loss
 

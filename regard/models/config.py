@@ -232,6 +232,9 @@ class BertConfig(BlocksConfig):
     positions: PositionKind = "learned"
     max_length: int = Field(default=512, ge=1)
     scaled_embedding: bool = False
+    scaled_output: Literal[False] = False
+    output_bias: Literal[True] = True
+    """Its masked head always has one."""
     pooler: Literal["tanh", "relu", "none"] = "tanh"
     """What f(W x) of the first token, which stands for the whole text, has as f; or no W at all."""
     masked: bool = True
