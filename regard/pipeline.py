@@ -366,6 +366,10 @@ class Pipeline:
             **decode: What differs from the recipe's `decode`.
         """
         if not isinstance(self.model, EncoderDecoder):
+            if target is not None or decode:
+                raise InputError(
+                    "look", got="a target or a search", expected="a text alone, for a single stack"
+                )
             return record_text(
                 self.model, only_foreign(self.vocabulary), text, without=knock_out, name=self.name
             )

@@ -85,15 +85,26 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_every_key_of_a_recipe_is_on_the_reference_page() -> None:
-    from regard.data.config import FileData, GrammarData, ToyData
+    from regard.data.config import (
+        FileData,
+        GrammarData,
+        LabelledData,
+        MixtureData,
+        PartData,
+        PythonData,
+        TextData,
+        ToyData,
+    )
     from regard.decode.config import DecodeConfig
-    from regard.models.config import TransformerConfig
+    from regard.models.config import BertConfig, GPTConfig, T5Config, TransformerConfig
     from regard.tokens.config import TokensConfig
-    from regard.train.config import TrainConfig
+    from regard.train.config import StartConfig, TrainConfig
 
     page = (ROOT / "docs/all-of-it.md").read_text()
     for kind in (
-        FileData, GrammarData, ToyData, TokensConfig, TransformerConfig, TrainConfig, DecodeConfig
+        FileData, GrammarData, ToyData, TextData, PythonData, LabelledData, MixtureData, PartData,
+        TokensConfig, TransformerConfig, T5Config, GPTConfig, BertConfig, StartConfig,
+        TrainConfig, DecodeConfig,
     ):  # fmt: skip
         for key in kind.model_fields.keys() - {"family"}:
             assert re.search(rf"`{key}[:`]", page), f"{kind.__name__}.{key}"

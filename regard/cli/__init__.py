@@ -272,11 +272,12 @@ def look(
     out = Path("look.html") if out is None else out
     picture_ending(out)  # refuse before the work, not after it
     pipeline = open_pipeline(place, threads, precision)
-    Lines(pipeline, allow_unknown=allow_unknown).check(text)
+    if pipeline.recipe.task in ("translate", "rewrite"):
+        Lines(pipeline, allow_unknown=allow_unknown).check(text)
     seen = pipeline.look(text, target=target, knock_out=knock_out or (), **chosen(beam=beam))
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
     seen.save(out, kind=kind, layer=number, head=head, word=word)
-    print(seen.target)
+    print(seen.target or text)
     say(f"{out} shows {seen.choose(kind, number, head, word).name}", quiet=quiet)
 
 

@@ -113,7 +113,8 @@ def test_the_text_of_this_python_is_a_text_for_a_corpus(library, monkeypatch):
 def test_this_python_has_more_than_a_million_letters_of_english():
     before = set(sys.modules)
     documents = list(python_text())
-    assert set(sys.modules) == before
+    imported = set(sys.modules) - before  # nothing is imported but what a file is encoded in
+    assert all(name.startswith("encodings.") for name in imported), imported
     text = "\n".join(document for _, document in documents)
     lines = text.split("\n")
     assert len(lines) == len(set(lines))
