@@ -150,7 +150,7 @@ def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
         source: A file; `-` or None is standard input.
     """
     if source is None and sys.stdin.isatty():
-        raise InputError("nothing to translate", fix="give a sentence, --input FILE, or a pipe")
+        raise InputError("no text", fix="give some as arguments, --input FILE, or a pipe")
     if source is None or source == "-":
         yield from _batches(sys.stdin.fileno())
         return

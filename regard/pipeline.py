@@ -15,7 +15,7 @@ from regard import recipe as recipes
 from regard.data.batch import Ragged
 from regard.data.config import LabelledData
 from regard.data.pair import Pair
-from regard.decode.config import DecodeConfig
+from regard.decode.config import DRAWING, DecodeConfig
 from regard.decode.engine import stream
 from regard.errors import InputError
 from regard.exchange import export
@@ -205,6 +205,11 @@ class Pipeline:
         """The recipe's way of decoding with some changes, checked."""
         if not changes:
             return self.recipe.decode
+        if changes.get("sample") is False:  # then how the recipe draws has nothing to say
+            changes = {
+                **{name: DecodeConfig.model_fields[name].default for name in DRAWING},
+                **changes,
+            }
         overrides = [f"decode.{key}={json.dumps(value)}" for key, value in changes.items()]
         return recipes.from_text(recipes.dump(self.recipe), "recipe", overrides).decode
 

@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from regard.data.batch import Ragged
 from regard.layers import Attention, Block
+from tests.commands import regard
+
+__all__ = ["regard"]
 
 torch.set_num_threads(1)  # the models here are too small to share between cores
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +26,9 @@ from regard.cli.options import (
     say,
 )
 from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.tasks import Filling, Suggestion
 
 Count = Annotated[int, typer.Option("--top", help="How many to show.", min=1)]
 
@@ -66,19 +69,21 @@ def generate(
     )  # fmt: skip
     options |= {"max_length": tokens, "sample": not greedy and beam is None}
     first = pipeline.recipe.decode.seed if seed is None else seed
-    for prompt in given(prompts, source):
+
+    def show(prompt: str) -> None:
         for sample in range(samples):
-            settings = {**options, "seed": first + sample}
+            pieces = pipeline.write(prompt, **options, seed=first + sample)
             if as_json:
-                text = "".join(pipeline.write(prompt, **settings))
-                print(json.dumps({"prompt": prompt, "text": text}, ensure_ascii=False), flush=True)
+                print(json.dumps({"text": prompt, "more": "".join(pieces)}, ensure_ascii=False))
                 continue
             if not quiet:
                 sys.stdout.write(prompt)
-            for piece in pipeline.write(prompt, **settings):
+            for piece in pieces:
                 sys.stdout.write(piece)
                 sys.stdout.flush()
             sys.stdout.write("\n")
+
+    each(prompts, source, show, as_json=as_json)
 
 
 def suggest(
@@ -92,13 +97,16 @@ def suggest(
 ) -> None:
     """The likeliest next words, as a phone offers them."""
     pipeline = open_pipeline(place, threads, precision)
-    for text in given(texts, source):
+
+    def show(text: str) -> None:
         found = pipeline.suggest(text, top)
         if as_json:
-            words = [asdict(each) for each in found]
-            print(json.dumps({"text": text, "words": words}, ensure_ascii=False), flush=True)
+            row = {"text": text, "words": [asdict(word) for word in found]}
+            print(json.dumps(row, ensure_ascii=False))
         else:
-            print("  ".join(f"{each.word} {each.probability:.0%}" for each in found), flush=True)
+            print(likely(found))
+
+    each(texts, source, show, as_json=as_json)
 
 
 def fill(
@@ -112,14 +120,16 @@ def fill(
 ) -> None:
     """The likeliest words for each [MASK] in a text."""
     pipeline = open_pipeline(place, threads, precision)
-    for text in given(texts, source):
+
+    def show(text: str) -> None:
         found = pipeline.fill(text, top)
         if as_json:
-            masks = [[asdict(each) for each in mask] for mask in found]
-            print(json.dumps({"text": text, "masks": masks}, ensure_ascii=False), flush=True)
-            continue
-        for mask in found:
-            print("  ".join(f"{each.word} {each.probability:.0%}" for each in mask), flush=True)
+            row = {"text": text, "masks": [[asdict(word) for word in mask] for mask in found]}
+            print(json.dumps(row, ensure_ascii=False))
+        else:
+            print(" | ".join(map(likely, found)))
+
+    each(texts, source, show, as_json=as_json)
 
 
 def classify(
@@ -132,14 +142,17 @@ def classify(
 ) -> None:
     """The class of each text; in a line, two texts are parted by a tab."""
     pipeline = open_pipeline(place, threads, precision)
-    for line in given(texts, source):
+
+    def show(line: str) -> None:
         first, tab, second = line.partition("\t")
         found = pipeline.classify((first, second) if tab else first)
         if as_json:
-            classes = {each.label: each.probability for each in found}
-            print(json.dumps({"text": line, "classes": classes}, ensure_ascii=False), flush=True)
+            classes = {label.label: label.probability for label in found}
+            print(json.dumps({"text": line, "classes": classes}, ensure_ascii=False))
         else:
-            print(f"{found[0].label}\t{found[0].probability:.3f}", flush=True)
+            print(f"{found[0].label}\t{found[0].probability:.3f}")
+
+    each(texts, source, show, as_json=as_json)
 
 
 def tag(
@@ -154,24 +167,21 @@ def tag(
     from regard.tasks.accuracy import entities, has_entities
 
     pipeline = open_pipeline(place, threads, precision)
-    for line in given(texts, source):
+
+    def show(line: str) -> None:
         found = pipeline.tag(line)
         if not as_json:
-            print(" ".join(f"{each.word}/{each.tag}" for each in found), flush=True)
-            continue
-        tags = [each.tag for each in found]
-        named = [
-            {
-                "kind": entity.kind,
-                "text": line[found[entity.first].start : found[entity.last - 1].end],
-                "start": found[entity.first].start,
-                "end": found[entity.last - 1].end,
-            }
-            for entity in (entities(tags) if has_entities(tags) else ())
-        ]
-        words = [asdict(each) for each in found]
-        row = {"text": line, "words": words, "entities": named}
-        print(json.dumps(row, ensure_ascii=False), flush=True)
+            print(" ".join(f"{word.word}/{word.tag}" for word in found))
+            return
+        tags = [word.tag for word in found]
+        named = []
+        for entity in entities(tags) if has_entities(tags) else ():
+            start, end = found[entity.first].start, found[entity.last - 1].end
+            named.append({"kind": entity.kind, "text": line[start:end], "start": start, "end": end})
+        row = {"text": line, "words": [asdict(word) for word in found], "entities": named}
+        print(json.dumps(row, ensure_ascii=False))
+
+    each(texts, source, show, as_json=as_json)
 
 
 def answer(
@@ -192,16 +202,20 @@ def answer(
     """The answer to each question, cut out of a text; an empty line if the text has none."""
     text = _context(context, context_file)
     pipeline = open_pipeline(place, threads, precision)
-    for question in given(questions, source):
+
+    def show(question: str) -> None:
         found = pipeline.answer(question, text, top)
         if as_json:
-            row = {"question": question, "answers": [asdict(each) for each in found]}
-            print(json.dumps(row, ensure_ascii=False), flush=True)
-        elif top == 1:
-            print(" ".join(found[0].text.split()), flush=True)
-        else:
-            shown = (f"{' '.join(each.text.split())} {each.probability:.0%}" for each in found)
-            print("  ".join(shown), flush=True)
+            row = {"text": question, "answers": [asdict(answer) for answer in found]}
+            print(json.dumps(row, ensure_ascii=False))
+            return
+        shown = [" ".join(answer.text.split()) for answer in found]
+        if top > 1:
+            sure = (answer.probability for answer in found)
+            shown = [f"{text} {share:.0%}" for text, share in zip(shown, sure, strict=True)]
+        print("  ".join(shown))
+
+    each(questions, source, show, as_json=as_json)
 
 
 def _context(text: str | None, file: Path | None) -> str:
@@ -234,18 +248,21 @@ def embed(
 ) -> None:
     """A vector for each text, or which texts are nearest in meaning."""
     pipeline = open_pipeline(place, threads, precision)
-    lines = list(given(texts, source))
-    vectors = pipeline.embed(lines, pool=pool)
+    lines = list(decoded(texts, source))
+    told = [line for line in lines if line.strip()]  # an empty line gives an empty line
+    vectors = pipeline.embed(told, pool=pool)
     if near is not None:
         closeness = vectors @ pipeline.embed(near, pool=pool)
-        best = closeness.topk(min(top, len(lines)))
+        best = closeness.topk(min(top, len(told)))
         for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True):
             if as_json:
-                print(json.dumps({"text": lines[index], "cosine": value}, ensure_ascii=False))
+                print(json.dumps({"text": told[index], "closeness": value}, ensure_ascii=False))
             else:
-                print(f"{value:.3f}  {lines[index]}")
+                print(f"{value:.3f}  {told[index]}")
         return
-    for line, vector in zip(lines, vectors.tolist(), strict=True):
+    rows = iter(vectors.tolist())
+    for line in lines:
+        vector = next(rows) if line.strip() else []
         if as_json:
             print(json.dumps({"text": line, "vector": vector}, ensure_ascii=False))
         else:
@@ -263,13 +280,16 @@ def restore(
 ) -> None:
     """Each text with its holes filled: <extra_id_0>, <extra_id_1>, …, or ___ for any."""
     pipeline = open_pipeline(place, threads, precision)
-    for text in given(texts, source):
+
+    def show(text: str) -> None:
         found = pipeline.restore(text, **chosen(beam=beam))
         if as_json:
             row = {"text": text, "restored": found.text, "spans": found.spans}
-            print(json.dumps(row, ensure_ascii=False), flush=True)
+            print(json.dumps(row, ensure_ascii=False))
         else:
-            print(" ".join(found.text.split()), flush=True)
+            print(" ".join(found.text.split()))
+
+    each(texts, source, show, as_json=as_json)
 
 
 def words(
@@ -324,8 +344,49 @@ def export_model(
     say(f"{out} holds {pipeline.name} as transformers reads it", quiet=quiet)
 
 
-def given(texts: list[str] | None, source: str | None) -> list[str]:
-    """The texts of a command: its arguments, or the lines of a file or pipe."""
+def likely(words: Sequence[Suggestion | Filling]) -> str:
+    """Words with their probabilities, for people."""
+    return "  ".join(f"{word.word} {word.probability:.0%}" for word in words)
+
+
+def each(
+    texts: list[str] | None, source: str | None, show: Callable[[str], None], *, as_json: bool
+) -> None:
+    """Shows what a command has to say of each of its arguments, or lines of a file or pipe.
+
+    On a stream one line in is one line out, in order, flushed. An empty line gives an empty one,
+    and a line that cannot be used an empty one and a warning with its number; with --json the
+    line alone. As an argument the same is an error.
+    """
+    for number, line in pieces(texts, source):
+        try:
+            text = line.decode("utf-8") if isinstance(line, bytes) else line
+            if number is None or text.strip():
+                show(text)
+            else:
+                print(json.dumps({"text": text}) if as_json else "")
+        except (UnicodeDecodeError, InputError) as error:
+            if number is None:
+                raise
+            utf8 = isinstance(error, UnicodeDecodeError)
+            reason = "not UTF-8" if utf8 else str(error).splitlines()[0]
+            say(f"warning: line {number}: {reason}; gave an empty line")
+            text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
+            print(json.dumps({"text": text}, ensure_ascii=False) if as_json else "")
+        sys.stdout.flush()
+
+
+def decoded(texts: list[str] | None, source: str | None) -> Iterator[str]:
+    """The same for a command that has to see all lines before it says a word."""
+    for number, line in pieces(texts, source):
+        try:
+            yield line.decode("utf-8") if isinstance(line, bytes) else line
+        except UnicodeDecodeError:
+            raise InputError(f"line {number}", got="no UTF-8", expected="text") from None
+
+
+def pieces(texts: list[str] | None, source: str | None) -> Iterator[tuple[int | None, str | bytes]]:
+    """The arguments of a command, or the numbered lines of a file or pipe."""
     from regard.lines import read_lines
 
     if texts == ["-"]:
@@ -333,15 +394,10 @@ def given(texts: list[str] | None, source: str | None) -> list[str]:
     if texts and source is not None:
         raise InputError("TEXT", got="texts and --input", expected="one of the two")
     if texts:
-        return texts
-    found = []
+        yield from ((None, text) for text in texts)
+        return
     for first, lines in read_lines(source):
-        for place, line in enumerate(lines):
-            try:
-                found.append(line.decode("utf-8").rstrip("\r\n"))
-            except UnicodeDecodeError:
-                raise InputError(f"line {first + place}", got="no UTF-8", expected="text") from None
-    return found
+        yield from enumerate(lines, start=first)
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {

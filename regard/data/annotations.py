@@ -7,9 +7,7 @@ about a text (SQuAD's JSON, JSONL), plain or `.gz`. Out: for each example a `Lab
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,9 +20,7 @@ from regard.data.text import (
     UNDECODABLE,
     Problem,
     encodable,
-    opened,
-    unreadable,
-    without_mark,
+    numbered,
 )
 from regard.errors import InputError
 
@@ -92,28 +88,12 @@ Example = TypeVar("Example", LabelledText, TaggedWords, Question)
 
 def _numbered(file: str) -> Iterator[tuple[int, str | Problem]]:
     r"""The numbered lines of a file, cut at \n or \r\n only, or what is wrong with one."""
-    number = 0
-    with opened(file) as stream:
+    for number, content in numbered(file, "examples with labels"):
         try:
-            for number, line in enumerate(stream, start=1):
-                content = line.removesuffix(b"\n").removesuffix(b"\r")
-                if number == 1:
-                    content = without_mark(file, content)
-                try:
-                    yield number, content.decode()
-                except UnicodeDecodeError as problem:
-                    byte = f"byte 0x{content[problem.start]:02x} at {problem.start + 1}"
-                    yield number, Problem(file, number, UNDECODABLE, byte)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
-            raise InputError(
-                f"{file}: damaged after line {number}",
-                got=f"a gzip file that cannot be unpacked ({problem})",
-                fix="get the file again; gzip -t tests one",
-            ) from None
-        except OSError as problem:
-            raise unreadable(file, problem) from None
-    if not number:
-        raise InputError(file, got="an empty file", expected="examples with labels")
+            yield number, content.decode()
+        except UnicodeDecodeError as problem:
+            byte = f"byte 0x{content[problem.start]:02x} at {problem.start + 1}"
+            yield number, Problem(file, number, UNDECODABLE, byte)
 
 
 def _ends(file: str, suffix: str) -> bool:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import codecs
 import glob
-import gzip
 import hashlib
 import json
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +25,9 @@ from regard.data.text import (
     KEYS,
     LONG,
     UNDECODABLE,
+    UNPACKING,
     Problem,
+    damaged,
     encodable,
     opened,
     unreadable,
@@ -300,12 +300,8 @@ def _lines(file: str, bad: Bad) -> Iterator[tuple[int, str]]:
                     held = "\r" if text.endswith("\r") else ""
                     yield number, text.removesuffix("\r")
                 number += ends
-        except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
-            raise InputError(
-                f"{file}: damaged after line {number}",
-                got=f"a gzip file that cannot be unpacked ({problem})",
-                fix="get the file again; gzip -t tests one",
-            ) from None
+        except UNPACKING as problem:
+            raise damaged(file, number, problem) from None
         except OSError as problem:
             raise unreadable(file, problem) from None
     if decoder.getstate()[0]:

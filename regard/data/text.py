@@ -280,8 +280,13 @@ FORMATS: dict[str, Callable[[_Side], tuple[_Side, _Side] | Problem]] = {
 """How to read the line of a single file, by how its name ends."""
 
 
-def _lines(file: str) -> Iterator[tuple[int, bytes]]:
-    r"""The numbered lines of a file, cut at \n or \r\n only: U+2028 and \x85 are text."""
+def numbered(file: str, expected: str) -> Iterator[tuple[int, bytes]]:
+    r"""The numbered lines of a file, cut at \n or \r\n only: U+2028 and \x85 are text.
+
+    Args:
+        file: Plain or packed.
+        expected: What it should hold, to say of an empty one.
+    """
     number = 0
     with opened(file) as stream:
         try:
@@ -290,16 +295,29 @@ def _lines(file: str) -> Iterator[tuple[int, bytes]]:
                 if number == 1:
                     content = without_mark(file, content)
                 yield number, content
-        except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
-            raise InputError(
-                f"{file}: damaged after line {number}",
-                got=f"a gzip file that cannot be unpacked ({problem})",
-                fix="get the file again; gzip -t tests one",
-            ) from None
+        except UNPACKING as problem:
+            raise damaged(file, number, problem) from None
         except OSError as problem:
             raise unreadable(file, problem) from None
     if not number:
-        raise InputError(file, got="an empty file", expected="one sentence or pair a line")
+        raise InputError(file, got="an empty file", expected=expected)
+
+
+def _lines(file: str) -> Iterator[tuple[int, bytes]]:
+    return numbered(file, "one sentence or pair a line")
+
+
+UNPACKING = (gzip.BadGzipFile, EOFError, zlib.error)
+"""What reading a packed file that is damaged can raise."""
+
+
+def damaged(file: str, line: int, problem: Exception) -> InputError:
+    """What to say of a packed file that breaks off."""
+    return InputError(
+        f"{file}: damaged after line {line}",
+        got=f"a gzip file that cannot be unpacked ({problem})",
+        fix="get the file again; gzip -t tests one",
+    )
 
 
 def opened(file: str) -> IO[bytes] | gzip.GzipFile:

@@ -8,6 +8,9 @@ from pydantic import Field
 
 from regard.config import Config
 
+DRAWING = ("temperature", "top_k", "top_p", "min_p")
+"""The settings that only sampling heeds."""
+
 
 class DecodeConfig(Config):
     """One decoding: greedy (`beam: 1`), beam search (`beam: 4`) or sampling (`sample: true`)."""

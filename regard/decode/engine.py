@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import Ragged
-from regard.decode.config import DecodeConfig
+from regard.decode.config import DRAWING, DecodeConfig
 from regard.decode.filters import Symbols
 from regard.decode.search import Beam, Draw, Hypothesis, Move, Search, Sentence
 from regard.errors import InputError
@@ -340,7 +340,7 @@ def check(config: DecodeConfig) -> None:
             got=config.min_length,
             expected=f"at most max_length, which is {config.max_length}",
         )
-    for name in ("temperature", "top_k", "top_p", "min_p"):
+    for name in DRAWING:
         value = getattr(config, name)
         if not config.sample and value != DecodeConfig.model_fields[name].default:
             raise InputError(

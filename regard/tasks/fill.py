@@ -27,6 +27,7 @@ from regard.data.packing import Rows, TextBatch
 from regard.errors import InputError
 from regard.models.encoder import Encoder, Texts
 from regard.models.mode import evaluating
+from regard.tasks.task import listed
 from regard.tokens import Foreign, Vocabulary, only_foreign
 
 ENDS = (b".", b"!", b"?", b"\n")
@@ -155,8 +156,7 @@ class Fill:
 
     def name(self, batch: MaskedBatch) -> str:
         """Which texts a batch holds."""
-        shown = ", ".join(map(str, batch.index[:8]))
-        return f"texts from token {shown}{', …' if len(batch.index) > 8 else ''}"
+        return listed("texts from token", batch.index)
 
 
 def _measure(model: Encoder, batch: MaskedBatch) -> dict[str, float]:

@@ -22,6 +22,7 @@ from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
+from regard.tasks.task import listed, per_token
 from regard.tasks.translate import Output
 from regard.tokens import Vocabulary, only_foreign
 
@@ -93,13 +94,11 @@ class Generate:
             for batch in rows.evaluation():
                 total += float(model.loss(batch.ids, batch.wanted))
                 count += batch.wanted.numel()
-        mean = total / max(1, count)
-        return {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
+        return per_token(total, count)
 
     def name(self, batch: TextBatch) -> str:
         """Which texts a batch holds."""
-        shown = ", ".join(map(str, batch.index[:8]))
-        return f"texts from token {shown}{', …' if len(batch.index) > 8 else ''}"
+        return listed("texts from token", batch.index)
 
     def symbols(self) -> Symbols:
         """The tokens that have a role in decoding."""

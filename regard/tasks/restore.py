@@ -10,7 +10,6 @@ The spans are chosen anew in each epoch, as are the holes of `Fill`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +27,7 @@ from regard.decode.search import Hypothesis
 from regard.errors import InputError
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
+from regard.tasks.task import listed, per_token
 from regard.tasks.translate import Output
 from regard.tokens import Vocabulary, only_foreign
 from regard.tokens.plain import sentinels_of
@@ -118,13 +118,11 @@ class Restore:
                 batch = self.corrupt(text, ALWAYS)
                 total += float(model.loss(batch.source, batch.target_in, batch.target_out))
                 count += batch.target_out.numel()
-        mean = total / max(1, count)
-        return {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
+        return per_token(total, count)
 
     def name(self, batch: Batch) -> str:
         """Which texts a batch holds."""
-        shown = ", ".join(map(str, batch.index[:8]))
-        return f"texts from token {shown}{', …' if len(batch.index) > 8 else ''}"
+        return listed("texts from token", batch.index)
 
     def symbols(self) -> Symbols:
         """The tokens that have a role in decoding; neither padding nor an unknown is said."""

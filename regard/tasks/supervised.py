@@ -21,6 +21,7 @@ from regard.models.config import BertConfig
 from regard.models.encoder import Encoder, Texts
 from regard.tasks.accuracy import Measures
 from regard.tasks.reader import Read, Reader, Text
+from regard.tasks.task import listed
 from regard.tokens import Vocabulary
 
 LABELLED = ("classify", "tag", "answer")
@@ -112,8 +113,7 @@ class Supervised(Reader, ABC, Generic[Example]):
 
     def name(self, batch: RowBatch) -> str:
         """Which training rows a batch holds."""
-        shown = ", ".join(map(str, batch.index[:8]))
-        return f"training {self.noun} {shown}{', …' if len(batch.index) > 8 else ''}"
+        return listed(f"training {self.noun}", batch.index)
 
 
 def headed(task: str, config: BertConfig) -> BertConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -36,3 +37,25 @@ class Task(Protocol):
     def name(self, batch: Any) -> str:
         """Which examples a micro-batch holds, for the log of a bad one."""
         ...
+
+
+def per_token(total: float, count: int) -> dict[str, float]:
+    """The mean of a loss that was summed over `count` tokens, and its exponential.
+
+    Example:
+        >>> per_token(0.0, 5)
+        {'loss': 0.0, 'perplexity': 1.0}
+    """
+    mean = total / max(1, count)
+    return {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
+
+
+def listed(what: str, index: Sequence[int]) -> str:
+    """The first of the examples that a batch holds, by name, for the log of a bad one.
+
+    Example:
+        >>> listed("pairs", range(20))
+        'pairs 0, 1, 2, 3, 4, 5, 6, 7, …'
+    """
+    shown = ", ".join(map(str, index[:8]))
+    return f"{what} {shown}{', …' if len(index) > 8 else ''}"

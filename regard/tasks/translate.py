@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
+from regard.tasks.task import listed, per_token
 from regard.tokens import Foreign, Vocabulary
 
 ROWS_AT_ONCE = 128
@@ -112,13 +112,11 @@ class Translate:
                 batch = pairs.batch(index)
                 total += float(model.loss(batch.source, batch.target_in, batch.target_out))
                 count += batch.target_out.numel()
-        mean = total / max(1, count)
-        return {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
+        return per_token(total, count)
 
     def name(self, batch: Batch) -> str:
         """Which training pairs a batch holds."""
-        shown = ", ".join(map(str, batch.index[:8]))
-        return f"training pairs {shown}{', …' if len(batch.index) > 8 else ''}"
+        return listed("training pairs", batch.index)
 
     def symbols(self) -> Symbols:
         """The tokens that have a role in decoding; a translation has no unknown word in it."""
