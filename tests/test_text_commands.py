@@ -46,7 +46,11 @@ def test_a_stream_gives_one_line_for_each_line(regard, folders, command):
     found = regard(command, place, *COMMANDS[command], feed=LINES)
     assert found.code == 0, found.err
     lines = found.out.split("\n")
-    assert len(lines) == 5 and not lines[1] and not lines[2] and lines[3] and not lines[4]
+    assert len(lines) == 5
+    assert not lines[1]
+    assert not lines[2]
+    assert lines[3]
+    assert not lines[4]
     assert "line 3: not UTF-8" in found.err
     told = regard(command, place, *COMMANDS[command], "--json", feed=LINES)
     rows = [json.loads(line) for line in told.out.splitlines()]
@@ -58,7 +62,8 @@ def test_a_line_without_a_mask_is_a_warning_on_a_stream_and_an_error_as_an_argum
     regard, folders
 ):
     found = regard("fill", str(folders / "fill"), feed=b"the <mask> sat\nthe cat\n")
-    assert found.code == 0 and "line 2" in found.err
+    assert found.code == 0
+    assert "line 2" in found.err
     assert [bool(line) for line in found.out.split("\n")] == [True, False, False]
     alone = regard("fill", str(folders / "fill"), "the cat")
     is_refused(alone)
@@ -67,7 +72,8 @@ def test_a_line_without_a_mask_is_a_warning_on_a_stream_and_an_error_as_an_argum
 def test_vectors_of_lines_are_those_of_each_alone(regard, folders):
     found = regard("embed", str(folders / "fill"), feed=b"the cat\n\na dog ran\n")
     rows = found.out.split("\n")
-    assert len(rows) == 4 and not rows[1]
+    assert len(rows) == 4
+    assert not rows[1]
     p = load(str(folders / "fill"))
     for row, text in ((rows[0], "the cat"), (rows[2], "a dog ran")):
         assert [float(each) for each in row.split()] == pytest.approx(p.embed(text), abs=2e-5)
