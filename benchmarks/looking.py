@@ -20,5 +20,5 @@ def looking(chosen: Settings, tokens: int) -> Experiment:
         Entry("Marian (transformers), not looking", marian.Encode(size, "sdpa", model)),
         Entry("Marian (transformers), eager", marian.Encode(size, "eager", model)),
     )
-    weight = 6.0 if tokens == LONG[0] else 35.0
+    weight = 18.0 if tokens == LONG[0] else 35.0
     return replace(experiment, entries=(*experiment.entries, *lines), weight=weight)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from benchmarks.peers.loop import Loop, Padded, read, rows, start
+from regard.bench.ours import reading_time
 
 BEAM, WRITTEN = 4, 30
 
@@ -116,6 +117,10 @@ class Encode:
     model: dict[str, Any]
     packages: ClassVar = ("transformers", "torch")
     install: ClassVar = "pip install transformers"
+
+    @property
+    def shortest(self) -> float:
+        return reading_time(self.tokens)
 
     def prepare(self, threads: int) -> None:
         import torch

@@ -42,7 +42,7 @@ class DotScore(nn.Module):
     def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
         """q kᵀ · scale: (batch, heads, query, key)."""
         del heads
-        return (q @ k.transpose(-2, -1)) * self.scale
+        return (q * self.scale) @ k.transpose(-2, -1)  # one pass over q, not over the scores
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float

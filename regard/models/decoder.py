@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batch import Ragged
-from regard.layers import Context, KVCache, Layout, Mask, Tap
+from regard.layers import Context, KVCache, Layout, Tap
 from regard.models.config import GPTConfig
 from regard.models.stacks import (
     LOGITS,
@@ -18,10 +18,10 @@ from regard.models.stacks import (
     embed_of,
     head_of,
     heads_of,
-    reach,
+    reading,
     sites_of,
     stack_of,
-    uneven,
+    writing,
 )
 
 
@@ -68,14 +68,7 @@ class Decoder(nn.Module):
         """What the stack needs to read whole texts, each token looking back alone."""
         if tap is not None:
             tap.begin(self.sites())
-        layout = Layout(texts.lengths, texts.ids.device)
-        mask = Mask(
-            causal=True,
-            window=reach(self.config),
-            key_lengths=uneven(layout),
-            query_lengths=uneven(layout),
-        )
-        return Context(layout, layout.where, mask, self.decoder.positions, cache=cache, tap=tap)
+        return reading(self.config, self.decoder, texts, causal=True, cache=cache, tap=tap)
 
     def _top(self, ids: Tensor, ctx: Context) -> Tensor:
         x = self.embed(ids, ctx.where, ctx.positions)  # (tokens, dim)
@@ -110,20 +103,11 @@ class Decoder(nn.Module):
 
     def step(self, ids: Tensor, state: KVCache, tap: Tap | None = None) -> Tensor:
         """One more token for each row: ids (rows,) -> logits of the next (rows, vocab)."""
-        rows, lengths = ids.numel(), state.lengths
-        if tap is not None and not any(lengths):  # the first step, where no prompt was read
+        if tap is not None and not any(state.lengths):  # the first step, where no prompt was read
             tap.begin(self.sites())
-        layout = Layout((1,) * rows, ids.device)
-        mask = Mask(
-            causal=True,
-            window=reach(self.config),
-            key_lengths=None if state.even else tuple(length + 1 for length in lengths),
-            query_lengths=None if state.even else (1,) * rows,
-        )
-        where = torch.tensor(lengths, device=ids.device)
-        ctx = Context(layout, where, mask, self.decoder.positions, cache=state, tap=tap)
+        ctx = writing(self.config, self.decoder, ids, state, tap=tap)
         logits = ctx.visit("logits", self.head(self._top(ids, ctx)))
-        state.advance((1,) * rows)
+        state.advance((1,) * ids.numel())
         return logits
 
     def vocabularies(self) -> dict[str, int]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import Ragged
 from regard.errors import InputError
-from regard.layers import Context, Dropout, Layout, Mask, Tap, VocabularyHead, norm
+from regard.layers import Dropout, Tap, VocabularyHead, norm
 from regard.layers.linear import Linear
 from regard.layers.mlp import ACTIVATIONS
 from regard.models.config import BertConfig
@@ -21,10 +21,9 @@ from regard.models.stacks import (
     draw_normal,
     embed_of,
     heads_of,
-    reach,
+    reading,
     sites_of,
     stack_of,
-    uneven,
 )
 
 
@@ -97,11 +96,7 @@ class Encoder(nn.Module):
         """What leaves the stack for each token: (tokens, dim)."""
         if tap is not None:
             tap.begin(self.sites())
-        layout = Layout(texts.ids.lengths, texts.ids.ids.device)
-        mask = Mask(
-            window=reach(self.config), key_lengths=uneven(layout), query_lengths=uneven(layout)
-        )
-        ctx = Context(layout, layout.where, mask, self.encoder.positions, tap=tap)
+        ctx = reading(self.config, self.encoder, texts.ids, causal=False, tap=tap)
         x = self.embed(texts.ids.ids, ctx.where, ctx.positions, texts.types)  # (tokens, dim)
         return self.encoder(ctx.visit("encoder.embedding", x), ctx)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import Ragged
 from regard.errors import InputError
-from regard.layers import Context, KVCache, Layout, Mask, Memory, Tap
+from regard.layers import Context, KVCache, Layout, Memory, Tap
 from regard.models.config import T5Config, TransformerConfig
 from regard.models.stacks import (
     LOGITS,
@@ -19,10 +19,10 @@ from regard.models.stacks import (
     embed_of,
     head_of,
     heads_of,
-    reach,
+    reading,
     sites_of,
     stack_of,
-    uneven,
+    writing,
 )
 
 
@@ -93,27 +93,16 @@ class EncoderDecoder(nn.Module):
     def _given(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Context:
         """What the decoder needs to read whole targets, each token looking back alone."""
         memory = self.encode(source, tap)
-        layout = Layout(target.lengths, target.ids.device)
-        mask = Mask(
-            causal=True,
-            window=reach(self.config),
-            key_lengths=uneven(layout),
-            query_lengths=uneven(layout),
-        )
-        return Context(layout, layout.where, mask, self.decoder.positions, memory=memory, tap=tap)
+        return reading(self.config, self.decoder, target, causal=True, memory=memory, tap=tap)
 
     def encode(self, source: Ragged, tap: Tap | None = None) -> Memory:
         """Source sentences -> the memory that the decoder looks at."""
         if tap is not None:
             tap.begin(self.sites())
-        layout = Layout(source.lengths, source.ids.device)
-        mask = Mask(
-            window=reach(self.config), key_lengths=uneven(layout), query_lengths=uneven(layout)
-        )
-        ctx = Context(layout, layout.where, mask, self.encoder.positions, tap=tap)
+        ctx = reading(self.config, self.encoder, source, causal=False, tap=tap)
         x = self.source_embed(source.ids, ctx.where, ctx.positions)  # (source tokens, dim)
         x = self.encoder(ctx.visit("encoder.embedding", x), ctx)
-        return Memory(x, layout)
+        return Memory(x, ctx.layout)
 
     def start(self, memory: Memory, rows: int, length: int) -> DecoderState:
         """The state before the first token: `rows` hypotheses a sentence, `length` tokens each."""
@@ -133,27 +122,18 @@ class EncoderDecoder(nn.Module):
 
     def step(self, ids: Tensor, state: DecoderState, tap: Tap | None = None) -> Tensor:
         """One more token for each row: ids (rows,) -> logits of the next (rows, vocab)."""
-        rows, cache, memory = ids.numel(), state.cache, state.memory
-        layout = Layout((1,) * rows, ids.device)
-        where = torch.tensor(cache.lengths, device=ids.device)
-        mask = Mask(
-            causal=True,
-            window=reach(self.config),
-            key_lengths=None if cache.even else tuple(length + 1 for length in cache.lengths),
-            query_lengths=None if cache.even else (1,) * rows,
-        )
-        ctx = Context(
-            layout,
-            where,
-            mask,
-            self.decoder.positions,
+        memory = state.memory
+        ctx = writing(
+            self.config,
+            self.decoder,
+            ids,
+            state.cache,
             memory=memory,
             memory_layout=Layout((state.beams,) * memory.layout.batch, ids.device),
-            cache=cache,
             tap=tap,
         )
         logits = self._logits(self._decode(ids, ctx), ctx)
-        cache.advance((1,) * rows)
+        state.cache.advance((1,) * ids.numel())
         return logits
 
     def _decode(self, ids: Tensor, ctx: Context) -> Tensor:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from regard.data.batch import Ragged
 from regard.layers import (
     Attention,
     BlockShape,
+    Context,
     Embed,
     FeedForward,
+    KVCache,
     Layout,
+    Mask,
     Positions,
     Stack,
     VocabularyHead,
@@ -113,14 +118,42 @@ def head_of(config: BlocksConfig, vocab: int, tied: nn.Parameter | None) -> Voca
     return VocabularyHead(config.dim, vocab, tied, bias=config.output_bias, scale=scale)
 
 
-def reach(config: BlocksConfig) -> int | None:
+def reading(
+    config: BlocksConfig, stack: Stack, texts: Ragged, *, causal: bool, **beside: Any
+) -> Context:
+    """What a stack needs to read whole texts.
+
+    Args:
+        config: Of the model.
+        stack: Which of its stacks.
+        texts: What it reads.
+        causal: Whether tokens look back only.
+        **beside: What else the context holds: a memory, a cache, a tap.
+    """
+    layout = Layout(texts.lengths, texts.ids.device)
+    lengths = None if layout.even else layout.lengths  # where all are equal, no mask is needed
+    mask = Mask(causal=causal, window=_reach(config), key_lengths=lengths, query_lengths=lengths)
+    return Context(layout, layout.where, mask, stack.positions, **beside)
+
+
+def writing(
+    config: BlocksConfig, stack: Stack, ids: Tensor, cache: KVCache, **beside: Any
+) -> Context:
+    """What a stack needs to read one more token of each row, ids (rows,), beside a cache."""
+    rows, lengths = ids.numel(), cache.lengths
+    mask = Mask(
+        causal=True,
+        window=_reach(config),
+        key_lengths=None if cache.even else tuple(length + 1 for length in lengths),
+        query_lengths=None if cache.even else (1,) * rows,
+    )
+    layout, where = Layout((1,) * rows, ids.device), torch.tensor(lengths, device=ids.device)
+    return Context(layout, where, mask, stack.positions, cache=cache, **beside)
+
+
+def _reach(config: BlocksConfig) -> int | None:
     """How many positions away self-attention looks; a window counts the token itself."""
     return None if config.window is None else config.window - 1
-
-
-def uneven(layout: Layout) -> tuple[int, ...] | None:
-    """The lengths, as a mask wants them: None where none is needed, since all are equal."""
-    return None if layout.even else layout.lengths
 
 
 def sites_of(name: str, stack: Stack) -> dict[str, int]:
