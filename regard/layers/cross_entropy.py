@@ -84,12 +84,14 @@ class _CrossEntropy(torch.autograd.Function):
                 grad_weight.addmm_(z.t(), rows)
                 if grad_bias is not None:
                     grad_bias += z.sum(0)
-        if wanted:
-            ctx.save_for_backward(grad_x, grad_weight, grad_bias)
+        ctx.found = (grad_x, grad_weight, grad_bias) if wanted else None
         return total
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        grad_x, grad_weight, grad_bias = ctx.saved_tensors
-        of_bias = None if grad_bias is None else grad_bias * grad
-        return grad_x * grad, grad_weight * grad, of_bias, None, None, None
+        if ctx.found is None:
+            raise RuntimeError("the gradient of this loss was taken before, and is not kept")
+        grad_x, grad_weight, grad_bias = ctx.found
+        ctx.found = None  # scaled in place: a large vocabulary's matrix is not held twice
+        of_bias = None if grad_bias is None else grad_bias.mul_(grad)
+        return grad_x.mul_(grad), grad_weight.mul_(grad), of_bias, None, None, None

@@ -113,7 +113,9 @@ class Trainer:
     def __init__(self, job: Job, resume: Snapshot | None = None) -> None:
         self.job, self.model, self.task, self.config = job, job.model, job.task, job.config
         self.optimizer = optimizer(job.model, job.config)
-        self.shards = Shards(job.threads, parts_for(job.threads, job.config.batch_tokens, job.dim))
+        weights = sum(parameter.numel() for parameter in job.model.parameters())
+        parts = parts_for(job.threads, job.config.batch_tokens, job.dim, weights)
+        self.shards = Shards(job.threads, parts)
         self.place = Place()
         if resume is not None:
             self._restore(resume)

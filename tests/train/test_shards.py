@@ -124,8 +124,14 @@ def test_dropout_draws_from_torchs_own_dice_unless_told():
 
 
 @pytest.mark.parametrize(
-    ("threads", "tokens", "dim", "parts"),
-    [(1, 4096, 512, 1), (2, 2048, 512, 2), (2, 2048, 128, 1), (64, 10**6, 512, 8)],
+    ("threads", "tokens", "dim", "weights", "parts"),
+    [
+        (1, 4096, 512, 10**7, 1),
+        (2, 2048, 512, 10**7, 2),
+        (2, 2048, 128, 10**7, 1),
+        (64, 10**6, 512, 10**7, 8),
+        (2, 2048, 768, 10**8, 1),
+    ],
 )
-def test_parts_are_neither_too_small_nor_too_many(threads, tokens, dim, parts):
-    assert parts_for(threads, tokens, dim) == parts
+def test_parts_are_neither_too_small_nor_too_many(threads, tokens, dim, weights, parts):
+    assert parts_for(threads, tokens, dim, weights) == parts

@@ -1,0 +1,45 @@
+"""The product of few rows: whichever way it takes, x Wᵀ + b."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from regard.layers.linear import FEW, LARGE, SHARED, SOME, Linear, linear
+
+
+@pytest.fixture(params=[1, 3])
+def _threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize("rows", [0, 1, 2, FEW, FEW + 1, 16, SOME, SOME + 1])
+@pytest.mark.parametrize(("out", "into"), [(7, 5), (257, 256), (1025, 1024)])
+@pytest.mark.parametrize("biased", [True, False])
+def test_every_way_gives_the_same_product(rows, out, into, biased):
+    assert SHARED <= 257 * 256
+    assert LARGE <= 1025 * 1024
+    x, weight = torch.randn(rows, into), torch.randn(out, into) / into**0.5
+    bias = torch.randn(out) if biased else None
+    expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
+    with torch.inference_mode():
+        found = linear(x, weight, bias)
+    assert found.is_contiguous()
+    torch.testing.assert_close(found, expected.float(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.usefixtures("_threads")
+def test_a_matrix_that_is_a_view_is_multiplied_too():
+    weight, x = torch.randn(256, 300).t(), torch.randn(1, 256)
+    with torch.inference_mode():
+        torch.testing.assert_close(linear(x, weight), x @ weight.t(), rtol=0, atol=1e-4)
+
+
+def test_training_goes_the_plain_way_bit_for_bit():
+    layer, x = Linear(256, 300), torch.randn(1, 256)
+    assert torch.equal(layer(x), F.linear(x, layer.weight, layer.bias))
