@@ -212,6 +212,28 @@ def sequential(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return _cut(np.argsort(sizes, kind="stable"), sizes, budget)
 
 
+def alike(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """The same with texts of one length together where these fill half the budget.
+
+    Rows of equal length need no padding and no mask.
+
+    Example:
+        >>> alike([2, 9, 2, 2, 9, 5], budget=12)
+        [[0, 2, 3], [5], [1], [4]]
+    """
+    batches: list[list[int]] = []
+    tokens = 0  # of the last batch
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        size = lengths[place]
+        longer = bool(batches) and size != lengths[batches[-1][-1]]
+        if not batches or tokens + size > budget or (longer and 2 * tokens >= budget):
+            batches.append([])
+            tokens = 0
+        batches[-1].append(place)
+        tokens += size
+    return batches
+
+
 def _cut(sorted_index: NDArray[np.int64], sizes: NDArray[np.int64], budget: int) -> list[list[int]]:
     """Cut a row of examples into the longest batches that keep to the budget."""
     filled = np.cumsum(sizes[sorted_index])

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.cores import spread
-from regard.data.batch import Ragged, sequential
+from regard.data.batch import Ragged, alike
 from regard.errors import InputError
 from regard.models.encoder import Encoder, Texts
 from regard.models.mode import evaluating
@@ -73,9 +73,10 @@ class Reader:
 
     def parts(self, read: Sequence[Read]) -> Iterator[tuple[list[int], Texts]]:
         """Texts of like length together, each with its place among all of them."""
-        for index in sequential([len(each.ids) for each in read], TOKENS_AT_ONCE):
+        for index in alike([len(each.ids) for each in read], TOKENS_AT_ONCE):
+            types = [kind for i in index for kind in read[i].types]
             ids = Ragged.of([read[i].ids for i in index])
-            yield index, Texts(ids, torch.tensor([t for i in index for t in read[i].types]))
+            yield index, Texts(ids, torch.tensor(types) if any(types) else None)
 
     def embed(
         self, model: Encoder, texts: Sequence[Text], *, pool: str = "mean", normalise: bool = True
