@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks import decoding, growth, looking, training
+from benchmarks import decoding, embedding, gpt, growth, looking, training
 from regard.bench.command import Request, bench
-from regard.bench.suite import EXPERIMENTS, LONG, SENTENCES, Makers
+from regard.bench.suite import EXPERIMENTS, LONG, PROMPTS, SENTENCES, Makers
 from regard.bench.worker import from_file
 from regard.errors import InputError, UserError
 from regard.scoring import split_files
@@ -29,6 +29,9 @@ def experiments(others: Mapping[str, ModuleType], *, quick: bool = False) -> Mak
             for n in SENTENCES
         },
         "int8-quality": EXPERIMENTS["int8-quality"],
+        "gpt-training": gpt.training,
+        **{f"gpt-decoding-{n}": lambda chosen, n=n: gpt.decoding(chosen, n) for n in PROMPTS},
+        "embedding": embedding.embedding,
         **{f"looking-{n}": lambda chosen, n=n: looking.looking(chosen, n) for n in LONG},
         **growth.sweeps(quick=quick),
     }

@@ -5,11 +5,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from benchmarks.peers.loop import read, start
+from benchmarks.peers.text_loop import TextLoop
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,12 @@ class GPT(nn.Module):
         self.drop = nn.Dropout(sizes.dropout)
         self.h = nn.ModuleList([Block(sizes) for _ in range(sizes.n_layer)])
         self.ln_f = nn.LayerNorm(sizes.n_embd)
+        for name, weight in self.named_parameters():
+            if weight.dim() > 1:
+                deep = name.endswith("c_proj.weight")
+                nn.init.normal_(weight, std=0.02 / math.sqrt(2 * sizes.n_layer) if deep else 0.02)
+            elif name.endswith(("c_attn.bias", "c_proj.bias", "c_fc.bias")):
+                nn.init.zeros_(weight)
 
     def forward(self, ids: Tensor) -> Tensor:
         """(batch, length) -> (batch, length, vocab)"""
@@ -79,3 +90,25 @@ class GPT(nn.Module):
         for block in self.h:
             x = block(x)
         return F.linear(self.ln_f(x), self.wte.weight)
+
+
+@dataclass
+class Train:
+    """A step of training; the case is not used. Work: tokens."""
+
+    work: str
+    packages: ClassVar = ("torch",)
+
+    def prepare(self, threads: int) -> None:
+        start(threads)
+        work = read(self.work)
+        model = work["model"]
+        sizes = Sizes(
+            model["max_length"], work["vocab"], model["layers"], model["heads"], model["dim"]
+        )
+        gpt = GPT(sizes)
+        self.loop = TextLoop(work, gpt, gpt)
+
+    def measure(self, case: str) -> float:
+        del case
+        return self.loop.run()

@@ -28,6 +28,11 @@ def _by_blocks(tap: Tap) -> None:
         some.amax(-1)
 
 
+def reading_time(tokens: int) -> float:
+    """Seconds that a turn of reading lasts at least."""
+    return 2.0 if tokens >= 1024 else 0.2
+
+
 LOOKS: dict[str, tuple[dict[str, Any], Callable[[Tap], object]] | None] = {
     "nothing": None,
     "one head": ({"heads": (0,)}, lambda tap: tap.records[SITE]),
@@ -142,6 +147,11 @@ class Encode:
     look: str = "nothing"
     quick: bool = False
     packages: ClassVar = ("torch",)
+
+    @property
+    def shortest(self) -> float:
+        """One encoding of a short text says little about a tenth of its time."""
+        return reading_time(self.tokens)
 
     def prepare(self, threads: int) -> None:
         """A model, and random tokens."""

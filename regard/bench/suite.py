@@ -12,12 +12,15 @@ from regard import recipe as recipes
 from regard.bench.harness import Entry, Experiment
 from regard.bench.limits import limits, matrix_limit
 from regard.bench.ours import WRITTEN, Decode, Encode, Quality, Train
+from regard.bench.ours_text import Embed, GoOn, TrainText
 from regard.bench.results import Bar
+from regard.bench.texts import TextWork, random_rows, random_sentences
 from regard.bench.work import SAME, Corpus, Work, encoded, from_files, like_multi30k
 from regard.data.config import Files
 from regard.data.sources import load_splits
 from regard.errors import InputError
-from regard.models.config import TransformerConfig
+from regard.models.config import BertConfig, GPTConfig, TransformerConfig
+from regard.models.cost import TRAINING
 from regard.tokens import learn
 
 OURS, INT8, UNTAPPED = "Regard", "Regard int8", "Regard, not looking"
@@ -30,6 +33,9 @@ SENTENCES = (1, 32)
 """How many are decoded at once."""
 LONG = (1024, 4096)
 """Tokens of the texts that are looked into."""
+PROMPTS = (1, 16)
+"""How many a GPT goes on with at once."""
+ONE_PROMPT = "Regard, one prompt"
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,22 @@ class Settings:
                 dim=64, heads=4, hidden=128, encoder_layers=1, decoder_layers=1, norm_place="post"
             )
         return TransformerConfig(size="base")
+
+    @property
+    def gpt(self) -> tuple[GPTConfig, int]:
+        """GPT-2 small and its vocabulary, no dropout; a toy if it is to be quick."""
+        if self.quick:
+            return GPTConfig(dim=64, heads=4, hidden=256, layers=2, dropout=0.0), 400
+        return GPTConfig(size="gpt2", dropout=0.0), 50_257
+
+    @property
+    def sentence_encoder(self) -> tuple[BertConfig, int]:
+        """MiniLM's sizes (6 layers) and its vocabulary; a toy if it is to be quick."""
+        body = BertConfig(layers=6, dim=384, heads=12, hidden=1536, pooler="none", masked=False)
+        if self.quick:
+            toy = {"layers": 2, "dim": 64, "heads": 4, "hidden": 256}
+            return body.model_copy(update=toy), 400
+        return body, 30_522
 
     def corpus(self) -> Corpus:
         """The pairs of the large model."""
@@ -178,7 +200,65 @@ def looking(chosen: Settings, tokens: int) -> Experiment:
             unread,
         ),
         bars=tuple(bars),
-        weight=2.0 if tokens == LONG[0] else 12.0,
+        weight=12.0,
+    )
+
+
+def gpt_training(chosen: Settings) -> Experiment:
+    """A training step of GPT-2 small."""
+    config, vocab = chosen.gpt
+    rows, length = (2, 32) if chosen.quick else (4, 256)
+    work = TextWork(config.model_dump(), vocab, random_rows(rows, length + 1, vocab))
+    path = work.save(chosen.folder / "gpt-training.json")
+    flops = TRAINING * work.flops(unread=1) / (rows * length)
+    return Experiment(
+        name="gpt-training",
+        title=f"Training GPT-2, {config.layers}×{config.dim}, {rows}×{length} tokens",
+        shows="rate",
+        unit="tokens a second",
+        entries=(Entry(OURS, TrainText(path), flops=flops),),
+        limit=matrix_limit(quick=chosen.quick),
+        weight=8.0,
+    )
+
+
+def gpt_decoding(chosen: Settings, prompts: int) -> Experiment:
+    """GPT-2 small going on with prompts, greedy, in both precisions."""
+    config, vocab = chosen.gpt
+    length, written = (8, 16) if chosen.quick else (32, 64)
+    texts = random_rows(max(PROMPTS), length, vocab)
+    work = TextWork(config.model_dump(), vocab, texts, written, end=vocab - 1)
+    path, plural = work.save(chosen.folder / "gpt-decoding.json"), "" if prompts == 1 else "s"
+    lines = [Entry(OURS, GoOn(path), str(prompts)), Entry(INT8, GoOn(path, "int8"), str(prompts))]
+    bars = []
+    if prompts > 1:
+        lines.append(Entry(ONE_PROMPT, GoOn(path), "1"))
+        bars.append(Bar(OURS, (ONE_PROMPT,), "speed", 4.0))
+    return Experiment(
+        name=f"gpt-decoding-{prompts}",
+        title=f"GPT-2, {prompts} prompt{plural} of {length} tokens, greedy, {written} more",
+        shows="rate",
+        unit="new tokens a second",
+        entries=tuple(lines),
+        bars=tuple(bars),
+        weight=5.0 if prompts == 1 else 12.0,
+    )
+
+
+def embedding(chosen: Settings) -> Experiment:
+    """Vectors of sentences, at the sizes of MiniLM."""
+    config, vocab = chosen.sentence_encoder
+    sentences = random_sentences(50 if chosen.quick else 1000, vocab)
+    work = TextWork(config.model_dump(), vocab, sentences)
+    path, flops = work.save(chosen.folder / "embedding.json"), work.flops() / len(sentences)
+    return Experiment(
+        name="embedding",
+        title=f"Embedding {len(sentences):,} sentences, {config.layers}×{config.dim}",
+        shows="rate",
+        unit="sentences a second",
+        entries=(Entry(OURS, Embed(path), flops=flops),),
+        limit=matrix_limit(quick=chosen.quick),
+        weight=4.0,
     )
 
 
@@ -191,13 +271,16 @@ EXPERIMENTS: Makers = {
     "training-base": training_base,
     **{f"decoding-{n}": lambda chosen, n=n: decoding(chosen, n) for n in SENTENCES},  # type: ignore[misc]
     "int8-quality": quality,
+    "gpt-training": gpt_training,
+    **{f"gpt-decoding-{n}": lambda chosen, n=n: gpt_decoding(chosen, n) for n in PROMPTS},  # type: ignore[misc]
+    "embedding": embedding,
     **{f"looking-{n}": lambda chosen, n=n: looking(chosen, n) for n in LONG},  # type: ignore[misc]
 }
 """What `regard bench` runs, in this order."""
 
 
 def select(experiments: Makers, only: Sequence[str]) -> list[Callable[[Settings], Experiment]]:
-    """Those whose names begin with one of `only`; all of them if there is none.
+    """Those that `only` names, or whose names begin with one of it; all of them if there is none.
 
     Raises:
         InputError: One of `only` is the beginning of no name.
@@ -205,4 +288,10 @@ def select(experiments: Makers, only: Sequence[str]) -> list[Callable[[Settings]
     for name in only:
         if not any(each.startswith(name) for each in experiments):
             raise InputError("--only", got=name, expected=f"one of {', '.join(experiments)}")
-    return [make for name, make in experiments.items() if not only or name.startswith(tuple(only))]
+    # A whole name means that one alone, even where it is the beginning of another.
+    beginnings = tuple(name for name in only if name not in experiments)
+    return [
+        make
+        for name, make in experiments.items()
+        if not only or name in only or name.startswith(beginnings)
+    ]

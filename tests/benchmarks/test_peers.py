@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from benchmarks.peers import annotated, loop, marian, nanogpt, torch_transformer
+from benchmarks.peers import annotated, loop, marian, torch_transformer
 from benchmarks.run import experiments, main
 from regard.models import TransformerConfig
 
@@ -118,22 +118,6 @@ def test_the_annotated_style_equals_torch_in_its_own_place_of_norms() -> None:
     with torch.enable_grad():  # without gradients nn.Transformer takes a nested, inexact path
         expected = theirs(batch)
     torch.testing.assert_close(ours(batch)[real], expected[real], atol=1e-5, rtol=1e-5)
-
-
-def test_the_nanogpt_style_equals_gpt2() -> None:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(vocab_size=50, n_positions=12, n_embd=16, n_layer=2, n_head=4)
-    theirs = shake(GPT2LMHeadModel(config))
-    ours = nanogpt.GPT(nanogpt.Sizes(12, 50, 2, 4, 16)).eval()
-    weights: dict[str, Tensor] = {}
-    for name, value in theirs.transformer.state_dict().items():
-        # transformers keeps the matrices of GPT-2 transposed, as the original did
-        turned = name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight"))
-        weights[name] = value.T if turned else value
-    ours.load_state_dict(weights)
-    ids = torch.randint(50, (3, 12))
-    torch.testing.assert_close(ours(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
 
 
 def test_nobody_has_attention_dropout_and_a_tied_matrix_stands_once() -> None:

@@ -1,0 +1,159 @@
+"""Hugging Face transformers' GPT-2: training, `generate`; and the same weights in CTranslate2."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+from benchmarks.peers.loop import read, start
+from benchmarks.peers.text_loop import TextLoop
+
+ACTIVATION = "gelu_pytorch_tanh"
+"""The function that GPT-2's own `gelu_new` writes out in seven steps, in one kernel."""
+
+
+def build(work: dict[str, Any]) -> Any:
+    """A GPT-2 of the work's sizes, random weights, no dropout."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = work["model"]
+    config = GPT2Config(
+        vocab_size=work["vocab"],
+        n_positions=model["max_length"],
+        n_embd=model["dim"],
+        n_layer=model["layers"],
+        n_head=model["heads"],
+        n_inner=model["hidden"],
+        activation_function=ACTIVATION,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=work["end"],
+        eos_token_id=work["end"],
+        pad_token_id=work["end"],
+        attn_implementation="sdpa",
+    )
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(config)
+
+
+@dataclass
+class Train:
+    """A step of training; the case is not used. Work: tokens."""
+
+    work: str
+    packages: ClassVar = ("transformers", "torch")
+    install: ClassVar = "pip install transformers"
+
+    def prepare(self, threads: int) -> None:
+        start(threads)
+        work = read(self.work)
+        model = build(work)
+        self.loop = TextLoop(work, model, lambda ids: model(input_ids=ids, use_cache=False).logits)
+
+    def measure(self, case: str) -> float:
+        del case
+        return self.loop.run()
+
+
+@dataclass
+class Decode:
+    """`generate`, greedy, always as many tokens; the case: after how many prompts. Work: tokens."""
+
+    work: str
+    packages: ClassVar = ("transformers", "torch")
+    install: ClassVar = "pip install transformers"
+
+    def prepare(self, threads: int) -> None:
+        start(threads)
+        self.settings = read(self.work)
+        self.model = build(self.settings).eval()
+
+    def written(self, count: int) -> list[list[int]]:
+        import torch
+
+        ids, length = torch.tensor(self.settings["texts"][:count]), self.settings["written"]
+        with torch.inference_mode():
+            found = self.model.generate(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                min_new_tokens=length,
+                max_new_tokens=length,
+                do_sample=False,
+            )
+        return found[:, ids.shape[1] :].tolist()
+
+    def measure(self, case: str) -> float:
+        return counted(self.written(int(case)), self.settings)
+
+
+def convert(work: dict[str, Any], folder: Path) -> None:
+    """Writes the model into a new folder, by CTranslate2's own loader; tokens are t0, t1, …"""
+    import torch
+    from ctranslate2.converters.transformers import GPT2Loader
+
+    names = [f"t{place}" for place in range(work["vocab"])]
+    vocabulary, end = {name: place for place, name in enumerate(names)}, names[work["end"]]
+    tokenizer = SimpleNamespace(
+        get_vocab=lambda: vocabulary, bos_token=end, eos_token=end, unk_token=end
+    )
+    with torch.no_grad():
+        spec = GPT2Loader()(build(work).eval(), tokenizer)
+        spec.validate()
+        spec.optimize(quantization=None)
+    folder.mkdir()
+    spec.save(str(folder))
+
+
+@dataclass
+class DecodeCTranslate2:
+    """`generate_batch`, greedy, always as many tokens; the case: after how many prompts.
+
+    Work: tokens.
+    """
+
+    work: str
+    precision: str = "float32"
+    packages: ClassVar = ("ctranslate2",)
+    install: ClassVar = "pip install ctranslate2 transformers"
+
+    def prepare(self, threads: int) -> None:
+        import ctranslate2
+
+        start(threads)
+        self.settings = read(self.work)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary) / "model"
+            convert(self.settings, folder)
+            self.generator = ctranslate2.Generator(
+                str(folder),
+                device="cpu",
+                compute_type=self.precision,
+                inter_threads=1,
+                intra_threads=threads,
+            )
+        self.prompts = [[f"t{token}" for token in text] for text in self.settings["texts"]]
+
+    def written(self, count: int) -> list[list[int]]:
+        found = self.generator.generate_batch(
+            self.prompts[:count],
+            beam_size=1,
+            min_length=self.settings["written"],
+            max_length=self.settings["written"],
+            include_prompt_in_result=False,  # so the prompt is read in one pass
+        )
+        return [each.sequences_ids[0] for each in found]
+
+    def measure(self, case: str) -> float:
+        return counted(self.written(int(case)), self.settings)
+
+
+def counted(rows: list[list[int]], work: dict[str, Any]) -> int:
+    """The tokens of all rows, each of which has as many as it should."""
+    lengths = {len(row) for row in rows}
+    assert lengths == {work["written"]}, lengths
+    return sum(map(len, rows))
