@@ -302,9 +302,10 @@ def test_an_edit_that_changes_nothing_leaves_outputs_and_gradients(site, kv_head
         torch.testing.assert_close(edited, plain, rtol=1e-4, atol=1e-5)
 
 
-def test_an_edit_of_weights_alone_makes_them_once(wide):
+def test_an_edit_of_weights_alone_makes_them_once(wide, monkeypatch):
     """Not the scores, their masked copy and the softmax side by side."""
     layer, x, length = wide
+    monkeypatch.setattr(products, "CELLS", 8 * length)  # as if it were longer
     made = set()
 
     class Places(TorchDispatchMode):
