@@ -19,9 +19,10 @@ from regard import recipe as recipes
 from regard.errors import InputError
 from regard.layers import Dropout
 from regard.layers.attention import Attention
-from regard.loading import load
+from regard.loading import load, outline
+from regard.models import vocabularies_in
 from regard.models.config import BertConfig, BlocksConfig
-from regard.recipe import Recipe
+from regard.recipe import MAY_DIFFER, Recipe
 from regard.tasks.supervised import LABELLED, headed
 from regard.tokens import Vocabulary
 from regard.train.checkpoint import Snapshot
@@ -31,8 +32,6 @@ HEADS = ("masked", "next_sentence", "classes", "tags", "spans")
 """What stands on an encoder, by the keys of its config that say so."""
 DECIDED = {"family", "size", "pooler", "masked", "next_sentence", "spans"}
 """Keys that the folder and the task decide, whatever a recipe says."""
-MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "classes", "tags"}
-"""Keys of a model that can be set anew."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +88,8 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
         InputError: The folder cannot be what the recipe wants.
     """
     if snapshot is not None:
-        names = ("vocab", "source_vocab", "target_vocab")
-        sizes = tuple(snapshot.config[name] for name in names if name in snapshot.config)
         old = recipes.from_text(snapshot.recipe, "recipe.yaml")
+        sizes = vocabularies_in(snapshot.config)
         return Beginning(continued(recipe, old), Vocabulary.from_json(snapshot.tokenizer), sizes)
     if recipe.start is None:
         return Beginning(recipe)
@@ -106,6 +104,18 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
     )
 
 
+def sketched(recipe: Recipe) -> tuple[Recipe, tuple[int, ...]]:
+    """A recipe as `begin` settles it, and the sizes of its folder's vocabularies, without weights.
+
+    Args:
+        recipe: As it was given; one without a start stays as it is, and has no sizes yet.
+    """
+    if recipe.start is None:
+        return recipe, ()
+    base, sizes = outline(recipe.start.folder)
+    return settled(recipe, base), sizes
+
+
 def settled(recipe: Recipe, base: Recipe) -> Recipe:
     """A recipe with the model and tokens of what it begins from, and the changes it asks for.
 
@@ -115,6 +125,13 @@ def settled(recipe: Recipe, base: Recipe) -> Recipe:
     """
     if recipe.start is None:
         return recipe
+    for key in recipe.tokens.model_fields_set:
+        if getattr(recipe.tokens, key) != getattr(base.tokens, key):
+            raise InputError(
+                f"tokens.{key}",
+                got=getattr(recipe.tokens, key),
+                expected=f"none: the tokenizer is that of {recipe.start.folder}",
+            )
     model = _started(recipe, base.model, recipe.start.folder)
     try:
         return Recipe.model_validate({**dict(recipe), "model": model, "tokens": base.tokens})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from regard.data.config import NoData
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.files import beside, reporting, write_file
-from regard.models import BertConfig, EncoderDecoder, GPTConfig, Model
+from regard.models import BertConfig, GPTConfig, Model
 from regard.recipe import Recipe
 from regard.tokens import Vocabulary
 from regard.tokens.config import TokensConfig
@@ -21,22 +22,27 @@ from regard.weights.folder import CONFIG, read_json, write_model
 GENERATION = "generation_config.json"
 
 
-def recipe_of(model: Model, folder: Path) -> Recipe:
-    """What a recipe would have said of a model that came from elsewhere."""
-    shared = not isinstance(model, EncoderDecoder) or model.source_vocab == model.target_vocab
+def recipe_of(config: Any, vocabularies: Sequence[int], folder: Path) -> Recipe:
+    """What a recipe would have said of a model that came from elsewhere.
+
+    Args:
+        config: Of the model.
+        vocabularies: The sizes of its vocabularies.
+        folder: Where it came from.
+    """
     return Recipe(
         version=1,
-        task=_task_of(model),
+        task=_task_of(config),
         data=NoData(),
-        tokens=TokensConfig(shared=shared),
-        model=model.config,
+        tokens=TokensConfig(shared=len(set(vocabularies)) == 1),
+        model=config,
         train=TrainConfig(),
         decode=_decoding(folder),
     )
 
 
-def _task_of(model: Model) -> Any:
-    config = model.config
+def _task_of(config: Any) -> Any:
+    """What a model is for; a T5 that has sentinels can restore texts, too."""
     if isinstance(config, GPTConfig):
         return "generate"
     if not isinstance(config, BertConfig):

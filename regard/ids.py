@@ -92,7 +92,7 @@ def generate_ids(
         _check(row, model)
     if isinstance(model, Encoder):
         raise InputError("generate", got="an encoder", expected="a model that writes")
-    symbols = _symbols(vocabulary)
+    symbols = _symbols(vocabulary, begins=isinstance(model, EncoderDecoder))
     limit = model.config.max_length
     with evaluating(model):
         if isinstance(model, EncoderDecoder):
@@ -106,8 +106,9 @@ def generate_ids(
     return [list(best.ids) for best, *_ in found]
 
 
-def _symbols(vocabulary: Vocabulary | None) -> Symbols:
+def _symbols(vocabulary: Vocabulary | None, *, begins: bool) -> Symbols:
+    """The symbols with a role; what goes on with a prompt needs none to begin with."""
     if vocabulary is None:
         return Symbols(NO_SYMBOL, NO_SYMBOL, NO_SYMBOL)
     target = vocabulary.target
-    return Symbols(target.begin, target.end, target.pad)
+    return Symbols(target.begin if begins else NO_SYMBOL, target.end, target.pad)

@@ -9,13 +9,14 @@ from pathlib import Path
 from regard import recipe as recipes
 from regard.errors import InputError
 from regard.exchange import check_vocabulary, recipe_of
-from regard.models import rebuild
+from regard.models import rebuild, vocabularies_in
 from regard.pipeline import PRECISIONS, Pipeline
+from regard.recipe import Recipe
 from regard.tokens import Vocabulary
 from regard.tokens.hub import read_folder
 from regard.train import checkpoint
 from regard.train.checkpoint import Snapshot
-from regard.weights.folder import is_foreign, read_model
+from regard.weights.folder import is_foreign, read_model, read_outline
 from regard.weights.llama2c import read_llama2c
 
 
@@ -40,8 +41,13 @@ def _load(place: str | Path) -> Pipeline:
     path = Path(place)
     if path.is_dir() and is_foreign(path):
         return from_hub(path, str(place))
-    if path.exists():
-        return _from_snapshot(checkpoint.read(checkpoint.find(path)), str(place))
+    return _from_snapshot(_snapshot(place), str(place))
+
+
+def _snapshot(place: str | Path) -> Snapshot:
+    """The checkpoint of Regard's own that somebody means."""
+    if Path(place).exists():
+        return checkpoint.read(checkpoint.find(Path(place)))
     model = shipped().get(str(place))
     if model is None:
         known = ", ".join(shipped()) or "none"
@@ -49,7 +55,7 @@ def _load(place: str | Path) -> Pipeline:
             f"no folder {place}", fix=f"name a run, a checkpoint, or a shipped model ({known})"
         )
     with as_file(model) as folder:
-        return _from_snapshot(checkpoint.read(folder), str(place))
+        return checkpoint.read(folder)
 
 
 def from_hub(folder: Path, name: str, *, pickled: bool = False) -> Pipeline:
@@ -64,7 +70,23 @@ def from_hub(folder: Path, name: str, *, pickled: bool = False) -> Pipeline:
     vocabulary = read_folder(folder)
     if vocabulary is not None:
         check_vocabulary(model, vocabulary, folder)
-    return Pipeline(model, vocabulary, recipe_of(model, folder), name)
+    sizes = tuple(model.vocabularies().values())
+    return Pipeline(model, vocabulary, recipe_of(model.config, sizes, folder), name)
+
+
+def outline(place: str) -> tuple[Recipe, tuple[int, ...]]:
+    """The recipe of a model and the sizes of its vocabularies; nothing is built.
+
+    Args:
+        place: As `load` takes it.
+    """
+    path = Path(place)
+    if path.is_dir() and is_foreign(path):
+        config, sizes = read_outline(path)
+        return recipe_of(config, sizes, path), sizes
+    snapshot = _snapshot(place)
+    recipe = recipes.from_text(snapshot.recipe, f"{place}/recipe.yaml")
+    return recipe, vocabularies_in(snapshot.config)
 
 
 def bring(source: Path, tokenizer: Path | None = None) -> Pipeline:
@@ -77,7 +99,8 @@ def bring(source: Path, tokenizer: Path | None = None) -> Pipeline:
     if source.is_dir():
         return from_hub(source, source.name, pickled=True)
     model, vocabulary = read_llama2c(source, tokenizer)
-    return Pipeline(model, vocabulary, recipe_of(model, source), source.stem)
+    recipe = recipe_of(model.config, (model.vocab,), source)
+    return Pipeline(model, vocabulary, recipe, source.stem)
 
 
 def shipped() -> dict[str, Traversable]:

@@ -31,6 +31,7 @@ from regard.tasks import (
     Translate,
 )
 from regard.tasks.fill import Holes, corruption, room
+from regard.tasks.generate import opens
 from regard.tasks.supervised import Course, headed
 from regard.tokens import Vocabulary, learn, only_foreign
 from regard.tokens.plain import learn_plain
@@ -124,7 +125,7 @@ def _text(recipe: Recipe, saved: Vocabulary | None) -> Materials:
         sample = survey(text, held_out=held_out, seed=data.seed).texts
         vocabulary = learn_plain(sample, recipe.tokens, recipe.task)
     # A writer learns what documents begin with; the others have symbols of their own around rows.
-    begin = recipe.task == "generate"
+    begin = recipe.task == "generate" and opens(only_foreign(vocabulary))
     train, aside = _corpora(text, valid, vocabulary, held_out, data.seed, begin=begin)
     made = partial(
         KINDS_OF_ROWS[data.rows], batch_tokens=recipe.train.batch_tokens, seed=recipe.seed

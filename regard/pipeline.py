@@ -123,10 +123,27 @@ class Pipeline:
             return kind(self.vocabulary, course=read)
         return kind(self.vocabulary)
 
+    @cached_property
+    def _restore(self) -> Restore | None:
+        """How holes are filled; a model of text to text whose vocabulary has sentinels can, too."""
+        if isinstance(self.task, Translate) and Restore.can(self.vocabulary):
+            return Restore(self.vocabulary)
+        return self.task if isinstance(self.task, Restore) else None
+
+    def has_holes(self, text: str) -> bool:
+        """Whether a text is one to restore: all are to a model for that, else those with a hole."""
+        found = self._restore
+        return found is not None and (found is self.task or found.has_sentinel(text))
+
+    def _verbs(self) -> list[str]:
+        """What the model can do."""
+        more = ["restore"] if isinstance(self.task, Translate) and self._restore else []
+        return [*VERBS[type(self.task)], *more]
+
     def _able(self, kind: type[TaskT], verb: str) -> TaskT:
         """The task, if the model is of the kind that can do this."""
         if not isinstance(self.task, kind):
-            can = ", ".join(VERBS[type(self.task)])
+            can = ", ".join(self._verbs())
             raise InputError(
                 f"{self.name} cannot {verb}",
                 got=f"a {self.model.config.family} model for {self.recipe.task}",
@@ -226,10 +243,8 @@ class Pipeline:
         found: list[Any]
         if several and is_ids(several[0]):
             found = generate_ids(self.model, self._vocabulary, several, self.decoding(**decode))
-        elif isinstance(self.task, Restore):
-            found = [best.text for best, *_ in self._restored(several, **decode)]
         elif isinstance(self.model, EncoderDecoder):
-            found = self.translate(several, **decode)
+            found = self._rewritten(several, **decode)
         else:
             task, longest = self._able(Generate, "generate"), self.model.config.max_length
             ids = [task.prompt(text, longest) for text in several]
@@ -244,13 +259,20 @@ class Pipeline:
             text: With holes.
             **decode: What differs from the recipe's `decode`, such as `beam=4`.
         """
-        task = self._able(Restore, "restore")
-        [[best, *_]] = self._restored([text], **decode)
+        task = self._restore or self._able(Restore, "restore")
+        [[best, *_]] = task.predict(self.model, [text], self.decoding(**decode))
         return task.restored(text, best, self.model.config.max_length)
 
-    def _restored(self, texts: Sequence[str], **decode: Any) -> list[list[Output]]:
-        task = self._able(Restore, "restore")
-        return task.predict(self.model, texts, self.decoding(**decode))
+    def _rewritten(self, texts: Sequence[str], **decode: Any) -> list[str]:
+        """What an encoder-decoder makes of each text: of one with holes, what is missing there."""
+        holed = [self.has_holes(text) for text in texts]
+        plain = [text for text, hole in zip(texts, holed, strict=True) if not hole]
+        translated = iter(self.translate(plain, **decode) if plain else ())
+        if self._restore is None or len(plain) == len(texts):
+            return list(translated)
+        torn = [text for text, hole in zip(texts, holed, strict=True) if hole]
+        restored = iter(self._restore.predict(self.model, torn, self.decoding(**decode)))
+        return [next(restored)[0].text if hole else next(translated) for hole in holed]
 
     def write(self, prompt: str, **decode: Any) -> Iterator[str]:
         """The same for one prompt, piece by piece, as the text becomes certain."""
@@ -362,11 +384,11 @@ class Pipeline:
         knock_out: Sequence[str] = (),
         **decode: Any,
     ) -> Look:
-        """The attention of every layer and head while this sentence is translated.
+        """The attention of every layer and head while this sentence is translated, or restored.
 
         Args:
-            text: The sentence.
-            target: A translation to follow instead of searching for one.
+            text: The sentence; a text with holes, if the model restores such.
+            target: What to follow instead of searching for it.
             knock_out: Heads to take away, such as `decoder.1.cross.3`.
             **decode: What differs from the recipe's `decode`.
         """
@@ -378,9 +400,10 @@ class Pipeline:
             return record_text(
                 self.model, only_foreign(self.vocabulary), text, without=knock_out, name=self.name
             )
+        holes = self._restore if self.has_holes(text) else None
         return record(
             self.model,
-            self._able(Translate, "translate"),
+            holes or self._able(Translate, "translate"),
             text,
             decode=self.decoding(**decode),
             target=target,

@@ -47,7 +47,6 @@ from regard.planned import (
 )
 from regard.recipe import Recipe
 from regard.runtime import MOST_THREADS
-from regard.tokens.config import BYTES_AND_SPECIAL
 
 BYTES = 4
 """Of a number: weights, gradients, moments and activations are 32-bit."""
@@ -347,7 +346,8 @@ def plan(
         tokens: Of the training, source and target; by default those of the recipe's steps.
         flops: The matrix rate in FLOP/s; by default it is measured here.
         price_per_hour: For the cost.
-        vocab: Entries of each vocabulary; by default the most that the recipe allows.
+        vocab: Entries of each vocabulary; by default those of the folder that the recipe begins
+            from, or the most that it allows.
         threads: How many threads the measurement uses; by default as many as torch is set to.
         length: Tokens of a text, on each side; by default what the model is trained on.
 
@@ -370,11 +370,10 @@ def plan(
     for option, value in given.items():
         if value is not None and not 0 < value < math.inf:  # nan is in no interval
             raise InputError(option, got=value, expected="a number above 0")
-    name, recipe = find(what, overrides)
+    name, recipe, vocabularies, vocab_from = find(what, overrides, vocab)
     config, named = recipe.model, NAMED.get(what)
-    most = BYTES_AND_SPECIAL if recipe.tokens.kind == "bytes" else recipe.tokens.vocab
-    model = sketch(config, *[vocab or most] * sides(config))
-    lengths = lengths_of(config, named, length)
+    model = sketch(config, *vocabularies)
+    lengths = lengths_of(recipe, named, length)
     forward = forward_flops(model, *lengths, targets=targets_of(config, lengths))
     counts = parameters(model)
     used = threads or torch.get_num_threads()
@@ -383,8 +382,8 @@ def plan(
         what=what,
         recipe=recipe,
         recipe_name=name,
-        vocab=vocab or most,
-        vocab_from="--vocab" if vocab else "its own" if named else "the recipe's maximum",
+        vocab=vocabularies[-1],
+        vocab_from=vocab_from,
         lengths=lengths,
         parameters=counts,
         shared=shared_parts(model),

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard import recipe as recipes
+from regard.beginning import sketched
+from regard.data.config import LabelledData
 from regard.document import write
 from regard.errors import InputError
 from regard.models.config import BertConfig, ModelConfig
 from regard.models.cost import sides
 from regard.models.named import NAMED, Named
 from regard.recipe import Recipe
+from regard.tokens.config import BYTES_AND_SPECIAL
 
 LENGTH = 30
 """Tokens of a sentence, where nobody says how many: about the mean of news text in sub-words. A
@@ -40,8 +43,39 @@ TASKS = {"gpt": "generate", "bert": "fill", "t5": "translate"}
 """What a named model of a family is for."""
 
 
-def find(what: str, overrides: Sequence[str]) -> tuple[str, Recipe]:
-    """A recipe and its name: a size's, a named model's, or the recipe itself."""
+class Found(NamedTuple):
+    """What is planned."""
+
+    name: str
+    """The recipe's."""
+    recipe: Recipe
+    """With what the folder that it begins from decides."""
+    vocabularies: tuple[int, ...]
+    """Their sizes, source and target or the only one."""
+    vocabularies_from: str
+    """What those rest on."""
+
+
+def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found:
+    """The recipe that a name means: a size's, a named model's, or the recipe itself.
+
+    Args:
+        what: The name.
+        overrides: As a recipe takes them.
+        vocab: Entries of each vocabulary; by default what is known of them.
+    """
+    name, recipe = _named_or_loaded(what, overrides)
+    recipe, sizes = sketched(recipe)
+    if vocab is not None:
+        return Found(name, recipe, (vocab,) * sides(recipe.model), "--vocab")
+    if sizes:
+        return Found(name, recipe, sizes, "start.folder's")
+    most = BYTES_AND_SPECIAL if recipe.tokens.kind == "bytes" else recipe.tokens.vocab
+    source = "its own" if what in NAMED else "the recipe's maximum"
+    return Found(name, recipe, (most,) * sides(recipe.model), source)
+
+
+def _named_or_loaded(what: str, overrides: Sequence[str]) -> tuple[str, Recipe]:
     shipped, path = recipes.shipped(), Path(what)
     if what in NAMED:
         return what, named_recipe(what, NAMED[what], overrides)
@@ -74,15 +108,16 @@ def named_recipe(name: str, named: Named, overrides: Sequence[str] = ()) -> Reci
     return recipes.from_text(write(values), name, overrides)
 
 
-def lengths_of(config: ModelConfig, named: Named | None, length: int | None) -> tuple[int, ...]:
+def lengths_of(recipe: Recipe, named: Named | None, length: int | None) -> tuple[int, ...]:
     """Tokens of the texts of an example."""
-    longest = config.max_length
+    config, longest = recipe.model, recipe.model.max_length
     if length is not None:
         if config.positions == "learned" and length > longest:
             raise InputError("length", got=length, expected=f"at most {longest}")
         return (length,) * sides(config)
     if sides(config) == 1:
-        return (longest,)
+        read = recipe.data.longest if isinstance(recipe.data, LabelledData) else None
+        return (min(longest, read or longest),)
     return named.lengths if named is not None else (min(LENGTH, longest),) * 2
 
 

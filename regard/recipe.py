@@ -83,8 +83,12 @@ USUAL_FAMILY = {
 """What a recipe's model is if it does not say, by its task."""
 ALIKE = {"transformer": "t5", "t5": "transformer"}
 """The family that can do what a family can."""
-FILES = {("data", "train"), ("data", "valid"), ("data", "test")}
-"""The keys that take one file or two."""
+MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "classes", "tags"}
+"""Keys of a model that a recipe can set anew where its weights begin from a folder's."""
+FILES = {("data", "train"), ("data", "valid"), ("data", "test"), ("data", "files")}
+"""The keys that take one file or several."""
+IMPLIED = {"train": "files", "files": "text"}
+"""The kind of data that a key of it means, where the kind that there is has no such key."""
 
 LIST = "`regard recipe` lists the shipped ones"
 
@@ -156,8 +160,9 @@ def load(name_or_path: str | os.PathLike[str], overrides: Sequence[str] = ()) ->
     Args:
         name_or_path: A file, or a shipped recipe's name.
         overrides: Each `section.key=value`, the value as YAML. `data.kind=…` takes the keys of
-            the former kind away, `data.train=…` implies `data.kind=files`, and `model.size=…`
-            takes away what the former size had given.
+            the former kind away, `data.train=…` implies `data.kind=files` and `data.files=…`
+            `data.kind=text`, `model.size=…` takes away what the former size had given, and
+            `start.folder=…` what the folder decides.
 
     Raises:
         InputError: Something in it is not as it should be, with file and line.
@@ -308,6 +313,8 @@ def _lay_over(values: dict[str, Any], given: Mapping[tuple[str, ...], Any]) -> d
         key: dict(value or {}) if key in KEYS.sections and isinstance(value, dict | None) else value
         for key, value in values.items()
     }
+    if ("start", "folder") in given and "start" not in values:
+        merged |= _without_a_beginning_of_its_own(merged)
     for section, replace in (("data", _without_former_kind), ("model", _without_former_size)):
         mine = {path[1]: value for path, value in given.items() if path[0] == section}
         if mine and isinstance(merged.get(section, {}), dict):
@@ -329,11 +336,20 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "model": {"family": USUAL_FAMILY.get(str(task), "transformer"), **model}}
 
 
+def _without_a_beginning_of_its_own(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections of a recipe from nothing that a folder decides once it begins from that."""
+    model = values.get("model")
+    if not isinstance(model, dict):
+        return {"tokens": {}}
+    return {"tokens": {}, "model": {k: v for k, v in model.items() if k in MAY_DIFFER}}
+
+
 def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Data of another kind: without the keys that only the former kind has."""
     old = data.get("kind")
     before = DATA_KINDS.get(str(old), Config).model_fields
-    new = given.get("kind", "files" if "train" in given and "train" not in before else old)
+    implied = (kind for key, kind in IMPLIED.items() if key in given and key not in before)
+    new = given.get("kind") or next(implied, old)
     if new == old:
         return data
     had, has = (DATA_KINDS.get(str(kind), Config).model_fields for kind in (old, new))

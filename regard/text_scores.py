@@ -12,7 +12,8 @@ from regard.data.packing import Packed, Rows
 from regard.errors import InputError
 from regard.materials import cache_folder, gather
 from regard.pipeline import Pipeline
-from regard.tasks.generate import Generate, WordAccuracy, word_accuracy
+from regard.tasks.generate import Generate, WordAccuracy, opens, word_accuracy
+from regard.tasks.restore import Restore, SpanAccuracy
 
 LONGEST = 100
 """Documents of which words are asked."""
@@ -26,43 +27,65 @@ class TextReport:
     tokens: int
     loss: float
     perplexity: float
-    words: WordAccuracy
+    words: WordAccuracy | None = None
+    """Of a model that writes on."""
+    spans: SpanAccuracy | None = None
+    """Of a model that says what is missing."""
 
     def to_json(self) -> dict[str, Any]:
         """All numbers; one line of `regard eval --json`."""
-        return {**asdict(self), "words": asdict(self.words)}
+        return {key: value for key, value in asdict(self).items() if value is not None}
 
     def table(self) -> str:
         """For people."""
-        words = self.words
-        return (
+        lines = [
             f"{self.name}: {self.tokens:,} tokens, loss {self.loss:.3f}, perplexity "
-            f"{self.perplexity:.4g}\nnext word among {words.top} suggested: {words.right:.1f}%, "
-            f"the first: {words.first:.1f}% (of {words.words} words)"
-        )
+            f"{self.perplexity:.4g}"
+        ]
+        if (words := self.words) is not None:
+            lines.append(
+                f"next word among {words.top} suggested: {words.right:.1f}%, "
+                f"the first: {words.first:.1f}% (of {words.words} words)"
+            )
+        if (spans := self.spans) is not None:
+            lines.append(
+                f"spans restored exactly: {spans.exact:.1f}% "
+                f"(of {spans.spans} in {spans.texts} texts)"
+            )
+        return "\n".join(lines)
 
 
 def evaluate_text(pipeline: Pipeline, files: str | None = None, *, words: int = 300) -> TextReport:
-    """Loss, perplexity, and how often the next word is among three suggested.
+    """Loss, perplexity, and how often the next word is among three suggested, or spans come back.
 
     Args:
-        pipeline: A model that writes on.
+        pipeline: A model that writes on, or that says what is missing.
         files: Text files, folders or patterns, with commas between; without them the text that its
             own recipe held out.
         words: How many words to ask for.
     """
-    task = pipeline.task
-    if not isinstance(task, Generate):
+    task, model = pipeline.task, pipeline.model
+    if not isinstance(task, Generate | Restore):
         raise InputError(pipeline.name, got=pipeline.recipe.task, expected="a model of plain text")
     name, rows = (files, _rows(pipeline, files)) if files else ("held out", _held_out(pipeline))
-    found = task.evaluate(pipeline.model, rows)
+    if isinstance(task, Restore):
+        task = Restore(pipeline.vocabulary, seed=pipeline.recipe.seed)  # the spans of its training
+        found = task.evaluate(model, rows)
+        spans = task.accuracy(model, pipeline.recipe.decode, rows)
+        return TextReport(name, rows.corpus.tokens, found["loss"], found["perplexity"], spans=spans)
+    found = task.evaluate(model, rows)
     corpus = rows.corpus
     step = max(1, len(corpus) // LONGEST)
     texts = [
         task.tokenizer.decode(corpus.document(i).tolist()) for i in range(0, len(corpus), step)
     ]
-    accuracy = word_accuracy(task, pipeline.model, texts, words=words)
+    accuracy = word_accuracy(task, model, texts, words=words)
     return TextReport(name, corpus.tokens, found["loss"], found["perplexity"], accuracy)
+
+
+def held_out_loss(pipeline: Pipeline) -> dict[str, float]:
+    """Loss and perplexity on all the text that its own recipe held out."""
+    return pipeline.task.evaluate(pipeline.model, _held_out(pipeline))
 
 
 def _held_out(pipeline: Pipeline) -> Rows:
@@ -75,5 +98,8 @@ def _held_out(pipeline: Pipeline) -> Rows:
 
 def _rows(pipeline: Pipeline, files: str) -> Rows:
     text = TextFiles(find_files([name.strip() for name in files.split(",")]))
-    corpus = encode(text, pipeline.vocabulary.source, cache_folder() / "text", begin=True)
-    return Packed(corpus, length=pipeline.model.config.max_length, batch_tokens=4096)
+    task, longest = pipeline.task, pipeline.model.config.max_length
+    begin = isinstance(task, Generate) and opens(task.tokenizer)  # as in training
+    corpus = encode(text, pipeline.vocabulary.source, cache_folder() / "text", begin=begin)
+    length = task.room(longest) if isinstance(task, Restore) else longest
+    return Packed(corpus, length=length, batch_tokens=4096)

@@ -8,6 +8,7 @@ from importlib import import_module
 import pytest
 import torch
 
+import regard
 from regard import recipe as recipes
 from regard.data.batch import Ragged
 from regard.errors import InputError
@@ -15,6 +16,7 @@ from regard.models import FAMILIES, SIZES, TransformerConfig, build
 from regard.models.named import NAMED
 from regard.plan import PAPER, measure_rate, paper_training_flops, plan, training_flops
 from regard.planned import RECIPES
+from tests import tiny_bert
 
 RATE = 1e12
 planning = import_module("regard.plan")  # `regard.plan` is the function
@@ -234,6 +236,36 @@ def test_the_tables_of_all_families_fit_a_terminal(name):
     total = counts.pop("total")
     counts.pop("without_embeddings_and_output")
     assert sum(counts.values()) == total
+
+
+def test_a_recipe_that_begins_from_a_folder_is_planned_with_the_folders_model(
+    tmp_path, monkeypatch
+):
+    pytest.importorskip("transformers")
+    theirs = tiny_bert.save(tmp_path / "bert")
+    from regard.weights import folder
+
+    monkeypatch.setattr(folder, "read_tensors", None)  # weights stay where they are
+    start = [f"start.folder={tmp_path / 'bert'}"]
+    found = plan("own/classify", [*start, "model.classes=[bad, good]"], flops=RATE)
+    body = sum(p.numel() for p in theirs.bert.parameters())
+    head = (32 * 32 + 32) + (2 * 32 + 2)  # the pooler and two classes
+    assert found.total == body + head
+    assert found.vocab == theirs.config.vocab_size
+    assert found.recipe.model.max_length == 48 == found.lengths[0]
+    assert "(start.folder's)" in found.table()
+    assert plan("own/classify", start, flops=RATE, vocab=50).vocab == 50
+    with pytest.raises(InputError, match="no folder nowhere"):
+        plan("own/tag", ["start.folder=nowhere"], flops=RATE)
+
+
+def test_a_run_and_a_shipped_model_are_folders_to_begin_from_too(tmp_path):
+    p = regard.load("tiny/translate")
+    p.save(tmp_path / "ours")
+    for place in ("tiny/translate", str(tmp_path / "ours")):
+        found = plan("own/translate", [f"start.folder={place}"], flops=RATE)
+        assert found.recipe.model == p.model.config
+        assert found.total == p.parameters
 
 
 def test_a_wrong_override_is_said_as_a_recipe_says_it():

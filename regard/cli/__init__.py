@@ -125,11 +125,11 @@ def evaluate(
     threads: Threads = None,
     precision: Precision = "fp32",
 ) -> None:
-    """Loss, perplexity, BLEU and chrF (sacrebleu), and BLEU by sentence length."""
+    """Loss, perplexity, and the measures of the task: BLEU and chrF (sacrebleu), accuracy, F1."""
     from regard.scoring import evaluate_sets, pairs_to_score
 
     pipeline = open_pipeline(place, threads, precision)
-    if pipeline.recipe.task == "generate":
+    if pipeline.recipe.task in ("generate", "restore"):
         from regard.text_scores import evaluate_text
 
         found = evaluate_text(pipeline, files)
@@ -265,14 +265,14 @@ def look(
     threads: Threads = None,
     precision: Precision = "fp32",
 ) -> None:
-    """Draw what a model looks at while it translates a sentence."""
+    """Draw what a model looks at while it reads, translates or restores a text."""
     from regard.explain.look import picture_ending
     from regard.lines import Lines
 
     out = Path("look.html") if out is None else out
     picture_ending(out)  # refuse before the work, not after it
     pipeline = open_pipeline(place, threads, precision)
-    if pipeline.recipe.task in ("translate", "rewrite"):
+    if pipeline.recipe.task in ("translate", "rewrite") and not pipeline.has_holes(text):
         Lines(pipeline, allow_unknown=allow_unknown).check(text)
     seen = pipeline.look(text, target=target, knock_out=knock_out or (), **chosen(beam=beam))
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from regard.config import Config
 
@@ -66,6 +66,11 @@ class TextData(Config):
     on_bad: Literal["stop", "skip"] = "stop"
     """What to do with empty documents, bad UTF-8 and lines that are no JSON."""
     seed: int = 0
+
+    @field_validator("files", "valid", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
 
 
 class PythonData(Config):

@@ -20,13 +20,14 @@ from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder, Texts
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
+from regard.tasks.restore import Restore
 from regard.tasks.translate import Translate
 from regard.tokens import Foreign
 
 
 def record(
     model: EncoderDecoder,
-    task: Translate,
+    task: Translate | Restore,
     text: str,
     *,
     decode: DecodeConfig,
@@ -37,9 +38,9 @@ def record(
     """Everything seen of one sentence.
 
     Args:
-        model: What translates.
+        model: What translates, or restores.
         task: How text becomes ids and back.
-        text: The sentence.
+        text: The sentence, or the text with its holes.
         decode: How to search, if no target is given; the maps are those of the winner.
         target: A translation to follow instead (forced decoding).
         without: Heads to take away, such as `decoder.1.cross.3`.
@@ -70,7 +71,7 @@ def record(
         array = value[:, : shape[0], : shape[1]].double().numpy()  # (heads, query, key)
         pieces = AttentionMap(layer, array, ("",) * shape[0], ("",) * shape[1])
         maps.append(merge_words(pieces, queries[1], keys[1], queries[0], keys[0]))
-    translation = vocabulary.target.decode(ids)
+    translation = task.written(ids)
     return Look(
         maps=tuple(maps),
         title=shortened(f"{text} → {translation}"),
@@ -140,7 +141,7 @@ def _note(*, given: bool, finished: bool) -> str:
 
 
 def _searched(
-    model: EncoderDecoder, task: Translate, text: str, decode: DecodeConfig, tap: Tap
+    model: EncoderDecoder, task: Translate | Restore, text: str, decode: DecodeConfig, tap: Tap
 ) -> tuple[list[int], dict[str, torch.Tensor], bool]:
     """Ids of the best translation, the weights along its ancestors, and whether it ended."""
     [[best, *_]] = task.predict(model, [text], decode, tap=tap)
@@ -150,7 +151,7 @@ def _searched(
 
 
 def _forced(
-    model: EncoderDecoder, task: Translate, text: str, target: str, tap: Tap
+    model: EncoderDecoder, task: Translate | Restore, text: str, target: str, tap: Tap
 ) -> tuple[list[int], dict[str, torch.Tensor]]:
     """The same for a given translation, in one pass."""
     source = task.source_ids(text, model.config.max_length)

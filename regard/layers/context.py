@@ -62,6 +62,10 @@ class Context:
     cache: KVCache | None = None
     tap: Tap | None = None
 
+    def __post_init__(self) -> None:
+        before = 0 if self.cache is None else max(self.cache.lengths, default=0)
+        self.positions.reach(before + self.layout.longest)
+
     def visit(self, site: str, x: Tensor) -> Tensor:
         """Lets the tap, if there is one, see or change x (tokens, dim) at a named site."""
         return x if self.tap is None else self.tap.visit_tokens(site, x, self.layout)

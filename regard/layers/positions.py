@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 import torch
@@ -17,9 +18,18 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 
+AT_FIRST = 1024
+"""Rows of a table that is computed, not learned: it grows with the texts, up to `max_length`."""
+_GROWING = Lock()
+"""Threads that train one model share its tables."""
+
 
 class Positions(nn.Module):
     """No positions at all, and the parent of every scheme: each fills one of three plug points."""
+
+    def reach(self, length: int) -> None:
+        """Told before every pass how many places it will have, for schemes that make room."""
+        del length
 
     def add(self, x: Tensor, where: Tensor) -> Tensor:
         """Added to the input: x (tokens, dim), where (tokens,)."""
@@ -62,8 +72,16 @@ class Sinusoidal(Positions):
     def __init__(self, dim: int, heads: int, max_length: int, *, halves: bool = False) -> None:
         super().__init__()
         del heads
-        table = sinusoid(max_length, dim, halves=halves)
+        self.max_length, self.dim, self.halves = max_length, dim, halves
+        table = sinusoid(min(max_length, AT_FIRST), dim, halves=halves)
         self.register_buffer("table", table, persistent=False)
+
+    def reach(self, length: int) -> None:
+        """More waves, if the table is too short."""
+        if length > len(self.table):
+            with _GROWING, torch.inference_mode(mode=False):
+                rows = grown(len(self.table), length, self.max_length)
+                self.table = sinusoid(rows, self.dim, halves=self.halves).to(self.table)
 
     def add(self, x: Tensor, where: Tensor) -> Tensor:
         """x + PE(where)."""
@@ -107,14 +125,27 @@ class Rotary(Positions):
         stretch: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
-        half = (head_dim or dim // heads) // 2
-        self.interleaved = interleaved
-        slowness = rate ** (-torch.arange(half, dtype=torch.float64) / half)  # (half,)
-        if stretch is not None:  # what turns more slowly reaches farther
-            slowness = stretch(slowness)
-        angle = torch.arange(max_length, dtype=torch.float64)[:, None] * slowness  # (length, half)
-        self.register_buffer("cosine", angle.cos().float(), persistent=False)
-        self.register_buffer("sine", angle.sin().float(), persistent=False)
+        self.max_length, self.pairs = max_length, (head_dim or dim // heads) // 2
+        self.rate, self.interleaved, self.stretch = rate, interleaved, stretch
+        cosine, sine = self._tables(min(max_length, AT_FIRST))
+        self.register_buffer("cosine", cosine, persistent=False)
+        self.register_buffer("sine", sine, persistent=False)
+
+    def _tables(self, length: int) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of every angle, (length, half) each."""
+        slowness = self.rate ** (-torch.arange(self.pairs, dtype=torch.float64) / self.pairs)
+        if self.stretch is not None:  # what turns more slowly reaches farther
+            slowness = self.stretch(slowness)
+        angle = torch.arange(length, dtype=torch.float64)[:, None] * slowness  # (length, half)
+        return angle.cos().float(), angle.sin().float()
+
+    def reach(self, length: int) -> None:
+        """More angles, if the tables are too short; `sine` comes last and tells."""
+        if length > len(self.sine):
+            with _GROWING, torch.inference_mode(mode=False):
+                cosine, sine = self._tables(grown(len(self.sine), length, self.max_length))
+                self.cosine = cosine.to(self.cosine)
+                self.sine = sine.to(self.sine)
 
     def turn(self, x: Tensor, where: Tensor) -> Tensor:
         """[a, b] -> [a cos - b sin, b cos + a sin] for each pair: (tokens, heads, head_dim)."""
@@ -167,6 +198,16 @@ class Buckets(Positions):
         """table[bucket(key - query)]: (batch or 1, heads, query, key)."""
         offset = torch.arange(keys, device=query.device) - query[..., None]  # (batch, query, key)
         return self.table[self.bucket(offset)].permute(0, 3, 1, 2)
+
+
+def grown(rows: int, length: int, most: int) -> int:
+    """Rows of a table that is to reach so far: twice as many at least, so that it grows seldom.
+
+    Example:
+        >>> grown(1024, 1025, 4096), grown(1024, 3000, 4096), grown(1024, 9000, 4096)
+        (2048, 3000, 4096)
+    """
+    return min(most, max(2 * rows, length))
 
 
 def slower(factor: float) -> Callable[[Tensor], Tensor]:

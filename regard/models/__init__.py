@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from regard.models.families import build as build
     from regard.models.families import describe as describe
     from regard.models.families import rebuild as rebuild
+    from regard.models.families import vocabularies_in as vocabularies_in
 
 _HOMES = {
     "config": ("SIZES", "BertConfig", "BlocksConfig", "GPTConfig", "T5Config", "TransformerConfig"),
     "decoder": ("Decoder",),
     "encoder": ("Encoder", "Texts"),
     "encoder_decoder": ("DecoderState", "EncoderDecoder"),
-    "families": ("FAMILIES", "Model", "build", "describe", "rebuild"),
+    "families": ("FAMILIES", "Model", "build", "describe", "rebuild", "vocabularies_in"),
 }
 __getattr__ = lazily(
     __name__,

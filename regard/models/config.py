@@ -17,6 +17,9 @@ NormKind = Literal["layer", "rms", "none"]
 ScoreKind = Literal["scaled_dot", "dot", "additive"]
 Sizes = dict[str, dict[str, Any]]
 
+LONGEST = 2**24
+"""Tokens; no model reads so many, so more of them in a config are damage, or malice."""
+
 _LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rms", "activation": "gated_silu",
                           "bias": False, "tied": False, "norm_epsilon": 1e-5}  # fmt: skip
 """What has changed since GPT-2, in the models of the Llama kind."""
@@ -78,7 +81,7 @@ class BlocksConfig(Config):
     """The distance from which on all share the last bucket."""
     window: int | None = Field(default=None, ge=1)
     """In self-attention a token looks at this many tokens, itself included (Mistral). None: all."""
-    max_length: int = Field(default=1024, ge=1)
+    max_length: int = Field(default=1024, ge=1, le=LONGEST)
     """The longest sequence (a bound that only `learned` positions need, and input is held to)."""
     score: ScoreKind = "scaled_dot"
     scaled_embedding: bool = True
@@ -230,7 +233,7 @@ class BertConfig(BlocksConfig):
     norm_epsilon: float | None = 1e-12
     embedding_norm: bool = True
     positions: PositionKind = "learned"
-    max_length: int = Field(default=512, ge=1)
+    max_length: int = Field(default=512, ge=1, le=LONGEST)
     scaled_embedding: bool = False
     scaled_output: Literal[False] = False
     output_bias: Literal[True] = True

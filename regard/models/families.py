@@ -46,6 +46,12 @@ def describe(model: Model) -> dict[str, Any]:
     }
 
 
+def vocabularies_in(description: dict[str, Any]) -> tuple[int, ...]:
+    """The sizes of the vocabularies that `describe` wrote down, the source's first."""
+    names = ("vocab", "source_vocab", "target_vocab")
+    return tuple(int(description[name]) for name in names if name in description)
+
+
 def rebuild(description: dict[str, Any]) -> Any:
     """The model that `describe` described, with fresh weights."""
     family = description.get("family")

@@ -24,7 +24,7 @@ from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
 from regard.tasks.task import listed, per_token
 from regard.tasks.translate import Output
-from regard.tokens import Vocabulary, only_foreign
+from regard.tokens import Foreign, Vocabulary, only_foreign
 
 ROWS_AT_ONCE = 32
 """Texts continued together."""
@@ -102,15 +102,19 @@ class Generate:
 
     def symbols(self) -> Symbols:
         """The tokens that have a role in decoding."""
-        tokenizer = self.tokenizer
-        return Symbols(tokenizer.begin, tokenizer.end, tokenizer.pad)
+        return Symbols(self._begin, self.tokenizer.end, self.tokenizer.pad)
+
+    @property
+    def _begin(self) -> int:
+        """What to go on from where there is nothing: else what ended the text before."""
+        return self.tokenizer.begin if opens(self.tokenizer) else self.tokenizer.end
 
     def prompt(self, text: str, longest: int) -> list[int]:
         """The ids of a text to go on with; a text of nothing is the begin symbol alone.
 
         A prompt that is too long loses its beginning: what comes next hangs on its end.
         """
-        ids = self.tokenizer.template(self.tokenizer.encode(text)) or [self.tokenizer.begin]
+        ids = self.tokenizer.template(self.tokenizer.encode(text)) or [self._begin]
         return ids[-(longest - 1) :]
 
     def predict(
@@ -231,6 +235,11 @@ class Generate:
         texts = Ragged.of([[*prompt, *ids] for _, ids in some])
         state = model.start(None, len(some), max(texts.lengths))
         return model.read(texts, state).log_softmax(dim=1)
+
+
+def opens(tokenizer: Foreign) -> bool:
+    """Whether texts of a vocabulary open with a symbol of their own; Qwen's do not."""
+    return tokenizer.specials.begin is not None
 
 
 def _likeliest(log_probs: Tensor, allowed: Tensor) -> Iterator[tuple[float, int]]:

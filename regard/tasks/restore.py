@@ -25,11 +25,12 @@ from regard.decode.engine import decode
 from regard.decode.filters import Symbols
 from regard.decode.search import Hypothesis
 from regard.errors import InputError
+from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
 from regard.tasks.task import listed, per_token
 from regard.tasks.translate import Output
-from regard.tokens import Vocabulary, only_foreign
+from regard.tokens import Foreign, Vocabulary, only_foreign
 from regard.tokens.plain import sentinels_of
 
 ALWAYS = 0
@@ -46,6 +47,16 @@ class Restored:
 
     text: str
     spans: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SpanAccuracy:
+    """How many of the spans that were cut out of texts came back."""
+
+    texts: int
+    spans: int
+    exact: float
+    """Percentage of spans of which every token is right."""
 
 
 class Restore:
@@ -68,8 +79,8 @@ class Restore:
         smoothing: float = 0.0,
         seed: int = 0,
     ) -> None:
-        self.tokenizer, self.smoothing = only_foreign(vocabulary), smoothing
-        self.train, self.valid = train, valid
+        self.vocabulary, self.tokenizer = vocabulary, only_foreign(vocabulary)
+        self.train, self.valid, self.smoothing = train, valid, smoothing
         self.sentinels = sentinels_of(self.tokenizer)
         if not self.sentinels:
             raise InputError(
@@ -78,6 +89,15 @@ class Restore:
         self.corrupt = SpanCorruption(
             self.sentinels, begin=self.tokenizer.begin, end=self.tokenizer.end, seed=seed
         )
+
+    @staticmethod
+    def can(vocabulary: Vocabulary) -> bool:
+        """Whether a vocabulary has sentinels, as T5's has, whatever else it is trained for."""
+        return isinstance(vocabulary.source, Foreign) and bool(sentinels_of(vocabulary.source))
+
+    def has_sentinel(self, text: str) -> bool:
+        """Whether a text has one in it, and so a hole."""
+        return any(name in text for name in self.tokenizer.tokens(self.sentinels))
 
     def room(self, length: int) -> int:
         """The most tokens of a text whose corrupted form a model of this length can read.
@@ -108,17 +128,52 @@ class Restore:
         """Cross-entropy of what is to be said, a sum."""
         return model.loss(batch.source, batch.target_in, batch.target_out, self.smoothing)
 
-    def evaluate(self, model: EncoderDecoder) -> dict[str, float]:
+    def evaluate(self, model: EncoderDecoder, rows: Rows | None = None) -> dict[str, float]:
         """On fixed spans: mean negative log-likelihood of a token to say, and its exponential."""
-        if self.valid is None:
-            raise InputError("evaluation", got="no text", expected="some to evaluate on")
         total, count = 0.0, 0
         with evaluating(model):
-            for text in self.valid.evaluation():
-                batch = self.corrupt(text, ALWAYS)
+            for batch in self._fixed(rows):
                 total += float(model.loss(batch.source, batch.target_in, batch.target_out))
                 count += batch.target_out.numel()
         return per_token(total, count)
+
+    def accuracy(
+        self,
+        model: EncoderDecoder,
+        config: DecodeConfig,
+        rows: Rows | None = None,
+        *,
+        texts: int = 100,
+    ) -> SpanAccuracy:
+        """How many of the same spans are put back token by token.
+
+        Args:
+            model: What restores.
+            config: How to search.
+            rows: Text; None: the validation text.
+            texts: How many texts at most, spread evenly over all.
+        """
+        pairs = [
+            pair
+            for batch in self._fixed(rows)
+            for pair in zip(batch.source.split(), batch.target_in.split(), strict=True)
+        ]
+        asked = pairs[:: -(-len(pairs) // texts)]
+        spans = right = 0
+        found = self._decode(model, [source for source, _ in asked], config)
+        for (_, target), [best, *_] in zip(asked, found, strict=True):
+            said = self._spans(best.ids)
+            cut = self._spans(target[1:])  # without the begin symbol
+            spans += len(cut)
+            right += sum(said.get(hole) == span for hole, span in cut.items())
+        return SpanAccuracy(len(asked), spans, 100 * right / max(1, spans))
+
+    def _fixed(self, rows: Rows | None) -> Iterator[Batch]:
+        """Text with the holes that it has at every evaluation."""
+        rows = self.valid if rows is None else rows
+        if rows is None:
+            raise InputError("evaluation", got="no text", expected="some to evaluate on")
+        return (self.corrupt(text, ALWAYS) for text in rows.evaluation())
 
     def name(self, batch: Batch) -> str:
         """Which texts a batch holds."""
@@ -147,22 +202,54 @@ class Restore:
             )
         return ids
 
+    def target_ids(self, text: str, longest: int) -> list[int]:
+        """The ids of what is to be said, sentinels among them, with room for its end."""
+        ids = self.tokenizer.encode_with_specials(text)
+        if not 0 < len(ids) < longest:
+            got, expected = f"{len(ids)} tokens", f"1 to {longest - 1}"
+            raise InputError("what is to be said", got=got, expected=expected)
+        return ids
+
     def predict(
-        self, model: EncoderDecoder, texts: Sequence[str], config: DecodeConfig
+        self,
+        model: EncoderDecoder,
+        texts: Sequence[str],
+        config: DecodeConfig,
+        *,
+        tap: Tap | None = None,
     ) -> list[list[Output]]:
-        """What is missing in each text, best first: `<extra_id_0> cat <extra_id_1> the mat`."""
-        longest = model.config.max_length
-        ids = [self.source_ids(text, longest) for text in texts]
+        """What is missing in each text, best first: `<extra_id_0> cat <extra_id_1> the mat`.
+
+        Args:
+            model: What restores.
+            texts: With holes.
+            config: How to search.
+            tap: What to record or edit; all texts are then decoded in one batch.
+        """
+        ids = [self.source_ids(text, model.config.max_length) for text in texts]
+        found = self._decode(model, ids, config, tap)
+        return [[self._output(each) for each in best] for best in found]
+
+    def _decode(
+        self,
+        model: EncoderDecoder,
+        ids: Sequence[Sequence[int]],
+        config: DecodeConfig,
+        tap: Tap | None = None,
+    ) -> list[list[Hypothesis]]:
+        """What is said of each source, best first, in their order; like lengths go together."""
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         size = max(1, ROWS_AT_ONCE // max(config.beam, config.n_best))
+        if tap is not None:
+            order, size = list(range(len(ids))), len(ids)
         results: dict[int, list[Hypothesis]] = {}
         with evaluating(model):
             for start in range(0, len(order), size):
                 part = order[start : start + size]
-                sources = Ragged.of([ids[i] for i in part])
-                found = decode(model, sources, self.symbols(), config, limit=longest)
+                sources, longest = Ragged.of([ids[i] for i in part]), model.config.max_length
+                found = decode(model, sources, self.symbols(), config, tap=tap, limit=longest)
                 results |= dict(zip(part, found, strict=True))
-        return [[self._output(each) for each in results[i]] for i in range(len(ids))]
+        return [results[i] for i in range(len(ids))]
 
     def restored(self, text: str, output: Output, longest: int) -> Restored:
         """The text with what was said in the place of its holes."""
@@ -187,7 +274,14 @@ class Restore:
     def _decoded(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(ids).strip()
 
+    def written(self, ids: Sequence[int]) -> str:
+        """The text of what was said, with its sentinels, and with what stands before the first."""
+        first = next((i for i, token in enumerate(ids) if token in self.sentinels), len(ids))
+        said = [self._decoded(ids[:first])]
+        for token, span in self._spans(ids[first:]).items():
+            said += [self.tokenizer.symbol(token), self._decoded(span)]
+        return " ".join(filter(None, said))
+
     def _output(self, hypothesis: Hypothesis) -> Output:
-        spans = self._spans(hypothesis.ids)
-        said = [f"{self.tokenizer.symbol(token)} {self._decoded(spans[token])}" for token in spans]
-        return Output(" ".join(said), hypothesis.logprob, hypothesis.score, hypothesis)
+        text = self.written(hypothesis.ids)
+        return Output(text, hypothesis.logprob, hypothesis.score, hypothesis)

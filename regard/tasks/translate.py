@@ -200,8 +200,12 @@ class Translate:
         by_length = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         return [by_length[start : start + size] for start in range(0, len(ids), size)]
 
+    def written(self, ids: Sequence[int]) -> str:
+        """The text of a translation's ids."""
+        return self.vocabulary.target.decode(ids)
+
     def _output(self, hypothesis: Hypothesis) -> Output:
-        text = self.vocabulary.target.decode(hypothesis.ids)
+        text = self.written(hypothesis.ids)
         return Output(text, hypothesis.logprob, hypothesis.score, hypothesis)
 
 

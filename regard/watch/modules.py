@@ -72,8 +72,12 @@ class Layer:
         return next((part for part in parts if part in ("encoder", "decoder")), "layers")
 
 
-def attention_layers(model: nn.Module) -> dict[str, Layer]:
+def attention_layers(model: nn.Module, version: str) -> dict[str, Layer]:
     """Every attention layer that can be watched, by name, in the model's order.
+
+    Args:
+        model: Of `transformers`.
+        version: Of that library: it moves its models to the registry one after another.
 
     Raises:
         InputError: If there is none.
@@ -86,8 +90,9 @@ def attention_layers(model: nn.Module) -> dict[str, Layer]:
     if not found:
         raise InputError(
             f"{type(model).__name__} cannot be watched",
-            got="attention code of its own",
-            expected="layers that take their attention function from the registry of transformers",
+            got=f"attention code of its own, in transformers {version}",
+            expected="layers that take their function from its registry",
+            fix="the kind of BERT does since transformers 5.0, T5 since 5.15",
         )
     return found
 

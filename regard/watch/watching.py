@@ -76,7 +76,7 @@ class Watch:
         self._library = _library()
         _check_model(self._library, model)
         self.model = model
-        known = attention_layers(model)
+        known = attention_layers(model, self._library.__version__)
         self._wanted = wanted
         self._recorded = {layer.module: layer for layer in pick_layers(known, layers)}
         self._edits: dict[nn.Module, list[Edit]] = {}
@@ -200,7 +200,7 @@ def _library() -> Any:
         raise InputError(
             "regard.watch",
             got=f"transformers {library.__version__}",
-            expected="4.53 or later",
+            expected="4.57 or later",
             fix="pip install --upgrade transformers",
         )
     return library

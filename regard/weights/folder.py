@@ -21,6 +21,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.files import write_file
 from regard.models.config import BlocksConfig
+from regard.models.cost import sketch
 from regard.models.families import Model, build
 from regard.weights.bert import BERT, DISTILBERT, ROBERTA
 from regard.weights.gpt import GPT2, LLAMA
@@ -66,12 +67,38 @@ def read_model(folder: Path, *, pickled: bool = False) -> Model:
     their = read_json(folder / CONFIG)
     kind = kind_of(their, folder)
     tensors = kind.whole_names(read_tensors(folder, pickled=pickled))
+    config, vocabularies, shapes = _understood(folder, their, tensors)
+    ours = kind.names(config).bring(tensors, shapes)
+    model: Model = build(config, *vocabularies)
+    model.load_state_dict(ours)
+    _check_tied(model, ours)
+    return model.eval()
+
+
+def read_outline(folder: Path) -> tuple[BlocksConfig, tuple[int, ...]]:
+    """The config of a folder's model, and the sizes of its vocabularies; its weights stay on disk.
+
+    Raises:
+        InputError: As `read_model`, as far as names tell.
+    """
+    their = read_json(folder / CONFIG)
+    mapped: dict[str, Tensor] = {}
+    for file in _files(folder, pickled=False):
+        mapped |= _load(file)  # into memory comes only what is looked at
+    tensors = kind_of(their, folder).whole_names(mapped)
+    return _understood(folder, their, tensors)[:2]
+
+
+def _understood(
+    folder: Path, their: dict[str, Any], tensors: dict[str, Tensor]
+) -> tuple[BlocksConfig, tuple[int, ...], dict[str, torch.Size]]:
+    """What a config of theirs means: ours, the sizes of vocabularies, and every tensor's shape."""
+    kind = kind_of(their, folder)
     try:
-        config = kind.read(their, Names(their, tensors))
+        config: BlocksConfig = kind.read(their, Names(their, tensors))
         vocabularies = _vocabularies(their, kind)
         _check_depth(config, tensors)
-        with torch.device("meta"):  # sizes alone: a hostile config takes no memory
-            shapes = _shapes(build(config, *vocabularies))
+        return config, vocabularies, _shapes(folder, config, vocabularies)
     except KeyError as error:
         raise InputError(f"{folder / CONFIG}", got=f"no {error.args[0]}", expected="one") from error
     except ValidationError as error:
@@ -80,14 +107,16 @@ def read_model(folder: Path, *, pickled: bool = False) -> Model:
         raise InputError(f"{folder / CONFIG}: {where}", got=fault["msg"]) from error
     except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
         raise InputError(f"{folder / CONFIG}", got=str(error).partition("\n")[0]) from error
-    ours = kind.names(config).bring(tensors, shapes)
-    model: Model = build(config, *vocabularies)
-    model.load_state_dict(ours)
-    _check_tied(model, ours)
-    return model.eval()
 
 
-def _shapes(model: Model) -> dict[str, torch.Size]:
+def _shapes(
+    folder: Path, config: BlocksConfig, vocabularies: tuple[int, ...]
+) -> dict[str, torch.Size]:
+    """Sizes alone: a hostile config takes no memory."""
+    try:
+        model = sketch(config, *vocabularies)
+    except InputError as error:
+        raise InputError(f"{folder / CONFIG}", got=error.got, expected=error.expected) from None
     return {name: tensor.shape for name, tensor in model.state_dict().items()}
 
 

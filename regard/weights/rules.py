@@ -7,7 +7,7 @@ GPT-2 has one matrix, turned, for all three. What a rule does not name is left o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -63,6 +63,21 @@ def within(ours: str, theirs: str, rules: Iterable[Rule]) -> list[Rule]:
 
 
 @dataclass(frozen=True)
+class Known:
+    """A tensor of theirs whose numbers are known: of what shape, and how they are computed."""
+
+    shape: tuple[int, ...]
+    compute: Callable[[], Tensor]
+    """Called only for a tensor of that shape: a hostile config takes no memory."""
+
+    def matches(self, tensor: Tensor) -> bool:
+        """Whether these are the numbers, rounding aside."""
+        if tuple(tensor.shape) != self.shape:
+            return False
+        return torch.allclose(tensor, self.compute(), rtol=0, atol=1e-3)
+
+
+@dataclass(frozen=True)
 class Table:
     """All there is to know about the names of one family."""
 
@@ -71,7 +86,7 @@ class Table:
     """Their tensors that repeat another of theirs (tied matrices): copy -> original."""
     ignored: tuple[str, ...] = ()
     """Patterns of theirs that hold nothing learned: masks, places, rates."""
-    known: Mapping[str, Tensor] = field(default_factory=dict)
+    known: Mapping[str, Known] = field(default_factory=dict)
     """Theirs that hold nothing learned but could: what they must be (Marian's waves)."""
 
     def bring(
@@ -94,7 +109,7 @@ class Table:
             ours |= _bring(rule, theirs, shapes)
         used = {name for rule in self.rules for name in rule.theirs}
         for name in theirs.keys() & self.known.keys():
-            if not _alike(theirs[name], self.known[name]):
+            if not self.known[name].matches(theirs[name]):
                 raise InputError(name, got="other numbers", expected="waves that are not learned")
         for name in theirs.keys() - used - self.known.keys():
             original = self.copies.get(name)
@@ -128,10 +143,6 @@ class Table:
             if copy in theirs and places[copy] == places.get(original):
                 del theirs[copy]
         return theirs
-
-
-def _alike(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=1e-3)
 
 
 def _bring(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from regard.layers import sinusoid
@@ -15,7 +16,7 @@ from regard.weights.kind import (
     only,
     their_activation,
 )
-from regard.weights.rules import Rule, Table, same, within
+from regard.weights.rules import Known, Rule, Table, same, within
 
 
 def _read_t5(their: dict[str, Any], names: Names) -> T5Config:
@@ -225,7 +226,8 @@ def _names_bart(config: TransformerConfig) -> Table:
         copies = {"lm_head.weight": _embedding(shared=False)}
     if config.positions == "learned":
         return Table(tuple(rules), copies)
-    waves = sinusoid(config.max_length, config.dim, halves=True)
+    shape = config.max_length, config.dim
+    waves = Known(shape, partial(sinusoid, *shape, halves=True))
     known = {f"model.{stack}.embed_positions.weight": waves for stack, _ in stacks}
     return Table(tuple(rules), copies, known=known)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 from regard.errors import InputError
 from regard.layers import POSITIONS, position_scheme, sinusoid
 from regard.layers.positions import (
+    AT_FIRST,
     Buckets,
     Learned,
     Rotary,
@@ -181,6 +183,28 @@ def test_halves_are_marians_sines_first_then_cosines(dim):
     torch.testing.assert_close(table, theirs, rtol=0, atol=1e-5)
     scheme = position_scheme("sinusoidal_halves", dim=dim, heads=1, max_length=40, causal=True)
     assert torch.equal(scheme.add(torch.zeros(2, dim), torch.tensor([3, 39])), table[[3, 39]])
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "sinusoidal_halves", "rotary"])
+def test_a_computed_table_grows_with_the_texts_and_has_the_same_numbers(kind):
+    make = partial(position_scheme, kind, dim=8, heads=2, causal=True)
+    scheme, whole = make(max_length=2**24), make(max_length=5000)
+    rows = lambda one: len(one.table if kind != "rotary" else one.sine)  # noqa: E731
+    assert rows(scheme) == AT_FIRST
+    whole.reach(5000)
+    with torch.inference_mode():
+        scheme.reach(3000)
+    assert 3000 <= rows(scheme) <= 5000 == rows(whole)
+    where, x = torch.tensor([0, 1023, 1024, 2999]), torch.randn(4, 2, 4, requires_grad=True)
+    found, expected = (
+        one.turn(x, where) if kind == "rotary" else one.add(x.flatten(1), where)
+        for one in (scheme, whole)
+    )
+    assert torch.equal(found, expected)
+    found.sum().backward()  # what grew while nothing was learned can be learned with
+    bounded = make(max_length=1500)
+    bounded.reach(9000)
+    assert rows(bounded) == 1500
 
 
 ROPES = {

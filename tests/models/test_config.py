@@ -29,6 +29,7 @@ def test_a_config_survives_its_own_dump():
         ({"dim": 12, "heads": 4, "positions": "rotary"}, "even head width, got 3"),
         ({"size": "huge"}, "size"),
         ({"layers": 3}, "layers"),
+        ({"max_length": 2**24 + 1}, "max_length"),
     ],
 )
 def test_impossible_models_are_refused(fields, message):

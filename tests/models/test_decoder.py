@@ -128,3 +128,16 @@ def test_a_window_counts_the_token_itself():
     [first, second] = (model(Ragged.of([[start, 5, 6]])) for start in (1, 2))
     torch.testing.assert_close(first[2], second[2])
     assert not torch.allclose(first[1], second[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "sinusoidal"])
+def test_a_text_longer_than_the_first_table_is_read_at_once_and_step_by_step(positions):
+    model = tiny(positions=positions, max_length=2**24, layers=1).eval()
+    ids = torch.randint(11, (1030,), generator=torch.Generator().manual_seed(1)).tolist()
+    with torch.no_grad():
+        state = model.start(None, 1, 1030)
+        model.read(Ragged.of([ids[:1020]]), state)
+        steps = torch.cat([model.step(torch.tensor([token]), state) for token in ids[1020:]])
+        whole = tiny(positions=positions, max_length=2**24, layers=1).eval()
+        whole.load_state_dict(model.state_dict())
+        torch.testing.assert_close(steps, whole(Ragged.of([ids]))[1020:], rtol=0, atol=1e-4)

@@ -7,20 +7,26 @@ import json
 import pytest
 import torch
 
+import regard
 from regard.cli import text as commands
-from regard.data.batch import Cursor
+from regard.data.batch import Cursor, Ragged
 from regard.data.corpus import Corpus
 from regard.data.packing import Packed
+from regard.decode.config import DecodeConfig
 from regard.decode.search import Hypothesis
 from regard.errors import InputError
+from regard.layers import Tap
+from regard.materials import gather
 from regard.models.config import T5Config
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.restore import Restore
 from regard.tasks.translate import Output
+from regard.text_scores import evaluate_text
 from regard.tokens.config import TokensConfig
 from regard.tokens.plain import learn_plain, sentinels_of
 from regard.train import checkpoint
 from regard.training import train
+from tests import tiny_t5
 
 TEXTS = [f"the {a} eats {b} . then it sleeps at {c} !" for a, b, c in [
     ("cat", "fish", "home"), ("cow", "grass", "night"), ("dog", "bones", "noon")]] * 4  # fmt: skip
@@ -85,6 +91,30 @@ def test_a_hole_nothing_was_said_for_stays_empty_and_the_first_of_two_answers_co
     assert found.spans == ("", "fish")
 
 
+def test_what_is_said_before_any_sentinel_is_not_lost(task):
+    ids = task.tokenizer.encode_with_specials("it sleeps <extra_id_1> fish <extra_id_0> cow")
+    assert task.written(ids) == "it sleeps <extra_id_1> fish <extra_id_0> cow"
+    assert task.written(task.tokenizer.encode("the cow sleeps")) == "the cow sleeps"
+
+
+def test_the_share_of_spans_is_of_those_with_every_token_right(task, monkeypatch):
+    batches = [task.corrupt(text, 0) for text in task.valid.evaluation()]
+    targets = [target[1:] for batch in batches for target in batch.target_in.split()]
+    spans = [task._spans(target) for target in targets]
+    last = [next(reversed(each)) for each in spans]  # of each text, the last hole is told wrong
+    wrong = {token: [*span[:-1], 3] for each in spans[:4] for token, span in each.items()}
+    answers = []
+    for number, each in enumerate(spans):
+        told = {t: wrong[t] if number < 4 and t == last[number] else s for t, s in each.items()}
+        ids = tuple(token for hole, span in told.items() for token in (hole, *span))
+        answers.append([Hypothesis(ids, 0.0, 0.0, finished=True, rows=())])
+    monkeypatch.setattr(task, "_decode", lambda *_: answers)
+    found = task.accuracy(None, DecodeConfig(), texts=1000)
+    count = sum(map(len, spans))
+    assert (found.texts, found.spans) == (len(targets), count)
+    assert found.exact == pytest.approx(100 * (count - 4) / count)
+
+
 def test_too_few_sentinels_are_refused_before_training():
     vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=16), "restore")
     assert len(sentinels_of(vocabulary.source)) == 2
@@ -106,6 +136,40 @@ def small(data, out, steps, **more):
                  **more)  # fmt: skip
 
 
+def is_looked_into(pipeline):
+    """Encoder, decoder and cross-attention, searched and forced, labelled with words and holes."""
+    text, target = "the ___ sleeps", "<extra_id_0> cow"
+    seen = pipeline.look(text, target=target)
+    assert {each.stack for each in seen.maps} == {"encoder.self", "decoder.self", "decoder.cross"}
+    cross = next(each for each in seen.maps if each.stack == "decoder.cross")
+    assert cross.keys == ("the", "<extra_id_0>", "sleeps", "</s>")
+    assert cross.queries == ("<extra_id_0>", "cow", "</s>")
+    assert seen.target == target
+    ids = pipeline.task.target_ids(target, 24)
+    tap = Tap("decoder.0.cross.weights")
+    with torch.no_grad():
+        source = Ragged.of([pipeline.task.source_ids(text, 24)])
+        pipeline.model(source, Ragged.of([[pipeline.vocabulary.target.begin, *ids]]), tap)
+    expected = tap.records["decoder.0.cross.weights"][0].double().numpy()
+    assert cross.weights == pytest.approx(expected, abs=1e-5)
+    found = pipeline.look(text, max_length=4)
+    assert found.target == pipeline.generate(text, max_length=4)
+    with pytest.raises(InputError, match="what is to be said: got 0 tokens"):
+        pipeline.look(text, target="")
+
+
+def is_measured(pipeline, folder):
+    """On what the recipe held out: the loss of training; on a file: the same as on its text."""
+    report = evaluate_text(pipeline)
+    rows = gather(pipeline.recipe, pipeline.vocabulary).task
+    assert report.loss == pytest.approx(rows.evaluate(pipeline.model)["loss"])
+    assert report.to_json().keys() == {"name", "tokens", "loss", "perplexity", "spans"}
+    assert report.spans.spans >= report.spans.texts > 0
+    other = evaluate_text(pipeline, str(folder / "text.txt"))
+    assert other.tokens > report.tokens
+    assert "spans restored exactly: " in other.table()
+
+
 def test_resuming_is_exact_and_the_trained_model_generates(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text.txt").write_text("\n\n".join(TEXTS * 2))
@@ -124,5 +188,30 @@ def test_resuming_is_exact_and_the_trained_model_generates(tmp_path, monkeypatch
     assert len(pipeline.restore("the ___ sleeps", max_length=4).spans) == 1
     commands.restore(str(tmp_path / "run"), ["the ___ sleeps"], as_json=True, threads=1)
     assert json.loads(capsys.readouterr().out).keys() == {"text", "restored", "spans"}
+    is_looked_into(pipeline)
+    is_measured(pipeline, tmp_path)
     with pytest.raises(InputError, match="cannot translate"):
         pipeline.translate("the cow")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_t5_of_somebody_elses_rewrites_and_restores(tmp_path):
+    import transformers
+
+    theirs = tiny_t5.save(tmp_path / "t5")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "t5")
+    p = regard.load(tmp_path / "t5")
+    plain, torn = "translate to German : the cat", "the <extra_id_0> sat on <extra_id_1> ."
+    said = p.generate([plain, torn, plain], max_length=6)
+    for text, answer in zip([plain, torn], said, strict=False):
+        ids = tokenizer(text, return_tensors="pt")["input_ids"]
+        out = theirs.generate(ids, max_new_tokens=6, do_sample=False, num_beams=1)[0, 1:].tolist()
+        out = out[: out.index(1) if 1 in out else None]
+        assert answer == Restore(p.vocabulary).written(out)
+    assert said[2] == said[0] == p.translate(plain, max_length=6)
+    restored = p.restore(torn.replace("<extra_id_0>", "___"), max_length=6)
+    assert restored == p.restore(torn, max_length=6)
+    assert len(restored.spans) == 2
+    assert any("<extra_id_1>" in each.keys for each in p.look(torn, max_length=6).maps)
+    p.save(tmp_path / "ours")
+    assert regard.load(tmp_path / "ours").restore(torn, max_length=6) == restored

@@ -11,6 +11,9 @@ import torch
 
 transformers = pytest.importorskip("transformers")
 
+VERSION = tuple(map(int, transformers.__version__.split(".")[:2]))
+SINCE = {"bert": (5, 0), "roberta": (5, 0), "distilbert": (5, 0), "t5": (5, 15)}
+"""The first version whose model asks the registry; before it, attention is code of its own."""
 IDS = torch.tensor([[5, 6, 7, 8, 9, 4], [10, 11, 12, 13, 2, 3]])
 RIGHT = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
 LEFT = RIGHT.flip(1)
@@ -99,6 +102,8 @@ class Case:
 
 def build(name: str, padding: torch.Tensor = RIGHT) -> Case:
     """One of `MODELS`, the same at every call."""
+    if SINCE.get(name, VERSION) > VERSION:
+        pytest.skip(f"{name} cannot be watched in transformers {transformers.__version__}")
     torch.manual_seed(0)
     model_name, config_name, values, projection = MODELS[name]
     config = getattr(transformers, config_name)(**values)
@@ -108,6 +113,8 @@ def build(name: str, padding: torch.Tensor = RIGHT) -> Case:
         for parameter in model.parameters() if name != "t5" else ():
             parameter.mul_(3.0)
     if name == "vit":
+        if "o_proj" not in str(model):  # as it was called until some 5.x
+            projection = "../output.dense"
         inputs = {"pixel_values": torch.randn(2, 3, 8, 8)}
     elif name == "whisper":
         inputs = {"input_features": torch.randn(2, 8, 12), "decoder_input_ids": TARGET}

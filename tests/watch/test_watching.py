@@ -17,6 +17,7 @@ from regard.errors import InputError
 from regard.layers import Edit, replace
 
 LAYER = "model.layers.1.self_attn"
+VERSION = transformers.__version__
 
 
 @pytest.mark.parametrize("asked", [LAYER, "*.1.*", 1, ["*.1.*", LAYER]])
@@ -78,14 +79,14 @@ def test_a_replaced_pattern_is_what_the_layer_computes_with(make):
     assert not torch.allclose(edited, case.run())
 
 
+@pytest.mark.parametrize("name", ["llama", "t5", "bert"])
 @pytest.mark.parametrize("site", ["weights", "scores", "heads", "q", "k", "v"])
-def test_an_edit_that_changes_nothing_changes_nothing(make, site):
-    for name in ("llama", "t5", "bert"):
-        case = make(name)
-        with torch.no_grad():
-            plain = case.run()
-            with regard.watch(case.model, edits=[Edit(f"*.{site}", torch.clone)]):
-                torch.testing.assert_close(case.run(), plain, atol=1e-4, rtol=1e-4)
+def test_an_edit_that_changes_nothing_changes_nothing(make, site, name):
+    case = make(name)
+    with torch.no_grad():
+        plain = case.run()
+        with regard.watch(case.model, edits=[Edit(f"*.{site}", torch.clone)]):
+            torch.testing.assert_close(case.run(), plain, atol=1e-4, rtol=1e-4)
 
 
 def test_what_was_recorded_in_one_run_can_be_put_into_another(make):
@@ -242,8 +243,25 @@ def test_a_model_with_attention_of_its_own_is_refused():
     config = transformers.GPTJConfig(
         n_embd=32, n_layer=1, n_head=2, rotary_dim=8, vocab_size=40, bos_token_id=1, eos_token_id=2
     )
-    with pytest.raises(InputError, match="GPTJModel cannot be watched: got attention code of its"):
+    said = f"GPTJModel cannot be watched: got attention code of its own, in transformers {VERSION}"
+    with pytest.raises(InputError, match=said):
         regard.watch(transformers.GPTJModel(config))
+
+
+@pytest.mark.parametrize(
+    ("name", "since"), [("Bert", (5, 0)), ("Roberta", (5, 0)), ("T5Encoder", (5, 15))]
+)
+def test_an_older_transformers_without_a_model_in_its_registry_says_so(name, since):
+    sizes = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2}
+    if name == "T5Encoder":
+        sizes = {"num_layers": 1, "d_model": 16, "num_heads": 2}
+    config = getattr(transformers, f"{name.removesuffix('Encoder')}Config")(vocab_size=40, **sizes)
+    model = getattr(transformers, f"{name}Model")(config)
+    if tuple(map(int, VERSION.split(".")[:2])) >= since:
+        assert regard.watch(model)
+        return
+    with pytest.raises(InputError, match=f"transformers {VERSION}, expected .*\n.*T5 since 5.15"):
+        regard.watch(model)
 
 
 def test_a_layer_that_computes_by_the_functions_name_is_refused(make):

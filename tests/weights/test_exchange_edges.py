@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 
 import pytest
 import torch
@@ -235,6 +236,29 @@ def test_bfloat16_is_read_as_the_numbers_it_stands_for(make):
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     embedding = theirs.model.embed_tokens.weight.float()
     assert torch.equal(model.embed.weight, embedding)
+
+
+@pytest.mark.parametrize("length", [10**12, 2**24])
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("gpt2", "n_positions"), ("llama", "max_position_embeddings"), ("t5", "n_positions"),
+        ("bert-masked", "max_position_embeddings"), ("roberta", "max_position_embeddings"),
+        ("bart", "max_position_embeddings"), ("marian", "max_position_embeddings"),
+    ],
+)  # fmt: skip
+def test_a_text_length_beyond_all_measure_takes_no_memory(make, name, key, length):
+    _, folder = make(name)
+    change(folder, **{key: length})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if length == 2**24 and name in ("llama", "t5", "marian"):  # which have no table in the file
+        assert read_model(folder).config.max_length == length
+    else:
+        with pytest.raises(InputError, match=r"max_length|embed|wpe") as raised:
+            read_model(folder)
+        assert len(str(raised.value).splitlines()) <= 2
+    more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert more < 200_000  # kilobytes; the narrowest table of 2^24 rows has 500,000
 
 
 @pytest.fixture
