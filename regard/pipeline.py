@@ -59,7 +59,7 @@ VERBS: dict[type, tuple[str, ...]] = {
     Translate: ("translate",),
     Generate: ("generate", "suggest"),
     Restore: ("generate", "restore"),
-    Reader: ("fill", "classify", "embed", "as far as it has the head for it"),
+    Reader: ("embed",),
     Classify: ("classify", "embed"),
     Tag: ("tag", "embed"),
     Answer: ("answer", "embed"),
@@ -138,6 +138,9 @@ class Pipeline:
     def _verbs(self) -> list[str]:
         """What the model can do."""
         more = ["restore"] if isinstance(self.task, Translate) and self._restore else []
+        if type(self.task) is Reader:
+            heads = {"fill": self.model.masked, "classify": self.model.classes}
+            more = [verb for verb, head in heads.items() if head is not None]
         return [*VERBS[type(self.task)], *more]
 
     def _able(self, kind: type[TaskT], verb: str) -> TaskT:

@@ -76,8 +76,8 @@ def generate(
             if as_json:
                 print(json.dumps({"text": prompt, "more": "".join(pieces)}, ensure_ascii=False))
                 continue
-            if not quiet:
-                sys.stdout.write(prompt)
+            begun = next(pieces, "")  # what is wrong is said before anything is written
+            sys.stdout.write(begun if quiet else prompt + begun)
             for piece in pieces:
                 sys.stdout.write(piece)
                 sys.stdout.flush()

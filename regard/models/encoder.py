@@ -134,7 +134,9 @@ class Encoder(nn.Module):
         found = getattr(self, head)
         if found is None:
             raise InputError(
-                "the model", got=f"no head for {head}", expected="one", fix="fine-tune it first"
+                f"this encoder has no head for {head.replace('_', ' ')}",
+                fix="train one: own/classify, own/tag or own/answer with start.folder=DIR, or "
+                "tiny/fill; embed and words need none",
             )
         return found
 
