@@ -21,8 +21,14 @@ from regard.errors import InputError, WriteError
 from regard.explain.sheet import SMALLEST, points
 
 ROOT = Path(__file__).parents[1]
-FAST = ("softmax", "scaling", "mask", "waves", "wavelengths", "shift", "order", "bleu", "sizes")
-SHORT = {"bilinear": 3, "heads": 3, "norms": 3, "residuals": 3}  # steps, where drawing is all
+FAST = (
+    "softmax", "scaling", "mask", "waves", "wavelengths", "shift", "order", "bleu", "sizes",
+    "families", "objectives",
+)  # fmt: skip
+SHORT = {  # steps, where drawing is all
+    "bilinear": 3, "heads": 3, "norms": 3, "residuals": 3, "induction": 3, "laws": 3,
+    "meanings": 3, "finetuning": 3,
+}  # fmt: skip
 
 # What the slide prints, keys × queries.
 LECTURE_WEIGHTS = np.array(

@@ -43,6 +43,8 @@ class Option:
         """What may be given, in words."""
         if self.choices:
             return " or ".join(self.choices)
+        if isinstance(self.default, str):
+            return "a text"
         kind = "a whole number" if isinstance(self.default, int) else "a number"
         return (
             f"{kind} of {self.low:g} or more"
@@ -61,6 +63,8 @@ class Option:
             if given not in self.choices:
                 raise error
             return given
+        if isinstance(self.default, str):  # any: the figure knows what it can do with it
+            return str(given)
         try:
             value = type(self.default)(given)
         except ValueError:
@@ -269,6 +273,52 @@ FIGURES: dict[str, Figure] = {
         description="BLEU and training cost as published, beside our own count of the cost.",
         place="published:bleu",
     ),
+    "families": Figure(
+        name="families",
+        title="Who may look at whom: GPT, BERT and T5 are masks over one block",
+        lectures=("6.1", "6.2", "6.3"),
+        description="Attention of small models of each family on one sentence, and what each says.",
+        place="families:families",
+        text="a sentence of 2 to 12 words",
+        options={"seed": SEED},
+    ),
+    "objectives": Figure(
+        name="objectives",
+        title="One text, three ways to learn from it: next tokens, holes, spans",
+        lectures=("6.1", "6.2", "6.3"),
+        description="As each family is trained on it, drawn anew; the papers' shares, measured.",
+        place="objectives:objectives",
+        text="a text of 2 to 36 words",
+        options={
+            "draws": Option(200, "draws to measure the shares by", high=10_000),
+            "seed": SEED,
+        },
+    ),
+    "meanings": Figure(
+        name="meanings",
+        title="Contextual embeddings: one word parts into its meanings",
+        lectures=("6.4",),
+        description="The vectors of a word of two meanings, layer by layer, in a BERT trained now.",
+        place="meanings:meanings",
+        options={
+            "word": Option("model", "the word of two meanings", choices=("model", "bank")),
+            "model": Option("", "the folder of a BERT that reads English, instead of training"),
+            "steps": Option(400, "training steps", high=10_000),
+            "seed": SEED,
+        },
+    ),
+    "finetuning": Figure(
+        name="finetuning",
+        title="Fine-tuning: what was read without labels saves labels",
+        lectures=("6.5",),
+        description="Accuracy by labelled sentences: from scratch, frozen, half frozen, free.",
+        place="finetuning:finetuning",
+        options={
+            "steps": Option(400, "steps of pretraining; fine-tuning has a tenth", high=10_000),
+            "tries": Option(3, "draws of labelled sentences", high=50),
+            "seed": SEED,
+        },
+    ),
     "sizes": Figure(
         name="sizes",
         title="How large, how long, how much: the size table, computed",
@@ -287,5 +337,29 @@ FIGURES: dict[str, Figure] = {
         description="The head that moves from animal to street, and what breaks without it.",
         place="sentences:animal",
         options={"seed": SEED},
+    ),
+    "induction": Figure(
+        name="induction",
+        title="Learning in context: two attention layers find it at once, one never",
+        lectures=("6.6",),
+        description="Patterns that come again: the heads that copy, as they form, and without.",
+        place="induction:induction",
+        options={
+            "steps": Option(1000, "training steps", low=1, high=100_000),
+            "dim": Option(64, "width of the two models", low=8, high=512),
+            "heads": Option(4, "heads of a layer", low=1, high=16),
+            "seed": SEED,
+        },
+    ),
+    "laws": Figure(
+        name="laws",
+        title="Scaling laws: the loss is a power of size, of data, and of compute",
+        lectures=("6.6",),
+        description="Five sizes trained, a law fitted to four, and put to the test on the fifth.",
+        place="laws:laws",
+        options={
+            "steps": Option(500, "training steps of each size", low=3, high=100_000),
+            "seed": SEED,
+        },
     ),
 }

@@ -1,0 +1,34 @@
+"""A bar on the terminal while a figure trains for longer than one likes to wait in the dark."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from regard.train.log import Progress
+
+Tell = Callable[[float, int], None]
+"""Called after each step, with its loss and how many tokens it read."""
+
+
+@contextmanager
+def waiting(steps: int) -> Iterator[Tell]:
+    """Shows how far a figure is; on a terminal alone, since a figure is also drawn in notebooks.
+
+    Args:
+        steps: Of all its trainings together.
+
+    Yields:
+        What to call after each step.
+    """
+    begun, done, read = time.monotonic(), 0, 0
+    with Progress(steps, 0, quiet=not sys.stderr.isatty()) as progress:
+
+        def tell(loss: float, tokens: int) -> None:
+            nonlocal done, read
+            done, read = done + 1, read + tokens
+            progress.update(done, loss, read / max(time.monotonic() - begun, 1e-9))
+
+        yield tell
