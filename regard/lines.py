@@ -54,7 +54,7 @@ class Lines:
 
         A vocabulary of words reads all unknown words as one: what it would say of them is made up.
         """
-        self.pipeline.task.source_ids(text, self.pipeline.model.config.max_length)
+        self.pipeline.translator().source_ids(text, self.pipeline.model.config.max_length)
         words = self.pipeline.vocabulary.source.unknown_words(text)
         if words and self.pipeline.recipe.tokens.kind == "words" and not self.allow_unknown:
             raise InputError(

@@ -154,6 +154,14 @@ class Pipeline:
             )
         return self.task
 
+    def translator(self) -> Translate:
+        """How sentences are read and translated.
+
+        Raises:
+            InputError: The model does something else.
+        """
+        return self._able(Translate, "translate")
+
     @overload
     def translate(self, texts: str, **decode: Any) -> str: ...
     @overload
@@ -187,7 +195,7 @@ class Pipeline:
             **decode: What differs from the recipe's `decode`.
         """
         tap = self._without(knock_out) if knock_out else None
-        return self._able(Translate, "translate").predict(
+        return self.translator().predict(
             self.model, texts, self.decoding(**decode), prefixes=prefixes, tap=tap
         )
 
@@ -204,7 +212,7 @@ class Pipeline:
             knock_out: Heads to take away, such as `decoder.1.cross.3`.
             **decode: What differs from the recipe's `decode`.
         """
-        longest, task = self.model.config.max_length, self._able(Translate, "translate")
+        longest, task = self.model.config.max_length, self.translator()
         source = Ragged.of([task.source_ids(text, longest)])
         steps = stream(
             self.model,
@@ -406,7 +414,7 @@ class Pipeline:
         holes = self._restore if self.has_holes(text) else None
         return record(
             self.model,
-            holes or self._able(Translate, "translate"),
+            holes or self.translator(),
             text,
             decode=self.decoding(**decode),
             target=target,
@@ -420,7 +428,7 @@ class Pipeline:
         progress: Callable[[int, int], None] | None = None,
     ) -> list[HeadSummary]:
         """What each head does on these pairs, and what breaks without it."""
-        task = self._able(Translate, "translate")
+        task = self.translator()
         return summarise(self.model, task, _pairs(pairs), progress=progress)
 
     def evaluate(
@@ -428,7 +436,7 @@ class Pipeline:
     ) -> Evaluation:
         """Loss, perplexity, BLEU and chrF on pairs, and the translations."""
         pairs = _pairs(pairs)
-        task = self._able(Translate, "translate")
+        task = self.translator()
         encoded = task.readable(pairs, self.model.config.max_length)
         measured = task.evaluate(self.model, encoded)
         hypotheses = self.translate([pair.source for pair in pairs], **decode)

@@ -108,6 +108,7 @@ def pairs_to_score(
     """The pairs that were asked for: files, a split, or by default the tests (else validation)."""
     if files is not None and split is not None:
         raise InputError("--data with --split", expected="one of the two")
+    pipeline.translator()  # pairs say nothing of other models
     if files is not None:
         pairs, _ = load_pairs(split_files([files]), max_words=10_000, on_bad="stop")
         return {files: tuple(pairs)}

@@ -12,6 +12,7 @@ from regard.data.packing import Packed, Rows
 from regard.errors import InputError
 from regard.materials import cache_folder, gather
 from regard.pipeline import Pipeline
+from regard.recipe import Recipe
 from regard.tasks.generate import Generate, WordAccuracy, opens, word_accuracy
 from regard.tasks.restore import Restore, SpanAccuracy
 
@@ -31,6 +32,8 @@ class TextReport:
     """Of a model that writes on."""
     spans: SpanAccuracy | None = None
     """Of a model that says what is missing."""
+    masked: float | None = None
+    """Of a model that fills masks: the share of hidden tokens that it finds, in per cent."""
 
     def to_json(self) -> dict[str, Any]:
         """All numbers; one line of `regard eval --json`."""
@@ -52,18 +55,22 @@ class TextReport:
                 f"spans restored exactly: {spans.exact:.1f}% "
                 f"(of {spans.spans} in {spans.texts} texts)"
             )
+        if self.masked is not None:
+            lines.append(f"hidden tokens found: {self.masked:.1f}%")
         return "\n".join(lines)
 
 
 def evaluate_text(pipeline: Pipeline, files: str | None = None, *, words: int = 300) -> TextReport:
-    """Loss, perplexity, and how often the next word is among three suggested, or spans come back.
+    """Loss, perplexity, and how often the next word, a span or a hidden token is found.
 
     Args:
-        pipeline: A model that writes on, or that says what is missing.
+        pipeline: A model that writes on, says what is missing, or fills masks.
         files: Text files, folders or patterns, with commas between; without them the text that its
             own recipe held out.
         words: How many words to ask for.
     """
+    if pipeline.recipe.task == "fill":
+        return _filled(pipeline, files)
     task, model = pipeline.task, pipeline.model
     if not isinstance(task, Generate | Restore):
         raise InputError(pipeline.name, got=pipeline.recipe.task, expected="a model of plain text")
@@ -83,21 +90,44 @@ def evaluate_text(pipeline: Pipeline, files: str | None = None, *, words: int = 
     return TextReport(name, corpus.tokens, found["loss"], found["perplexity"], accuracy)
 
 
+def _filled(pipeline: Pipeline, files: str | None) -> TextReport:
+    """The masks of its own training, in the text that was held out or is given."""
+    recipe = pipeline.recipe
+    if files:
+        names = _names(files)
+        recipe = recipe.model_copy(update={"data": TextData(files=names, valid=names)})
+    _check_text(recipe)
+    task = gather(recipe, pipeline.vocabulary).task
+    found, tokens = task.evaluate(pipeline.model), task.valid.rows.corpus.tokens
+    masked = 100 * found["accuracy"]
+    return TextReport(
+        files or "held out", tokens, found["loss"], found["perplexity"], masked=masked
+    )
+
+
 def held_out_loss(pipeline: Pipeline) -> dict[str, float]:
     """Loss and perplexity on all the text that its own recipe held out."""
     return pipeline.task.evaluate(pipeline.model, _held_out(pipeline))
 
 
 def _held_out(pipeline: Pipeline) -> Rows:
-    if not isinstance(pipeline.recipe.data, TextData | PythonData):
-        raise InputError("eval", got="a model without text of its own", fix="give --data my.txt")
+    _check_text(pipeline.recipe)
     rows = gather(pipeline.recipe, pipeline.vocabulary).task.valid
     assert rows is not None
     return rows
 
 
+def _check_text(recipe: Recipe) -> None:
+    if not isinstance(recipe.data, TextData | PythonData):
+        raise InputError("eval", got="a model without text of its own", fix="give --data my.txt")
+
+
+def _names(files: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in files.split(","))
+
+
 def _rows(pipeline: Pipeline, files: str) -> Rows:
-    text = TextFiles(find_files([name.strip() for name in files.split(",")]))
+    text = TextFiles(find_files(_names(files)))
     task, longest = pipeline.task, pipeline.model.config.max_length
     begin = isinstance(task, Generate) and opens(task.tokenizer)  # as in training
     corpus = encode(text, pipeline.vocabulary.source, cache_folder() / "text", begin=begin)

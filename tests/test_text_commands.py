@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -88,3 +89,26 @@ def test_greedy_sets_aside_how_the_recipe_samples(regard, folders, tmp_path):
     assert greedy.code == 0, greedy.err
     plain = regard("generate", str(folders / "generate"), "the cat", "--tokens", "4", "--greedy")
     assert greedy.out == plain.out
+
+
+@pytest.mark.parametrize(
+    "words", [("translate", "x"), ("eval",), ("suggest", "x"), ("tag", "x"), ("restore", "a ___")]
+)
+def test_what_a_model_cannot_do_is_refused_with_what_it_can(regard, folders, words):
+    command, *rest = words
+    found = regard(command, str(folders / "fill"), *rest)
+    is_refused(found, "eval" if command == "eval" else "embed, fill")
+
+
+def test_nothing_is_written_before_wrong_options_are_refused(regard, folders):
+    place = str(folders / "generate")
+    is_refused(regard("generate", place, "the cat", "--greedy", "--temperature", "2"), "temp")
+
+
+def test_masked_tokens_of_a_text_are_scored(regard, folders, tmp_path):
+    (tmp_path / "my.txt").write_text("the cat sat on the mat\n" * 20)
+    found = regard("eval", str(folders / "fill"), "--data", "my.txt", "--json")
+    assert found.code == 0, found.err
+    row = json.loads(found.out)
+    assert row["loss"] == pytest.approx(math.log(row["perplexity"]))
+    assert 0 <= row["masked"] <= 100

@@ -129,7 +129,7 @@ def evaluate(
     from regard.scoring import evaluate_sets, pairs_to_score
 
     pipeline = open_pipeline(place, threads, precision)
-    if pipeline.recipe.task in ("generate", "restore"):
+    if pipeline.recipe.task in ("generate", "restore", "fill"):
         from regard.text_scores import evaluate_text
 
         found = evaluate_text(pipeline, files)
