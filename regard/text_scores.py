@@ -60,7 +60,7 @@ class TextReport:
         return "\n".join(lines)
 
 
-def evaluate_text(pipeline: Pipeline, files: str | None = None, *, words: int = 100) -> TextReport:
+def evaluate_text(pipeline: Pipeline, files: str | None = None, *, words: int = 300) -> TextReport:
     """Loss, perplexity, and how often the next word, a span or a hidden token is found.
 
     Args:

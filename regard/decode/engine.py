@@ -62,7 +62,7 @@ class Prompted(Protocol[StateT_contra]):
     vocab: int
 
     def read(self, prompts: Ragged, state: StateT_contra, tap: Tap | None = None) -> Tensor:
-        """Feeds a whole prompt to each row of a fresh state -> logits of what follows each."""
+        """More of each row, behind what the state holds -> logits of what follows each."""
         ...
 
 

@@ -82,6 +82,10 @@ class KVCache:
         """Each row has counts[row] tokens more."""
         self.lengths = tuple(old + more for old, more in zip(self.lengths, counts, strict=True))
 
+    def back_to(self, length: int) -> None:
+        """Every row forgets what it holds behind its first `length` tokens."""
+        self.lengths = tuple(min(length, held) for held in self.lengths)
+
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row rows[i] was; fewer or more rows than before is fine."""
         order, filled = rows.tolist(), max(self.lengths, default=0)

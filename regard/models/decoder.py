@@ -21,7 +21,6 @@ from regard.models.stacks import (
     reading,
     sites_of,
     stack_of,
-    writing,
 )
 
 
@@ -93,7 +92,7 @@ class Decoder(nn.Module):
         )
 
     def read(self, prompts: Ragged, state: KVCache, tap: Tap | None = None) -> Tensor:
-        """A prompt for each row of a fresh state -> logits of what follows each: (rows, vocab)."""
+        """More of each row, behind what the state holds -> logits of what follows: (rows, vocab)."""
         ctx = self._given(prompts, tap, state)
         x = self._top(prompts.ids, ctx)
         state.advance(prompts.lengths)
@@ -105,9 +104,10 @@ class Decoder(nn.Module):
         """One more token for each row: ids (rows,) -> logits of the next (rows, vocab)."""
         if tap is not None and not any(state.lengths):  # the first step, where no prompt was read
             tap.begin(self.sites())
-        ctx = writing(self.config, self.decoder, ids, state, tap=tap)
+        more = Ragged(ids, (1,) * ids.numel())
+        ctx = reading(self.config, self.decoder, more, causal=True, cache=state, tap=tap)
         logits = ctx.visit("logits", self.head(self._top(ids, ctx)))
-        state.advance((1,) * ids.numel())
+        state.advance(more.lengths)
         return logits
 
     def vocabularies(self) -> dict[str, int]:

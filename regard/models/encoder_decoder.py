@@ -22,7 +22,6 @@ from regard.models.stacks import (
     reading,
     sites_of,
     stack_of,
-    writing,
 )
 
 
@@ -122,18 +121,19 @@ class EncoderDecoder(nn.Module):
 
     def step(self, ids: Tensor, state: DecoderState, tap: Tap | None = None) -> Tensor:
         """One more token for each row: ids (rows,) -> logits of the next (rows, vocab)."""
-        memory = state.memory
-        ctx = writing(
+        memory, more = state.memory, Ragged(ids, (1,) * ids.numel())
+        ctx = reading(
             self.config,
             self.decoder,
-            ids,
-            state.cache,
+            more,
+            causal=True,
+            cache=state.cache,
             memory=memory,
             memory_layout=Layout((state.beams,) * memory.layout.batch, ids.device),
             tap=tap,
         )
         logits = self._logits(self._decode(ids, ctx), ctx)
-        state.cache.advance((1,) * ids.numel())
+        state.cache.advance(more.lengths)
         return logits
 
     def _decode(self, ids: Tensor, ctx: Context) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.data.batch import Ragged
 from regard.layers import (
@@ -119,35 +119,41 @@ def head_of(config: BlocksConfig, vocab: int, tied: nn.Parameter | None) -> Voca
 
 
 def reading(
-    config: BlocksConfig, stack: Stack, texts: Ragged, *, causal: bool, **beside: Any
+    config: BlocksConfig,
+    stack: Stack,
+    texts: Ragged,
+    *,
+    causal: bool,
+    cache: KVCache | None = None,
+    **beside: Any,
 ) -> Context:
-    """What a stack needs to read whole texts.
+    """What a stack needs to read whole texts, or what follows those that a cache holds.
 
     Args:
         config: Of the model.
         stack: Which of its stacks.
-        texts: What it reads.
+        texts: What it reads: one token each, while it writes.
         causal: Whether tokens look back only.
-        **beside: What else the context holds: a memory, a cache, a tap.
+        cache: What the rows have read before.
+        **beside: What else the context holds: a memory, a tap.
     """
-    layout = Layout(texts.lengths, texts.ids.device)
-    lengths = None if layout.even else layout.lengths  # where all are equal, no mask is needed
-    mask = Mask(causal=causal, window=_reach(config), key_lengths=lengths, query_lengths=lengths)
-    return Context(layout, layout.where, mask, stack.positions, **beside)
-
-
-def writing(
-    config: BlocksConfig, stack: Stack, ids: Tensor, cache: KVCache, **beside: Any
-) -> Context:
-    """What a stack needs to read one more token of each row, ids (rows,), beside a cache."""
-    rows, lengths = ids.numel(), cache.lengths
+    layout, where = Layout(texts.lengths, texts.ids.device), None
+    before = (0,) * len(texts.lengths) if cache is None else cache.lengths
+    if any(before):
+        where = torch.tensor(before, device=layout.device)  # (batch,)
+        if layout.longest > 1:
+            counts = torch.tensor(layout.lengths, device=layout.device)
+            where = where.repeat_interleave(counts) + layout.where  # (tokens,)
+    # Where all are equally long, no mask is needed.
+    even = layout.even and len(set(before)) <= 1
+    ends = tuple(old + new for old, new in zip(before, layout.lengths, strict=True))
     mask = Mask(
-        causal=True,
+        causal=causal,
         window=_reach(config),
-        key_lengths=None if cache.even else tuple(length + 1 for length in lengths),
-        query_lengths=None if cache.even else (1,) * rows,
+        key_lengths=None if even else ends,
+        query_lengths=None if even else layout.lengths,
     )
-    layout, where = Layout((1,) * rows, ids.device), torch.tensor(lengths, device=ids.device)
+    where = layout.where if where is None else where
     return Context(layout, where, mask, stack.positions, cache=cache, **beside)
 
 

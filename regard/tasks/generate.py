@@ -19,7 +19,7 @@ from regard.decode.engine import decode, stream
 from regard.decode.filters import Symbols
 from regard.decode.search import Hypothesis
 from regard.errors import InputError
-from regard.layers import Tap
+from regard.layers import KVCache, Tap
 from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
 from regard.tasks.task import listed, per_token
@@ -210,12 +210,15 @@ class Generate:
         words: dict[str, float] = {}
         waiting: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
         with evaluating(model):
+            state = model.start(None, 1, len(prompt) + LONGEST_WORD)
+            if prompt[:-1]:  # read once; its last token is read with each beginning
+                model.read(Ragged.of([prompt[:-1]]), state)
             while waiting:
                 enough = sorted(words.values(), reverse=True)[count - 1 : count]
                 if enough and enough[0] >= math.exp(-waiting[0][0]):
                     break
                 some = [heapq.heappop(waiting) for _ in range(min(WORDS_AT_ONCE, len(waiting)))]
-                rows = self._next(model, prompt, some)
+                rows = _next(model, state, prompt, [ids for _, ids in some])
                 for (cost, ids), log_probs in zip(some, rows, strict=True):
                     word = self.tokenizer.decode(ids).strip()
                     if word:
@@ -228,13 +231,19 @@ class Generate:
         ranked = sorted(words.items(), key=lambda entry: -entry[1])[:count]
         return [Suggestion(word, probability) for word, probability in ranked]
 
-    def _next(
-        self, model: Decoder, prompt: Sequence[int], some: Sequence[tuple[float, tuple[int, ...]]]
-    ) -> Tensor:
-        """Log-probabilities of what follows the prompt and each beginning: (beginnings, vocab)."""
-        texts = Ragged.of([[*prompt, *ids] for _, ids in some])
-        state = model.start(None, len(some), max(texts.lengths))
-        return model.read(texts, state).log_softmax(dim=1)
+
+def _next(
+    model: Decoder, state: KVCache, prompt: Sequence[int], some: Sequence[tuple[int, ...]]
+) -> Tensor:
+    """Log-probabilities of what follows the prompt and each beginning: (beginnings, vocab).
+
+    The state's rows hold the prompt but for its last token, and perhaps other beginnings.
+    """
+    there = len(state.lengths)
+    state.back_to(len(prompt) - 1)
+    state.reorder(torch.tensor([row if row < there else 0 for row in range(len(some))]))
+    texts = Ragged.of([[prompt[-1], *ids] for ids in some])
+    return model.read(texts, state).log_softmax(dim=1)
 
 
 def opens(tokenizer: Foreign) -> bool:

@@ -141,3 +141,21 @@ def test_a_text_longer_than_the_first_table_is_read_at_once_and_step_by_step(pos
         whole = tiny(positions=positions, max_length=2**24, layers=1).eval()
         whole.load_state_dict(model.state_dict())
         torch.testing.assert_close(steps, whole(Ragged.of([ids]))[1020:], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "sinusoidal", "buckets"])
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("cuts", [(2, 2, 2), (1, 2, 4), (3, 1, 6)], ids=["even", "odd", "most"])
+def test_a_text_read_in_pieces_is_the_text_read_at_once(positions, window, cuts):
+    model = tiny(positions=positions, window=window).eval()
+    texts = [[1, 2, 3, 4], [5, 6, 7], [8, 9, 10, 1, 2, 3, 4]]
+    with torch.inference_mode():
+        whole = model.read(Ragged.of(texts), model.start(None, 3, 16))
+        state = model.start(None, 3, 16)
+        model.read(Ragged.of([ids[:cut] for ids, cut in zip(texts, cuts, strict=True)]), state)
+        rest = [ids[cut:] for ids, cut in zip(texts, cuts, strict=True)]
+        torch.testing.assert_close(model.read(Ragged.of(rest), state), whole, rtol=0, atol=1e-5)
+        assert state.lengths == (4, 3, 7)
+        state.back_to(2)  # and read again
+        again = [ids[min(2, len(ids)) :] for ids in texts]
+        torch.testing.assert_close(model.read(Ragged.of(again), state), whole, rtol=0, atol=1e-5)
