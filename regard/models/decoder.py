@@ -92,7 +92,7 @@ class Decoder(nn.Module):
         )
 
     def read(self, prompts: Ragged, state: KVCache, tap: Tap | None = None) -> Tensor:
-        """More of each row, behind what the state holds -> logits of what follows: (rows, vocab)."""
+        """More of each row, behind what the state holds -> logits of the next (rows, vocab)."""
         ctx = self._given(prompts, tap, state)
         x = self._top(prompts.ids, ctx)
         state.advance(prompts.lengths)
