@@ -6,10 +6,13 @@ from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from torch import Tensor
+
 from regard import recipe as recipes
 from regard.errors import InputError
 from regard.exchange import check_vocabulary, recipe_of
-from regard.models import rebuild, vocabularies_in
+from regard.models import BlocksConfig, build, understood, vocabularies_in
+from regard.models.cost import shapes
 from regard.pipeline import PRECISIONS, Pipeline
 from regard.recipe import Recipe
 from regard.tokens import Vocabulary
@@ -117,15 +120,28 @@ def shipped() -> dict[str, Traversable]:
 
 
 def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
-    model = rebuild(snapshot.config)
-    try:
-        model.load_state_dict(snapshot.weights)
-    except RuntimeError as error:
-        raise InputError(
-            f"{name}: the weights do not fit config.json", got=str(error).splitlines()[-1].strip()
-        ) from error
+    config, vocabularies = understood(snapshot.config)
+    _check_weights(config, vocabularies, snapshot.weights, name)
+    model = build(config, *vocabularies)
+    model.load_state_dict(snapshot.weights)
     without = snapshot.tokenizer.strip() == "{}"
     vocabulary = None if without else Vocabulary.from_json(snapshot.tokenizer)
     return Pipeline(
         model, vocabulary, recipes.from_text(snapshot.recipe, f"{name}/recipe.yaml"), name
     )
+
+
+def _check_weights(
+    config: BlocksConfig, vocabularies: tuple[int, ...], weights: dict[str, Tensor], name: str
+) -> None:
+    """Refuses weights of another model, before that model takes any memory."""
+    what = f"{name}: the weights do not fit config.json"
+    wanted = shapes(config, vocabularies, len(weights), what)
+    found = {key: tensor.shape for key, tensor in weights.items()}
+    for key in sorted(wanted.keys() | found.keys()):
+        got, expected = (
+            f"{key} of {tuple(some[key])}" if key in some else f"no {key}"
+            for some in (found, wanted)
+        )
+        if got != expected:
+            raise InputError(what, got=got, expected=expected)

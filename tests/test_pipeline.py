@@ -82,14 +82,26 @@ def test_precisions_are_named_and_known(pipeline: Pipeline, in_8_bits: Pipeline)
         load("tiny/translate", precision="int4")
 
 
-def test_weights_that_do_not_fit_are_refused(pipeline: Pipeline, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("size", "value", "said"),
+    [
+        ("hidden", 8, r"got decoder\.blocks\.0\.feed_forward\.\S+ of \(.*\), expected \S+ of \(8"),
+        ("hidden", 10**12, r"expected decoder\.blocks\.0\.feed_forward\.\S+ of \(1000000000000"),
+        ("hidden", 10**18, r"expected matrices below 2\^63 bytes"),
+        ("decoder_layers", 10**9, r"got 1000000000 layers, expected what \d+ tensors can fill"),
+        ("decoder_layers", 3, r"got no decoder\.blocks\.2\.\S+, expected decoder\.blocks\.2\."),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused_before_they_take_memory(
+    pipeline: Pipeline, tmp_path: Path, size: str, value: int, said: str
+) -> None:
     from regard.train import checkpoint
 
     snapshot = pipeline._snapshot()
-    model = {**snapshot.config["model"], "hidden": 8}
+    model = {**snapshot.config["model"], size: value}
     wrong = dataclasses.replace(snapshot, config={**snapshot.config, "model": model})
     checkpoint.write_folder(tmp_path / "wrong", wrong)
-    with pytest.raises(InputError, match=r"do not fit config\.json"):
+    with pytest.raises(InputError, match=r"do not fit config\.json: .*" + said):
         load(tmp_path / "wrong")
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.peers.loop import Loop, Padded, read, start
+from benchmarks.peers.loop import Padded, PairLoop, Training
 from benchmarks.peers.torch_transformer import sinusoids
 
 
@@ -144,18 +143,9 @@ class EncoderDecoder(nn.Module):
         return self.tops[1](x) @ self.target_embed.weight.T
 
 
-@dataclass
-class Train:
-    """Steps of training; the case names the batches. Work: real target tokens."""
-
-    work: str
+class Train(Training):
     packages: ClassVar = ("torch",)
 
-    def prepare(self, threads: int) -> None:
-        start(threads)
-        work = read(self.work)
+    def made(self, work: dict[str, Any]) -> PairLoop:
         model = EncoderDecoder(work)
-        self.loop = Loop(work, model, model)
-
-    def measure(self, case: str) -> float:
-        return self.loop.run(case)
+        return PairLoop(work, model, model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +13,28 @@ from benchmarks.peers import marian
 from benchmarks.peers.loop import read, start
 
 
-def convert(work: dict[str, Any], folder: Path) -> None:
-    """Writes the model into a new folder; its vocabulary is t0, t1, …, the last entry padding."""
+def loaded(kind: Callable[..., Any], spec: Any, precision: str, threads: int) -> Any:
+    """A Translator or a Generator of the model that was read."""
+    import torch
+
+    with torch.no_grad():
+        spec.validate()
+        spec.optimize(quantization=None)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "model"
+        folder.mkdir()
+        spec.save(str(folder))
+        return kind(
+            str(folder),
+            device="cpu",
+            compute_type=precision,
+            inter_threads=1,
+            intra_threads=threads,
+        )
+
+
+def spec_of(work: dict[str, Any]) -> Any:
+    """The model as CTranslate2's own loader reads it; tokens are t0, t1, …, the last padding."""
     from ctranslate2.converters.transformers import MarianMTLoader
 
     size = work["target_vocab"]
@@ -22,11 +43,7 @@ def convert(work: dict[str, Any], folder: Path) -> None:
     tokenizer = SimpleNamespace(
         get_vocab=lambda: vocabulary, eos_token=names[work["end"]], unk_token=names[3]
     )
-    spec = MarianMTLoader()(marian.build(work).eval(), tokenizer)
-    spec.validate()
-    spec.optimize(quantization=None)
-    folder.mkdir()
-    spec.save(str(folder))
+    return MarianMTLoader()(marian.build(work).eval(), tokenizer)
 
 
 @dataclass
@@ -43,16 +60,7 @@ class Decode:
 
         start(threads)
         work = read(self.work)
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary) / "model"
-            convert(work, folder)
-            self.translator = ctranslate2.Translator(
-                str(folder),
-                device="cpu",
-                compute_type=self.precision,
-                inter_threads=1,
-                intra_threads=threads,
-            )
+        self.translator = loaded(ctranslate2.Translator, spec_of(work), self.precision, threads)
         [batch] = work["batches"]["decode"]
         last = work["target_vocab"] - 2  # the entry behind it is padding here
         self.sources = [[f"t{min(token, last)}" for token in source] for source, _ in batch]

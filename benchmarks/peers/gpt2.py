@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from benchmarks.peers.loop import read, start
-from benchmarks.peers.text_loop import TextLoop
+from benchmarks.peers import ctranslate
+from benchmarks.peers.loop import TextLoop, Training, read, start
 
 ACTIVATION = "gelu_pytorch_tanh"
 """The function that GPT-2's own `gelu_new` writes out in seven steps, in one kernel."""
@@ -41,23 +39,13 @@ def build(work: dict[str, Any]) -> Any:
     return GPT2LMHeadModel(config)
 
 
-@dataclass
-class Train:
-    """A step of training; the case is not used. Work: tokens."""
-
-    work: str
+class Train(Training):
     packages: ClassVar = ("transformers", "torch")
     install: ClassVar = "pip install transformers"
 
-    def prepare(self, threads: int) -> None:
-        start(threads)
-        work = read(self.work)
+    def made(self, work: dict[str, Any]) -> TextLoop:
         model = build(work)
-        self.loop = TextLoop(work, model, lambda ids: model(input_ids=ids, use_cache=False).logits)
-
-    def measure(self, case: str) -> float:
-        del case
-        return self.loop.run()
+        return TextLoop(work, model, lambda ids: model(input_ids=ids, use_cache=False).logits)
 
 
 @dataclass
@@ -91,8 +79,8 @@ class Decode:
         return counted(self.written(int(case)), self.settings)
 
 
-def convert(work: dict[str, Any], folder: Path) -> None:
-    """Writes the model into a new folder, by CTranslate2's own loader; tokens are t0, t1, …"""
+def spec_of(work: dict[str, Any]) -> Any:
+    """The model as CTranslate2's own loader reads it; tokens are t0, t1, …"""
     import torch
     from ctranslate2.converters.transformers import GPT2Loader
 
@@ -102,11 +90,7 @@ def convert(work: dict[str, Any], folder: Path) -> None:
         get_vocab=lambda: vocabulary, bos_token=end, eos_token=end, unk_token=end
     )
     with torch.no_grad():
-        spec = GPT2Loader()(build(work).eval(), tokenizer)
-        spec.validate()
-        spec.optimize(quantization=None)
-    folder.mkdir()
-    spec.save(str(folder))
+        return GPT2Loader()(build(work).eval(), tokenizer)
 
 
 @dataclass
@@ -126,16 +110,9 @@ class DecodeCTranslate2:
 
         start(threads)
         self.settings = read(self.work)
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary) / "model"
-            convert(self.settings, folder)
-            self.generator = ctranslate2.Generator(
-                str(folder),
-                device="cpu",
-                compute_type=self.precision,
-                inter_threads=1,
-                intra_threads=threads,
-            )
+        self.generator = ctranslate.loaded(
+            ctranslate2.Generator, spec_of(self.settings), self.precision, threads
+        )
         self.prompts = [[f"t{token}" for token in text] for text in self.settings["texts"]]
 
     def written(self, count: int) -> list[list[int]]:

@@ -7,12 +7,11 @@ without its dependencies; only what its model imports is put beside it.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from benchmarks.peers.loop import Loop, Padded, read, start
+from benchmarks.peers.loop import Padded, PairLoop, Training
 
 FOLDER = Path(sys.prefix) / "joey"
 """In the environment that runs the suite."""
@@ -65,19 +64,14 @@ def build(work: dict[str, Any]) -> Any:
     return built
 
 
-@dataclass
-class Train:
-    """Steps of training; the case names the batches. Work: real target tokens."""
-
-    work: str
+class Train(Training):
     packages: ClassVar = ("joeynmt", "torch")
     install: ClassVar = "make bench"
     folders: ClassVar = (str(FOLDER),)
 
-    def prepare(self, threads: int) -> None:
-        start(threads)
+    def made(self, work: dict[str, Any]) -> PairLoop:
         # JoeyNMT numbers its special symbols unk, pad, begin, end; ids of words are the same.
-        work = {**read(self.work), "pad": 1, "begin": 2, "end": 3}
+        work = {**work, "pad": 1, "begin": 2, "end": 3}
         model = build(work)
 
         def logits(batch: Padded) -> Any:
@@ -90,7 +84,4 @@ class Train:
             )
             return out
 
-        self.loop = Loop(work, model, logits)
-
-    def measure(self, case: str) -> float:
-        return self.loop.run(case)
+        return PairLoop(work, model, logits)

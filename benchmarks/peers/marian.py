@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchmarks.peers.loop import Loop, Padded, read, rows, start
+from benchmarks.peers.loop import Padded, PairLoop, Training, read, rows, start
 from regard.bench.ours import reading_time
 
 BEAM, WRITTEN = 4, 30
@@ -47,17 +47,11 @@ def build(work: dict[str, Any], attention: str = "sdpa") -> Any:
     return MarianMTModel(config)
 
 
-@dataclass
-class Train:
-    """Steps of training; the case names the batches. Work: real target tokens."""
-
-    work: str
+class Train(Training):
     packages: ClassVar = ("transformers", "torch")
     install: ClassVar = "pip install transformers"
 
-    def prepare(self, threads: int) -> None:
-        start(threads)
-        work = read(self.work)
+    def made(self, work: dict[str, Any]) -> PairLoop:
         model = build(work)
 
         def logits(batch: Padded) -> Any:
@@ -69,10 +63,7 @@ class Train:
                 use_cache=False,
             ).logits
 
-        self.loop = Loop(work, model, logits)
-
-    def measure(self, case: str) -> float:
-        return self.loop.run(case)
+        return PairLoop(work, model, logits)
 
 
 @dataclass

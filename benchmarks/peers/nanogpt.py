@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.peers.loop import read, start
-from benchmarks.peers.text_loop import TextLoop
+from benchmarks.peers.loop import TextLoop, Training
 
 
 @dataclass(frozen=True)
@@ -92,23 +91,13 @@ class GPT(nn.Module):
         return F.linear(self.ln_f(x), self.wte.weight)
 
 
-@dataclass
-class Train:
-    """A step of training; the case is not used. Work: tokens."""
-
-    work: str
+class Train(Training):
     packages: ClassVar = ("torch",)
 
-    def prepare(self, threads: int) -> None:
-        start(threads)
-        work = read(self.work)
+    def made(self, work: dict[str, Any]) -> TextLoop:
         model = work["model"]
         sizes = Sizes(
             model["max_length"], work["vocab"], model["layers"], model["heads"], model["dim"]
         )
         gpt = GPT(sizes)
-        self.loop = TextLoop(work, gpt, gpt)
-
-    def measure(self, case: str) -> float:
-        del case
-        return self.loop.run()
+        return TextLoop(work, gpt, gpt)

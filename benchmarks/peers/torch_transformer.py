@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.peers.loop import Loop, Padded, read, start
+from benchmarks.peers.loop import Padded, PairLoop, Training
 
 
 class Translator(nn.Module):
@@ -76,18 +75,9 @@ def sinusoids(length: int, dim: int) -> Tensor:
     return table
 
 
-@dataclass
-class Train:
-    """Steps of training; the case names the batches. Work: real target tokens."""
-
-    work: str
+class Train(Training):
     packages: ClassVar = ("torch",)
 
-    def prepare(self, threads: int) -> None:
-        start(threads)
-        work = read(self.work)
+    def made(self, work: dict[str, Any]) -> PairLoop:
         model = Translator(work)
-        self.loop = Loop(work, model, model)
-
-    def measure(self, case: str) -> float:
-        return self.loop.run(case)
+        return PairLoop(work, model, model)

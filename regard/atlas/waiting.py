@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ Tell = Callable[[float, int], None]
 def waiting(steps: int) -> Iterator[Tell]:
     """Shows how far a figure is; on a terminal alone, since a figure is also drawn in notebooks.
 
+    Nor where warnings are left out: who asked for quiet gets it.
+
     Args:
         steps: Of all its trainings together.
 
@@ -24,7 +27,8 @@ def waiting(steps: int) -> Iterator[Tell]:
         What to call after each step.
     """
     begun, done, read = time.monotonic(), 0, 0
-    with Progress(steps, 0, quiet=not sys.stderr.isatty()) as progress:
+    wanted = sys.stderr.isatty() and logging.getLogger("regard").isEnabledFor(logging.WARNING)
+    with Progress(steps, 0, quiet=not wanted) as progress:
 
         def tell(loss: float, tokens: int) -> None:
             nonlocal done, read

@@ -338,6 +338,7 @@ def show(
     settings = parse_options(name, options or [])
     from regard.runtime import setup
 
+    hush(quiet=quiet)
     setup(threads, None)
     drawing = draw(name, None, text=text, **settings)
     path = drawing.save(Path(f"{name}.png") if out is None else out)

@@ -24,7 +24,7 @@ CELLS, FEWEST = 2**19, 128
 """Queries are computed together up to so many (query, key) cells a head, but not fewer queries
 than make a fast product."""
 TOGETHER = 2**21
-"""Heads are computed together up to so many numbers: each core has heads of its own, 1.6 × as fast
+"""Heads are computed together up to so many numbers: each core has heads of its own, 1.5 × as fast
 as one head after another, and what they write is still near when its softmax is taken."""
 
 

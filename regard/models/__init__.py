@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from regard.models.families import build as build
     from regard.models.families import describe as describe
     from regard.models.families import rebuild as rebuild
+    from regard.models.families import understood as understood
     from regard.models.families import vocabularies_in as vocabularies_in
 
 _HOMES = {
@@ -30,7 +31,15 @@ _HOMES = {
     "decoder": ("Decoder",),
     "encoder": ("Encoder", "Texts"),
     "encoder_decoder": ("DecoderState", "EncoderDecoder"),
-    "families": ("FAMILIES", "Model", "build", "describe", "rebuild", "vocabularies_in"),
+    "families": (
+        "FAMILIES",
+        "Model",
+        "build",
+        "describe",
+        "rebuild",
+        "understood",
+        "vocabularies_in",
+    ),
 }
 __getattr__ = lazily(
     __name__,

@@ -125,6 +125,31 @@ def sketch(config: BlocksConfig, *vocabularies: int) -> Any:
         raise InputError("the model", got=got, expected="matrices below 2^63 bytes") from error
 
 
+def shapes(
+    config: BlocksConfig, vocabularies: Sequence[int], tensors: int, what: str
+) -> dict[str, torch.Size]:
+    """The shape of every tensor of a config's model, by name; a hostile config takes no memory.
+
+    Args:
+        config: Of a family.
+        vocabularies: As for `sketch`.
+        tensors: How many there are to fill it.
+        what: Where the config stands, for an error.
+
+    Raises:
+        InputError: There are more layers than that, or a matrix is larger than can be addressed.
+    """
+    for name in ("layers", "encoder_layers", "decoder_layers"):
+        if getattr(config, name, 0) > tensors:
+            got = f"{getattr(config, name)} layers"
+            raise InputError(what, got=got, expected=f"what {tensors} tensors can fill")
+    try:
+        model = sketch(config, *vocabularies)
+    except InputError as error:
+        raise InputError(what, got=error.got, expected=error.expected) from None
+    return {name: tensor.shape for name, tensor in model.state_dict().items()}
+
+
 def parameters(model: Model) -> dict[str, int]:
     """Parameters by part; a matrix that several parts share is counted in the first of them.
 

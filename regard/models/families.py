@@ -54,6 +54,16 @@ def vocabularies_in(description: dict[str, Any]) -> tuple[int, ...]:
 
 def rebuild(description: dict[str, Any]) -> Any:
     """The model that `describe` described, with fresh weights."""
+    config, vocabularies = understood(description)
+    return build(config, *vocabularies)
+
+
+def understood(description: dict[str, Any]) -> tuple[BlocksConfig, tuple[int, ...]]:
+    """The config and the sizes of the vocabularies that `describe` wrote down.
+
+    Raises:
+        InputError: It is not a description, or of no model that there can be.
+    """
     family = description.get("family")
     if description.get("regard") != 1 or family not in FAMILIES:
         raise InputError(
@@ -64,8 +74,7 @@ def rebuild(description: dict[str, Any]) -> Any:
     config, shape = FAMILIES[family]
     names = ("vocab",) if shape is not EncoderDecoder else ("source_vocab", "target_vocab")
     try:
-        return build(
-            config.model_validate(description["model"]), *(int(description[name]) for name in names)
-        )
+        vocabularies = tuple(int(description[name]) for name in names)
+        return config.model_validate(description["model"]), vocabularies
     except (KeyError, ValueError, TypeError) as error:
         raise InputError("config.json", got=str(error).splitlines()[0]) from error

@@ -188,10 +188,10 @@ class Progress:
         if self._bar:
             self._bar.stop()
 
-    def update(self, step: int, loss: float, tokens_per_second: float) -> None:
+    def update(self, step: int, loss: float, targets_per_second: float) -> None:
         """Tell where training is."""
         if self._bar and self._task is not None:
-            speed = f"{tokens_per_second:,.0f} tokens/s"
+            speed = f"{targets_per_second:,.0f} targets/s"
             self._bar.update(self._task, completed=step, loss=f"loss {loss:.3f}", speed=speed)
             return
         now = time.monotonic()
@@ -199,7 +199,7 @@ class Progress:
             return
         self._told = now
         self.say(
-            f"step {step}/{self.total}  loss {loss:.3f}  {tokens_per_second:,.0f} tokens/s"
+            f"step {step}/{self.total}  loss {loss:.3f}  {targets_per_second:,.0f} targets/s"
             f"  {_clock(self._seconds_left(step, now))} left"
         )
 

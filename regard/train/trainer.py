@@ -234,7 +234,7 @@ class Trainer:
                 "loss": mean,
                 "learning_rate": rate,
                 "gradient_norm": norm,
-                "tokens_per_second": round(speed, 1),
+                "targets_per_second": round(speed, 1),
                 "seconds": round(place.seconds, 3),
                 "epoch": place.cursor.epoch,
             }

@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.files import write_file
 from regard.models.config import BlocksConfig
-from regard.models.cost import sketch
+from regard.models.cost import shapes
 from regard.models.families import Model, build
 from regard.weights.bert import BERT, DISTILBERT, ROBERTA
 from regard.weights.gpt import GPT2, LLAMA
@@ -97,8 +97,8 @@ def _understood(
     try:
         config: BlocksConfig = kind.read(their, Names(their, tensors))
         vocabularies = _vocabularies(their, kind)
-        _check_depth(config, tensors)
-        return config, vocabularies, _shapes(folder, config, vocabularies)
+        wanted = shapes(config, vocabularies, len(tensors), str(folder / CONFIG))
+        return config, vocabularies, wanted
     except KeyError as error:
         raise InputError(f"{folder / CONFIG}", got=f"no {error.args[0]}", expected="one") from error
     except ValidationError as error:
@@ -107,25 +107,6 @@ def _understood(
         raise InputError(f"{folder / CONFIG}: {where}", got=fault["msg"]) from error
     except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
         raise InputError(f"{folder / CONFIG}", got=str(error).partition("\n")[0]) from error
-
-
-def _shapes(
-    folder: Path, config: BlocksConfig, vocabularies: tuple[int, ...]
-) -> dict[str, torch.Size]:
-    """Sizes alone: a hostile config takes no memory."""
-    try:
-        model = sketch(config, *vocabularies)
-    except InputError as error:
-        raise InputError(f"{folder / CONFIG}", got=error.got, expected=error.expected) from None
-    return {name: tensor.shape for name, tensor in model.state_dict().items()}
-
-
-def _check_depth(config: BlocksConfig, tensors: dict[str, Tensor]) -> None:
-    """Refuses more layers than there are tensors, before any is built."""
-    for name in ("layers", "encoder_layers", "decoder_layers"):
-        if getattr(config, name, 0) > len(tensors):
-            got = f"{getattr(config, name)} layers"
-            raise InputError(CONFIG, got=got, expected=f"what {len(tensors)} tensors can fill")
 
 
 def _check_tied(model: Model, ours: dict[str, Tensor]) -> None:

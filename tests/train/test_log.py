@@ -167,16 +167,16 @@ def test_without_a_terminal_a_line_is_written_per_interval(capsys, clock):
     with Progress(total=100, start=0, quiet=False) as progress:
         for step in range(1, 101):
             clock[0] += 1
-            progress.update(step, loss=5.0 / step, tokens_per_second=12345.6)
+            progress.update(step, loss=5.0 / step, targets_per_second=12345.6)
             if step == 50:
                 progress.say("saved [bold]00000050[/bold]")
     output, lines = capsys.readouterr()
     lines = lines.splitlines()
     assert output == ""
-    assert lines[0] == "step 1/100  loss 5.000  12,346 tokens/s  1:39 left"
+    assert lines[0] == "step 1/100  loss 5.000  12,346 targets/s  1:39 left"
     assert lines[1].startswith("step 11/100")
     assert lines[5] == "saved [bold]00000050[/bold]"
-    assert lines[-1] == "step 100/100  loss 0.050  12,346 tokens/s  0:00 left"
+    assert lines[-1] == "step 100/100  loss 0.050  12,346 targets/s  0:00 left"
     assert len(lines) == 12  # steps 1, 11, ... 91, the last one, and what was said
 
 
@@ -208,9 +208,9 @@ def on_a_terminal(monkeypatch, **environment):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "stderr", Terminal())
     with Progress(total=100, start=10, quiet=False) as progress:
-        progress.update(60, loss=1.2345, tokens_per_second=9876)
+        progress.update(60, loss=1.2345, targets_per_second=9876)
         progress.say("saved [bold]00000060[/bold]")
-        progress.update(100, loss=0.5, tokens_per_second=9876)
+        progress.update(100, loss=0.5, targets_per_second=9876)
     return sys.stderr.getvalue()
 
 
@@ -222,7 +222,7 @@ def test_on_a_terminal_there_is_a_bar(monkeypatch):
     assert COLOUR.search(shown)
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
     assert "saved [bold]00000060[/bold]\n" in plain
-    assert "100/100 loss 0.500 9,876 tokens/s" in plain
+    assert "100/100 loss 0.500 9,876 targets/s" in plain
 
 
 def test_no_color_is_respected(monkeypatch):

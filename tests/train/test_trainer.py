@@ -279,6 +279,6 @@ def test_speed_counts_the_time_of_training_alone(
 
     one = job(Timed(sizes=(6,)), tmp_path, steps=6, log_every=3, evaluate_every=2, save_every=5)
     Trainer(one).run()
-    lines = [x for x in read_metrics(tmp_path / "metrics.jsonl") if "tokens_per_second" in x]
+    lines = [x for x in read_metrics(tmp_path / "metrics.jsonl") if "targets_per_second" in x]
     assert [line["seconds"] for line in lines] == [3, 6]
-    assert [line["tokens_per_second"] for line in lines] == [6, 6]
+    assert [line["targets_per_second"] for line in lines] == [6, 6]
