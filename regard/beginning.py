@@ -169,15 +169,16 @@ def _started(recipe: Recipe, base: BlocksConfig, folder: str) -> BlocksConfig:
                 expected=f"{values.get(key)}, as in {folder}",
                 fix=f"with start.folder, model has only {', '.join(sorted(MAY_DIFFER))}",
             )
-    if recipe.task in LABELLED:
-        values |= {"classes": (), "tags": ()}  # named by the data, if the recipe does not
-    model = type(base).model_validate(values | given)
     if recipe.task not in LABELLED:
-        return model
-    if not isinstance(model, BertConfig):
-        got = f"a {base.family} model to begin from"
-        raise InputError(f"task: {recipe.task}", got=got, expected="an encoder: bert")
-    return headed(recipe.task, model)
+        return type(base).model_validate(values | given)
+    if not isinstance(base, BertConfig):
+        raise InputError(
+            f"task: {recipe.task}",
+            got=f"{folder}, a {base.family} model, to begin from",
+            expected="an encoder: BERT, RoBERTa, DistilBERT",
+        )
+    values |= {"classes": (), "tags": ()}  # named by the data, if the recipe does not
+    return headed(recipe.task, BertConfig.model_validate(values | given))
 
 
 def freeze(model: Any, what: Freeze) -> None:

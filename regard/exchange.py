@@ -13,13 +13,13 @@ from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.files import beside, reporting, write_file
 from regard.models import BertConfig, GPTConfig, Model
+from regard.models.cost import sides
 from regard.recipe import Recipe
 from regard.tokens import Vocabulary
 from regard.tokens.config import TokensConfig
 from regard.train.config import TrainConfig
-from regard.weights.folder import CONFIG, read_json, write_model
-
-GENERATION = "generation_config.json"
+from regard.weights.folder import write_model
+from regard.weights.generation import GENERATION, read_decoding, roles_in, write_decoding
 
 
 def recipe_of(config: Any, vocabularies: Sequence[int], folder: Path) -> Recipe:
@@ -28,7 +28,7 @@ def recipe_of(config: Any, vocabularies: Sequence[int], folder: Path) -> Recipe:
     Args:
         config: Of the model.
         vocabularies: The sizes of its vocabularies.
-        folder: Where it came from.
+        folder: Where it came from; of a single file nothing more is known.
     """
     return Recipe(
         version=1,
@@ -37,7 +37,7 @@ def recipe_of(config: Any, vocabularies: Sequence[int], folder: Path) -> Recipe:
         tokens=TokensConfig(shared=len(set(vocabularies)) == 1),
         model=config,
         train=TrainConfig(),
-        decode=_decoding(folder),
+        decode=read_decoding(folder, vocabularies[-1], both=sides(config) == 2),
     )
 
 
@@ -54,31 +54,6 @@ def _task_of(config: Any) -> Any:
     return "fill" if config.masked else "embed"
 
 
-def _decoding(folder: Path) -> DecodeConfig:
-    """How the folder says it wants to be decoded, where it says so."""
-    said: dict[str, Any] = {}
-    for name in (CONFIG, GENERATION):
-        if (folder / name).is_file():
-            said |= {k: v for k, v in read_json(folder / name).items() if v is not None}
-    fields = {
-        "num_beams": "beam",
-        "length_penalty": "length_penalty",
-        "do_sample": "sample",
-        "no_repeat_ngram_size": "no_repeat_ngram",
-        "repetition_penalty": "repetition_penalty",
-        "forced_bos_token_id": "forced_begin",
-    }
-    found = {ours: said[theirs] for theirs, ours in fields.items() if theirs in said}
-    if said.get("early_stopping") is True:
-        found["stop"] = "first"
-    banned = [each[0] for each in said.get("bad_words_ids", ()) if len(each) == 1]
-    found["banned"] = tuple(banned)
-    if found.get("sample"):
-        sampling = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p"}
-        found |= {ours: said[theirs] for theirs, ours in sampling.items() if theirs in said}
-    return DecodeConfig(**found)
-
-
 def check_vocabulary(model: Model, vocabulary: Vocabulary, folder: Path) -> None:
     """Refuses a tokenizer with ids that the model has no vector for."""
     sides = (vocabulary.source, vocabulary.target)
@@ -92,12 +67,13 @@ def check_vocabulary(model: Model, vocabulary: Vocabulary, folder: Path) -> None
             )
 
 
-def export(model: Model, vocabulary: Vocabulary | None, folder: Path) -> Path:
+def export(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, folder: Path) -> Path:
     """Writes a Hugging Face folder that transformers loads with the same outputs.
 
     Args:
         model: What to write.
         vocabulary: Its tokenizer, if it has one.
+        decode: How it is decoded.
         folder: A new name, or an empty folder.
 
     Raises:
@@ -111,7 +87,7 @@ def export(model: Model, vocabulary: Vocabulary | None, folder: Path) -> Path:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         try:
-            _write(model, vocabulary, temporary)
+            _write(model, vocabulary, decode, temporary)
             if folder.exists():
                 folder.rmdir()
             temporary.rename(folder)
@@ -121,8 +97,14 @@ def export(model: Model, vocabulary: Vocabulary | None, folder: Path) -> Path:
     return folder
 
 
-def _write(model: Model, vocabulary: Vocabulary | None, folder: Path) -> None:
-    roles = {} if vocabulary is None else roles_of(vocabulary)
+def _write(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, folder: Path) -> None:
+    roles: dict[str, Any] = {} if vocabulary is None else {**roles_of(vocabulary)}
+    if not isinstance(model.config, BertConfig):
+        if vocabulary is None:
+            roles = _unnamed(model, decode)
+        roles |= roles_in(decode)
+        said = write_decoding(decode, roles)
+        write_file(folder / GENERATION, (json.dumps(said, indent=2) + "\n").encode())
     write_model(model, folder, **roles)
     if vocabulary is None:
         return
@@ -139,7 +121,8 @@ def _write(model: Model, vocabulary: Vocabulary | None, folder: Path) -> None:
         "sep_token_id": "sep_token",
         "mask_token_id": "mask_token",
     }
-    symbols = {names[k]: tokenizer.symbol(v) for k, v in roles.items() if k in names}
+    ids = roles_of(vocabulary)
+    symbols = {names[k]: tokenizer.symbol(v) for k, v in ids.items() if k in names}
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": model.config.max_length,
@@ -147,6 +130,15 @@ def _write(model: Model, vocabulary: Vocabulary | None, folder: Path) -> None:
         **symbols,
     }
     write_file(folder / "tokenizer_config.json", json.dumps(settings, indent=2).encode())
+
+
+def _unnamed(model: Model, decode: DecodeConfig) -> dict[str, Any]:
+    """Without a tokenizer: none of the ids that their config would suppose, beyond its vocabulary.
+
+    Padding, which an encoder-decoder of theirs must have, is what its texts start from.
+    """
+    pad = decode.begin or 0 if sides(model.config) == 2 else None
+    return {"bos_token_id": None, "eos_token_id": None, "pad_token_id": pad}
 
 
 def roles_of(vocabulary: Vocabulary) -> dict[str, int]:

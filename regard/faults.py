@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from regard.config import Config
-from regard.data.config import Files, Parts
+from regard.data.config import Files, PartData, Parts
 from regard.document import Path, one_line, shown
 from regard.errors import InputError
 from regard.models.config import RotaryScaling
@@ -217,6 +217,9 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
     # An unknown key further inside is what is wrong with the known one that it stands in.
     if detail["type"] == "extra_forbidden" and str(detail["loc"][-1]) == path[-1]:
         return _Fault(rank, path, what, "an unknown key", keys.home(path), keys.help(path, kind))
+    inside = _inside_a_part(detail, rank, what, path)
+    if inside is not None:
+        return inside
     expected, choices = _expected(path, keys, kind)
     value = _at(values, path)
     if value is _ABSENT:
@@ -234,6 +237,18 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
     if path == ("version",):
         fix = "this Regard reads version 1 of recipes"
     return _Fault(rank, path, what, shown(value), expected, fix)
+
+
+def _inside_a_part(
+    detail: ErrorDetails, rank: tuple[int, int], what: str, path: Path
+) -> _Fault | None:
+    """A fault inside one of several sets of pairs: `data.parts.past.weight`."""
+    *_, part, key = ("", *map(str, detail["loc"]))
+    if path != ("data", "parts") or key not in PartData.model_fields:
+        return None
+    got = "nothing" if detail["type"] == "missing" else shown(detail["input"])
+    expected = expectation(PartData.model_fields[key])
+    return _Fault(rank, (*path, part, key), f"{what}.{part}.{key}", got, expected)
 
 
 def _expected(path: Path, keys: Keys, kind: str | None) -> tuple[str, list[str]]:

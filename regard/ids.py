@@ -6,6 +6,7 @@ shape of what was asked for; padding takes no part in it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from regard.decode.filters import Symbols
 from regard.errors import InputError
 from regard.models import Encoder, EncoderDecoder, Model, Texts
 from regard.models.mode import evaluating
+from regard.tasks.reader import vectors_of
 from regard.tokens import Vocabulary
 
 Ids = Sequence[int]
@@ -27,9 +29,9 @@ NO_SYMBOL = -1
 
 
 def is_ids(value: Any) -> bool:
-    """Whether these are the ids of one text, as a list or a tensor."""
-    if isinstance(value, Tensor):
-        return value.dim() == 1
+    """Whether these are the ids of one text, as a list, an array or a tensor."""
+    if hasattr(value, "ndim"):
+        return bool(value.ndim == 1)
     return isinstance(value, Sequence) and bool(value) and isinstance(value[0], int)
 
 
@@ -39,8 +41,8 @@ def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
     if both == (target_ids is None):
         expected = "source and target ids" if both else "the ids of one text"
         raise InputError("logits", got="one" if both else "two", expected=expected)
-    rows, back = _rows(ids if not both else target_ids, None if both else mask)
-    sources = _rows(ids, mask)[0] if both else None
+    rows, back = rows_of(ids if not both else target_ids, None if both else mask)
+    sources = rows_of(ids, mask)[0] if both else None
     for each in (*rows, *(sources or ())):
         _check(each, model)
     with evaluating(model):
@@ -49,15 +51,47 @@ def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
                 raise InputError("logits", got=f"{len(rows)} targets", expected=len(sources))
             found = model(Ragged.of(sources), Ragged.of(rows))
         elif isinstance(model, Encoder):
-            found = model(Texts(Ragged.of(rows)))
+            found, of_texts = _head(model)(Texts(Ragged.of(rows))), model.classes is not None
+            if of_texts:
+                return found[0] if is_ids(ids) else found
         else:
             found = model(Ragged.of(rows))
     return back(list(torch.split(found, [len(row) for row in rows])))
 
 
-def _rows(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor]], Any]]:
-    """The ids of each text without padding, and how results go back into the shape they came in."""
-    if isinstance(ids, Tensor) and ids.dim() == 2:
+def _head(model: Encoder) -> Callable[[Texts], Tensor]:
+    """What an encoder has logits of: classes, tags, the ends of answers, or its vocabulary."""
+    config = model.config
+    named = (
+        (config.classes, model.classify),
+        (config.tags, model.tag),
+        (config.spans, model.answer),
+    )
+    return next((head for has, head in named if has), model)
+
+
+def embed_ids(model: Model, ids: Any, *, pool: str, normalise: bool) -> Tensor:
+    """See `Pipeline.embed`."""
+    rows, _ = rows_of(ids, None)
+    for row in rows:
+        _check(row, model)
+    if not isinstance(model, Encoder):
+        raise InputError("embed", got="a model that writes", expected="an encoder")
+    with evaluating(model):
+        return vectors_of(model, Texts(Ragged.of(rows)), pool=pool, normalise=normalise)
+
+
+def rows_of(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor]], Any]]:
+    """The ids of each text without padding, and how results go back into the shape they came in.
+
+    Raises:
+        InputError: There is a mask of another shape.
+    """
+    if mask is not None or getattr(ids, "ndim", 0) == 2:
+        try:
+            ids = torch.as_tensor(ids)
+        except (ValueError, TypeError):
+            raise InputError("mask", got="texts of different lengths", expected="none") from None
         real = torch.ones_like(ids) if mask is None else torch.as_tensor(mask)
         if real.shape != ids.shape:
             raise InputError("mask", got=tuple(real.shape), expected=tuple(ids.shape))
@@ -74,8 +108,13 @@ def _rows(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor]]
     return [list(map(int, row)) for row in ids], lambda found: found
 
 
+def _longest(model: Model) -> int | None:
+    """The most tokens that it has positions for; distances in buckets are never too many."""
+    return None if model.config.positions == "buckets" else model.config.max_length
+
+
 def _check(ids: Ids, model: Model) -> None:
-    longest, vocab = model.config.max_length, min(model.vocabularies().values())
+    longest, vocab = _longest(model) or sys.maxsize, min(model.vocabularies().values())
     if not 0 < len(ids) <= longest:
         raise InputError("ids", got=f"{len(ids)} of them", expected=f"1 to {longest}")
     wrong = [token for token in ids if not 0 <= token < max(model.vocabularies().values())]
@@ -84,21 +123,22 @@ def _check(ids: Ids, model: Model) -> None:
 
 
 def generate_ids(
-    model: Model, vocabulary: Vocabulary | None, prompts: Sequence[Any], config: DecodeConfig
+    model: Model, vocabulary: Vocabulary | None, rows: Sequence[Ids], config: DecodeConfig
 ) -> list[list[int]]:
     """The ids that follow each prompt, or that translate each source."""
-    rows = [list(map(int, prompt)) for prompt in prompts]
     for row in rows:
         _check(row, model)
     if isinstance(model, Encoder):
         raise InputError("generate", got="an encoder", expected="a model that writes")
     symbols = _symbols(vocabulary, begins=isinstance(model, EncoderDecoder))
-    limit = model.config.max_length
+    limit = _longest(model)
     with evaluating(model):
         if isinstance(model, EncoderDecoder):
-            if symbols.begin == NO_SYMBOL:
+            if symbols.as_set(config).begin == NO_SYMBOL:
                 raise InputError(
-                    "generate", got="no tokenizer", expected="one that says how to begin"
+                    "generate",
+                    got="no id to begin with",
+                    fix="say one: begin=0, or add a tokenizer",
                 )
             found = decode(model, Ragged.of(rows), symbols, config, limit=limit)
         else:
@@ -109,6 +149,6 @@ def generate_ids(
 def _symbols(vocabulary: Vocabulary | None, *, begins: bool) -> Symbols:
     """The symbols with a role; what goes on with a prompt needs none to begin with."""
     if vocabulary is None:
-        return Symbols(NO_SYMBOL, NO_SYMBOL, NO_SYMBOL)
+        return Symbols(NO_SYMBOL, NO_SYMBOL, pad=0)  # fed to rows that have ended: any token does
     target = vocabulary.target
     return Symbols(target.begin if begins else NO_SYMBOL, target.end, target.pad)

@@ -195,6 +195,9 @@ def _labelled(recipe: Recipe, saved: Vocabulary | None) -> Materials:
     if recipe.task != "answer":
         key = {"classify": "classes", "tag": "tags"}[recipe.task]
         names = getattr(model, key) or labels_in(splits.train)
+        if len(names) < 2:
+            got = f"{names[0]!r} alone" if names else "none"
+            raise InputError(f"{key} in {data.train}", got=got, expected="at least two of them")
         model = model.model_copy(update={key: names})
     model = headed(recipe.task, model)
     task = LABELLED_TASKS[recipe.task](

@@ -19,13 +19,13 @@ from regard.decode.config import DRAWING, DecodeConfig
 from regard.decode.engine import stream
 from regard.errors import InputError
 from regard.exchange import export
-from regard.explain.heads import HeadSummary, summarise
+from regard.explain.heads import HeadSummary, pairs_for, summarise, texts_for
 from regard.explain.look import Look
 from regard.explain.record import record, record_text
-from regard.ids import generate_ids, is_ids, logits_of
+from regard.ids import embed_ids, generate_ids, is_ids, logits_of, rows_of
 from regard.layers import Tap, knock_out
 from regard.layers.int8 import quantise
-from regard.models import EncoderDecoder, Model, describe
+from regard.models import Decoder, EncoderDecoder, Model, describe
 from regard.recipe import Recipe
 from regard.tasks import (
     TASKS,
@@ -241,25 +241,29 @@ class Pipeline:
         overrides = [f"decode.{key}={json.dumps(value)}" for key, value in changes.items()]
         return recipes.from_text(recipes.dump(self.recipe), "recipe", overrides).decode
 
-    def generate(self, prompts: Any, **decode: Any) -> Any:
+    def generate(self, prompts: Any, *, mask: Any = None, **decode: Any) -> Any:
         """What follows a prompt, or each of several, without the prompt itself.
 
         Args:
             prompts: A text, texts, the ids of one, or the ids of several. Ids give ids. An
                 encoder-decoder reads them as sources.
+            mask: (batch, length) Beside ids in rows: 1 for real ones, 0 for padding, on either
+                side.
             **decode: What differs from the recipe's `decode`, such as `sample=True`.
         """
         one = isinstance(prompts, str) or is_ids(prompts)
         several = [prompts] if one else list(prompts)
         found: list[Any]
         if several and is_ids(several[0]):
-            found = generate_ids(self.model, self._vocabulary, several, self.decoding(**decode))
+            rows, _ = rows_of(prompts, mask)
+            found = generate_ids(self.model, self._vocabulary, rows, self.decoding(**decode))
         elif isinstance(self.model, EncoderDecoder):
             found = self._rewritten(several, **decode)
         else:
             task, longest = self._able(Generate, "generate"), self.model.config.max_length
-            ids = [task.prompt(text, longest) for text in several]
-            outputs = task.predict(self.model, ids, self.decoding(**decode))
+            config = self.decoding(**decode)
+            ids = [task.begun(text, longest, config) for text in several]
+            outputs = task.predict(self.model, ids, config)
             found = [best.text for best, *_ in outputs]
         return found[0] if one else found
 
@@ -271,6 +275,8 @@ class Pipeline:
             **decode: What differs from the recipe's `decode`, such as `beam=4`.
         """
         task = self._restore or self._able(Restore, "restore")
+        if not task.has_hole(text):
+            raise InputError("restore", got="no hole in the text", expected="___ where words miss")
         [[best, *_]] = task.predict(self.model, [text], self.decoding(**decode))
         return task.restored(text, best, self.model.config.max_length)
 
@@ -288,16 +294,26 @@ class Pipeline:
     def write(self, prompt: str, **decode: Any) -> Iterator[str]:
         """The same for one prompt, piece by piece, as the text becomes certain."""
         task = self._able(Generate, "generate")
-        ids = task.prompt(prompt, self.model.config.max_length)
-        return task.write(self.model, ids, self.decoding(**decode))
+        config = self.decoding(**decode)
+        return task.write(
+            self.model, task.begun(prompt, self.model.config.max_length, config), config
+        )
 
     def suggest(self, text: str, count: int = 3) -> list[Suggestion]:
         """The likeliest next words with their probabilities, as a phone offers them."""
         return self._able(Generate, "suggest").suggest(self.model, text, count)
 
-    def fill(self, text: str, count: int = 5) -> list[list[Filling]]:
-        """For each `[MASK]` of a text, the likeliest words with their probabilities."""
-        return self._able(Reader, "fill").fill(self.model, text, count)
+    @overload
+    def fill(self, texts: str, count: int = 5) -> list[list[Filling]]: ...
+    @overload
+    def fill(self, texts: list[str], count: int = 5) -> list[list[list[Filling]]]: ...
+    def fill(
+        self, texts: str | list[str], count: int = 5
+    ) -> list[list[Filling]] | list[list[list[Filling]]]:
+        """For each `[MASK]` of a text, or of each of several, the likeliest words."""
+        one, task = isinstance(texts, str), self._able(Reader, "fill")
+        found = task.fill(self.model, [texts] if isinstance(texts, str) else texts, count)
+        return found[0] if one else found
 
     @overload
     def classify(self, texts: Text) -> list[Labelled]: ...
@@ -309,32 +325,63 @@ class Pipeline:
         found = task.classify(self.model, texts if isinstance(texts, list) else [texts])
         return found if several else found[0]
 
-    def tag(self, text: str | Sequence[str]) -> list[Tagged]:
+    @overload
+    def tag(self, text: str | list[str]) -> list[Tagged]: ...
+    @overload
+    def tag(self, text: list[list[str]]) -> list[list[Tagged]]: ...
+    def tag(self, text: str | list[str] | list[list[str]]) -> list[Tagged] | list[list[Tagged]]:
         """The tag of each word of a text with its probability; longer texts are read in windows.
 
         Args:
-            text: A text, or its words.
+            text: A text, or its words; or the words of each of several.
         """
-        [found] = self._able(Tag, "tag").tag(self.model, [text])
-        return found
+        one = isinstance(text, str) or not text or isinstance(text[0], str)
+        several: Any = [text] if one else text
+        spaced = [word for words in several if not isinstance(words, str)
+                  for word in words if word.split() != [word]]  # fmt: skip
+        if spaced:
+            fix = "for several texts: p.tag([text.split() for text in texts])"
+            raise InputError("tag", got=f"the word {spaced[0]!r}", expected="one word", fix=fix)
+        found = self._able(Tag, "tag").tag(self.model, several)
+        return found[0] if one else found
 
+    @overload
     def answer(
         self, question: str, context: str, count: int = 1, *, unanswerable: bool | None = None
-    ) -> list[FoundAnswer]:
-        """The likeliest answers to a question, cut out of a text, best first.
+    ) -> list[FoundAnswer]: ...
+    @overload
+    def answer(
+        self, question: list[str], context: str | list[str], count: int = 1,
+        *, unanswerable: bool | None = None,
+    ) -> list[list[FoundAnswer]]: ...  # fmt: skip
+    def answer(
+        self,
+        question: str | list[str],
+        context: str | list[str],
+        count: int = 1,
+        *,
+        unanswerable: bool | None = None,
+    ) -> list[FoundAnswer] | list[list[FoundAnswer]]:
+        """The likeliest answers to a question, cut out of a text, best first; or to several.
 
         Args:
             question: What to look for.
-            context: Where to look; a longer one than the model reads is read in windows.
+            context: Where to look, for all questions or for each; a longer one than the model
+                reads is read in windows.
             count: How many answers.
             unanswerable: Whether "no answer", an empty one, is allowed. None: as trained.
         """
         task = self._able(Answer, "answer")
-        for name, given in (("the question", question), ("the context", context)):
-            if not given.strip():
+        questions = [question] if isinstance(question, str) else list(question)
+        contexts = [context] * len(questions) if isinstance(context, str) else list(context)
+        if len(contexts) != len(questions):
+            raise InputError("contexts", got=len(contexts), expected=f"one, or {len(questions)}")
+        for name, given in (("the question", questions), ("the context", contexts)):
+            if not all(each.strip() for each in given):
                 raise InputError(name, got="nothing", expected="some words")
-        [found] = task.answer(self.model, [(question, context)], count, unanswerable=unanswerable)
-        return found
+        pairs = list(zip(questions, contexts, strict=True))
+        found = task.answer(self.model, pairs, count, unanswerable=unanswerable)
+        return found[0] if isinstance(question, str) else found
 
     def measure(self, examples: Sequence[Any]) -> Measures:
         """How good a classifier, tagger or answerer is on examples with labels.
@@ -347,20 +394,22 @@ class Pipeline:
                              expected="one for classify, tag or answer")  # fmt: skip
         return self.task.measure(self.model, examples)
 
-    def embed(
-        self, texts: str | Sequence[str], *, pool: str = "mean", normalise: bool = True
-    ) -> Tensor:
+    def embed(self, texts: Any, *, pool: str = "mean", normalise: bool = True) -> Tensor:
         """A vector for a text, (dim,), or for each of several, (texts, dim).
 
         Args:
-            texts: One or several.
+            texts: One or several, or the ids of one or several.
             pool: `mean` of all tokens, or `cls`: the first.
             normalise: Whether vectors have length 1, so that their product is their cosine.
         """
-        several = [texts] if isinstance(texts, str) else list(texts)
-        task = self._able(Reader, "embed")
-        found = task.embed(self.model, several, pool=pool, normalise=normalise)
-        return found[0] if isinstance(texts, str) else found
+        one = isinstance(texts, str) or is_ids(texts)
+        several = [texts] if one else list(texts)
+        if several and is_ids(several[0]):
+            found = embed_ids(self.model, several, pool=pool, normalise=normalise)
+        else:
+            task = self._able(Reader, "embed")
+            found = task.embed(self.model, several, pool=pool, normalise=normalise)
+        return found[0] if one else found
 
     def words(
         self, word: str, sentences: Sequence[str], *, layer: int | None = None, count: int = 5
@@ -377,11 +426,12 @@ class Pipeline:
         return compare(self.model, tokenizer, word, sentences, layer=layer, count=count)
 
     def logits(self, ids: Any, target_ids: Any = None, *, mask: Any = None) -> Any:
-        """Logits of the token after each token (an encoder: at each token).
+        """Logits of the token after each token (an encoder: at each token, or what its head gives).
 
         Args:
             ids: The ids of a text: (tokens, vocab) comes out. Of several, as lists: a list of
-                these. As a tensor (batch, length): (batch, length, vocab), zeros at padding.
+                these. As a tensor (batch, length): (batch, length, vocab), zeros at padding. With
+                a head for classes, one row a text comes out.
             target_ids: The same of the target, for an encoder-decoder, whose source `ids` are.
             mask: (batch, length) With a tensor: 1 for real tokens, 0 for padding, on either side.
         """
@@ -423,13 +473,24 @@ class Pipeline:
         )
 
     def heads(
-        self,
-        pairs: Sequence[Pair | tuple[str, str]],
-        progress: Callable[[int, int], None] | None = None,
+        self, texts: Sequence[Any], progress: Callable[[int, int], None] | None = None
     ) -> list[HeadSummary]:
-        """What each head does on these pairs, and what breaks without it."""
-        task = self.translator()
-        return summarise(self.model, task, _pairs(pairs), progress=progress)
+        """What each head does on these texts, and what breaks without it.
+
+        Args:
+            texts: Pairs of source and target; for a model that writes on, texts or their ids.
+            progress: Told how many heads of how many are done.
+        """
+        if isinstance(self.model, Decoder):
+            most = self.model.config.max_length
+            rows = [each if is_ids(each) else self.task.prompt(each, most + 1) for each in texts]
+            rows = [list(row[: most + 1]) for row in rows if len(row) > 1]
+            if not rows:
+                raise InputError("heads", got="no text of two tokens", expected="some")
+            passages = texts_for(self.model, rows)
+        else:
+            passages = pairs_for(self.model, self.translator(), _pairs(texts))
+        return summarise(self.model, passages, progress=progress)
 
     def evaluate(
         self, pairs: Sequence[Pair | tuple[str, str]], *, lowercase: bool = False, **decode: Any
@@ -457,7 +518,7 @@ class Pipeline:
 
     def export(self, folder: str | Path) -> Path:
         """Writes a folder that Hugging Face transformers loads, with the same outputs."""
-        return export(self.model, self._vocabulary, Path(folder))
+        return export(self.model, self._vocabulary, self.recipe.decode, Path(folder))
 
     def _snapshot(self) -> Snapshot:
         return Snapshot(

@@ -187,7 +187,7 @@ class Plan:
         model, length = self.recipe.model, self.lengths[0]
         if sides(model) == 1:
             return length
-        return room(self.recipe.decode, length, (), model.max_length)
+        return room(self.recipe.decode, length, 0, model.max_length)
 
     @property
     def inference_memory(self) -> dict[str, int]:

@@ -268,7 +268,7 @@ def heads_table(heads: Sequence[HeadSummary], pairs: int) -> str:
         f"{each.positional:>12.2f}{each.offset:>5}{each.entropy:>9.2f}"
         for each in sorted(heads, key=lambda head: -head.effect)
     ]
-    lines.append(f"over {pairs} pairs; effect: rise of the loss (nats per token) without the head")
+    lines.append(f"over {pairs} texts; effect: rise of the loss (nats per token) without the head")
     return "\n".join(lines)
 
 

@@ -18,6 +18,8 @@ from regard.tasks.restore import Restore, SpanAccuracy
 
 LONGEST = 100
 """Documents of which words are asked."""
+PASSAGE = 64
+"""Tokens of a piece of text that heads are looked at on."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,27 @@ def evaluate_text(pipeline: Pipeline, files: str | None = None, *, words: int = 
     ]
     accuracy = word_accuracy(task, model, texts, words=words)
     return TextReport(name, corpus.tokens, found["loss"], found["perplexity"], accuracy)
+
+
+def passages(pipeline: Pipeline, files: str | None, count: int) -> list[list[int]]:
+    """Pieces of text, as ids, from places spread evenly over files or what was held out.
+
+    Args:
+        pipeline: A model that writes on.
+        files: As for `evaluate_text`.
+        count: How many.
+    """
+    corpus = (_rows(pipeline, files) if files else _held_out(pipeline)).corpus
+    length = min(PASSAGE, pipeline.model.config.max_length)
+    starts = [
+        (number, start)
+        for number in range(len(corpus))
+        for start in range(0, len(corpus.document(number)) - 1, length)
+    ]
+    chosen = starts[:: max(1, len(starts) // count)][:count]
+    return [
+        corpus.document(number)[start : start + length + 1].tolist() for number, start in chosen
+    ]
 
 
 def _filled(pipeline: Pipeline, files: str | None) -> TextReport:

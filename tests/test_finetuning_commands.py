@@ -76,6 +76,25 @@ def test_a_bert_is_given_a_head_and_answers(regard, theirs, tmp_path, task):
     assert done(regard(task, "kept", *ASKED[task])) == said
 
 
+@pytest.mark.parametrize("task", LABELLED)
+def test_a_model_that_writes_is_given_no_head(regard, theirs, tmp_path, task):
+    file, content = LABELLED[task]
+    (tmp_path / file).write_text(content)
+    start = (f"start.folder={theirs / 'gpt2'}", f"data.train={file}")
+    result = regard("train", f"own/{task}", *start, *SHORT, "-o", "run")
+    assert result.code == 2
+    assert "a gpt model, to begin from, expected an encoder: BERT, RoBERTa" in result.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_class_alone_is_refused(regard, theirs, tmp_path):
+    (tmp_path / "one.tsv").write_text("the cat\tx\na dog\tx\n" * 4)
+    start = (f"start.folder={theirs / 'bert'}", "data.train=one.tsv", "data.held_out=2")
+    result = regard("train", "own/classify", *start, *SHORT, "-o", "run")
+    assert result.code == 2
+    assert "got 'x' alone, expected at least two" in result.err
+
+
 GPT = ("data.files=my.txt", "data.separator=''", "data.held_out=0.3")
 
 

@@ -9,7 +9,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 import regard
-from regard.errors import InputError
+from regard.data.batch import Ragged
+from regard.errors import FoundProblems, InputError
+from regard.layers import Tap, knock_out
 from tests.their_models import DECODERS, TRANSLATORS, VOCAB, save
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -104,7 +106,7 @@ def test_an_encoder_decoder_translates_text(tmp_path, name):
     p = regard.load(tmp_path / name)
     assert p.recipe.task == "translate"
     ids = [*p.vocabulary.source.encode("the cat sat"), end]
-    settings = {"max_new_tokens": 6, "do_sample": False, "forced_eos_token_id": None,
+    settings = {"max_new_tokens": 6, "do_sample": False,
                 "num_beams": p.recipe.decode.beam}  # fmt: skip
     expected = theirs.generate(torch.tensor([ids]), **settings)[0, 1:].tolist()
     expected = expected[: expected.index(end) if end in expected else None]
@@ -197,3 +199,101 @@ def test_an_exported_folder_is_read_by_transformers_tokenizer_and_all(gpt, tmp_p
     assert again.generate("the cat", max_length=5) == p.generate("the cat", max_length=5)
     with pytest.raises(InputError, match="is taken"):
         p.export(tmp_path / "out")
+
+
+def test_heads_of_a_gpt_are_summarised_on_texts_or_their_ids(tmp_path):
+    save("gpt2", tmp_path / "gpt2")
+    add_tokenizer(tmp_path / "gpt2", ["<pad>", "<s>", "</s>", "<unk>"])
+    p = regard.load(tmp_path / "gpt2")
+    texts = ["the cat sat on the mat", "a dog", "the cat"] * 8
+    found = p.heads(texts)
+    assert [each.head for each in found] == p.model.heads()
+    ids = [p.vocabulary.source.encode(text) for text in texts]
+    assert p.heads(ids) == found
+    # the effect by hand: the mean over all tokens of all texts
+    last = p.model.heads()[-1]
+    losses = []
+    for tap in (None, Tap(edits=[knock_out(last)])):
+        with torch.no_grad():
+            logits = [p.model(Ragged.of([row[:-1]]), tap).log_softmax(1) for row in ids]
+        chosen = [each[range(len(row) - 1), row[1:]] for each, row in zip(logits, ids, strict=True)]
+        losses.append(-float(torch.cat(chosen).mean()))
+    assert found[-1].effect == pytest.approx(losses[1] - losses[0], abs=1e-6)
+
+
+def test_many_texts_are_filled_as_each_alone(tmp_path):
+    save("bert-masked", tmp_path / "bert")
+    specials = ["<pad>", "<s>", "</s>", "<unk>", "<mask>"]
+    add_tokenizer(tmp_path / "bert", specials, post="<s> $A </s>")
+    p = regard.load(tmp_path / "bert")
+    texts = ["the [MASK] sat", "[MASK] dog sat on the [MASK]", "a [MASK]"]
+    together = p.fill(texts, count=3)
+    assert [len(masks) for masks in together] == [1, 2, 1]
+    for text, masks in zip(texts, together, strict=True):
+        for one, other in zip(p.fill(text, count=3), masks, strict=True):
+            assert [each.word for each in one] == [each.word for each in other]
+            chances = [each.probability for each in other]
+            assert [each.probability for each in one] == pytest.approx(chances, abs=1e-6)
+
+
+def test_ids_alone_are_enough_for_encoders_of_every_kind(tmp_path):
+    rows, padded = [[5, 6, 7], [8, 9]], torch.tensor([[5, 6, 7], [0, 8, 9]])
+    mask = torch.tensor([[1, 1, 1], [0, 1, 1]])
+    for name in ("bert-classes", "bert-tags", "bert-spans", "bert-masked", "bert"):
+        theirs = save(name, tmp_path / name)
+        p = regard.load(tmp_path / name)
+        with torch.no_grad():
+            right = torch.tensor([[5, 6, 7], [8, 9, 0]])  # their positions count padding
+            out = theirs(input_ids=right, attention_mask=torch.tensor([[1, 1, 1], [1, 1, 0]]))
+        if name == "bert":
+            hidden = out.last_hidden_state
+            expected = torch.stack([hidden[0].mean(0), hidden[1, :2].mean(0)])
+            found = p.embed(rows, normalise=False)
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+            torch.testing.assert_close(p.embed(rows[1], normalise=False), found[1])
+            continue
+        if name == "bert-spans":
+            expected = torch.stack((out.start_logits, out.end_logits), -1)
+        else:
+            expected = out.logits
+        found = p.logits(padded, mask=mask)
+        if name != "bert-classes":
+            expected = torch.stack([expected[0], expected[1].roll(1, 0)])
+            expected[1, 0] = 0
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+        as_lists = p.logits(padded.tolist(), mask=mask.tolist())
+        torch.testing.assert_close(as_lists, found)
+
+
+def test_a_mask_beside_texts_of_different_lengths_is_refused(tmp_path):
+    save("gpt2", tmp_path / "gpt2")
+    p = regard.load(tmp_path / "gpt2")
+    with pytest.raises(InputError, match="mask: got texts of different lengths"):
+        p.logits([[5, 6], [7]], mask=[[1, 1], [1]])
+    padded, mask = torch.tensor([[0, 5, 6], [7, 8, 9]]), torch.tensor([[0, 1, 1], [1, 1, 1]])
+    assert p.generate(padded, mask=mask, max_length=4) == p.generate(
+        [[5, 6], [7, 8, 9]], max_length=4
+    )
+
+
+def test_weights_that_are_not_finite_suggest_nothing(gpt):
+    _, folder = gpt
+    p = regard.load(folder)
+    with torch.no_grad():
+        p.model.embed.weight[5] = float("nan")
+    with pytest.raises(FoundProblems, match="not finite"):
+        p.suggest("the cat sat on the mat a dog ran after the cat the mat was red")
+
+
+def test_a_prompt_that_is_too_long_or_has_too_little_room_is_said(gpt, caplog):
+    _, folder = gpt
+    p = regard.load(folder)
+    most = p.model.config.max_length
+    p.generate("the cat", max_length=5)
+    assert not caplog.text
+    p.generate("the " * (most - 3), max_length=9)
+    assert "room for 3 more tokens, not for 9" in caplog.text
+    caplog.clear()
+    found = p.vocabulary.source.encode(p.generate("the " * 4 * most, max_length=4))
+    assert f"only the last {most - 4} tokens of the prompt are read" in caplog.text
+    assert len(found) <= 4

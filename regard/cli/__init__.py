@@ -288,9 +288,12 @@ def heads(
         str | None, typer.Option(help="A split of the run's data; by default valid.")
     ] = None,
     files: Annotated[
-        str | None, typer.Option("--data", help="Other pairs: x.tsv, x.jsonl, or x.en,x.de")
+        str | None,
+        typer.Option("--data", help="Other pairs: x.tsv, x.jsonl, x.en,x.de; of a GPT, text."),
     ] = None,
-    count: Annotated[int, typer.Option("--pairs", help="How many pairs to look at.", min=1)] = 100,
+    count: Annotated[
+        int, typer.Option("--pairs", help="How many pairs, or pieces of text.", min=1)
+    ] = 100,
     as_json: AsJson = False,
     threads: Threads = None,
     precision: Precision = "fp32",
@@ -301,15 +304,23 @@ def heads(
     from regard.scoring import heads_table, pairs_to_score
 
     pipeline = open_pipeline(place, threads, precision)
-    split = split if files else split or "valid"
-    [pairs] = pairs_to_score(pipeline, split, files).values()
-    pairs = pairs[:count]
-    found = pipeline.heads(pairs)
+    texts: Any
+    if pipeline.recipe.task == "generate":
+        from regard.text_scores import passages
+
+        if split is not None:
+            raise InputError("--split", got="a GPT", expected="--data FILES, or what was held out")
+        texts = passages(pipeline, files, count)
+    else:
+        split = split if files else split or "valid"
+        [pairs] = pairs_to_score(pipeline, split, files).values()
+        texts = pairs[:count]
+    found = pipeline.heads(texts)
     if as_json:
         for each in found:
             print(json.dumps(asdict(each)))
     else:
-        print(heads_table(found, len(pairs)))
+        print(heads_table(found, len(texts)))
 
 
 @app.command()

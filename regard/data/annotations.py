@@ -321,9 +321,9 @@ def _squad(file: str) -> Iterator[Question | Problem]:
             for each in paragraph["qas"]
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-        raise InputError(
-            file, got=f"{type(problem).__name__}: {problem}", expected="JSON as SQuAD has it"
-        ) from None
+        got = f"no {problem}" if isinstance(problem, KeyError) else "something else"
+        expected = "JSON as SQuAD has it: data, paragraphs, context, qas, question, answers"
+        raise InputError(file, got=got, expected=expected) from None
     for row in rows:
         try:
             yield _question_of(row)

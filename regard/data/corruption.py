@@ -212,7 +212,10 @@ class SentencePairs:
     def __init__(self, masking: Masking, corpus: Corpus, stops: frozenset[int]) -> None:
         if len(corpus) < 2:
             raise InputError(
-                "the text", got="one document", expected="at least 2 to draw other sentences from"
+                "the text",
+                got="one document",
+                expected="at least 2, to draw other sentences from",
+                fix=r'data.separator="\n\n" cuts a text into documents at empty lines',
             )
         self.masking, self.corpus = masking, corpus
         self._stops = np.array(sorted(stops), dtype=np.int64)

@@ -40,5 +40,11 @@ class DecodeConfig(Config):
     banned: tuple[int, ...] = ()
     """Ids of tokens that are never written."""
     forced_begin: int | None = Field(default=None, ge=0)
-    """The id of a token that every text begins with (BART)."""
+    """The id of a token that every text begins with (BART); it counts as one of its tokens."""
+    forced_end: int | None = Field(default=None, ge=0)
+    """The id of the token that a text ends with where there is room for one more (BART)."""
+    begin: int | None = Field(default=None, ge=0)
+    """The id to start a text from, where the model's maker names another than the tokenizer."""
+    ends: tuple[int, ...] = ()
+    """Ids each of which ends a text, where the model's maker names others than the tokenizer."""
     seed: int = 0

@@ -126,7 +126,7 @@ def decode(
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of each sentence, best first.
 
-    Fewer where fewer exist. `max_length` and `min_length` count the tokens after a forced prefix;
+    Fewer where fewer exist. `max_length` and `min_length` count the tokens after a given prefix;
     without `max_length` there is room for twice the source's tokens (without a source, twice the
     prompt's or prefix's) and 10 more, for each sentence by itself.
 
@@ -167,6 +167,7 @@ def prepare(
 ) -> Iterator[tuple[int, Move, Search]]:
     """Checks all arguments; the loop that they make."""
     check(config)
+    symbols, counted = symbols.as_set(config), int(config.forced_begin is not None)
     memory, prefixes, prompts = (
         options.get("memory"),
         options.get("prefixes"),
@@ -181,6 +182,7 @@ def prepare(
     openings = [()] * len(lengths) if prefixes is None else [tuple(each) for each in prefixes]
     if config.forced_begin is not None:
         openings = [(config.forced_begin, *opening) for opening in openings]
+    last = -1 if config.forced_end is None else config.forced_end
     check_count("prefixes", openings, sentences=len(lengths))
     before = [()] * len(lengths) if prompts is None else [tuple(each) for each in prompts]
     check_count("prompts", before, sentences=len(lengths))
@@ -191,7 +193,13 @@ def prepare(
     check_count("keys", keys, sentences=len(lengths))
     sentences = [
         Sentence(
-            number, prefix, room(config, length, prompt + prefix, options.get("limit")), key, prompt
+            number,
+            prefix,
+            room(config, length, len(prompt) + len(prefix) - counted, options.get("limit")),
+            key,
+            prompt,
+            counted=counted,
+            last=last,
         )
         for number, (prompt, prefix, length, key) in enumerate(
             zip(before, openings, lengths, keys, strict=True)
@@ -215,7 +223,7 @@ def run(
         return
     if memory is None and source is not None:
         memory = model.encode(source, tap)
-    length = max(len(each.prefix) + each.room for each in sentences)
+    length = max(each.given + each.room for each in sentences)
     prompts = [each.prompt for each in sentences]
     # The hypotheses of a sentence begin alike, so the first step has one row for all of them.
     rows = len(sentences) if memory is None else 1
@@ -255,18 +263,18 @@ def outcome(index: int, move: Move, search: Search) -> Step:
     )
 
 
-def room(config: DecodeConfig, length: int, prefix: tuple[int, ...], limit: int | None) -> int:
-    """How many tokens one sentence may have after what it is to begin with, end included."""
+def room(config: DecodeConfig, length: int, given: int, limit: int | None) -> int:
+    """How many tokens one sentence may have after those it is given, end included."""
     wanted = config.max_length or 2 * length + 10
     if limit is None:
         return wanted
-    if len(prefix) >= limit:
+    if given >= limit:
         raise InputError(
             "prefix",
-            got=f"{len(prefix)} tokens",
+            got=f"{given} tokens",
             expected=f"fewer than {limit}, the most this model can hold",
         )
-    return min(wanted, limit - len(prefix))
+    return min(wanted, limit - given)
 
 
 def read_keys(
@@ -309,7 +317,7 @@ def check_prompts(model: object, prompts: Sequence[tuple[int, ...]]) -> None:
 def check_prefixes(sentences: Sequence[Sentence], vocab: int) -> None:
     """Refuses forced tokens that the model does not have."""
     for sentence in sentences:
-        for token in sentence.prefix:
+        for token in (*sentence.prefix, max(sentence.last, 0)):
             if not 0 <= token < vocab:
                 raise InputError(
                     f"prefix of sentence {sentence.number}",

@@ -9,7 +9,7 @@ computes what the processor of the same name in Hugging Face transformers comput
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,6 +32,19 @@ class Symbols:
     pad: int
     banned: tuple[int, ...] = ()
     """Tokens that are never generated: usually padding and begin, perhaps unknown."""
+    other_ends: tuple[int, ...] = ()
+    """Tokens that end a text as well."""
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """All tokens that end a text; none where the end is below 0."""
+        return tuple(token for token in (self.end, *self.other_ends) if token >= 0)
+
+    def as_set(self, config: DecodeConfig) -> Symbols:
+        """These symbols, with what the settings put in their place."""
+        begin = self.begin if config.begin is None else config.begin
+        end, *others = config.ends or (self.end, *self.other_ends)
+        return replace(self, begin=begin, end=end, other_ends=tuple(others))
 
 
 def repetition_penalty(scores: Tensor, history: Tensor, penalty: float) -> Tensor:
@@ -68,22 +81,23 @@ def no_repeat_ngram(scores: Tensor, history: Tensor, size: int) -> Tensor:
     return scores.index_put((row, runs[row, run, -1]), scores.new_tensor(NEVER))
 
 
-def ban(scores: Tensor, tokens: Sequence[int], end: int, early: Tensor | None) -> Tensor:
-    """Bans tokens in every row, and the end symbol in rows that are still `early`: (rows,)."""
+def ban(scores: Tensor, tokens: Sequence[int], ends: Sequence[int], early: Tensor | None) -> Tensor:
+    """Bans tokens in every row, and what ends a text in rows that are still `early`: (rows,)."""
     scores = scores.clone()
     for token in tokens:
         scores[:, token] = NEVER
     if early is not None:
-        scores[:, end].masked_fill_(early, NEVER)
+        for end in ends:
+            scores[:, end].masked_fill_(early, NEVER)
     return scores
 
 
-def leave_a_way_out(scores: Tensor, before: Tensor, end: int) -> Tensor:
+def leave_a_way_out(scores: Tensor, before: Tensor, ends: Sequence[int]) -> Tensor:
     """Where every token is banned, lets the row end, at the score the end had `before`."""
     stuck = scores.amax(dim=1) == NEVER
-    if not stuck.any():
+    if not ends or not stuck.any():
         return scores
-    scores = scores.clone()
+    scores, end = scores.clone(), ends[0]
     # If the model itself rules the end out, ending is still better than a token that is banned.
     scores[stuck, end] = before[stuck, end].clamp(min=torch.finfo(scores.dtype).min)
     return scores
@@ -138,8 +152,8 @@ def constrain(
         scores = no_repeat_ngram(scores, history, config.no_repeat_ngram)
     banned = (*symbols.banned, *config.banned)
     if banned or early is not None:
-        scores = ban(scores, banned, symbols.end, early)
-    return scores if scores is given else leave_a_way_out(scores, given, symbols.end)
+        scores = ban(scores, banned, symbols.ends, early)
+    return scores if scores is given else leave_a_way_out(scores, given, symbols.ends)
 
 
 def sharpen(scores: Tensor, config: DecodeConfig) -> Tensor:

@@ -53,12 +53,22 @@ class Sentence:
 
     number: int
     prefix: tuple[int, ...]
+    """What it must begin with."""
     room: int
-    """The most tokens that may follow the prefix, end included."""
+    """The most tokens that may follow what is given, end included."""
     key: int
     """Names the sentence to the random numbers, wherever it stands and whatever is beside it."""
     prompt: tuple[int, ...] = ()
     """What the model has read before the first token; without it, the begin symbol."""
+    counted: int = 0
+    """Tokens of the prefix that count as the sentence's own: one that every text begins with."""
+    last: int = -1
+    """What it must end with where there is room for one more; -1: anything."""
+
+    @property
+    def given(self) -> int:
+        """Tokens of the prefix that count neither for room nor in a score."""
+        return len(self.prefix) - self.counted
 
 
 class Branch(NamedTuple):
@@ -99,7 +109,7 @@ class Live:
         self, sentences: Sequence[Sentence], width: int, begin: int, length_penalty: float
     ) -> None:
         rows = len(sentences) * width
-        steps = max(len(sentence.prefix) + sentence.room for sentence in sentences)
+        steps = max(sentence.given + sentence.room for sentence in sentences)
         self.sentences, self.width, self.length_penalty = list(sentences), width, length_penalty
         self.length = 0
         prompts = self.spread([sentence.prompt or (begin,) for sentence in sentences])
@@ -122,18 +132,26 @@ class Live:
 
     @property
     def chosen(self) -> list[int]:
-        """For each sentence, how many tokens were chosen; below 0 inside a forced prefix."""
-        return [self.length - len(sentence.prefix) for sentence in self.sentences]
+        """For each sentence, how many tokens are its own; below 0 inside a forced prefix."""
+        return [self.length - sentence.given for sentence in self.sentences]
 
     @property
     def forced(self) -> list[int]:
-        """For each sentence, the token that its prefix forces now, -1 where there is none."""
-        at = self.length
-        return [each.prefix[at] if at < len(each.prefix) else -1 for each in self.sentences]
+        """For each sentence, the token that it must have now, -1 where it may choose."""
+        return [self._forced(sentence) for sentence in self.sentences]
+
+    def _forced(self, sentence: Sentence) -> int:
+        if not self.free(sentence):
+            return sentence.prefix[self.length]
+        return sentence.last if self.full(sentence) else -1
+
+    def free(self, sentence: Sentence) -> bool:
+        """Whether its prefix is behind it, so that it may end."""
+        return self.length >= len(sentence.prefix)
 
     def full(self, sentence: Sentence) -> bool:
         """Whether the next token is the last there is room for."""
-        return self.length + 1 - len(sentence.prefix) == sentence.room
+        return self.length + 1 - sentence.given == sentence.room
 
     def spread(self, values: Sequence[ValueT]) -> list[ValueT]:
         """One for each sentence -> one for each row."""
@@ -155,7 +173,7 @@ class Live:
         return Hypothesis(
             ids=tuple(ids if ended else [*ids, last.token]),
             logprob=last.logprob,
-            score=last.total / (length + 1 - len(sentence.prefix)) ** self.length_penalty,
+            score=last.total / (length + 1 - sentence.given) ** self.length_penalty,
             finished=ended,
             # At the first step the model's batch has one row a sentence.
             rows=(*self.places[row, :length].tolist(), row if length else row // self.width),
@@ -226,17 +244,16 @@ class Draw:
         # As in transformers, greedy and sampling filter logits, beam search log-probabilities.
         scores = live.filtered(logits.float(), self.config, self.symbols)
         drawn = self._sample(scores) if self.config.sample else scores.argmax(dim=1)
-        forced = live.spread(live.forced)
+        forced, frees = live.spread(live.forced), live.spread([*map(live.free, live.sentences)])
         tokens = [
             token if held < 0 else held for token, held in zip(drawn.tolist(), forced, strict=True)
         ]
         column = torch.tensor(tokens, device=logits.device)[:, None]
         branches = []
         for row, gained in enumerate(log_probs.gather(1, column)[:, 0].tolist()):
-            free = forced[row] < 0
-            total = live.total[row] + (gained if free else 0.0)
+            total = live.total[row] + (gained if frees[row] else 0.0)
             branch = Branch(row, tokens[row], live.logprob[row] + gained, total)
-            branches.append(self._taken(branch, free=free))
+            branches.append(self._taken(branch, free=frees[row]))
         return self._move(branches)
 
     def leading(self) -> list[int]:
@@ -247,7 +264,7 @@ class Draw:
         """Keeps the hypothesis if it ends with this; returns what to go on with."""
         row, live = branch.parent, self.live
         sentence = live.sentences[row // live.width]
-        ended = free and branch.token == self.symbols.end
+        ended = free and branch.token in self.symbols.ends
         if self.open[row] and (ended or live.full(sentence)):
             self.found[sentence.number].append(live.hypothesis(branch, ended=ended))
             self.open[row] = False
@@ -282,8 +299,9 @@ class Draw:
 class Beam:
     """Beam search: the `beam` best beginnings of each sentence go on together.
 
-    The same hypotheses as transformers' beam search: of the 2·beam best continuations, those among
-    the first `beam` that end are kept as finished, and the first `beam` that do not end go on. A
+    The same hypotheses as transformers' beam search: of the 2·beam best continuations (with several
+    end symbols, more), those among the first `beam` that end are kept as finished, and the first
+    `beam` that do not end go on. A
     beam for which there is no continuation, as in a vocabulary smaller than the beam, is dead: its
     sum is -inf.
 
@@ -311,7 +329,9 @@ class Beam:
             ranked = force(ranked, torch.tensor(live.spread(live.forced), device=logits.device))
         before = torch.tensor(live.total, dtype=ranked.dtype, device=ranked.device)[:, None]
         sums = log_probs + before if ranked is log_probs else ranked.add_(before)
-        totals, index = best(sums.view(-1, width * vocab), min(2 * width, width * vocab))
+        # Enough that `width` go on even if each of the best ends in every way it can.
+        count = max(2, 1 + len(self.symbols.ends)) * width
+        totals, index = best(sums.view(-1, width * vocab), min(count, width * vocab))
         check_finite(totals[:, 0].tolist())
         gained = log_probs.view(-1, width * vocab).gather(1, index)
 
@@ -345,10 +365,10 @@ class Beam:
     def _sort_out(self, sentence: Sentence, branches: Sequence[Branch]) -> list[Branch]:
         """Keeps what ends among the first `width`; the first `width` that do not end go on."""
         live, width = self.live, self.live.width
-        free, full = live.length >= len(sentence.prefix), live.full(sentence)
+        free, full = live.free(sentence), live.full(sentence)
         going, stopped = [], []
         for rank, branch in enumerate(branches):
-            ended = free and branch.token == self.symbols.end
+            ended = free and branch.token in self.symbols.ends
             if not (ended or full):
                 going.append(branch)
                 continue
@@ -374,7 +394,7 @@ class Beam:
             return False
         if stop == "first":
             return True
-        length = self.live.length + 1 - len(sentence.prefix)
+        length = self.live.length + 1 - sentence.given
         if stop == "never" and alpha > 0:
             length = sentence.room  # the kindest length that a continuation may reach
         return leader / length**alpha <= found[-1].score

@@ -1,8 +1,9 @@
 """What each head does, in a few numbers, and what breaks without it.
 
-In come a model and sentences with their translations. Each head's weights are summarised: how much
-it looks at the token before, at the first token, at any one fixed distance; how spread out it is;
-and how much the loss rises when it is taken away. The first four describe, the last one tests.
+In come a model and what it reads: sentences with their translations, or texts to go on with. Each
+head's weights are summarised: how much it looks at the token before, at the first token, at any one
+fixed distance; how spread out it is; and how much the loss rises when it is taken away. The first
+four describe, the last one tests.
 """
 
 from __future__ import annotations
@@ -11,15 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-from regard.data.batch import Batch
+from regard.data.batch import Ragged
 from regard.data.pair import Pair
 from regard.explain.maps import Weights, row_entropy
 from regard.layers import Tap, knock_out
-from regard.models.encoder_decoder import EncoderDecoder
+from regard.models import Decoder, EncoderDecoder, Model
 from regard.models.mode import evaluating
 from regard.tasks.translate import Translate
+
+AT_ONCE = 16
+"""Texts that are read together: logits of all of them are held."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +47,46 @@ class HeadSummary:
     """Rise of the loss, in nats per target token, when the head is knocked out."""
 
 
+@dataclass(frozen=True, eq=False)
+class Passages:
+    """Texts that a model reads, with a tap if one is given, and what it should say."""
+
+    read: Callable[[Tap | None], Tensor]
+    """-> logits (targets, vocab)"""
+    targets: Tensor
+    lengths: Callable[[str], tuple[Sequence[int], Sequence[int]]]
+    """Of a layer, how many queries and keys each text has there."""
+
+
+def pairs_for(model: EncoderDecoder, task: Translate, pairs: Sequence[Pair]) -> list[Passages]:
+    """Sentences with the translations to follow; some dozens are enough."""
+    batch = task.readable(pairs, model.config.max_length).batch(range(len(pairs)))
+    source, target = batch.source, batch.target_in
+
+    def lengths(layer: str) -> tuple[Sequence[int], Sequence[int]]:
+        queries = source if layer.startswith("encoder") else target
+        keys = target if layer.startswith("decoder") and layer.endswith("self") else source
+        return queries.lengths, keys.lengths
+
+    return [Passages(lambda tap: model(source, target, tap), batch.target_out, lengths)]
+
+
+def texts_for(model: Decoder, texts: Sequence[Sequence[int]]) -> list[Passages]:
+    """Texts to go on with, as ids, of at least two tokens each; some at a time."""
+    return [
+        _written(model, texts[first : first + AT_ONCE]) for first in range(0, len(texts), AT_ONCE)
+    ]
+
+
+def _written(model: Decoder, texts: Sequence[Sequence[int]]) -> Passages:
+    read = Ragged.of([ids[:-1] for ids in texts])
+    targets = torch.tensor([token for ids in texts for token in ids[1:]])
+    return Passages(lambda tap: model(read, tap), targets, lambda _: (read.lengths, read.lengths))
+
+
 def summarise(
-    model: EncoderDecoder,
-    task: Translate,
-    pairs: Sequence[Pair],
+    model: Model,
+    passages: Sequence[Passages],
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[HeadSummary]:
@@ -52,19 +94,17 @@ def summarise(
 
     Args:
         model: Whose heads.
-        task: How text becomes ids.
-        pairs: Sentences with the translations to follow; some dozens are enough.
+        passages: What it reads, some texts at a time.
         progress: Told how many heads of how many are done.
     """
-    batch = task.readable(pairs, model.config.max_length).batch(range(len(pairs)))
     maps: dict[str, list[Weights]] = {}
-    for site, weights in _recorded(model, batch):
+    for site, weights in (record for some in passages for record in _recorded(model, some)):
         for number in range(weights.shape[0]):
             maps.setdefault(f"{site}.{number}", []).append(weights[number])
-    loss = _loss(model, batch)
+    loss = _loss(model, passages)
     found = []
     for done, head in enumerate(model.heads()):
-        effect = _loss(model, batch, Tap(edits=[knock_out(head)])) - loss
+        effect = _loss(model, passages, Tap(edits=[knock_out(head)])) - loss
         found.append(_summary(head, maps[head], effect))
         if progress is not None:
             progress(done + 1, len(maps))
@@ -92,21 +132,22 @@ def _summary(head: str, maps: Sequence[Weights], effect: float) -> HeadSummary:
     )
 
 
-def _recorded(model: EncoderDecoder, batch: Batch) -> Iterator[tuple[str, Weights]]:
-    """The weights of each layer for each pair: (heads, query, key), padding cut off."""
-    tap, source, target = Tap("*.weights"), batch.source, batch.target_in
+def _recorded(model: Model, passages: Passages) -> Iterator[tuple[str, Weights]]:
+    """The weights of each layer for each text: (heads, query, key), padding cut off."""
+    tap = Tap("*.weights")
     with evaluating(model):
-        model(source, target, tap)
+        passages.read(tap)
     for site, weights in tap.records.items():
         layer = site.removesuffix(".weights")
-        queries = source if layer.startswith("encoder") else target
-        keys = target if layer.startswith("decoder") and layer.endswith("self") else source
-        for row, (rows, columns) in enumerate(zip(queries.lengths, keys.lengths, strict=True)):
+        for row, (rows, columns) in enumerate(zip(*passages.lengths(layer), strict=True)):
             yield layer, weights[row, :, :rows, :columns].double().numpy()
 
 
-def _loss(model: EncoderDecoder, batch: Batch, tap: Tap | None = None) -> float:
+def _loss(model: Model, passages: Sequence[Passages], tap: Tap | None = None) -> float:
     """Mean negative log-likelihood of the targets, perhaps with an edit in place."""
     with evaluating(model):
-        logits = model(batch.source, batch.target_in, tap)
-        return float(F.cross_entropy(logits, batch.target_out))
+        total = sum(
+            float(F.cross_entropy(some.read(tap), some.targets, reduction="sum"))
+            for some in passages
+        )
+    return total / sum(some.targets.numel() for some in passages)

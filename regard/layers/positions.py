@@ -89,17 +89,18 @@ class Sinusoidal(Positions):
 
 
 class Learned(Positions):
-    """A learned vector for each position (GPT-2, BERT), up to `max_length`."""
+    """A learned vector for each position (GPT-2, BERT), up to `max_length`, from row `first` on."""
 
-    def __init__(self, dim: int, heads: int, max_length: int) -> None:
+    def __init__(self, dim: int, heads: int, max_length: int, *, first: int = 0) -> None:
         super().__init__()
         del heads
-        self.table = nn.Parameter(torch.empty(max_length, dim))
+        self.first = first
+        self.table = nn.Parameter(torch.empty(first + max_length, dim))
         nn.init.normal_(self.table, std=0.02)
 
     def add(self, x: Tensor, where: Tensor) -> Tensor:
-        """x + table[where]."""
-        return x + self.table[where]
+        """x + table[first + where]."""
+        return x + self.table[self.first + where if self.first else where]
 
 
 class Rotary(Positions):

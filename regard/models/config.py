@@ -72,7 +72,7 @@ class BlocksConfig(Config):
     """An RMS norm on each head's queries and keys, before they are turned (Qwen3)."""
     positions: PositionKind = "sinusoidal"
     positions_from: int = Field(default=0, ge=0)
-    """Unused rows in front of learned positions where the model came from (RoBERTa, BART)."""
+    """The row of the first of learned positions; those before it are not used (RoBERTa, BART)."""
     rotary_base: float = Field(default=10_000.0, gt=0)
     rotary_scaling: RotaryScaling | None = None
     buckets: int = Field(default=32, ge=4)

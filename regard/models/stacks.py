@@ -82,6 +82,8 @@ def _positions(config: BlocksConfig, *, causal: bool) -> Positions:
         own["stretch"] = _stretch(config.rotary_scaling)
     elif config.positions == "buckets":
         own = {"buckets": config.buckets, "farthest": config.farthest}
+    elif config.positions == "learned":
+        own = {"first": config.positions_from}
     return position_scheme(
         config.positions,
         dim=config.dim,

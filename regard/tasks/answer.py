@@ -3,7 +3,7 @@
 The encoder reads question and context together and gives each token a logit as the first and as the
 last of the answer. A context that is too long is read in windows that overlap; a window without
 the answer points at its first token, which stands for "not here". An answer is cut out of the
-original text by the characters that its tokens cover: it is never spelt anew.
+original text by the characters that its tokens cover, in whole words: it is never spelt anew.
 """
 
 from __future__ import annotations
@@ -217,12 +217,28 @@ def _best(
     if not len(whole):
         return [FoundAnswer("", 0, 0, 0.0)]
     chances = whole.softmax(0)
-    found = []
-    for number in chances.topk(min(count, len(whole))).indices.tolist():
-        if number == len(score):
-            found.append(FoundAnswer("", 0, 0, float(chances[number])))
-            continue
-        first, last = place[number].tolist()
-        start, end = spans[first][0], spans[last][1]
-        found.append(FoundAnswer(context[start:end], start, end, float(chances[number])))
-    return found
+    found: dict[Span, FoundAnswer] = {}
+    for number in chances.sort(descending=True, stable=True).indices.tolist():
+        start, end = 0, 0
+        if number < len(score):
+            first, last = place[number].tolist()
+            start, end = _whole_words(context, spans[first][0], spans[last][1])
+        answer = FoundAnswer(context[start:end], start, end, float(chances[number]))
+        found.setdefault((start, end), answer)  # a part of a word likelier than another
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def _whole_words(context: str, start: int, end: int) -> Span:
+    """Where a span begins and ends that does not cut through a word.
+
+    Example:
+        >>> _whole_words("Anna lives in Rome.", 6, 9)
+        (5, 10)
+    """
+    while 0 < start < len(context) and context[start - 1 : start + 1].isalnum():
+        start -= 1
+    while 0 < end < len(context) and context[end - 1 : end + 1].isalnum():
+        end += 1
+    return start, end

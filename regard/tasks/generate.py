@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import logging
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from regard.data.packing import Rows, TextBatch, batches
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode, stream
 from regard.decode.filters import Symbols
-from regard.decode.search import Hypothesis
+from regard.decode.search import Hypothesis, check_finite
 from regard.errors import InputError
 from regard.layers import KVCache, Tap
 from regard.models.decoder import Decoder
@@ -33,8 +34,13 @@ WORDS_AT_ONCE = 16
 """Beginnings of words that are looked at together when words are suggested."""
 WAYS_ON = 64
 """Tokens with which the beginning of a word is followed, the likeliest of all."""
+TORN = 32
+"""Tokens that are left out where a long text is cut: a word torn there would have others."""
 LONGEST_WORD = 12
 """The most tokens of a word that is suggested."""
+
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -114,8 +120,39 @@ class Generate:
 
         A prompt that is too long loses its beginning: what comes next hangs on its end.
         """
-        ids = self.tokenizer.template(self.tokenizer.encode(text)) or [self._begin]
+        ids = self._last(text, longest) or [self._begin]
         return ids[-(longest - 1) :]
+
+    def begun(self, text: str, longest: int, config: DecodeConfig) -> list[int]:
+        """The same for a text to be written on; says so if not all of it can be read, or written.
+
+        Args:
+            text: What to go on with.
+            longest: The most tokens the model has positions for.
+            config: How many are wanted; a prompt that is cut leaves room for these, up to a half.
+        """
+        ids = self._last(text, longest) or [self._begin]
+        wanted, left = config.max_length or 1, longest - len(ids)
+        if left < 1:
+            room = max(1, min(config.max_length or longest, longest // 2))
+            _logger.warning(
+                "warning: only the last %d tokens of the prompt are read", longest - room
+            )
+            return ids[room - longest :]
+        if left < wanted:
+            _logger.warning("warning: room for %d more tokens, not for %d", left, wanted)
+        return ids
+
+    def _last(self, text: str, count: int) -> list[int]:
+        """The ids of a text; of a long one, at least its last `count`, for the time of those."""
+        characters = 8 * count
+        while characters < len(text):
+            # The first word of a piece may be torn, so that its tokens are others.
+            ids = self.tokenizer.template(self.tokenizer.encode(text[-characters:]))
+            if len(ids) > count + TORN:
+                return ids[TORN:]
+            characters *= 2
+        return self.tokenizer.template(self.tokenizer.encode(text))
 
     def predict(
         self,
@@ -219,6 +256,7 @@ class Generate:
                     break
                 some = [heapq.heappop(waiting) for _ in range(min(WORDS_AT_ONCE, len(waiting)))]
                 rows = _next(model, state, prompt, [ids for _, ids in some])
+                check_finite(rows[:, 0].tolist())
                 for (cost, ids), log_probs in zip(some, rows, strict=True):
                     word = self.tokenizer.decode(ids).strip()
                     if word:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -89,19 +90,8 @@ class Reader:
             pool: `mean` of all its tokens, or `cls`: its first.
             normalise: Whether vectors have length 1, so that their product is their cosine.
         """
-        if pool not in POOLS:
-            raise InputError("pool", got=pool, expected=" or ".join(POOLS))
-
-        def pooled(part: Texts) -> Tensor:
-            hidden = model.hidden(part)  # (tokens, dim)
-            if pool == "cls":
-                vectors = hidden[part.firsts]
-            else:
-                lengths = torch.tensor(part.ids.lengths)
-                vectors = torch.segment_reduce(hidden, "mean", lengths=lengths)
-            return F.normalize(vectors, dim=1) if normalise else vectors
-
-        return self._each(model, texts, pooled, model.config.dim)
+        vectors = partial(vectors_of, model, pool=pool, normalise=normalise)
+        return self._each(model, texts, vectors, model.config.dim)
 
     def _each(
         self,
@@ -122,22 +112,32 @@ class Reader:
                 out[index] = values
         return out
 
-    def fill(self, model: Encoder, text: str, count: int = 5) -> list[list[Filling]]:
-        """For each mask of a text, the likeliest words."""
+    def fill(
+        self, model: Encoder, texts: Sequence[str], count: int = 5
+    ) -> list[list[list[Filling]]]:
+        """For each mask of each text, the likeliest words."""
         mask = self.tokenizer.specials.mask
         if mask is None:
             raise InputError("fill", got="a vocabulary without a mask", expected="one with it")
         [symbol] = self.tokenizer.tokens([mask])
         for written in MASKS:
-            text = text.replace(written, symbol)
-        [read] = self.read([text], model.config.max_length, symbols=True)
-        places = [place for place, token in enumerate(read.ids) if token == mask]
-        if not places:
+            texts = [text.replace(written, symbol) for text in texts]
+        read = self.read(texts, model.config.max_length, symbols=True)
+        if not all(mask in each.ids for each in read):
             raise InputError("fill", got="no mask in the text", expected=f"{MASKS[0]} for a word")
+        found: list[list[list[Filling]]] = [[] for _ in read]
         with evaluating(model):
-            [(_, part)] = self.parts([read])
-            logits = model.need("masked")(model.hidden(part)[places])  # (masks, vocab)
-        best, tokens = logits.softmax(dim=1).topk(count)
+            for index, part in self.parts(read):
+                places = (part.ids.ids == mask).nonzero()[:, 0]
+                logits = model.need("masked")(model.hidden(part)[places])  # (masks, vocab)
+                fillings = iter(self._likeliest(logits.softmax(dim=1), count))
+                for i in index:
+                    found[i] = [next(fillings) for _ in range(read[i].ids.count(mask))]
+        return found
+
+    def _likeliest(self, probabilities: Tensor, count: int) -> list[list[Filling]]:
+        """The best of each row, (rows, vocab)."""
+        best, tokens = probabilities.topk(min(count, probabilities.shape[1]))
         return [
             [
                 Filling(self.tokenizer.decode([token]).strip(), probability)
@@ -155,6 +155,18 @@ class Reader:
             sorted(map(Labelled, model.config.classes, row), key=lambda found: -found.probability)
             for row in out.tolist()
         ]
+
+
+def vectors_of(model: Encoder, texts: Texts, *, pool: str, normalise: bool) -> Tensor:
+    """A vector for each text: (texts, dim). See `Reader.embed`."""
+    if pool not in POOLS:
+        raise InputError("pool", got=pool, expected=" or ".join(POOLS))
+    hidden = model.hidden(texts)  # (tokens, dim)
+    if pool == "cls":
+        vectors = hidden[texts.firsts]
+    else:
+        vectors = torch.segment_reduce(hidden, "mean", lengths=torch.tensor(texts.ids.lengths))
+    return F.normalize(vectors, dim=1) if normalise else vectors
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,12 @@ class Restore:
         return isinstance(vocabulary.source, Foreign) and bool(sentinels_of(vocabulary.source))
 
     def has_sentinel(self, text: str) -> bool:
-        """Whether a text has one in it, and so a hole."""
+        """Whether a text has one in it."""
         return any(name in text for name in self.tokenizer.tokens(self.sentinels))
+
+    def has_hole(self, text: str) -> bool:
+        """Whether something is missing in a text, however that is written."""
+        return self.has_sentinel(text) or any(hole in text for hole in HOLES)
 
     def room(self, length: int) -> int:
         """The most tokens of a text whose corrupted form a model of this length can read.

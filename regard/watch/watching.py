@@ -64,7 +64,11 @@ def watch(
     return Watch(
         model,
         layers,
-        Tap(*_known(sites), heads=heads, queries=queries),
+        Tap(
+            *_known(sites),
+            heads=_numbers("heads", heads),
+            queries=_numbers("queries", queries),
+        ),
         [*_knocked_out(knock_out), *edits],
     )
 
@@ -242,9 +246,26 @@ def _known(sites: Sequence[str]) -> list[str]:
     return [f"{SITE}.{site}" for site in sites]
 
 
+def _numbers(what: str, given: Any) -> list[int] | None:
+    if given is None:
+        return None
+    found = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    wrong = [each for each in found if type(each) is not int]
+    if wrong:
+        raise InputError(what, got=repr(wrong[0]), expected="whole numbers, such as [0, 3]")
+    return found
+
+
 def _knocked_out(heads: Iterable[tuple[str | int, int]]) -> list[Edit]:
     """An edit for each head: its output is zero before the output projection."""
-    return [Edit(f"{layer}.heads", _silence(head), head) for layer, head in heads]
+    edits = []
+    for pair in heads:
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or type(pair[1]) is not int:
+            expected = 'pairs of a layer and a number, such as [("model.layers.1.self_attn", 2)]'
+            raise InputError("knock_out", got=repr(pair), expected=expected)
+        layer, head = pair
+        edits.append(Edit(f"{layer}.heads", _silence(head), head))
+    return edits
 
 
 def _silence(head: int) -> Any:

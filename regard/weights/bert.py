@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from regard.errors import InputError
 from regard.models.config import BertConfig
 from regard.weights.kind import Kind, Names, activation_of, activation_to, only, their_activation
 from regard.weights.rules import Rule, Table, same, within
@@ -16,6 +17,11 @@ def _labels(their: dict[str, Any], head: str, names: Names, architecture: str) -
         return ()
     # Two labels without names are their default, which older configs leave out.
     labels = their.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    if architecture == "ForSequenceClassification":
+        usual = "single_label_classification"
+        kind = their.get("problem_type") or (usual if len(labels) > 1 else "regression")
+        if kind != usual:
+            raise InputError("config.json: problem_type", got=kind, expected=usual)
     return tuple(str(labels[key]) for key in sorted(labels, key=int))
 
 
@@ -111,11 +117,7 @@ def _body(config: BertConfig, root: str) -> list[Rule]:
     embeddings = f"{root}embeddings."
     rules = [
         *same("embed", f"{embeddings}word_embeddings", bias=False),
-        Rule(
-            ("encoder.positions.table",),
-            (f"{embeddings}position_embeddings.weight",),
-            unused=config.positions_from,
-        ),
+        Rule(("encoder.positions.table",), (f"{embeddings}position_embeddings.weight",)),
         Rule(("embed.types",), (f"{embeddings}token_type_embeddings.weight",)),
         *same("embed.norm", f"{embeddings}LayerNorm"),
     ]

@@ -44,6 +44,8 @@ KINDS: dict[str, Kind] = {
 """Their `model_type` -> what we know of it."""
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+ODD = (AttributeError, KeyError, IndexError, TypeError, AssertionError)
+"""What torch's reader of pickles ends in, beside its own errors, where bytes were changed."""
 LARGEST = 2**24
 """Bytes of JSON that are read; a larger file is no config and no index."""
 
@@ -154,7 +156,7 @@ def _kind_for(model: Model) -> Kind:
 def kind_of(their: dict[str, Any], folder: Path) -> Kind:
     """What we know of a config's kind."""
     name = their.get("model_type")
-    if name not in KINDS:
+    if not isinstance(name, str) or name not in KINDS:
         raise InputError(
             f"{folder / CONFIG}: model_type",
             got=name or "none",
@@ -240,8 +242,6 @@ def _load(file: Path) -> dict[str, Tensor]:
         found = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
-    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
-        raise InputError(f"{file} is damaged", got=str(error).splitlines()[0]) from None
     except pickle.UnpicklingError:
         raise InputError(
             f"{file}",
@@ -249,6 +249,23 @@ def _load(file: Path) -> dict[str, Tensor]:
             expected="weights alone",
             fix="do not trust it",
         ) from None
-    if not isinstance(found, dict) or not all(isinstance(v, Tensor) for v in found.values()):
-        raise InputError(str(file), got="something else", expected="tensors by name")
+    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, *ODD) as error:
+        got = str(error).partition("\n")[0] or type(error).__name__
+        raise InputError(f"{file} is damaged", got=got) from None
+    if not isinstance(found, dict) or not all(map(_is_plain, found, found.values())):
+        raise InputError(str(file), got="something else", expected="plain tensors by name")
     return found
+
+
+def _is_plain(name: Any, tensor: Any) -> bool:
+    """Whether it is a tensor as weights are: named, and with a number in the file for each of its.
+
+    A view of one number can be a tensor of any size, and fill the memory when it is copied.
+    """
+    return (
+        isinstance(name, str)
+        and isinstance(tensor, Tensor)
+        and (tensor.layout, tensor.device.type) == (torch.strided, "cpu")
+        and not tensor.is_quantized
+        and tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
+    )

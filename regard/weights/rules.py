@@ -25,8 +25,6 @@ class Rule:
     theirs: tuple[str, ...]
     turned: bool = False
     """Whether they keep a matrix as (in, out), as GPT-2 does."""
-    unused: int = 0
-    """Rows that theirs begins with and that are never looked up (positions of RoBERTa and BART)."""
     row: bool = False
     """Whether they keep a vector as a matrix of one row (the bias of Marian's logits)."""
     zero: bool = False
@@ -133,8 +131,6 @@ class Table:
         for rule in self.rules:
             whole = torch.cat([ours[name] for name in rule.ours])
             whole = whole.t() if rule.turned and whole.dim() == 2 else whole
-            if rule.unused:
-                whole = torch.cat([whole.new_zeros(rule.unused, *whole.shape[1:]), whole])
             whole = whole[None] if rule.row else whole
             parts = whole.chunk(len(rule.theirs)) if len(rule.theirs) > 1 else (whole,)
             theirs |= {n: p.contiguous().clone() for n, p in zip(rule.theirs, parts, strict=True)}
@@ -154,13 +150,16 @@ def _bring(
     if missing:
         raise InputError("the weights", got=f"no {missing[0]}", expected="it, for this config.json")
     parts = [theirs[name] for name in rule.theirs]
+    for name, part in zip(rule.theirs, parts, strict=True):
+        if not part.is_floating_point():
+            got = str(part.dtype).removeprefix("torch.")
+            raise InputError(name, got=got, expected="real numbers, such as float32 or bfloat16")
     if rule.turned:
         parts = [part.t() if part.dim() == 2 else part for part in parts]
     if rule.row:
         parts = [part.flatten() for part in parts]
     try:
         whole = torch.cat(parts) if len(parts) > 1 else parts[0]
-        whole = whole[rule.unused :]
         sizes = [shapes[name][0] for name in rule.ours]
         pieces = torch.split(whole, sizes) if len(sizes) > 1 else (whole,)
     except (RuntimeError, IndexError):

@@ -204,7 +204,7 @@ def _names_bart(config: TransformerConfig) -> Table:
     for stack, layers in stacks:
         if config.positions == "learned":
             places = (f"model.{stack}.embed_positions.weight",)
-            rules += [Rule((f"{stack}.positions.table",), places, unused=config.positions_from)]
+            rules += [Rule((f"{stack}.positions.table",), places)]
             side = "source" if stack == "encoder" else "target"
             rules += same(f"{side}_embed.norm", f"model.{stack}.layernorm_embedding")
         block = _bart_attention("self", "self_attn")

@@ -104,11 +104,11 @@ def test_the_end_is_held_back_below_the_minimal_length(drawn, minimum):
     kept, end = scores.clone(), 2
     early = torch.full((len(scores),), history.shape[1] < minimum)
     expected = theirs.MinLengthLogitsProcessor(minimum, end)(history, scores)
-    assert_same(scores, kept, ours.ban(scores, (), end, early), expected)
+    assert_same(scores, kept, ours.ban(scores, (), (end,), early), expected)
 
 
 def test_the_end_is_held_back_only_in_rows_that_are_early():
-    got = ours.ban(torch.zeros(2, 3), (2,), 1, torch.tensor([True, False]))
+    got = ours.ban(torch.zeros(2, 3), (2,), (1,), torch.tensor([True, False]))
     assert got.tolist() == [[0, -torch.inf, -torch.inf], [0, 0, -torch.inf]]
 
 
@@ -117,7 +117,7 @@ def test_banned_tokens(drawn, tokens):
     scores, history = drawn
     kept = scores.clone()
     expected = theirs.SuppressTokensLogitsProcessor(sorted(tokens))(history, scores)
-    assert_same(scores, kept, ours.ban(scores, tuple(tokens), end=0, early=None), expected)
+    assert_same(scores, kept, ours.ban(scores, tuple(tokens), ends=(0,), early=None), expected)
 
 
 @given(rows(unique=True))

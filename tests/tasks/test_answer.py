@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import pytest
 import torch
 
@@ -82,14 +85,19 @@ def test_the_best_answers_are_those_of_an_exhaustive_search(theirs_and_ours, una
     parts, spans = task._parts(Question("where ?", CONTEXT, ()), 48, None)
     logits = task._logits(p.model, [part.row for part in parts])
     scores = {("", 0, 0): min(float(each[0].sum()) for each in logits)} if unanswerable else {}
+    every, words = [*scores.values()], [each.span() for each in re.finditer(r"[^\W_]+", CONTEXT)]
     for part, each in zip(parts, logits, strict=True):
         for first in part.window.own:
             for last in range(first, min(first + LONGEST_ANSWER, part.window.stop)):
                 (start, _), (_, end) = spans[first], spans[last]
                 rows = [part.before + place - part.window.start for place in (first, last)]
                 score = float(each[rows[0], 0] + each[rows[1], 1])
-                scores[CONTEXT[start:end], start, end] = score
-    total = torch.logsumexp(torch.tensor(list(scores.values())), 0)
+                every.append(score)
+                start = next((first for first, last in words if first < start < last), start)
+                end = next((last for first, last in words if first < end < last), end)
+                known = scores.get((CONTEXT[start:end], start, end), -math.inf)
+                scores[CONTEXT[start:end], start, end] = max(score, known)
+    total = torch.logsumexp(torch.tensor(every), 0)
     best = sorted(scores, key=lambda key: -scores[key])[:5]
     assert [(each.text, each.start, each.end) for each in found] == best
     for each in found:
@@ -119,3 +127,25 @@ def test_questions_without_answer_or_text_are_refused(theirs_and_ours):
     ]
     with pytest.raises(InputError, match="the context: got nothing"):
         p.answer("why ?", "  ")
+
+
+def test_an_answer_is_whole_words_whatever_its_tokens_cover(theirs_and_ours):
+    _, p = theirs_and_ours
+    for each in p.answer("where ?", CONTEXT, 20):
+        for place in (each.start, each.end):
+            assert not CONTEXT[max(0, place - 1) : place + 1].isalnum() or place in (
+                0,
+                len(CONTEXT),
+            )
+    found = p.answer("where ?", CONTEXT, 20)
+    assert len({(each.start, each.end) for each in found}) == 20
+
+
+def test_several_questions_are_answered_in_one_text_or_each_in_its_own(theirs_and_ours):
+    _, p = theirs_and_ours
+    one, other = p.answer(["where ?", "who is it ?"], [CONTEXT, LONG])
+    assert one[0].text == p.answer("where ?", CONTEXT)[0].text
+    assert other[0].text == p.answer("who is it ?", LONG)[0].text
+    assert p.answer(["where ?"], CONTEXT)[0][0].text == one[0].text
+    with pytest.raises(InputError, match="contexts: got 1, expected one, or 2"):
+        p.answer(["where ?", "who ?"], [CONTEXT])

@@ -97,3 +97,12 @@ def test_word_accuracy_counts_words_among_those_suggested(letters):
     assert (right.words, right.right >= 50) == (2, True)
     wrong = word_accuracy(task, model, ["x zzzz"], words=10)
     assert (wrong.words, wrong.right) == (1, 0.0)
+
+
+def test_the_end_of_a_very_long_text_has_the_tokens_it_has_in_the_whole(letters):
+    task, _ = letters
+    words = ["ab", "ba", "aab", "b", "a"]
+    text = " ".join(words[i % 5] + "ab" * (i % 3) for i in range(3000))
+    whole = task.tokenizer.template(task.tokenizer.encode(text))
+    assert len(whole) > 3000
+    assert task.prompt(text, 48) == whole[-47:]

@@ -65,11 +65,9 @@ def test_a_mixture_is_trained_resumed_and_asked_and_each_part_is_measured(recipe
 
 
 def test_what_is_wrong_in_a_part_is_said_with_its_line(recipe):
-    text = recipe.read_text()
-    for old, new in (("weight: 3", "weight: 0"), ('prefix: "copy: "', "prefx: a")):
-        recipe.write_text(text.replace(old, new))
-        with pytest.raises(InputError, match=r"mixed\.yaml:\d+: data\.parts.*sets of pairs"):
-            recipes.load(recipe)
+    recipe.write_text(recipe.read_text().replace('prefix: "copy: "', "prefx: a"))
+    with pytest.raises(InputError, match=r"mixed\.yaml:\d+: data\.parts.*sets of pairs"):
+        recipes.load(recipe)
 
 
 def test_a_family_that_cannot_do_the_task_is_refused_with_its_line(recipe):
@@ -77,3 +75,22 @@ def test_a_family_that_cannot_do_the_task_is_refused_with_its_line(recipe):
         recipes.from_text(
             recipe.read_text().replace("model: {dim", "model: {family: bert, dim")
             .replace("encoder_layers: 1, decoder_layers: 1, ", ""), "mixed.yaml")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "weight: 3",
+            "weight: -3",
+            r"data\.parts\.upper\.weight: got -3, expected a number above 0",
+        ),
+        ("weight: 1", "weight: 0", r"data\.parts\.copy\.weight: got 0, expected a number above 0"),
+        ("weight: 3", "weight: much", r"data\.parts\.upper\.weight: got 'much', expected a number"),
+        ('prefix: "copy: "', "prefix: 4", r"data\.parts\.copy\.prefix: got 4, expected text"),
+    ],
+)
+def test_a_fault_in_a_part_names_the_part_and_the_key(recipe, old, new, said):
+    recipe.write_text(recipe.read_text().replace(old, new))
+    with pytest.raises(InputError, match=said):
+        recipes.load(str(recipe))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import regard
 from regard.data.annotations import TaggedWords
 from regard.data.rows import batch_of, windows
+from regard.errors import InputError
 from regard.models.encoder import Texts
 from regard.tasks import Tag
 from regard.tasks.supervised import Course
@@ -105,3 +106,12 @@ def test_words_of_a_text_stand_where_they_say():
         "«", "Zoe\u0308's", "»", "cat", "–", "U.S", ".", "#x", ",", "😀", "!"]  # fmt: skip
     joint, spans = joined(["New", "York"])
     assert [joint[a:b] for a, b in spans] == ["New", "York"]
+
+
+def test_words_of_several_texts_are_tagged_as_alone_and_texts_are_not_taken_for_words(pipeline):
+    several = [["the", "cat", "sat"], ["Anna"]]
+    found = pipeline.tag(several)
+    for words, tags in zip(several, found, strict=True):
+        assert [each.tag for each in pipeline.tag(words)] == [each.tag for each in tags]
+    with pytest.raises(InputError, match="got the word 'the cat', expected one word"):
+        pipeline.tag(["the cat", "Anna"])

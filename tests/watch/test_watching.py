@@ -34,6 +34,14 @@ def test_unknown_names_are_refused_with_the_nearest(make):
         regard.watch(model, "model.layer.1.self_attn")
     with pytest.raises(InputError, match="no such layer: got 7"):
         regard.watch(model, knock_out=[(7, 0)])
+    for wrong in (LAYER, [LAYER], (LAYER, 2), [(LAYER, "2")], [(LAYER, 1.0)], [(LAYER,)]):
+        with pytest.raises(InputError, match=r"knock_out: got .*, expected pairs of a layer and a"):
+            regard.watch(model, knock_out=wrong)
+    for wrong in ("0", ["0"], 1.0, [None]):
+        with pytest.raises(InputError, match=r"heads: got .*, expected whole numbers"):
+            regard.watch(model, heads=wrong)
+        with pytest.raises(InputError, match=r"queries: got .*, expected whole numbers"):
+            regard.watch(model, queries=wrong)
     with pytest.raises(InputError, match="one of q, k, v, scores, weights, heads"):
         regard.watch(model, edits=[Edit(f"{LAYER}.weight", lambda x: x)])
     with pytest.raises(InputError, match="3 layers of that number"):
@@ -282,3 +290,12 @@ def test_without_transformers_the_way_to_get_it_is_named(monkeypatch):
 def test_regard_itself_does_not_import_transformers():
     code = "import sys, regard; regard.watch; assert 'transformers' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_one_head_and_one_query_may_be_named_without_a_list(make):
+    case = make("llama")
+    with torch.no_grad(), regard.watch(case.model, LAYER, heads=1, queries=2) as seen:
+        case.run()
+    with torch.no_grad(), regard.watch(case.model, LAYER, heads=[1], queries=[2]) as listed:
+        case.run()
+    assert torch.equal(seen.weights[LAYER], listed.weights[LAYER])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 
@@ -330,3 +331,85 @@ def test_what_none_of_their_models_computes_is_not_written(config, tmp_path):
     with pytest.raises(InputError, match="export"):
         write_model(build(config, *sizes), tmp_path)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["roberta-masked", "bart", "gpt2", "bert-masked", "marian", "t5"])
+def test_what_comes_in_goes_out_as_it_was_unused_rows_included(make, name, tmp_path):
+    _, folder = make(name)
+    out = tmp_path / "out"
+    out.mkdir()
+    write_model(read_model(folder), out)
+    theirs, ours = (load_file(place / "model.safetensors") for place in (folder, out))
+    assert ours.keys() <= theirs.keys()  # waves that are not learned may be left out
+    for key, tensor in ours.items():
+        assert torch.equal(tensor, theirs[key]), key
+
+
+def spoil(folder, tensors):
+    """The weights as a pickle, with others among them."""
+    kept = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(kept | tensors, folder / "pytorch_model.bin")
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {1: torch.zeros(2)},
+        {"x": torch.zeros(1, dtype=torch.half).expand(2**40)},
+        {"x": torch.zeros(2, device="meta")},
+        {"x": torch.zeros(2).to_sparse()},
+        {"x": 3},
+    ],
+    ids=["number", "huge", "meta", "sparse", "other"],
+)
+def test_a_pickle_of_more_than_plain_tensors_is_refused_in_no_memory(make, tensors):
+    _, folder = make("gpt2")
+    spoil(folder, tensors)
+    with pytest.raises(InputError, match=r"got something else, expected plain tensors by name"):
+        read_model(folder, pickled=True)
+
+
+def test_an_empty_pickle_is_damaged(make):
+    _, folder = make("gpt2")
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(InputError, match=r"pytorch_model\.bin is damaged: got "):
+        read_model(folder, pickled=True)
+
+
+@pytest.mark.parametrize("place", range(0, 1200, 100))
+def test_a_byte_changed_in_a_pickle_is_an_error_or_a_number(make, place):
+    _, folder = make("gpt2")
+    spoil(folder, {})
+    file = folder / "pytorch_model.bin"
+    content = bytearray(file.read_bytes())
+    content[place] ^= 0xFF
+    file.write_bytes(content)
+    with contextlib.suppress(InputError):
+        read_model(folder, pickled=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.bool, torch.complex64])
+def test_weights_that_are_no_real_numbers_are_refused(make, dtype):
+    _, folder = make("gpt2")
+    alter(folder, lambda tensors: {key: tensor.to(dtype) for key, tensor in tensors.items()})
+    with pytest.raises(InputError, match="expected real numbers"):
+        read_model(folder)
+
+
+@pytest.mark.parametrize("name", [["gpt2"], {}, 3, None])
+def test_a_kind_that_is_no_name_is_refused(make, name):
+    _, folder = make("gpt2")
+    change(folder, model_type=name)
+    with pytest.raises(InputError, match=r"model_type: got .*, expected one of gpt2"):
+        read_model(folder)
+
+
+@pytest.mark.parametrize("kind", ["multi_label_classification", "regression"])
+@pytest.mark.parametrize("name", ["bert-classes", "distilbert-classes"])
+def test_classes_that_do_not_exclude_each_other_are_refused(make, name, kind):
+    _, folder = make(name)
+    change(folder, problem_type=kind)
+    with pytest.raises(InputError, match=f"problem_type: got {kind}, expected single_label"):
+        read_model(folder)
