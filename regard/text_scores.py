@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from regard.data.config import PythonData, TextData
@@ -18,6 +20,8 @@ from regard.tasks.restore import Restore, SpanAccuracy
 
 LONGEST = 100
 """Documents of which words are asked."""
+TOKENS_A_WORD = 500
+"""Tokens that are read in the time in which a word is asked for, about."""
 PASSAGE = 64
 """Tokens of a piece of text that heads are looked at on."""
 
@@ -62,7 +66,13 @@ class TextReport:
         return "\n".join(lines)
 
 
-def evaluate_text(pipeline: Pipeline, files: str | None = None, *, words: int = 300) -> TextReport:
+def evaluate_text(
+    pipeline: Pipeline,
+    files: str | None = None,
+    *,
+    words: int = 300,
+    tell: Callable[[float, str], None] | None = None,
+) -> TextReport:
     """Loss, perplexity, and how often the next word, a span or a hidden token is found.
 
     Args:
@@ -70,6 +80,7 @@ def evaluate_text(pipeline: Pipeline, files: str | None = None, *, words: int = 
         files: Text files, folders or patterns, with commas between; without them the text that its
             own recipe held out.
         words: How many words to ask for.
+        tell: Told which share of the work is done, and what of it, for a model that writes on.
     """
     if pipeline.recipe.task == "fill":
         return _filled(pipeline, files)
@@ -82,13 +93,22 @@ def evaluate_text(pipeline: Pipeline, files: str | None = None, *, words: int = 
         found = task.evaluate(model, rows)
         spans = task.accuracy(model, pipeline.recipe.decode, rows)
         return TextReport(name, rows.corpus.tokens, found["loss"], found["perplexity"], spans=spans)
-    found = task.evaluate(model, rows)
-    corpus = rows.corpus
+    corpus, done = rows.corpus, 0.0
+    whole = corpus.tokens + words * TOKENS_A_WORD
+
+    def told(weight: int, what: str, count: int) -> None:
+        nonlocal done
+        done += weight * count / whole
+        if tell is not None:
+            tell(min(1.0, done), what)
+
+    found = task.evaluate(model, rows, partial(told, 1, "loss"))
     step = max(1, len(corpus) // LONGEST)
     texts = [
         task.tokenizer.decode(corpus.document(i).tolist()) for i in range(0, len(corpus), step)
     ]
-    accuracy = word_accuracy(task, model, texts, words=words)
+    asked = partial(told, TOKENS_A_WORD, "next words")
+    accuracy = word_accuracy(task, model, texts, words=words, tell=asked)
     return TextReport(name, corpus.tokens, found["loss"], found["perplexity"], accuracy)
 
 

@@ -67,6 +67,11 @@ class Progress:
         self._settled += seconds
         self._done = self._settled
 
+    def reach(self, done: float, what: str) -> None:
+        """So much is behind us in all, and this is being done."""
+        self._done = done
+        self.say(what)
+
     def say(self, what: str) -> None:
         """What is done next."""
         now = time.monotonic()

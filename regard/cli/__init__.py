@@ -130,9 +130,11 @@ def evaluate(
 
     pipeline = open_pipeline(place, threads, precision)
     if pipeline.recipe.task in ("generate", "restore", "fill"):
+        from regard.bench.progress import Progress
         from regard.text_scores import evaluate_text
 
-        found = evaluate_text(pipeline, files)
+        with Progress(1.0, quiet=quiet or not sys.stderr.isatty()) as bar:
+            found = evaluate_text(pipeline, files, tell=bar.reach)
         print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.table())
         return
     if pipeline.recipe.task in ("classify", "tag", "answer"):

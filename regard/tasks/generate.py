@@ -6,7 +6,7 @@ import heapq
 import logging
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -90,8 +90,16 @@ class Generate:
         """Cross-entropy of what follows each token, a sum."""
         return model.loss(batch.ids, batch.wanted, self.smoothing)
 
-    def evaluate(self, model: Decoder, rows: Rows | None = None) -> dict[str, float]:
-        """Mean negative log-likelihood of a token (no smoothing), and its exponential."""
+    def evaluate(
+        self, model: Decoder, rows: Rows | None = None, tell: Callable[[int], None] | None = None
+    ) -> dict[str, float]:
+        """Mean negative log-likelihood of a token (no smoothing), and its exponential.
+
+        Args:
+            model: What writes on.
+            rows: Text; by default what is held out for validation.
+            tell: Told of the tokens of each batch that is done.
+        """
         rows = self.valid if rows is None else rows
         if rows is None:
             raise InputError("evaluation", got="no text", expected="some to evaluate on")
@@ -100,6 +108,8 @@ class Generate:
             for batch in rows.evaluation():
                 total += float(model.loss(batch.ids, batch.wanted))
                 count += batch.wanted.numel()
+                if tell is not None:
+                    tell(batch.wanted.numel())
         return per_token(total, count)
 
     def name(self, batch: TextBatch) -> str:
@@ -315,7 +325,13 @@ class WordAccuracy:
 
 
 def word_accuracy(
-    task: Generate, model: Decoder, texts: Sequence[str], *, words: int = 300, top: int = 3
+    task: Generate,
+    model: Decoder,
+    texts: Sequence[str],
+    *,
+    words: int = 300,
+    top: int = 3,
+    tell: Callable[[int], None] | None = None,
 ) -> WordAccuracy:
     """Asks for the next word at places spread evenly over texts, and counts how often it is there.
 
@@ -325,6 +341,7 @@ def word_accuracy(
         texts: Held out from training.
         words: How many places to ask at.
         top: How many words are suggested at each.
+        tell: Told of each word that is done.
     """
     places = [
         (text, found.start(), found.group())
@@ -340,6 +357,8 @@ def word_accuracy(
     for text, start, word in asked:
         said = [each.word for each in task.suggest(model, text[:start], top)]
         ranks.append(said.index(word) if word in said else top)
+        if tell is not None:
+            tell(1)
     return WordAccuracy(
         words=len(asked),
         top=top,
