@@ -358,7 +358,7 @@ FIGURES: dict[str, Figure] = {
         description="Five sizes trained, a law fitted to four, and put to the test on the fifth.",
         place="laws:laws",
         options={
-            "steps": Option(500, "training steps of each size", low=3, high=100_000),
+            "steps": Option(1500, "training steps of each size", low=3, high=100_000),
             "seed": SEED,
         },
     ),

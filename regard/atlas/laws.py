@@ -34,7 +34,7 @@ UNSEEN = 256
 """Rows of text that are set aside to measure with."""
 MARKS = 7
 """How often the loss is measured on the way, at amounts of data that grow by the same factor."""
-RANGE = 8
+RANGE = 4
 """The last amount of data over the first: before it, a model has hardly begun."""
 RATE, WARMUP = 0.005, 30
 """The rate at width 64; at others it is ∝ 1/√dim."""
@@ -42,8 +42,9 @@ AVERAGE = 8
 """How much more the latest weights count in the average that is measured."""
 
 LAYERS = 2
-SHAPES = {16: 2, 28: 2, 48: 4, 84: 6, 144: 8}
-"""Width -> heads: from seven thousand parameters to half a million, three times more each time."""
+SHAPES = {8: 2, 14: 1, 24: 4, 42: 3, 72: 6}
+"""Width -> heads: from two thousand parameters to a hundred thousand, three times more each time.
+So few that size is what they lack: with half a million, two megabytes of text are."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def marks(steps: int) -> list[int]:
 
     Example:
         >>> marks(640)
-        [80, 113, 160, 226, 320, 453, 640]
+        [160, 202, 254, 320, 403, 508, 640]
     """
     return sorted({max(1, round(steps * RANGE ** (k / (MARKS - 1) - 1))) for k in range(MARKS)})
 

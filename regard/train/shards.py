@@ -26,7 +26,7 @@ compute, and the threads wait for each other to make them: no gain at 1,024 × 1
 at 1,600 × 256."""
 MOST_WEIGHTS = 2**26
 """Of a model whose batches are cut. The products of a larger one are long enough to share, and
-gradients of each part's own cost memory and time: 0.95 × at GPT-2's 124M, 1.3 × at 52M."""
+gradients of each part's own cost memory and time: 0.95 × at GPT-2's 124M, 1.00 × at 52M."""
 
 
 def parts_for(threads: int, batch_tokens: int, dim: int, weights: int) -> int:
