@@ -37,7 +37,7 @@ def recipe_of(config: Any, vocabularies: Sequence[int], folder: Path) -> Recipe:
         tokens=TokensConfig(shared=len(set(vocabularies)) == 1),
         model=config,
         train=TrainConfig(),
-        decode=read_decoding(folder, vocabularies[-1], both=sides(config) == 2),
+        decode=read_decoding(folder, vocabularies[-1], config.max_length, both=sides(config) == 2),
     )
 
 
@@ -103,7 +103,7 @@ def _write(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, fo
         if vocabulary is None:
             roles = _unnamed(model, decode)
         roles |= roles_in(decode)
-        said = write_decoding(decode, roles)
+        said = write_decoding(decode, roles, model.config.max_length)
         write_file(folder / GENERATION, (json.dumps(said, indent=2) + "\n").encode())
     write_model(model, folder, **roles)
     if vocabulary is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ def is_ids(value: Any) -> bool:
     """Whether these are the ids of one text, as a list, an array or a tensor."""
     if hasattr(value, "ndim"):
         return bool(value.ndim == 1)
-    return isinstance(value, Sequence) and bool(value) and isinstance(value[0], int)
+    return isinstance(value, Sequence) and bool(value) and isinstance(value[0], Integral)
 
 
 def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
@@ -44,7 +45,7 @@ def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
     rows, back = rows_of(ids if not both else target_ids, None if both else mask)
     sources = rows_of(ids, mask)[0] if both else None
     for each in (*rows, *(sources or ())):
-        _check(each, model)
+        check_ids(each, model)
     with evaluating(model):
         if isinstance(model, EncoderDecoder) and sources is not None:
             if len(sources) != len(rows):
@@ -74,7 +75,7 @@ def embed_ids(model: Model, ids: Any, *, pool: str, normalise: bool) -> Tensor:
     """See `Pipeline.embed`."""
     rows, _ = rows_of(ids, None)
     for row in rows:
-        _check(row, model)
+        check_ids(row, model)
     if not isinstance(model, Encoder):
         raise InputError("embed", got="a model that writes", expected="an encoder")
     with evaluating(model):
@@ -88,8 +89,10 @@ def rows_of(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor
         InputError: There is a mask of another shape.
     """
     if mask is not None or getattr(ids, "ndim", 0) == 2:
+        one = is_ids(ids)
         try:
-            ids = torch.as_tensor(ids)
+            ids = torch.as_tensor(ids)[None] if one else torch.as_tensor(ids)
+            mask = torch.as_tensor(mask)[None] if one else mask
         except (ValueError, TypeError):
             raise InputError("mask", got="texts of different lengths", expected="none") from None
         real = torch.ones_like(ids) if mask is None else torch.as_tensor(mask)
@@ -100,7 +103,7 @@ def rows_of(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor
         def back(found: list[Tensor]) -> Tensor:
             out = found[0].new_zeros(*ids.shape, *found[0].shape[1:])
             out[real.bool()] = torch.cat(found)
-            return out
+            return out[0] if one else out
 
         return rows, back
     if is_ids(ids):
@@ -113,7 +116,8 @@ def _longest(model: Model) -> int | None:
     return None if model.config.positions == "buckets" else model.config.max_length
 
 
-def _check(ids: Ids, model: Model) -> None:
+def check_ids(ids: Ids, model: Model) -> None:
+    """Refuses more ids than the model has positions for, or others than it has."""
     longest, vocab = _longest(model) or sys.maxsize, min(model.vocabularies().values())
     if not 0 < len(ids) <= longest:
         raise InputError("ids", got=f"{len(ids)} of them", expected=f"1 to {longest}")
@@ -127,7 +131,7 @@ def generate_ids(
 ) -> list[list[int]]:
     """The ids that follow each prompt, or that translate each source."""
     for row in rows:
-        _check(row, model)
+        check_ids(row, model)
     if isinstance(model, Encoder):
         raise InputError("generate", got="an encoder", expected="a model that writes")
     symbols = _symbols(vocabulary, begins=isinstance(model, EncoderDecoder))

@@ -22,7 +22,7 @@ from regard.exchange import export
 from regard.explain.heads import HeadSummary, pairs_for, summarise, texts_for
 from regard.explain.look import Look
 from regard.explain.record import record, record_text
-from regard.ids import embed_ids, generate_ids, is_ids, logits_of, rows_of
+from regard.ids import check_ids, embed_ids, generate_ids, is_ids, logits_of, rows_of
 from regard.layers import Tap, knock_out
 from regard.layers.int8 import quantise
 from regard.models import Decoder, EncoderDecoder, Model, describe
@@ -238,8 +238,18 @@ class Pipeline:
                 **{name: DecodeConfig.model_fields[name].default for name in DRAWING},
                 **changes,
             }
+        if changes.get("max_length"):  # of a text that is to be short, no more is asked
+            least = min(self.recipe.decode.min_length, changes["max_length"])
+            changes = {"min_length": least, **changes}
         overrides = [f"decode.{key}={json.dumps(value)}" for key, value in changes.items()]
-        return recipes.from_text(recipes.dump(self.recipe), "recipe", overrides).decode
+        config = recipes.from_text(recipes.dump(self.recipe), "recipe", overrides).decode
+        vocab = list(self.model.vocabularies().values())[-1]
+        for name in ("begin", "forced_begin", "forced_end", "ends", "banned"):
+            value = getattr(config, name)
+            for token in value if isinstance(value, tuple) else (value or 0,):
+                if not 0 <= token < vocab:
+                    raise InputError(name, got=token, expected=f"ids from 0 to {vocab - 1}")
+        return config
 
     def generate(self, prompts: Any, *, mask: Any = None, **decode: Any) -> Any:
         """What follows a prompt, or each of several, without the prompt itself.
@@ -254,6 +264,8 @@ class Pipeline:
         one = isinstance(prompts, str) or is_ids(prompts)
         several = [prompts] if one else list(prompts)
         found: list[Any]
+        if mask is not None and several and isinstance(several[0], str):
+            raise InputError("mask", got="texts", expected="ids beside it")
         if several and is_ids(several[0]):
             rows, _ = rows_of(prompts, mask)
             found = generate_ids(self.model, self._vocabulary, rows, self.decoding(**decode))
@@ -338,7 +350,7 @@ class Pipeline:
         one = isinstance(text, str) or not text or isinstance(text[0], str)
         several: Any = [text] if one else text
         spaced = [word for words in several if not isinstance(words, str)
-                  for word in words if word.split() != [word]]  # fmt: skip
+                  for word in words if not word or set(word) & set(" \t\r\n")]  # fmt: skip
         if spaced:
             fix = "for several texts: p.tag([text.split() for text in texts])"
             raise InputError("tag", got=f"the word {spaced[0]!r}", expected="one word", fix=fix)
@@ -483,8 +495,11 @@ class Pipeline:
         """
         if isinstance(self.model, Decoder):
             most = self.model.config.max_length
-            rows = [each if is_ids(each) else self.task.prompt(each, most + 1) for each in texts]
+            several = [texts] if isinstance(texts, str) or is_ids(texts) else texts
+            rows = [each if is_ids(each) else self.task.prompt(each, most + 1) for each in several]
             rows = [list(row[: most + 1]) for row in rows if len(row) > 1]
+            for row in rows:
+                check_ids(row[1:], self.model)
             if not rows:
                 raise InputError("heads", got="no text of two tokens", expected="some")
             passages = texts_for(self.model, rows)
@@ -518,7 +533,11 @@ class Pipeline:
 
     def export(self, folder: str | Path) -> Path:
         """Writes a folder that Hugging Face transformers loads, with the same outputs."""
-        return export(self.model, self._vocabulary, self.recipe.decode, Path(folder))
+        decode = self.recipe.decode
+        if self._vocabulary is not None and isinstance(self.task, Translate):
+            banned = {*decode.banned, *self.task.symbols().banned}  # there, its config must say so
+            decode = decode.model_copy(update={"banned": tuple(sorted(banned))})
+        return export(self.model, self._vocabulary, decode, Path(folder))
 
     def _snapshot(self) -> Snapshot:
         return Snapshot(

@@ -127,7 +127,8 @@ def passages(pipeline: Pipeline, files: str | None, count: int) -> list[list[int
         for number in range(len(corpus))
         for start in range(0, len(corpus.document(number)) - 1, length)
     ]
-    chosen = starts[:: max(1, len(starts) // count)][:count]
+    count = min(count, len(starts))
+    chosen = [starts[place * len(starts) // count] for place in range(count)]
     return [
         corpus.document(number)[start : start + length + 1].tolist() for number, start in chosen
     ]

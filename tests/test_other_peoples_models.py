@@ -297,3 +297,18 @@ def test_a_prompt_that_is_too_long_or_has_too_little_room_is_said(gpt, caplog):
     found = p.vocabulary.source.encode(p.generate("the " * 4 * most, max_length=4))
     assert f"only the last {most - 4} tokens of the prompt are read" in caplog.text
     assert len(found) <= 4
+
+
+def test_a_mask_beside_one_text_and_numbers_of_numpy(tmp_path):
+    save("gpt2", tmp_path / "gpt2")
+    p = regard.load(tmp_path / "gpt2")
+    whole = p.logits([5, 6])
+    torch.testing.assert_close(p.logits([0, 5, 6], mask=[0, 1, 1])[1:], whole)
+    assert p.generate([0, 5, 6], mask=[0, 1, 1], max_length=3) == p.generate([5, 6], max_length=3)
+    numbers = torch.tensor([5, 6]).numpy()
+    torch.testing.assert_close(p.logits(list(numbers)), whole)
+    torch.testing.assert_close(p.logits(numbers), whole)
+    with pytest.raises(InputError, match="mask: got texts"):
+        p.generate("the cat", mask=[1])
+    with pytest.raises(InputError, match="ids: got 400"):
+        p.heads([[3, 400, 5]])

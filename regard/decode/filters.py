@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,7 +36,7 @@ class Symbols:
     other_ends: tuple[int, ...] = ()
     """Tokens that end a text as well."""
 
-    @property
+    @cached_property
     def ends(self) -> tuple[int, ...]:
         """All tokens that end a text; none where the end is below 0."""
         return tuple(token for token in (self.end, *self.other_ends) if token >= 0)

@@ -325,8 +325,9 @@ class Beam:
         live, width, vocab = self.live, self.live.width, logits.shape[1]
         log_probs = logits.float().log_softmax(dim=1)  # (rows, vocab)
         ranked = live.filtered(log_probs, self.config, self.symbols)
-        if max(live.forced) >= 0:
-            ranked = force(ranked, torch.tensor(live.spread(live.forced), device=logits.device))
+        forced = live.forced
+        if max(forced) >= 0:
+            ranked = force(ranked, torch.tensor(live.spread(forced), device=logits.device))
         before = torch.tensor(live.total, dtype=ranked.dtype, device=ranked.device)[:, None]
         sums = log_probs + before if ranked is log_probs else ranked.add_(before)
         # Enough that `width` go on even if each of the best ends in every way it can.

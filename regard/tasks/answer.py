@@ -8,6 +8,7 @@ original text by the characters that its tokens cover, in whole words: it is nev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,11 @@ from regard.models.mode import evaluating
 from regard.tasks.accuracy import Measures, answer_scores
 from regard.tasks.supervised import Supervised, texts_of
 
+_INSIDE = re.compile(
+    "(?:(?![\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
+    r"[^\W_]){2}"
+)
+"""Two letters or digits of one word; not in scripts that put no space between words."""
 LONGEST_ANSWER = 30
 """In tokens, as in BERT. With an overlap of twice that, no answer falls between two windows."""
 NOT_HERE = 0
@@ -237,8 +243,8 @@ def _whole_words(context: str, start: int, end: int) -> Span:
         >>> _whole_words("Anna lives in Rome.", 6, 9)
         (5, 10)
     """
-    while 0 < start < len(context) and context[start - 1 : start + 1].isalnum():
+    while 0 < start < len(context) and _INSIDE.fullmatch(context, start - 1, start + 1):
         start -= 1
-    while 0 < end < len(context) and context[end - 1 : end + 1].isalnum():
+    while 0 < end < len(context) and _INSIDE.fullmatch(context, end - 1, end + 1):
         end += 1
     return start, end

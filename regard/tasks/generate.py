@@ -144,18 +144,16 @@ class Generate:
         ids = self._last(text, longest) or [self._begin]
         wanted, left = config.max_length or 1, longest - len(ids)
         if left < 1:
-            room = max(1, min(config.max_length or longest, longest // 2))
-            _logger.warning(
-                "warning: only the last %d tokens of the prompt are read", longest - room
-            )
-            return ids[room - longest :]
+            read = max(1, longest - min(config.max_length or longest, longest // 2))
+            _logger.warning("warning: only the last %d tokens of the prompt are read", read)
+            return ids[-read:]
         if left < wanted:
             _logger.warning("warning: room for %d more tokens, not for %d", left, wanted)
         return ids
 
     def _last(self, text: str, count: int) -> list[int]:
         """The ids of a text; of a long one, at least its last `count`, for the time of those."""
-        characters = 8 * count
+        characters = 8 * max(1, count)
         while characters < len(text):
             # The first word of a piece may be torn, so that its tokens are others.
             ids = self.tokenizer.template(self.tokenizer.encode(text[-characters:]))
@@ -250,14 +248,15 @@ class Generate:
             text: What has been written so far.
             count: How many words.
         """
-        prompt = self.prompt(text.rstrip(), model.config.max_length - LONGEST_WORD)
+        room = min(LONGEST_WORD, model.config.max_length // 2)
+        prompt = self.prompt(text.rstrip(), max(2, model.config.max_length - room))
         begins, goes_on = (edge.to(model.embed.weight.device) for edge in self._edges)
         if not text.strip():  # the first word of all has no space before it
             begins = begins | goes_on
         words: dict[str, float] = {}
         waiting: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
         with evaluating(model):
-            state = model.start(None, 1, len(prompt) + LONGEST_WORD)
+            state = model.start(None, 1, len(prompt) + room)
             if prompt[:-1]:  # read once; its last token is read with each beginning
                 model.read(Ragged.of([prompt[:-1]]), state)
             while waiting:
@@ -274,7 +273,7 @@ class Generate:
                         words[word] = words.get(word, 0.0) + math.exp(-cost) * ends
                     allowed = goes_on if ids else begins
                     for more, token in _likeliest(log_probs[: len(allowed)], allowed):
-                        if len(ids) < LONGEST_WORD:
+                        if len(ids) < room:
                             heapq.heappush(waiting, (cost - more, (*ids, token)))
         ranked = sorted(words.items(), key=lambda entry: -entry[1])[:count]
         return [Suggestion(word, probability) for word, probability in ranked]

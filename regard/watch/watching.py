@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib import import_module
+from operator import index
 from types import TracebackType
 from typing import Any
 
@@ -249,17 +250,18 @@ def _known(sites: Sequence[str]) -> list[str]:
 def _numbers(what: str, given: Any) -> list[int] | None:
     if given is None:
         return None
-    found = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-    wrong = [each for each in found if type(each) is not int]
-    if wrong:
-        raise InputError(what, got=repr(wrong[0]), expected="whole numbers, such as [0, 3]")
-    return found
+    single = isinstance(given, str) or not isinstance(given, Iterable)
+    found: list[Any] = [given] if single else list(given)
+    try:
+        return [index(each) for each in found]  # numbers of numpy and torch, too
+    except TypeError:
+        raise InputError(what, got=repr(given), expected="whole numbers, such as [0, 3]") from None
 
 
 def _knocked_out(heads: Iterable[tuple[str | int, int]]) -> list[Edit]:
     """An edit for each head: its output is zero before the output projection."""
     edits = []
-    for pair in heads:
+    for pair in heads if isinstance(heads, Iterable) else [heads]:
         if not isinstance(pair, tuple | list) or len(pair) != 2 or type(pair[1]) is not int:
             expected = 'pairs of a layer and a number, such as [("model.layers.1.self_attn", 2)]'
             raise InputError("knock_out", got=repr(pair), expected=expected)

@@ -45,11 +45,13 @@ UNHEEDED: dict[str, Any] = {
     "force_words_ids": None,
     "guidance_scale": 1,
     "num_beam_groups": 1,
+    "num_return_sequences": 1,
     "penalty_alpha": 0,
     "prompt_lookup_num_tokens": None,
     "renormalize_logits": False,
     "sequence_bias": None,
     "stop_strings": None,
+    "top_h": None,
     "typical_p": 1,
     "watermarking_config": None,
 }
@@ -58,12 +60,13 @@ UNHEEDED: dict[str, Any] = {
 log = logging.getLogger(__name__)
 
 
-def read_decoding(folder: Path, vocab: int, *, both: bool) -> DecodeConfig:
+def read_decoding(folder: Path, vocab: int, longest: int, *, both: bool) -> DecodeConfig:
     """How a folder says that its model wants to be decoded, as far as it does.
 
     Args:
         folder: With `config.json`, and perhaps `generation_config.json`.
         vocab: Entries of the vocabulary that it writes in; an id beyond is never written.
+        longest: The most tokens it has positions for: no limit is one that says no less.
         both: Whether it has an encoder: then a length counts what a text starts from.
 
     Raises:
@@ -78,8 +81,8 @@ def read_decoding(folder: Path, vocab: int, *, both: bool) -> DecodeConfig:
     ids = settings | {name: config[name] for config in known for name in roles if name in config}
     where = folder / (GENERATION if len(known) == 2 else CONFIG)
     try:
-        found = _settings(settings) | _lengths(settings, both=both) | _roles(ids, vocab, both=both)
-        config = DecodeConfig(**found)
+        lengths = _lengths(settings, longest, both=both)
+        config = DecodeConfig(**_settings(settings), **lengths, **_roles(ids, vocab, both=both))
     except ValidationError as error:
         fault = error.errors()[0]
         names = {ours: theirs for theirs, ours in SETTINGS.items()}
@@ -87,13 +90,15 @@ def read_decoding(folder: Path, vocab: int, *, both: bool) -> DecodeConfig:
         raise InputError(
             f"{where}: {names.get(name, name)}", got=fault["input"], expected=expected
         ) from None
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise InputError(f"{where}", got=str(error).partition("\n")[0]) from None
     lost = [
         name for name, usual in UNHEEDED.items() if settings.get(name, usual) not in (usual, [])
     ]
     if any(len(each) > 1 for each in settings.get("bad_words_ids", ())):
         lost.append("bad_words_ids of several tokens")
+    if config.sample and settings.get("num_beams", 1) != 1:
+        lost.append("num_beams beside do_sample")
     if not both and settings.get("min_length"):
         lost.append("min_length (min_new_tokens is)")
     if lost:
@@ -106,19 +111,24 @@ def _settings(said: Mapping[str, Any]) -> dict[str, Any]:
     if "early_stopping" in said:
         found["stop"] = STOPS[said["early_stopping"]]
     if found.get("sample"):
+        found.pop("beam", None)
         found |= {"top_k": USUAL_TOP_K} | {name: said[name] for name in DRAWING if name in said}
     return found
 
 
-def _lengths(said: Mapping[str, Any], *, both: bool) -> dict[str, int]:
+def _lengths(said: Mapping[str, Any], longest: int, *, both: bool) -> dict[str, int]:
     """Theirs count what a text starts from, ours do not; `new_tokens` do not either."""
-    found = {}
+    found: dict[str, int] = {}
     for ours in ("min_length", "max_length"):
         fresh = said.get(ours.replace("length", "new_tokens"))
         if fresh is not None:
             found[ours] = int(fresh)
         elif both and int(said.get(ours, 0)) > 1:
             found[ours] = int(said[ours]) - 1
+    if found.get("max_length", 0) >= longest - 1:
+        del found["max_length"]
+    elif "max_length" in found:
+        found["min_length"] = min(found.get("min_length", 0), found["max_length"])
     return found
 
 
@@ -134,10 +144,12 @@ def _roles(said: Mapping[str, Any], vocab: int, *, both: bool) -> dict[str, Any]
     def first(*names: str) -> int | None:
         return next((token for name in names for token in within(said.get(name))), None)
 
-    single = [each[0] for each in said.get("bad_words_ids", ()) if len(each) == 1]
+    ends = within(said.get("eos_token_id"))
+    words = (each[0] for each in said.get("bad_words_ids", ()) if len(each) == 1)
+    single = [token for token in words if token not in ends]  # they let a text end all the same
     found = {
         "banned": within([*single, *said.get("suppress_tokens", ())]),
-        "ends": within(said.get("eos_token_id")),
+        "ends": ends,
         "forced_begin": first("forced_bos_token_id"),
         "forced_end": first("forced_eos_token_id"),
     }
@@ -156,12 +168,14 @@ def roles_in(config: DecodeConfig) -> dict[str, Any]:
     return found
 
 
-def write_decoding(config: DecodeConfig, roles: Mapping[str, Any]) -> dict[str, Any]:
+def write_decoding(config: DecodeConfig, roles: Mapping[str, Any], longest: int) -> dict[str, Any]:
     """What `generation_config.json` says, for transformers to decode as Regard does.
 
     Args:
         config: How Regard decodes.
         roles: The ids of symbols with a role, by their names.
+        longest: The most tokens the model has positions for. Where Regard has no other limit than
+            twice the source, this is it; theirs would be 20.
     """
     their: dict[str, Any] = {theirs: getattr(config, ours) for theirs, ours in SETTINGS.items()}
     names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
@@ -178,6 +192,7 @@ def write_decoding(config: DecodeConfig, roles: Mapping[str, Any]) -> dict[str, 
         "forced_eos_token_id": config.forced_end,
         "min_new_tokens": config.min_length,
         "max_new_tokens": config.max_length,
+        "max_length": longest if config.max_length is None else None,
     }
     # A forced id may be 0; nothing else says something at 0.
     kept = {k: v for k, v in optional.items() if v or (v == 0 and k.startswith("forced"))}

@@ -13,7 +13,7 @@ from regard.data.annotations import Excerpt, Question
 from regard.data.rows import batch_of
 from regard.errors import InputError
 from regard.tasks import Answer
-from regard.tasks.answer import LONGEST_ANSWER
+from regard.tasks.answer import LONGEST_ANSWER, _whole_words
 from regard.tasks.supervised import Course
 from tests import tiny_bert
 
@@ -149,3 +149,19 @@ def test_several_questions_are_answered_in_one_text_or_each_in_its_own(theirs_an
     assert p.answer(["where ?"], CONTEXT)[0][0].text == one[0].text
     with pytest.raises(InputError, match="contexts: got 1, expected one, or 2"):
         p.answer(["where ?", "who ?"], [CONTEXT])
+
+
+@pytest.mark.parametrize(
+    ("text", "span", "whole"),
+    [
+        ("東京は日本の首都です。", "日本", "日本"),
+        ("李白生于701年，字太白", "701", "701"),
+        ("서울은 한국의 수도이다", "한국", "한국의"),
+        ("Anna lives in Rome.", "ives", "lives"),
+        ("a snake_case_name", "cas", "case"),
+    ],
+)
+def test_words_are_whole_where_words_have_spaces_between_them(text, span, whole):
+    start = text.index(span)
+    first, last = _whole_words(text, start, start + len(span))
+    assert text[first:last] == whole

@@ -106,3 +106,14 @@ def test_the_end_of_a_very_long_text_has_the_tokens_it_has_in_the_whole(letters)
     whole = task.tokenizer.template(task.tokenizer.encode(text))
     assert len(whole) > 3000
     assert task.prompt(text, 48) == whole[-47:]
+
+
+@pytest.mark.parametrize("longest", [1, 2, 8, 12, 13])
+def test_a_model_of_few_positions_suggests_and_goes_on(letters, longest):
+    task, _ = letters
+    torch.manual_seed(0)
+    config = GPTConfig(layers=1, dim=16, heads=2, hidden=16, max_length=max(2, longest))
+    model = build(config, task.tokenizer.vocab).eval()
+    found = task.suggest(model, "ab ba ab ba ab ba ab", 2)
+    assert found or longest <= 2  # there is room for a space, not for a letter behind it
+    assert len(task.begun("ab ba " * 9, longest, DecodeConfig(max_length=4))) <= max(1, longest)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import warnings
 
 import pytest
 import torch
@@ -75,6 +76,7 @@ CASES = {
     "several-ends": (llama, {"eos_token_id": [2, 11, 4, 5]}),
     "another-end": (t5, {"eos_token_id": 9}),
     "another-begin": (bart, {"decoder_start_token_id": 8}),
+    "an-end-among-bad-words": (llama, {"bad_words_ids": [[2], [5]]}),
     "never-these": (bart, {"suppress_tokens": [4, 10, 11, 15], "bad_words_ids": [[6], [7]]}),
     "all-at-once": (marian, {"no_repeat_ngram_size": 2, "repetition_penalty": 1.3}),
 }
@@ -113,22 +115,50 @@ def test_what_is_written_is_what_was_read(tmp_path):
         beam=3, stop="never", length_penalty=0.5, banned=(3, 4), forced_begin=0, forced_end=2,
         begin=5, ends=(2, 6), min_length=2, max_length=9, no_repeat_ngram=3,
     )  # fmt: skip
-    said = write_decoding(config, {"eos_token_id": [2, 6], "decoder_start_token_id": 5})
+    said = write_decoding(config, {"eos_token_id": [2, 6], "decoder_start_token_id": 5}, 40)
     (tmp_path / "config.json").write_text('{"num_beams": 7}')
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
-    assert read_decoding(tmp_path, VOCAB, both=True) == config
+    assert read_decoding(tmp_path, VOCAB, 40, both=True) == config
+
+
+def test_without_a_limit_theirs_is_that_of_the_model_and_not_20(tmp_path):
+    said = write_decoding(DecodeConfig(), {}, 40)
+    assert said["max_length"] == 40
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "generation_config.json").write_text(json.dumps(said))
+    assert read_decoding(tmp_path, VOCAB, 40, both=True) == DecodeConfig()
+
+
+def test_a_short_text_is_not_asked_to_be_long(tmp_path):
+    model = bart()
+    model.generation_config.min_length = 9
+    model.save_pretrained(tmp_path)
+    given = torch.tensor([SOURCES[0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = model.generate(given, max_new_tokens=5)[0, 1:].tolist()
+    assert [*regard.load(tmp_path).generate(SOURCES[0], max_length=5), 2] == expected
+
+
+@pytest.mark.parametrize("wrong", [{"begin": 99}, {"ends": [99]}, {"ends": [-3]}, {"banned": [99]},
+                                   {"forced_end": 99}])  # fmt: skip
+def test_an_id_that_there_is_not_is_refused(wrong, tmp_path):
+    bart().save_pretrained(tmp_path)
+    [name] = wrong
+    with pytest.raises(InputError, match=rf"{name}: got -?\d+, expected ids from 0 to 22"):
+        regard.load(tmp_path).generate(SOURCES, **wrong)
 
 
 def test_older_folders_say_it_in_their_config(tmp_path):
     (tmp_path / "config.json").write_text('{"num_beams": 7, "eos_token_id": 2, "max_length": 12}')
-    found = read_decoding(tmp_path, VOCAB, both=True)
+    found = read_decoding(tmp_path, VOCAB, 40, both=True)
     assert (found.beam, found.ends, found.max_length) == (7, (2,), 11)
 
 
 def test_an_id_that_the_model_cannot_write_has_no_role(tmp_path):
     ids = {"eos_token_id": [50256, 3], "suppress_tokens": [99, 4], "decoder_start_token_id": 999}
     (tmp_path / "config.json").write_text(json.dumps(ids))
-    found = read_decoding(tmp_path, VOCAB, both=True)
+    found = read_decoding(tmp_path, VOCAB, 40, both=True)
     assert (found.ends, found.banned, found.begin) == ((3,), (4,), None)
 
 
@@ -140,7 +170,8 @@ def test_an_id_that_the_model_cannot_write_has_no_role(tmp_path):
         {"bad_words_ids": 5}, {"bad_words_ids": [5]},
         {"eos_token_id": "x"}, {"eos_token_id": [[2]]},
         {"early_stopping": "perhaps"}, {"early_stopping": []}, {"max_new_tokens": "x"},
-        {"max_new_tokens": -1}, {"suppress_tokens": 3}, {"no_repeat_ngram_size": -1},
+        {"max_new_tokens": -1}, {"max_new_tokens": float("inf")}, {"suppress_tokens": 3},
+        {"no_repeat_ngram_size": -1},
     ],
     ids=str,
 )  # fmt: skip
@@ -148,7 +179,7 @@ def test_a_wrong_value_is_said_with_its_file(said, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
     with pytest.raises(InputError, match=r"generation_config\.json.*got "):
-        read_decoding(tmp_path, VOCAB, both=True)
+        read_decoding(tmp_path, VOCAB, 40, both=True)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +195,7 @@ def test_what_is_not_heeded_is_said(said, tmp_path, caplog):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
     with caplog.at_level(logging.WARNING):
-        read_decoding(tmp_path, VOCAB, both=False)
+        read_decoding(tmp_path, VOCAB, 40, both=False)
     assert next(iter(said)) in caplog.text
 
 
@@ -172,7 +203,7 @@ def test_what_does_nothing_is_not_worth_a_word(tmp_path, caplog):
     said = transformers.GenerationConfig(eos_token_id=2).to_dict()
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
-    read_decoding(tmp_path, VOCAB, both=True)
+    read_decoding(tmp_path, VOCAB, 40, both=True)
     assert not caplog.text
 
 
