@@ -238,9 +238,9 @@ class Pipeline:
                 **{name: DecodeConfig.model_fields[name].default for name in DRAWING},
                 **changes,
             }
-        if changes.get("max_length"):  # of a text that is to be short, no more is asked
-            least = min(self.recipe.decode.min_length, changes["max_length"])
-            changes = {"min_length": least, **changes}
+        most = changes.get("max_length")
+        if isinstance(most, int) and 0 < most < self.recipe.decode.min_length:
+            changes = {"min_length": most, **changes}  # a short text is not asked to be long
         overrides = [f"decode.{key}={json.dumps(value)}" for key, value in changes.items()]
         config = recipes.from_text(recipes.dump(self.recipe), "recipe", overrides).decode
         vocab = list(self.model.vocabularies().values())[-1]
