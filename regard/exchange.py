@@ -98,14 +98,14 @@ def export(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, fo
 
 
 def _write(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, folder: Path) -> None:
-    roles: dict[str, Any] = {} if vocabulary is None else {**roles_of(vocabulary)}
-    if not isinstance(model.config, BertConfig):
-        if vocabulary is None:
-            roles = _unnamed(model, decode)
-        roles |= roles_in(decode)
+    ids = {} if vocabulary is None else roles_of(vocabulary)
+    if isinstance(model.config, BertConfig):
+        write_model(model, folder, **ids)
+    else:
+        roles = (ids or _unnamed(model, decode)) | roles_in(decode)
+        write_model(model, folder, **roles)
         said = write_decoding(decode, roles, model.config.max_length)
         write_file(folder / GENERATION, (json.dumps(said, indent=2) + "\n").encode())
-    write_model(model, folder, **roles)
     if vocabulary is None:
         return
     if not vocabulary.shared:
@@ -121,7 +121,6 @@ def _write(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, fo
         "sep_token_id": "sep_token",
         "mask_token_id": "mask_token",
     }
-    ids = roles_of(vocabulary)
     symbols = {names[k]: tokenizer.symbol(v) for k, v in ids.items() if k in names}
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -141,7 +140,7 @@ def _unnamed(model: Model, decode: DecodeConfig) -> dict[str, Any]:
     return {"bos_token_id": None, "eos_token_id": None, "pad_token_id": pad}
 
 
-def roles_of(vocabulary: Vocabulary) -> dict[str, int]:
+def roles_of(vocabulary: Vocabulary) -> dict[str, Any]:
     """The ids of the symbols that have a role, by the names in their config."""
     roles = vocabulary.target.specials
     named = {

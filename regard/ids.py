@@ -52,8 +52,8 @@ def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
                 raise InputError("logits", got=f"{len(rows)} targets", expected=len(sources))
             found = model(Ragged.of(sources), Ragged.of(rows))
         elif isinstance(model, Encoder):
-            found, of_texts = _head(model)(Texts(Ragged.of(rows))), model.classes is not None
-            if of_texts:
+            found = _head(model)(Texts(Ragged.of(rows)))
+            if model.config.classes:  # one row a text, not a token
                 return found[0] if is_ids(ids) else found
         else:
             found = model(Ragged.of(rows))
@@ -124,6 +124,16 @@ def check_ids(ids: Ids, model: Model) -> None:
     wrong = [token for token in ids if not 0 <= token < max(model.vocabularies().values())]
     if wrong:
         raise InputError("ids", got=wrong[0], expected=f"0 to {vocab - 1}")
+
+
+def check_roles(config: DecodeConfig, model: Model) -> None:
+    """Refuses settings that name ids which the model cannot write."""
+    vocab = list(model.vocabularies().values())[-1]
+    for name in ("begin", "forced_begin", "forced_end", "ends", "banned"):
+        value = getattr(config, name)
+        for token in value if isinstance(value, tuple) else (value or 0,):
+            if not 0 <= token < vocab:
+                raise InputError(name, got=token, expected=f"ids from 0 to {vocab - 1}")
 
 
 def generate_ids(

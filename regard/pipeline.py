@@ -22,7 +22,7 @@ from regard.exchange import export
 from regard.explain.heads import HeadSummary, pairs_for, summarise, texts_for
 from regard.explain.look import Look
 from regard.explain.record import record, record_text
-from regard.ids import check_ids, embed_ids, generate_ids, is_ids, logits_of, rows_of
+from regard.ids import check_ids, check_roles, embed_ids, generate_ids, is_ids, logits_of, rows_of
 from regard.layers import Tap, knock_out
 from regard.layers.int8 import quantise
 from regard.models import Decoder, EncoderDecoder, Model, describe
@@ -243,12 +243,7 @@ class Pipeline:
             changes = {"min_length": most, **changes}  # a short text is not asked to be long
         overrides = [f"decode.{key}={json.dumps(value)}" for key, value in changes.items()]
         config = recipes.from_text(recipes.dump(self.recipe), "recipe", overrides).decode
-        vocab = list(self.model.vocabularies().values())[-1]
-        for name in ("begin", "forced_begin", "forced_end", "ends", "banned"):
-            value = getattr(config, name)
-            for token in value if isinstance(value, tuple) else (value or 0,):
-                if not 0 <= token < vocab:
-                    raise InputError(name, got=token, expected=f"ids from 0 to {vocab - 1}")
+        check_roles(config, self.model)
         return config
 
     def generate(self, prompts: Any, *, mask: Any = None, **decode: Any) -> Any:

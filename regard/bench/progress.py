@@ -1,4 +1,4 @@
-"""How far a run of experiments is, on standard error: a bar on a terminal, else a line at times."""
+"""How far long work is, on standard error: a bar on a terminal, else a line at times."""
 
 from __future__ import annotations
 

@@ -139,13 +139,14 @@ def reading(
         cache: What the rows have read before.
         **beside: What else the context holds: a memory, a tap.
     """
-    layout, where = Layout(texts.lengths, texts.ids.device), None
+    layout = Layout(texts.lengths, texts.ids.device)
     before = (0,) * len(texts.lengths) if cache is None else cache.lengths
-    if any(before):
-        where = torch.tensor(before, device=layout.device)  # (batch,)
-        if layout.longest > 1:
-            counts = torch.tensor(layout.lengths, device=layout.device)
-            where = where.repeat_interleave(counts) + layout.where  # (tokens,)
+    where = torch.tensor(before, device=layout.device) if any(before) else None  # (batch,)
+    if where is None:
+        where = layout.where  # (tokens,)
+    elif layout.longest > 1:
+        counts = torch.tensor(layout.lengths, device=layout.device)
+        where = where.repeat_interleave(counts) + layout.where  # (tokens,)
     # Where all are equally long, no mask is needed.
     even = layout.even and len(set(before)) <= 1
     ends = tuple(old + new for old, new in zip(before, layout.lengths, strict=True))
@@ -155,7 +156,6 @@ def reading(
         key_lengths=None if even else ends,
         query_lengths=None if even else layout.lengths,
     )
-    where = layout.where if where is None else where
     return Context(layout, where, mask, stack.positions, cache=cache, **beside)
 
 
