@@ -34,7 +34,7 @@ def test_unknown_names_are_refused_with_the_nearest(make):
         regard.watch(model, "model.layer.1.self_attn")
     with pytest.raises(InputError, match="no such layer: got 7"):
         regard.watch(model, knock_out=[(7, 0)])
-    for wrong in (LAYER, [LAYER], (LAYER, 2), [(LAYER, "2")], [(LAYER, 1.0)], [(LAYER,)]):
+    for wrong in (5, LAYER, [LAYER], (LAYER, 2), [(LAYER, "2")], [(LAYER, 1.0)], [(LAYER,)]):
         with pytest.raises(InputError, match=r"knock_out: got .*, expected pairs of a layer and a"):
             regard.watch(model, knock_out=wrong)
     for wrong in ("0", ["0"], 1.0, [None]):

@@ -10,6 +10,8 @@ import transformers
 
 import regard
 from regard.decode.config import DecodeConfig
+from regard.decode.filters import Symbols
+from regard.decode.search import Beam, Sentence
 from regard.errors import InputError
 from regard.weights.generation import read_decoding, write_decoding
 
@@ -76,7 +78,11 @@ CASES = {
     "several-ends": (llama, {"eos_token_id": [2, 11, 4, 5]}),
     "another-end": (t5, {"eos_token_id": 9}),
     "another-begin": (bart, {"decoder_start_token_id": 8}),
-    "an-end-among-bad-words": (llama, {"bad_words_ids": [[2], [5]]}),
+    "many-ends": (llama, {"eos_token_id": list(range(2, 20))}),
+    "ends-among-bad-words": (
+        llama,
+        {"eos_token_id": [2, 11, 4, 5], "bad_words_ids": [[2], [11], [4], [5], [7]]},
+    ),
     "never-these": (bart, {"suppress_tokens": [4, 10, 11, 15], "bad_words_ids": [[6], [7]]}),
     "all-at-once": (marian, {"no_repeat_ngram_size": 2, "repetition_penalty": 1.3}),
 }
@@ -90,7 +96,7 @@ SEARCHES = {
 
 
 PLAIN = [(case, search) for case in CASES for search in ("greedy", "beam")]
-FINER = [(case, search) for case in ("bart-as-it-is", "forced-begin", "several-ends")
+FINER = [(case, search) for case in ("bart-as-it-is", "forced-begin", "many-ends")
          for search in ("short", "never", "first")]  # fmt: skip
 
 
@@ -213,3 +219,16 @@ def test_sampled_rows_that_end_wait_for_the_others_without_a_tokenizer(tmp_path)
     model.save_pretrained(tmp_path)
     pipeline = regard.load(tmp_path)
     assert len(pipeline.generate(SOURCES, sample=True, n_best=5, max_length=9)) == len(SOURCES)
+
+
+def test_an_end_among_bad_words_still_ends(tmp_path):
+    said = {"eos_token_id": [2, 11], "bad_words_ids": [[2], [7]], "suppress_tokens": [11]}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    assert read_decoding(tmp_path, VOCAB, 40, both=False).banned == (7, 11)
+
+
+def test_beams_go_on_however_many_ends_are_likelier():
+    symbols = Symbols(begin=0, end=2, pad=0, other_ends=(3, 4))
+    search = Beam([Sentence(0, (), 5, key=0)], symbols, DecodeConfig(beam=2, stop="never"))
+    move = search.choose(torch.tensor([[0.0, 1.0, 9.0, 8.0, 7.0, 6.0, 5.0]] * 2))
+    assert move.ids.tolist() == [5, 6]
