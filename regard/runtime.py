@@ -53,6 +53,10 @@ def setup(threads: int | None = None, seed: int | None = None, *, quiet: bool = 
     import numpy
     import torch
 
+    from regard.sharing import MACHINE
+
+    asked = (threads, os.environ.get(VARIABLE), os.environ.get("OMP_NUM_THREADS"))
+    MACHINE.threads_are_set = any(asked)
     torch.set_num_threads(chosen)
     torch.manual_seed(start)
     numpy.random.seed(start)

@@ -20,6 +20,7 @@ from regard.decode.config import DRAWING, DecodeConfig
 from regard.decode.filters import Symbols
 from regard.decode.search import Beam, Draw, Hypothesis, Move, Search, Sentence
 from regard.errors import InputError
+from regard.sharing import free_cores
 
 if TYPE_CHECKING:
     from regard.layers.context import Memory
@@ -222,7 +223,8 @@ def run(
     if not sentences:
         return
     if memory is None and source is not None:
-        memory = model.encode(source, tap)
+        with free_cores():
+            memory = model.encode(source, tap)
     length = max(each.given + each.room for each in sentences)
     prompts = [each.prompt for each in sentences]
     # The hypotheses of a sentence begin alike, so the first step has one row for all of them.
@@ -234,21 +236,23 @@ def run(
     device = "cpu" if source is None else source.ids.device
     ids = torch.full((len(sentences),), symbols.begin, device=device)
     for index in range(length):
-        if index == 0 and prompts[0]:
-            logits = cast("Prompted[StateT]", model).read(Ragged.of(prompts), state, tap)
-        else:
-            logits = model.step(ids, state, tap)
-        if tap is not None:
-            tap.next_step()
-        if index == 0:
-            check_prefixes(sentences, vocab=logits.shape[1])
-            logits = logits.repeat_interleave(search.live.width, dim=0)
-        move = search.choose(logits)
+        with free_cores():
+            if index > 0:
+                state.reorder(move.rows.to(logits.device))
+                ids = move.ids.to(logits.device)
+            if index == 0 and prompts[0]:
+                logits = cast("Prompted[StateT]", model).read(Ragged.of(prompts), state, tap)
+            else:
+                logits = model.step(ids, state, tap)
+            if tap is not None:
+                tap.next_step()
+            if index == 0:
+                check_prefixes(sentences, vocab=logits.shape[1])
+                logits = logits.repeat_interleave(search.live.width, dim=0)
+            move = search.choose(logits)
         yield index, move, search
         if not move.ids.numel():
             return
-        state.reorder(move.rows.to(logits.device))
-        ids = move.ids.to(logits.device)
 
 
 def outcome(index: int, move: Move, search: Search) -> Step:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import Cursor
 from regard.errors import FoundProblems, Interrupted
+from regard.sharing import MACHINE
 from regard.tasks.task import Task
 from regard.train import checkpoint
 from regard.train.checkpoint import Best, Snapshot
@@ -138,6 +139,7 @@ class Trainer:
             self._logs(),
         ):
             while place.step < config.steps and not place.finished:
+                MACHINE.watch(self.job.threads)
                 self.step(batches, progress)
                 self._after_step(progress, request)
         self._draw()
