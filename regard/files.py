@@ -10,8 +10,9 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 from regard.errors import InputError, WriteError
 
@@ -24,7 +25,7 @@ _KINDS = {
 }
 
 
-def open_regular(place: str | os.PathLike[str]) -> BinaryIO:
+def open_regular(place: str | os.PathLike[str]) -> BufferedReader:
     """Open a file for reading, at once: a pipe would wait for ever, a device never ends.
 
     Raises:

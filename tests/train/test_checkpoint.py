@@ -20,7 +20,7 @@ from torch import nn
 from regard.errors import InputError, WriteError
 from regard.train import checkpoint
 from regard.train.checkpoint import Best, Damaged, RunLock, Snapshot
-from regard.train.folder import _Manifest
+from regard.train.folder import Manifest
 
 FILES = [
     "config.json",
@@ -33,8 +33,11 @@ FILES = [
 ]
 
 
-def snapshot_of(step: int, size: int = 40, *, training: bool = True) -> Snapshot:
-    """A checkpoint whose whole content follows from its step."""
+def snapshot_of(
+    step: int, size: int = 40, *, training: bool = True, best: Best | None = None
+) -> Snapshot:
+    """A checkpoint whose whole content follows from its step, and from the best up to it."""
+    known = None if best is None else {"step": best.step, "loss": best.loss}
     generator = torch.Generator().manual_seed(step)
     weight = torch.randn(size, 3, generator=generator)
     return Snapshot(
@@ -44,8 +47,13 @@ def snapshot_of(step: int, size: int = 40, *, training: bool = True) -> Snapshot
         tokenizer=json.dumps({"words": ["größer", step]}, ensure_ascii=False),
         recipe=f"version: 1\nseed: {step}\n",
         training_tensors={"adam/0": weight * 2, "rng": generator.get_state()} if training else {},
-        training={"step": step, "cursor": {"epoch": 1, "batch": 7}} if training else {},
+        training={"place": {"step": step, "best": known}, "threads": 1} if training else {},
     )
+
+
+def save(run: Path, step: int, keep: int, best: Best | None, size: int = 40) -> Path:
+    """Save the checkpoint of a step that knows the best so far."""
+    return checkpoint.save(run, snapshot_of(step, size, best=best), keep=keep, best=best)
 
 
 def assert_same(got: Snapshot, expected: Snapshot) -> None:
@@ -217,7 +225,7 @@ def test_a_manifest_that_vouches_for_nonsense_still_gives_a_user_error(tmp_path)
             "sha256": hashlib.sha256(nonsense).hexdigest(),
             "size": len(nonsense),
         }
-        forged = _Manifest.model_validate(content).render()
+        forged = Manifest.model_validate(content).render()
         (folder / name).write_bytes(nonsense)
         (folder / "manifest.json").write_bytes(forged)
         with pytest.raises(Damaged, match=f"{name}: cannot be read"):
@@ -231,28 +239,33 @@ def test_the_last_and_the_best_are_kept(tmp_path):
     for step, loss in [(1, 9.0), (2, 4.0), (3, 5.0), (4, 6.0), (5, 7.0)]:
         if best is None or loss < best.loss:
             best = Best(step, loss)
-        checkpoint.save(tmp_path, snapshot_of(step), keep=2, best=best)
+        save(tmp_path, step, keep=2, best=best)
     assert names(tmp_path) == ["00000002", "00000004", "00000005"]
     written = json.loads((tmp_path / "best.json").read_text())
     assert written == {"step": 2, "loss": 4.0, "checkpoint": "00000002"}
     assert checkpoint.read_best(tmp_path) == Best(2, 4.0)
     assert checkpoint.find(tmp_path).name == "00000002"
-    checkpoint.save(tmp_path, snapshot_of(6), keep=1, best=Best(6, 1.0))
+    save(tmp_path, 6, keep=1, best=Best(6, 1.0))
     assert names(tmp_path) == ["00000006"]
     assert checkpoint.find(tmp_path).name == "00000006"
 
 
-def test_the_recorded_best_is_kept_when_none_is_given(tmp_path):
-    checkpoint.save(tmp_path, snapshot_of(1), keep=1, best=Best(1, 2.0))
-    for step in (2, 3):
-        checkpoint.save(tmp_path, snapshot_of(step), keep=1, best=None)
+def test_the_best_is_kept_as_long_as_a_newer_checkpoint_knows_it(tmp_path):
+    for step in (1, 2, 3):
+        save(tmp_path, step, keep=1, best=Best(1, 2.0))
     assert names(tmp_path) == ["00000001", "00000003"]
+    save(tmp_path, 4, keep=1, best=None)
+    assert names(tmp_path) == ["00000004"]
+    assert not (tmp_path / "best.json").exists()
 
 
-def test_best_is_never_recorded_without_its_checkpoint(tmp_path):
-    checkpoint.save(tmp_path, snapshot_of(2), keep=1, best=Best(1, 2.0))
+def test_best_is_never_recorded_without_its_checkpoint(tmp_path, caplog):
+    save(tmp_path, 2, keep=1, best=Best(1, 2.0))
     assert not (tmp_path / "best.json").exists()
     assert checkpoint.find(tmp_path).name == "00000002"
+    assert caplog.messages == [
+        "checkpoint 00000001 is damaged (manifest.json: missing); using 00000002"
+    ]
 
 
 def test_damaged_checkpoints_are_not_counted_among_the_kept(tmp_path):
@@ -313,7 +326,7 @@ def test_steps_beyond_eight_digits_are_still_in_order(tmp_path):
 
 def test_find_takes_a_run_or_a_checkpoint(tmp_path, caplog):
     for step in (1, 2, 3):
-        checkpoint.save(tmp_path, snapshot_of(step), keep=3, best=Best(1, 0.5))
+        save(tmp_path, step, keep=3, best=Best(1, 0.5))
     folder = tmp_path / "checkpoints" / "00000002"
     assert checkpoint.find(folder) == folder
     assert checkpoint.find(tmp_path).name == "00000001"
@@ -323,8 +336,6 @@ def test_find_takes_a_run_or_a_checkpoint(tmp_path, caplog):
     assert caplog.messages == [
         "checkpoint 00000001 is damaged (model.safetensors: checksum differs); using 00000003"
     ]
-    (tmp_path / "best.json").write_text("{")
-    assert checkpoint.find(tmp_path).name == "00000003"
 
 
 def make(place: Path, files: dict[str, str]) -> Path:
@@ -383,7 +394,7 @@ def test_one_process_at_a_time_writes_into_a_run(tmp_path):
 
 
 def test_the_lock_removes_what_dead_runs_left_and_nothing_else(tmp_path):
-    checkpoint.save(tmp_path, snapshot_of(1), keep=1, best=Best(1, 1.0))
+    save(tmp_path, 1, keep=1, best=Best(1, 1.0))
     make(tmp_path / "checkpoints" / ".00000002.tmp-99", {"model.safetensors": "half"})
     make(tmp_path / "checkpoints" / ".00000000.old-99", {"model.safetensors": "half"})
     (tmp_path / ".best.json.tmp-99").write_text("{")
@@ -397,31 +408,31 @@ def test_the_lock_removes_what_dead_runs_left_and_nothing_else(tmp_path):
 
 def assert_refused_and_whole(run: Path, size: int, reason: str) -> None:
     with pytest.raises(WriteError, match=reason) as caught:
-        checkpoint.save(run, snapshot_of(2, size), keep=1, best=Best(2, 0.1))
+        save(run, 2, keep=1, best=Best(2, 0.1), size=size)
     assert caught.value.exit_code == 74
     assert "00000002" in str(caught.value).splitlines()[0]
     assert "checkpoint 00000001 is whole" in str(caught.value)
     assert names(run) == ["00000001"]
     assert checkpoint.read_best(run) == Best(1, 0.5)
-    assert_same(checkpoint.latest(run)[1], snapshot_of(1))
+    assert_same(checkpoint.latest(run)[1], snapshot_of(1, best=Best(1, 0.5)))
 
 
 def test_files_beyond_the_size_limit_leave_the_old_checkpoint_whole(tmp_path):
-    checkpoint.save(tmp_path, snapshot_of(1), keep=1, best=Best(1, 0.5))
+    save(tmp_path, 1, keep=1, best=Best(1, 0.5))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # Python ignores SIGXFSZ
     try:
         assert_refused_and_whole(tmp_path, 100_000, "File too large")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    checkpoint.save(tmp_path, snapshot_of(2, 100_000), keep=1, best=Best(2, 0.1))
+    save(tmp_path, 2, keep=1, best=Best(2, 0.1), size=100_000)
     assert names(tmp_path) == ["00000002"]
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES, errno.EDQUOT])
 @pytest.mark.parametrize("calls", range(1, 10))
 def test_a_failing_sync_leaves_the_old_checkpoint_whole(tmp_path, monkeypatch, code, calls):
-    checkpoint.save(tmp_path, snapshot_of(1), keep=1, best=Best(1, 0.5))
+    save(tmp_path, 1, keep=1, best=Best(1, 0.5))
     left = iter(range(calls))
     synced = os.fsync
 
@@ -436,8 +447,8 @@ def test_a_failing_sync_leaves_the_old_checkpoint_whole(tmp_path, monkeypatch, c
         assert_refused_and_whole(tmp_path, 40, os.strerror(code))
     else:
         with pytest.raises(WriteError, match="checkpoint 00000002 is whole"):
-            checkpoint.save(tmp_path, snapshot_of(2), keep=1, best=Best(2, 0.1))
-        assert_same(checkpoint.latest(tmp_path)[1], snapshot_of(2))
+            save(tmp_path, 2, keep=1, best=Best(2, 0.1))
+        assert_same(checkpoint.latest(tmp_path)[1], snapshot_of(2, best=Best(2, 0.1)))
 
 
 # Runs in a mount namespace of its own, so that the small disk is gone with the process.
@@ -452,7 +463,7 @@ spec = util.spec_from_file_location("test_checkpoint", sys.argv[1])
 tests = util.module_from_spec(spec)
 spec.loader.exec_module(tests)
 disk = Path(sys.argv[2])
-tests.checkpoint.save(disk, tests.snapshot_of(1), keep=1, best=tests.Best(1, 0.5))
+tests.save(disk, 1, keep=1, best=tests.Best(1, 0.5))
 tests.assert_refused_and_whole(disk, 200_000, "No space left on device")
 with pytest.raises(tests.WriteError, match="No space left on device"):
     tests.checkpoint.write_folder(disk / "model", tests.snapshot_of(2, 200_000))
@@ -505,7 +516,7 @@ for _ in sys.stdin:
         while True:
             step += 1
             best = tests.Best(step - step % 3, 1 / step) if step >= 3 else None
-            tests.checkpoint.save(run, tests.snapshot_of(step, 4000), keep=2, best=best)
+            tests.save(run, step, keep=2, best=best, size=4000)
             os.write(saved, f"{step}\\n".encode())
 """
 
@@ -535,9 +546,9 @@ def test_a_run_killed_at_any_moment_goes_on_from_the_last_checkpoint_it_reported
             assert messages == []
             for name in filter(str.isdecimal, names(run)):
                 checkpoint.read(run / "checkpoints" / name)
-            assert_same(snapshot, snapshot_of(snapshot.step, 4000))
-            assert before < int(reported.read_text().split()[-1]) <= snapshot.step
             best = checkpoint.read_best(run)
+            assert_same(snapshot, snapshot_of(snapshot.step, 4000, best=best))
+            assert before < int(reported.read_text().split()[-1]) <= snapshot.step
             assert best is None or checkpoint.find(run).name == best.checkpoint
             before = snapshot.step
         server.stdin.close()
