@@ -82,12 +82,16 @@ Result = TypeVar("Result")
 _logger = logging.getLogger(__name__)
 
 
+Loss = Annotated[float, Field(ge=-1e45, le=1e45)]
+"""A sum of finite losses of 32 bits; rounding can make one negative."""
+
+
 @dataclass(frozen=True)
 class Best:
     """The step with the lowest validation loss so far."""
 
     step: Annotated[int, Field(ge=1, le=2**53)]
-    loss: Annotated[float, Field(allow_inf_nan=False)]
+    loss: Loss
 
     @property
     def checkpoint(self) -> str:

@@ -26,7 +26,7 @@ from regard.data.batch import Cursor
 from regard.errors import FoundProblems, InputError, Interrupted
 from regard.tasks.task import Task
 from regard.train import checkpoint
-from regard.train.checkpoint import Best, Snapshot
+from regard.train.checkpoint import Best, Loss, Snapshot
 from regard.train.config import TrainConfig
 from regard.train.folder import MODEL, TRAINING, TRAINING_TENSORS, check_tensors, folder_name
 from regard.train.log import (
@@ -70,7 +70,7 @@ class Place:
     best: Best | None = None
     evaluations_without_better: Count = 0
     bad_in_a_row: Count = 0
-    loss_since_log: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    loss_since_log: Loss = 0.0
     targets_since_log: Count = 0
     seconds_since_log: Seconds = 0.0
     seconds: Seconds = 0.0
