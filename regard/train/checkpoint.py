@@ -227,6 +227,7 @@ def _preferred(folders: list[Path]) -> Iterator[Path]:
         try:
             best = _best_known_to(folder)
         except Damaged:
+            yield folder  # to be found damaged, and named
             continue
         if best is not None:
             yield folder.with_name(best.checkpoint)

@@ -104,12 +104,16 @@ class Place:
         for key, value, most in (
             ("best.step", 0 if place.best is None else place.best.step, step),
             ("cursor.epoch", place.cursor.epoch, batches),
-            ("cursor.batch", place.cursor.batch, batches),
+            ("cursor.batch", place.cursor.batch, batches - place.cursor.epoch),
             ("evaluations_without_better", place.evaluations_without_better, step),
             ("bad_in_a_row", place.bad_in_a_row, step),
         ):
             if not 0 <= value <= most:
                 raise InputError(f"{what}.{key}", got=value, expected=f"a number from 0 to {most}")
+        if place.cursor.epoch == 0 and place.cursor.batch != batches:
+            raise InputError(
+                f"{what}.cursor.batch", got=place.cursor.batch, expected=f"{batches}, in epoch 0"
+            )
         if place.step != step:
             raise InputError(
                 f"{what}.step", got=place.step, expected=f"{step}, as in manifest.json"
