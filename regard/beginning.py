@@ -19,14 +19,15 @@ from regard import recipe as recipes
 from regard.errors import InputError
 from regard.layers import Dropout
 from regard.layers.attention import Attention
-from regard.loading import load, outline
-from regard.models import vocabularies_in
+from regard.loading import check_weights, load, outline
+from regard.models import understood
 from regard.models.config import BertConfig, BlocksConfig
 from regard.recipe import MAY_DIFFER, Recipe
 from regard.tasks.supervised import LABELLED, headed
 from regard.tokens import Vocabulary
 from regard.train.checkpoint import Snapshot
 from regard.train.config import Freeze
+from regard.train.folder import folder_name
 
 HEADS = ("masked", "next_sentence", "classes", "tags", "spans")
 """What stands on an encoder, by the keys of its config that say so."""
@@ -89,7 +90,8 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
     """
     if snapshot is not None:
         old = recipes.from_text(snapshot.recipe, "recipe.yaml")
-        sizes = vocabularies_in(snapshot.config)
+        config, sizes = understood(snapshot.config)
+        check_weights(config, sizes, snapshot.weights, f"checkpoint {folder_name(snapshot.step)}")
         return Beginning(continued(recipe, old), Vocabulary.from_json(snapshot.tokenizer), sizes)
     if recipe.start is None:
         return Beginning(recipe)

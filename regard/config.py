@@ -1,11 +1,54 @@
-"""The parent of every typed section of a recipe."""
+"""The parent of every typed section of a recipe, and values of JSON as a type has them."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+import json
+from reprlib import Repr
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from regard.errors import InputError
+
+Result = TypeVar("Result")
+
+_SHOWN = Repr()  # a value in an error, cut short
+_SHOWN.maxlevel = 2
+_SHOWN.maxlong = _SHOWN.maxstring = 40
 
 
 class Config(BaseModel):
     """A frozen, closed set of fields: unknown keys are refused, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def checked(kind: TypeAdapter[Result], values: Any, what: str) -> Result:
+    """Values as JSON has them -> what they are of; nothing is converted, nothing left over.
+
+    Args:
+        kind: Of a `Config` or a dataclass.
+        values: As `json.loads` gives them.
+        what: Where they stand, for the error.
+
+    Raises:
+        InputError: About the first value that is not allowed.
+
+    Example:
+        >>> checked(TypeAdapter(dict[str, int]), {"a": 1}, "a.json")
+        {'a': 1}
+    """
+    try:
+        return kind.validate_json(json.dumps(values), strict=True)
+    except (ValueError, RecursionError) as error:
+        if not isinstance(error, ValidationError):  # nested so deeply that it cannot be written
+            raise InputError(what, got=_SHOWN.repr(values), expected="less nesting") from None
+        fault = error.errors(include_url=False)[0]
+    where = ".".join(map(str, fault["loc"]))
+    expected = fault["msg"].removeprefix("Input should be ")
+    got = _SHOWN.repr(fault["input"])
+    if fault["type"] == "missing":
+        got, expected = "nothing", "a value"
+    elif fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        got, expected = "an unknown key", "none of that name"
+    raise InputError(f"{what}: {where}" if where else what, got=got, expected=expected)

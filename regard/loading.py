@@ -19,6 +19,7 @@ from regard.tokens import Vocabulary
 from regard.tokens.hub import read_folder
 from regard.train import checkpoint
 from regard.train.checkpoint import Snapshot
+from regard.train.folder import check_tensors
 from regard.weights.folder import is_foreign, read_model, read_outline
 from regard.weights.llama2c import read_llama2c
 
@@ -50,7 +51,7 @@ def _load(place: str | Path) -> Pipeline:
 def _snapshot(place: str | Path) -> Snapshot:
     """The checkpoint of Regard's own that somebody means."""
     if Path(place).exists():
-        return checkpoint.read(checkpoint.find(Path(place)))
+        return checkpoint.chosen(Path(place))
     model = shipped().get(str(place))
     if model is None:
         known = ", ".join(shipped()) or "none"
@@ -121,8 +122,9 @@ def shipped() -> dict[str, Traversable]:
 
 def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
     config, vocabularies = understood(snapshot.config)
-    _check_weights(config, vocabularies, snapshot.weights, name)
+    check_weights(config, vocabularies, snapshot.weights, name)
     model = build(config, *vocabularies)
+    check_tensors(f"{name}: the weights", snapshot.weights, model.state_dict())
     model.load_state_dict(snapshot.weights)
     without = snapshot.tokenizer.strip() == "{}"
     vocabulary = None if without else Vocabulary.from_json(snapshot.tokenizer)
@@ -131,10 +133,17 @@ def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
     )
 
 
-def _check_weights(
+def check_weights(
     config: BlocksConfig, vocabularies: tuple[int, ...], weights: dict[str, Tensor], name: str
 ) -> None:
-    """Refuses weights of another model, before that model takes any memory."""
+    """Refuses weights of another model, before that model takes any memory.
+
+    Args:
+        config: As `config.json` has it.
+        vocabularies: As `config.json` has them.
+        weights: By name.
+        name: Of the checkpoint, for the error.
+    """
     what = f"{name}: the weights do not fit config.json"
     wanted = shapes(config, vocabularies, len(weights), what)
     found = {key: tensor.shape for key, tensor in weights.items()}

@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import Field, TypeAdapter
 
 from regard import recipe as recipes
 from regard.beginning import begin, continued
+from regard.config import Config, checked
 from regard.errors import InputError
-from regard.files import write_file
+from regard.files import read_regular, write_file
 from regard.loading import load
 from regard.materials import gather
-from regard.models import T5Config, TransformerConfig, build, describe
+from regard.models import T5Config, TransformerConfig, build, describe, understood
 from regard.pipeline import Pipeline
 from regard.recipe import Recipe
 from regard.runtime import setup
 from regard.train import checkpoint
 from regard.train.checkpoint import RunLock, Snapshot
+from regard.train.folder import CONFIG, TRAINING, folder_name
 from regard.train.trainer import Job, Trainer
 
 MAY_CHANGE = {"train.steps", "train.log_every", "train.evaluate_every", "train.save_every",
@@ -108,6 +111,7 @@ def _run(
     facts = {"threads": threads, "torch": str(torch.__version__), "data": materials.checksums}
     if start is not None:
         _compare(facts, start)
+        _check_config(recipe, start)
     sizes = [vocabulary.source.vocab, vocabulary.target.vocab]
     two_sided = isinstance(recipe.model, TransformerConfig | T5Config)
     model = build(recipe.model, *(beginning.vocabularies or (sizes if two_sided else sizes[:1])))
@@ -178,8 +182,8 @@ def _spare_recipe(run: Path) -> None:
     path = run / "recipe.yaml"
     if not path.is_file():
         return
-    text = path.read_text("utf-8", "replace")
     try:
+        text = read_regular(path, recipes.LARGEST).decode("utf-8", "replace")
         ours = recipes.dump(recipes.from_text(text, str(path))) == text
     except InputError:
         ours = False
@@ -190,9 +194,36 @@ def _spare_recipe(run: Path) -> None:
         )
 
 
+class _Facts(Config):
+    """What `training.json` says beside the place."""
+
+    threads: int = Field(ge=1, le=2**16)
+    torch: str
+    data: dict[str, str]
+    parts: int | None = Field(default=None, ge=1, le=2**16)
+
+
+def _facts(start: Snapshot) -> dict[str, Any]:
+    """What a checkpoint says of the run it is of, beside its place."""
+    found = {key: value for key, value in start.training.items() if key != "place"}
+    what = f"{folder_name(start.step)}/{TRAINING}"
+    return checked(TypeAdapter(_Facts), found, what).model_dump()
+
+
+def _check_config(recipe: Recipe, start: Snapshot) -> None:
+    """Refuses a checkpoint whose two descriptions of the model differ."""
+    if understood(start.config)[0] != recipe.model:
+        raise InputError(
+            f"checkpoint {folder_name(start.step)}: {CONFIG}",
+            got="another model than that of recipe.yaml",
+            expected="the same",
+            fix="take the two from one copy of the checkpoint",
+        )
+
+
 def _compare(facts: dict[str, Any], start: Snapshot) -> None:
     """Refuses other data; warns of what makes the last bits differ."""
-    before = start.training
+    before = _facts(start)
     if before["data"] != facts["data"]:
         names = sorted(set(before["data"].items()) ^ set(facts["data"].items()))
         raise InputError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,8 @@ from regard.errors import InputError
 from regard.loading import load
 from regard.train import checkpoint
 from regard.train.log import read_metrics
-from regard.training import flatten, train
+from regard.training import _facts, flatten, train
+from tests.train.test_checkpoint import forge
 
 SMALL = {
     "data": {"pairs": 200, "held_out": 20, "longest": 5},
@@ -188,3 +191,41 @@ def test_a_signal_saves_after_the_step_and_resuming_is_exact(
     subprocess.run(command(tmp_path / "run", *overrides, "--resume"), check=True, timeout=120)
     subprocess.run(command(tmp_path / "whole", *overrides), check=True, timeout=120)
     assert same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_forged_training_json_and_config_are_refused_in_two_lines(tmp_path: Path) -> None:
+    short = {**SMALL, "train": {**SMALL["train"], "steps": 3, "evaluate_every": 3}}
+
+    def resumed() -> None:
+        train("tiny/copy", tmp_path / "run", resume=True, quiet=True, threads=1, **short)
+
+    train("tiny/copy", tmp_path / "run", quiet=True, threads=1, **short)
+    folder = tmp_path / "run" / "checkpoints" / "00000003"
+    resumed()
+    good = {name: (folder / name).read_bytes() for name in ("training.json", "config.json")}
+
+    def refused(file: str, content: dict[str, object], message: str) -> None:
+        forge(folder, file, json.dumps(content).encode())
+        with pytest.raises(InputError, match=message) as caught:
+            resumed()
+        assert len(str(caught.value).splitlines()) <= 2
+        forge(folder, file, good[file])
+
+    facts = json.loads(good["training.json"])
+    refused("training.json", {**facts, "data": [1]}, r"00000003/training\.json: data")
+    refused("training.json", {**facts, "place": [1]}, r"00000003/training\.json: place")
+    config = json.loads(good["config.json"])
+    refused("config.json", {**config, "source_vocab": 10**12}, "the weights do not fit config")
+    other = {**config, "model": {**config["model"], "dropout": 0.5}}
+    refused("config.json", other, "got another model than that of recipe.yaml")
+    resumed()
+    snapshot = checkpoint.read(folder, training=True)
+    for key in ("threads", "torch", "data"):
+        for value in (None, True, -1, 1e308, 10**30, [], {"a": {}}, {"a": 1}):
+            with pytest.raises(InputError, match=rf"training\.json: {key}"):
+                _facts(replace(snapshot, training={**facts, key: value}))
+        left = {name: value for name, value in facts.items() if name != key}
+        with pytest.raises(InputError, match=rf"{key}: got nothing"):
+            _facts(replace(snapshot, training=left))
+    with pytest.raises(InputError, match="more: got an unknown key"):
+        _facts(replace(snapshot, training={**facts, "more": 1}))

@@ -1,61 +1,79 @@
 """The checkpoints of a run: saving, keeping, finding the last that is sound.
 
 In: a `Snapshot` of a training run. Out: `RUN/checkpoints/00001000/` (one folder as `folder.py` has
-it), `RUN/best.json`, and the way back. Every earlier checkpoint stays whole whatever happens while
-a new one is written; what is damaged is noticed, named and passed over.
+it), and the way back. Every earlier checkpoint stays whole whatever happens while a new one is
+written; what is damaged is noticed, named and passed over.
+
+Which checkpoint is the best is written in each one's `training.json`, and the newest knows: one
+rename puts a checkpoint and what it knows in place. `RUN/best.json` is a copy for people and other
+programs; nothing here reads it.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+from pydantic import ConfigDict, Field, TypeAdapter
 from torch import Tensor
 
+from regard.config import checked
 from regard.errors import InputError
-from regard.files import beside, not_written, reporting, sync, write_file
+from regard.files import beside, not_written, read_regular, reporting, sync, write_file
 from regard.train.folder import (
+    CHECKPOINTS,
     CONFIG,
-    FOR_RESUMING,
-    FOR_USE,
+    LARGEST,
     MANIFEST,
     RECIPE,
+    TRAINING,
     Damaged,
+    Manifest,
+    Misnamed,
     Snapshot,
+    folder_name,
+    parse_json,
     put,
     read,
+    read_manifest,
     sound,
     to_json_bytes,
-    unpack_snapshot,
     verify,
+    verify_file,
     write_folder,
 )
 
 __all__ = [
     "Best",
     "Damaged",
+    "Misnamed",
     "RunLock",
     "Snapshot",
     "Spaced",
+    "chosen",
     "find",
     "last_weights",
     "latest",
     "read",
     "read_best",
     "save",
+    "settle_best",
     "summary",
     "write_folder",
 ]
+
+_TRIES = 20
+"""How often a run is asked anew for its best, if its checkpoints change while they are read."""
 
 _UNFINISHED = re.compile(r"\..+\.(tmp|old)-\d+")
 
@@ -64,17 +82,24 @@ Result = TypeVar("Result")
 _logger = logging.getLogger(__name__)
 
 
+Loss = Annotated[float, Field(ge=-1e45, le=1e45)]
+"""A sum of finite losses of 32 bits; rounding can make one negative."""
+
+
 @dataclass(frozen=True)
 class Best:
     """The step with the lowest validation loss so far."""
 
-    step: int
-    loss: float
+    step: Annotated[int, Field(ge=1, le=2**53)]
+    loss: Loss
 
     @property
     def checkpoint(self) -> str:
         """The name of its folder under `RUN/checkpoints`."""
-        return _name(self.step)
+        return folder_name(self.step)
+
+
+_BEST: TypeAdapter[Best | None] = TypeAdapter(Best | None, config=ConfigDict(extra="forbid"))
 
 
 @dataclass(frozen=True)
@@ -104,13 +129,13 @@ def save(
         run: The folder of the run.
         snapshot: What to write.
         keep: How many of the last sound checkpoints stay; the best one always does.
-        best: Recorded in `best.json`, provided its checkpoint is there; None leaves the record.
+        best: What the snapshot knows as the best so far: it stays, and `best.json` says so.
         spaced: Those that are to be averaged stay, too.
 
     Returns:
         The folder of the checkpoint.
     """
-    folder = run / "checkpoints" / _name(snapshot.step)
+    folder = run / CHECKPOINTS / folder_name(snapshot.step)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         sync(run)
@@ -118,11 +143,9 @@ def save(
             _discard(folder)
         if not folder.exists():
             put(folder, snapshot)
-        if best and (folder.parent / best.checkpoint).is_dir():
-            record = {"step": best.step, "loss": best.loss, "checkpoint": best.checkpoint}
-            write_file(run / "best.json", to_json_bytes(record))
-        # Only now: until `best.json` names the new best, the old one must stay.
-        _prune(run, folder, keep, spaced)
+        _write_best(run, best)
+        # Only now: until a checkpoint that knows the new best is there, the old one must stay.
+        _prune(run, folder, keep, best, spaced)
     except OSError as error:
         whole = next((one.name for one in _checkpoints(run) if sound(one)), None)
         state = f"checkpoint {whole} is whole" if whole else "there is no earlier checkpoint"
@@ -142,45 +165,136 @@ def latest(run: Path) -> tuple[Path, Snapshot, list[str]] | None:
     Raises:
         InputError: There are checkpoints, and all of them are damaged.
     """
-
-    def load(folder: Path) -> Snapshot:
-        return unpack_snapshot(folder, *verify(folder, FOR_USE | FOR_RESUMING))
-
     folders = _checkpoints(run)
-    return _first_sound(run, folders, load) if folders else None
+    for folder in folders:  # those beside the last are pruned and averaged: none may be misnamed
+        with suppress(Damaged):
+            _manifest_in_run(folder)
+    if not folders:
+        return None
+    return _first_sound(run, folders, lambda folder: read(folder, training=True))
+
+
+def chosen(place: Path) -> Snapshot:
+    """Read the checkpoint that `find` gives, without what resuming needs."""
+    return _choose(place, read)[1]
 
 
 def find(place: Path) -> Path:
     """Give the checkpoint a user means by a folder.
 
     Args:
-        place: A run, meaning its best checkpoint, or its last sound one if no best is recorded or
+        place: A run, meaning its best checkpoint, or its last sound one if no best is known or
             the best is damaged (then a warning is logged); or one checkpoint folder.
+    """
+    return _choose(place, verify)[0]
+
+
+def _choose(place: Path, attempt: Callable[[Path], Result]) -> tuple[Path, Result]:
+    """The folder that is meant, and what the attempt gives for it.
+
+    A training that goes on deletes checkpoints, perhaps those that are being looked at. So if one
+    cannot be read and the run has others since, everything is asked anew.
     """
     try:
         if (place / MANIFEST).is_file():
-            return place
-        if not (folders := _checkpoints(place)):
-            raise _nothing_to_load(place)
+            return place, attempt(place)
+        for left in reversed(range(_TRIES)):
+            folders = _checkpoints(place)
+            try:
+                if not folders:
+                    raise _nothing_to_load(place)
+                folder, result, messages = _first_sound(place, _preferred(folders), attempt)
+            except InputError:
+                if not left or _checkpoints(place) == folders:
+                    raise
+                continue
+            if not messages or not left or _checkpoints(place) == folders:
+                break
     except PermissionError as error:
         raise InputError(f"{place} cannot be read: {error.strerror}") from error
-    best = read_best(place)
-    if best and (chosen := place / "checkpoints" / best.checkpoint) in folders:
-        folders.remove(chosen)
-        folders.insert(0, chosen)
-    folder, _, messages = _first_sound(place, folders, verify)
     for message in messages:
         _logger.warning(message)
-    return folder
+    return folder, result
+
+
+def _preferred(folders: list[Path]) -> Iterator[Path]:
+    """The order in which checkpoints are tried: the best, as the newest sound one knows it, first.
+
+    Whether the newest is sound shows when it is read, so what it knows is believed, unless it
+    takes itself for the best and turns out to be damaged.
+    """
+    for folder in folders:
+        try:
+            best = _best_known_to(folder)
+        except Damaged:
+            yield folder  # to be found damaged, and named
+            continue
+        if best is not None:
+            yield folder.with_name(best.checkpoint)
+        if best is None or best.checkpoint != folder.name:
+            break
+    yield from folders
+
+
+def _best_known_to(folder: Path) -> Best | None:
+    """The best up to a checkpoint of a run; its tensors are not read."""
+    data = verify_file(folder, _manifest_in_run(folder), TRAINING)
+    try:
+        place = parse_json(data).get("place")
+    except ValueError as error:
+        raise Damaged(folder, TRAINING, "cannot be read as what its name says") from error
+    if not isinstance(place, dict) or "best" not in place:
+        raise InputError(f"{folder / TRAINING}", got="no place.best", expected="one, or null")
+    best = checked(_BEST, place["best"], f"{folder / TRAINING}: place.best")
+    if best is not None and best.step > int(folder.name):
+        raise InputError(
+            f"{folder / TRAINING}: place.best.step", got=best.step, expected="no later step"
+        )
+    return best
+
+
+def _manifest_in_run(folder: Path) -> Manifest:
+    """The manifest of a checkpoint that a run wrote, and not of a model put in its place."""
+    manifest = read_manifest(folder)
+    if TRAINING not in manifest.files:
+        raise InputError(
+            f"{folder} holds no training state",
+            fix="it is not a checkpoint of this run; put it somewhere else",
+        )
+    return manifest
 
 
 def read_best(run: Path) -> Best | None:
-    """Read `best.json`; None if there is none, or none that can be read."""
-    try:
-        record = json.loads((run / "best.json").read_bytes())
-        return Best(int(record["step"]), float(record["loss"]))
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
-        return None
+    """The best checkpoint, as the newest that can be read knows it; None if there is none."""
+    for folder in _checkpoints(run):
+        with suppress(InputError):
+            return _best_known_to(folder)
+    return None
+
+
+def settle_best(run: Path, best: Best | None) -> Best | None:
+    """Put `best.json` right when a run goes on; forget a best whose checkpoint is lost.
+
+    A process that died between a checkpoint and `best.json` left an older one.
+    """
+    if best is not None and not sound(run / CHECKPOINTS / best.checkpoint):
+        _logger.warning(
+            "the best checkpoint, %s, is missing or damaged; the next evaluated one counts as best",
+            best.checkpoint,
+        )
+        best = None
+    _write_best(run, best)
+    return best
+
+
+def _write_best(run: Path, best: Best | None) -> None:
+    """Tell people which checkpoint is the best, as far as it is there."""
+    if best is not None and (run / CHECKPOINTS / best.checkpoint).is_dir():
+        record = {"step": best.step, "loss": best.loss, "checkpoint": best.checkpoint}
+        write_file(run / "best.json", to_json_bytes(record))
+    else:
+        with reporting(str(run / "best.json"), "the checkpoints are whole"):
+            (run / "best.json").unlink(missing_ok=True)
 
 
 class RunLock:
@@ -241,21 +355,23 @@ def _discard(folder: Path) -> None:
 
 
 def _first_sound(
-    run: Path, folders: list[Path], attempt: Callable[[Path], Result]
+    run: Path, folders: Iterable[Path], attempt: Callable[[Path], Result]
 ) -> tuple[Path, Result, list[str]]:
     """The first folder on which the attempt finds nothing damaged, and what was wrong before it."""
-    damaged = []
+    damaged: dict[Path, str] = {}
     for folder in folders:
+        if folder in damaged:
+            continue
         try:
             result = attempt(folder)
         except Damaged as problem:
-            damaged.append(
+            damaged[folder] = (
                 f"checkpoint {folder.name} is damaged ({problem.file}: {problem.problem})"
             )
             continue
-        return folder, result, [f"{message}; using {folder.name}" for message in damaged]
+        return folder, result, [f"{message}; using {folder.name}" for message in damaged.values()]
     raise InputError(
-        f"{run} has no sound checkpoint: {damaged[0]}"
+        f"{run} has no sound checkpoint: {next(iter(damaged.values()))}"
         + (f", and so are {len(damaged) - 1} more" if len(damaged) > 1 else ""),
         fix="restore one from a copy, or train anew into another folder",
     )
@@ -268,12 +384,12 @@ def _nothing_to_load(place: Path) -> InputError:
         found = "nothing there"
     elif not place.is_dir():
         found = "a file"
-    elif place.name == "checkpoints" and _checkpoints(place.parent):
+    elif place.name == CHECKPOINTS and _checkpoints(place.parent):
         found, fix = "the checkpoints of a run", f"name the run: {place.parent}"
     elif (config := place / CONFIG).is_file():
-        ours = b'"regard"' in config.read_bytes()
+        ours = b'"regard"' in read_regular(config, LARGEST[CONFIG])
         found = "a checkpoint without its manifest" if ours else "a Hugging Face folder, it seems"
-    elif (place / "checkpoints").is_dir() or (place / RECIPE).is_file():
+    elif (place / CHECKPOINTS).is_dir() or (place / RECIPE).is_file():
         found = "a run without a checkpoint yet"
         fix = "wait for its first one, or go on with `regard train ... --resume`"
     else:
@@ -283,19 +399,18 @@ def _nothing_to_load(place: Path) -> InputError:
 
 def _checkpoints(run: Path) -> list[Path]:
     """The checkpoint folders of a run, newest first."""
-    folder = run / "checkpoints"
+    folder = run / CHECKPOINTS
     found = folder.iterdir() if folder.is_dir() else iter(())
     named = (one for one in found if re.fullmatch("[0-9]{8,}", one.name) and one.is_dir())
     return sorted(named, key=lambda one: int(one.name), reverse=True)
 
 
-def _prune(run: Path, saved: Path, keep: int, spaced: Spaced | None) -> None:
+def _prune(run: Path, saved: Path, keep: int, best: Best | None, spaced: Spaced | None) -> None:
     """Remove what is older than the last `keep` sound checkpoints, except best and spaced ones.
 
     A folder of a later step was damaged when the run was resumed; it is left until the run gets
     there again and replaces it.
     """
-    best = read_best(run)
     kept, to_average = 0, 0 if spaced is None else spaced.count
     for folder in _checkpoints(run):
         if int(folder.name) > int(saved.name):
@@ -311,17 +426,13 @@ def _prune(run: Path, saved: Path, keep: int, spaced: Spaced | None) -> None:
 
 def _remove_unfinished(run: Path) -> None:
     """Remove what dead processes left half-written; only the owner of the run may call it."""
-    for folder in (run, run / "checkpoints"):
+    for folder in (run, run / CHECKPOINTS):
         for one in folder.iterdir() if folder.is_dir() else ():
             if _UNFINISHED.fullmatch(one.name):
                 if one.is_dir():
                     shutil.rmtree(one, ignore_errors=True)
                 else:
                     one.unlink(missing_ok=True)
-
-
-def _name(step: int) -> str:
-    return f"{step:08d}"
 
 
 def last_weights(run: Path, spaced: Spaced, before: int) -> list[dict[str, Tensor]]:

@@ -19,19 +19,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import safetensors.torch
+from pydantic import Field
 from safetensors import SafetensorError
 from torch import Tensor
 
 from regard.config import Config
 from regard.errors import InputError
-from regard.files import beside, reporting, sync, write_synced
+from regard.files import beside, open_regular, read_regular, reporting, sync, write_synced
 
 FORMAT = 1
 """The number under "regard" in `config.json`; another number is another layout of the folder."""
@@ -42,8 +46,13 @@ TRAINING, TRAINING_TENSORS = "training.json", "training.safetensors"
 MANIFEST = "manifest.json"
 FOR_USE = {CONFIG, MODEL, TOKENIZER, RECIPE}
 FOR_RESUMING = {TRAINING, TRAINING_TENSORS}
+CHECKPOINTS = "checkpoints"
+"""The folder of a run that its checkpoints stand in."""
+LARGEST = {MANIFEST: 2**20, CONFIG: 2**24, TOKENIZER: 2**28, RECIPE: 2**24, TRAINING: 2**24}
+"""Bytes that are read, whatever a manifest says; of tensors, as many as the machine's memory."""
 
-Result = TypeVar("Result")
+_ODD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading ends in where a manifest vouches for nonsense."""
 
 
 class Damaged(InputError):
@@ -61,6 +70,10 @@ class Damaged(InputError):
             f"checkpoint {folder} is damaged ({file}: {problem})",
             fix="use another checkpoint of the run, or a fresh copy of this one",
         )
+
+
+class Misnamed(InputError):
+    """A checkpoint that stands in a run under the name of another step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +137,7 @@ def read(folder: Path, *, training: bool = False) -> Snapshot:
 class _Stored(Config):
     """One file in the manifest."""
 
-    size: int
+    size: int = Field(ge=0)
     sha256: str
 
     @classmethod
@@ -132,10 +145,10 @@ class _Stored(Config):
         return cls(size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
-class _Manifest(Config):
+class Manifest(Config):
     """What a checkpoint is made of."""
 
-    step: int
+    step: int = Field(ge=0)
     files: dict[str, _Stored]
 
     def render(self) -> bytes:
@@ -155,7 +168,7 @@ def put(folder: Path, snapshot: Snapshot) -> None:
         for name, data in _pack_snapshot(snapshot):
             write_synced(temporary / name, data)
             files[name] = _Stored.of(data)
-        write_synced(temporary / MANIFEST, _Manifest(step=snapshot.step, files=files).render())
+        write_synced(temporary / MANIFEST, Manifest(step=snapshot.step, files=files).render())
         sync(temporary)
         temporary.rename(folder)
         sync(folder.parent)
@@ -183,10 +196,10 @@ def unpack_snapshot(folder: Path, step: int, contents: Mapping[str, bytes]) -> S
             return {}
         try:
             return parse(contents[name])
-        except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        except (*_ODD, SafetensorError) as error:
             raise Damaged(folder, name, "cannot be read as what its name says") from error
 
-    config = part(CONFIG, _parse)
+    config = part(CONFIG, parse_json)
     if config.get("regard") != FORMAT:
         raise InputError(
             f'{folder / CONFIG}: "regard"',
@@ -201,7 +214,7 @@ def unpack_snapshot(folder: Path, step: int, contents: Mapping[str, bytes]) -> S
         tokenizer=part(TOKENIZER, bytes.decode),
         recipe=part(RECIPE, bytes.decode),
         training_tensors=part(TRAINING_TENSORS, _unpack),
-        training=part(TRAINING, _parse),
+        training=part(TRAINING, parse_json),
     )
 
 
@@ -236,43 +249,106 @@ def _unpack(data: bytes) -> dict[str, Tensor]:
 
 
 def verify(folder: Path, wanted: Collection[str] = ()) -> tuple[int, dict[str, bytes]]:
-    """Compare every file with the manifest; give the step and the bytes of the wanted files."""
-    written = _bytes(folder, MANIFEST)
-    try:
-        content = _parse(written)
-        content.pop("self", None)
-        manifest = _Manifest.model_validate(content)
-    except ValueError as error:
-        raise Damaged(folder, MANIFEST, "cannot be read") from error
-    if manifest.render() != written:
-        raise Damaged(folder, MANIFEST, "checksum differs")
-    if set(manifest.files) not in (FOR_USE, FOR_USE | FOR_RESUMING):
-        raise Damaged(folder, MANIFEST, "does not list the files of a checkpoint")
+    """Compare every file with the manifest; give the step and the bytes of the wanted files.
+
+    Raises:
+        Damaged: A file is not what was written.
+        Misnamed: In a run, all is well but for the folder's name.
+    """
+    manifest = read_manifest(folder)
     contents = {}
-    for name, stored in manifest.files.items():
+    for name in manifest.files:
         # What is loaded later are these bytes, not the file again.
-        data = _bytes(folder, name)
-        if len(data) != stored.size:
-            raise Damaged(folder, name, f"{len(data)} bytes instead of {stored.size}")
-        if _Stored.of(data) != stored:
-            raise Damaged(folder, name, "checksum differs")
+        data = verify_file(folder, manifest, name, keep=name in wanted)
         if name in wanted:
             contents[name] = data
     return manifest.step, contents
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What a checkpoint is made of, as it was written.
+
+    Raises:
+        Damaged: The manifest is not what was written.
+        Misnamed: It is of another step than the name that the folder has in its run.
+    """
+    with _reading(folder, MANIFEST):
+        written = read_regular(folder / MANIFEST, LARGEST[MANIFEST])
+    try:
+        content = parse_json(written)
+        content.pop("self", None)
+        manifest = Manifest.model_validate(content)
+        same = manifest.render() == written
+    except ValueError as error:
+        raise Damaged(folder, MANIFEST, "cannot be read") from error
+    if not same:
+        raise Damaged(folder, MANIFEST, "checksum differs")
+    if set(manifest.files) not in (FOR_USE, FOR_USE | FOR_RESUMING):
+        raise Damaged(folder, MANIFEST, "does not list the files of a checkpoint")
+    _check_name(folder, manifest)
+    return manifest
+
+
+def _check_name(folder: Path, manifest: Manifest) -> None:
+    """Refuses a copy or a link under another step's name; a model elsewhere may be named freely."""
+    place = Path(os.path.normpath(folder.absolute()))  # not resolved: the name of a link counts
+    if place.parent.name != CHECKPOINTS or not re.fullmatch("[0-9]{8,}", place.name):
+        return
+    if TRAINING in manifest.files and place.name != folder_name(manifest.step):
+        raise Misnamed(
+            str(folder),
+            got=f"the checkpoint of step {manifest.step}, by its {MANIFEST}",
+            expected=f"that of step {int(place.name)}, by its name",
+            fix="remove it: a copy or a link under another name would pass for that step",
+        )
+
+
+def verify_file(folder: Path, manifest: Manifest, name: str, *, keep: bool = True) -> bytes:
+    """Compare one file with the manifest, its size before anything is read.
+
+    Args:
+        folder: The checkpoint.
+        manifest: Of the checkpoint.
+        name: Of the file.
+        keep: Give its bytes; else it is read in pieces.
+    """
+    stored = manifest.files[name]
+    with _reading(folder, name), open_regular(folder / name) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != stored.size:
+            raise Damaged(folder, name, f"{size} bytes instead of {stored.size}")
+        if keep and size > (most := LARGEST.get(name) or _memory()):
+            raise Damaged(folder, name, f"{size:,} bytes, of which at most {most:,} are read")
+        data = file.read(size + 1) if keep else b""
+        digest = hashlib.sha256(data) if keep else hashlib.file_digest(file, "sha256")
+    if digest.hexdigest() != stored.sha256:
+        raise Damaged(folder, name, "checksum differs")
+    return data
+
+
+def _memory() -> int:
+    """Bytes of memory that the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def sound(folder: Path) -> bool:
     """Whether a checkpoint is what was written."""
     try:
         verify(folder)
-    except Damaged:
+    except (Damaged, Misnamed):
         return False
     return True
 
 
-def _bytes(folder: Path, name: str) -> bytes:
+@contextmanager
+def _reading(folder: Path, name: str) -> Iterator[None]:
+    """Turn what the system refuses, or what is no regular file, into `Damaged`."""
     try:
-        return (folder / name).read_bytes()
+        yield
+    except Damaged:
+        raise
+    except InputError as error:
+        raise Damaged(folder, name, f"{error.got} instead of {error.expected}") from error
     except FileNotFoundError as error:
         raise Damaged(folder, name, "missing") from error
     except PermissionError as error:
@@ -281,13 +357,57 @@ def _bytes(folder: Path, name: str) -> bytes:
         raise Damaged(folder, name, error.strerror or str(error)) from error
 
 
+def check_tensors(
+    file: str, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], fix: str | None = None
+) -> None:
+    """Refuses tensors that are not those of a model, before anything is done with them.
+
+    Args:
+        file: Where they stand, for the error.
+        found: By name.
+        wanted: One of the right shape and type for each name; their numbers do not matter.
+        fix: What to do.
+
+    Raises:
+        InputError: One is missing or too many, or its shape or type is another.
+    """
+    for name in sorted(found.keys() | wanted.keys()):
+        got, expected = (_outline(name, tensors) for tensors in (found, wanted))
+        if got != expected:
+            raise InputError(file, got=got, expected=expected, fix=fix)
+
+
+def _outline(name: str, tensors: Mapping[str, Tensor]) -> str:
+    if name not in tensors:
+        return f"no {name}"
+    kind = str(tensors[name].dtype).removeprefix("torch.")
+    return f"{name} of {tuple(tensors[name].shape)} {kind}"
+
+
+def folder_name(step: int) -> str:
+    """What the folder of a step is called in its run."""
+    return f"{step:08d}"
+
+
 def to_json_bytes(value: Mapping[str, Any]) -> bytes:
     """JSON as it stands in a checkpoint's files."""
     return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def _parse(data: bytes) -> dict[str, Any]:
-    value = json.loads(data)
+def parse_json(data: bytes) -> dict[str, Any]:
+    """The JSON object in a file of a checkpoint.
+
+    Raises:
+        ValueError: There is none, or a number in it is not finite.
+    """
+    try:
+        value = json.loads(data, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("a JSON object was expected")  # noqa: TRY004 (callers catch ValueError)
     return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")

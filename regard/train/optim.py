@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.train.config import TrainConfig
+from regard.train.folder import check_tensors
 
 
 def learning_rate(step: int, config: TrainConfig, dim: int) -> float:
@@ -54,20 +56,55 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
     return tensors
 
 
+def check_optimizer(file: str, model: nn.Module, tensors: Mapping[str, Tensor], step: int) -> None:
+    """Refuses an optimizer's memory that is not of this model, before torch works with it.
+
+    A fused update trusts the shapes: with wrong ones it writes anywhere in memory.
+
+    Args:
+        file: Where they stand, for the error.
+        model: That learns.
+        tensors: All that begin with `optimizer.`; of a parameter there are all or none.
+        step: Of the training.
+
+    Raises:
+        InputError: A tensor is missing, too many, of another shape or type, or cannot be.
+    """
+    wanted: dict[str, Tensor] = {}
+    for name, parameter in model.named_parameters():
+        like = {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
+        own = {f"optimizer.{name}.{key}": tensor for key, tensor in like.items()}
+        if parameter.requires_grad and own.keys() & tensors.keys():
+            wanted |= own
+    check_tensors(file, tensors, wanted)
+    for name, tensor in tensors.items():
+        if name.endswith(".step"):
+            taken = tensor.item()
+            if not (0 <= taken <= step and taken == int(taken)):
+                raise InputError(f"{file}: {name}", got=taken, expected=f"a step from 0 to {step}")
+        elif name.endswith(".exp_avg_sq") and not bool((tensor >= 0).all()):
+            raise InputError(f"{file}: {name}", got="other numbers", expected="squares")
+        elif bool(tensor.isnan().any()):
+            raise InputError(f"{file}: {name}", got="nan", expected="numbers")
+
+
+def without_memory(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
+    """The parameters that learn, but of which an optimizer's memory has nothing."""
+    return [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and f"optimizer.{name}.step" not in tensors
+    ]
+
+
 def restore_optimizer(
-    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
+    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
-    """Puts back what `optimizer_tensors` gave."""
+    """Puts back what `optimizer_tensors` gave and `check_optimizer` let pass."""
     state: dict[str, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
-        if key.startswith("optimizer."):
-            name, _, field = key.removeprefix("optimizer.").rpartition(".")
-            state.setdefault(name, {})[field] = tensor
+        name, _, field = key.removeprefix("optimizer.").rpartition(".")
+        state.setdefault(name, {})[field] = tensor
     for name, parameter in model.named_parameters():
         if name in state:
             optimizer.state[parameter] = {key: value.clone() for key, value in state[name].items()}
-    unknown = set(state) - {name for name, _ in model.named_parameters()}
-    if unknown:
-        raise InputError(
-            "training.safetensors", got=f"state of {min(unknown)}", expected="this model's"
-        )

@@ -13,19 +13,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import torch
+from pydantic import ConfigDict, Field, TypeAdapter
 from torch import Tensor, nn
 
+from regard.config import checked
 from regard.data.batch import Cursor
-from regard.errors import FoundProblems, Interrupted
+from regard.errors import FoundProblems, InputError, Interrupted
 from regard.sharing import MACHINE
 from regard.tasks.task import Task
 from regard.train import checkpoint
-from regard.train.checkpoint import Best, Snapshot
+from regard.train.checkpoint import Best, Loss, Snapshot
 from regard.train.config import TrainConfig
+from regard.train.folder import MODEL, TRAINING, TRAINING_TENSORS, check_tensors, folder_name
 from regard.train.log import (
     Log,
     MetricsLog,
@@ -35,7 +39,14 @@ from regard.train.log import (
     plot_losses,
     read_metrics,
 )
-from regard.train.optim import learning_rate, optimizer, optimizer_tensors, restore_optimizer
+from regard.train.optim import (
+    check_optimizer,
+    learning_rate,
+    optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+    without_memory,
+)
 from regard.train.shards import Shards, parts_for
 from regard.train.signals import StopRequest, stop_requests
 
@@ -45,19 +56,25 @@ BAD_STEPS_ALLOWED = 2
 """This many steps in a row may be skipped because a number was not finite; one more stops."""
 
 
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Seconds = Annotated[float, Field(ge=0, le=1e12)]
+
+
 @dataclass
 class Place:
     """Where a run is: all of its state that is not a tensor, as a checkpoint stores it."""
 
-    step: int = 0
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    step: Count = 0
     cursor: Cursor = field(default_factory=Cursor)
     best: Best | None = None
-    evaluations_without_better: int = 0
-    bad_in_a_row: int = 0
-    loss_since_log: float = 0.0
-    targets_since_log: int = 0
-    seconds_since_log: float = 0.0
-    seconds: float = 0.0
+    evaluations_without_better: Count = 0
+    bad_in_a_row: Count = 0
+    loss_since_log: Loss = 0.0
+    targets_since_log: Count = 0
+    seconds_since_log: Seconds = 0.0
+    seconds: Seconds = 0.0
     finished: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -65,16 +82,47 @@ class Place:
         return asdict(self)
 
     @staticmethod
-    def from_json(values: dict[str, Any]) -> Place:
-        """Back from training.json."""
-        best = values["best"]
-        return Place(
-            **{
-                **values,
-                "cursor": Cursor(**values["cursor"]),
-                "best": None if best is None else Best(**best),
-            }
-        )
+    def from_json(values: Any, file: str, *, step: int, batches: int) -> Place:
+        """Back from training.json.
+
+        Args:
+            values: What stands under "place".
+            file: Where, for an error.
+            step: Of the checkpoint.
+            batches: Micro-batches that the run has taken by then.
+
+        Raises:
+            InputError: No run was ever at such a place.
+        """
+        what = f"{file}: place"
+        place = checked(_PLACE, values, what)
+        for section, stored, found in (
+            ("", place.to_json(), values),
+            (".cursor", asdict(place.cursor), values.get("cursor", {})),
+        ):
+            if missing := sorted(stored.keys() - found.keys()):
+                raise InputError(f"{what}{section}.{missing[0]}", got="nothing", expected="a value")
+        for key, value, most in (
+            ("best.step", 0 if place.best is None else place.best.step, step),
+            ("cursor.epoch", place.cursor.epoch, batches),
+            ("cursor.batch", place.cursor.batch, batches - place.cursor.epoch),
+            ("evaluations_without_better", place.evaluations_without_better, step),
+            ("bad_in_a_row", place.bad_in_a_row, step),
+        ):
+            if not 0 <= value <= most:
+                raise InputError(f"{what}.{key}", got=value, expected=f"a number from 0 to {most}")
+        if place.cursor.epoch == 0 and place.cursor.batch != batches:
+            raise InputError(
+                f"{what}.cursor.batch", got=place.cursor.batch, expected=f"{batches}, in epoch 0"
+            )
+        if place.step != step:
+            raise InputError(
+                f"{what}.step", got=place.step, expected=f"{step}, as in manifest.json"
+            )
+        return place
+
+
+_PLACE = TypeAdapter(Place)
 
 
 @dataclass
@@ -126,11 +174,13 @@ class Trainer:
     def run(self) -> Place:
         """Trains until the last step, early stopping, or a signal."""
         place, config = self.place, self.config
+        if self.job.run is not None and place.step:
+            place.best = checkpoint.settle_best(self.job.run, place.best)
         tired = config.patience is not None and place.evaluations_without_better >= config.patience
         if place.finished and (place.step >= config.steps or tired):
             return place
         place.finished = False
-        batches = self.task.batches(place.cursor)
+        batches = self._batches()
         self.model.train()
         self._clock = time.perf_counter()
         with (
@@ -147,6 +197,20 @@ class Trainer:
             self.model.load_state_dict(self._best_weights)
         self.model.eval()
         return place
+
+    def _batches(self) -> Iterator[tuple[Any, Cursor]]:
+        """The micro-batches from here on; a checkpoint's place in the data must be one."""
+        place, batches = self.place, self.task.batches(self.place.cursor)
+        if not place.step:
+            return batches
+        at, first = place.cursor, next(batches)
+        if first[1] not in (Cursor(at.epoch, at.batch + 1), Cursor(at.epoch + 1, 0)):
+            raise InputError(
+                f"{folder_name(place.step)}/{TRAINING}: place.cursor.batch",
+                got=at.batch,
+                expected=f"a batch of epoch {at.epoch}, which has fewer",
+            )
+        return chain([first], batches)
 
     @contextmanager
     def _logs(self) -> Iterator[None]:
@@ -322,6 +386,8 @@ class Trainer:
         place, raw = self.place, {k: v.clone() for k, v in self.model.state_dict().items()}
         spaced = checkpoint.Spaced(self.config.average - 1, self.config.save_every)
         earlier = checkpoint.last_weights(self.job.run, spaced, place.step)
+        for weights in earlier:
+            check_tensors("the weights of a checkpoint to be averaged", weights, raw)
         sets = [raw, *earlier]
         mean = {
             name: torch.stack([weights[name] for weights in sets]).mean(0)
@@ -344,13 +410,51 @@ class Trainer:
         return mean
 
     def _restore(self, snapshot: Snapshot) -> None:
-        tensors = snapshot.training_tensors
+        """Goes on from a checkpoint, all of which is compared with the model first."""
+        folder, accumulate = folder_name(snapshot.step), self.config.accumulate
+        self.place = Place.from_json(
+            snapshot.training.get("place"),
+            f"{folder}/{TRAINING}",
+            step=snapshot.step,
+            batches=snapshot.step * accumulate,
+        )
+        file, state = f"{folder}/{TRAINING_TENSORS}", self.model.state_dict()
+        tensors = dict(snapshot.training_tensors)
         raw = {
-            key.removeprefix("weights."): value
-            for key, value in tensors.items()
-            if key.startswith("weights.")
+            name.removeprefix("weights."): tensors.pop(name)
+            for name in snapshot.training_tensors
+            if name.startswith("weights.")
         }
+        check_tensors(f"{folder}/{MODEL}", snapshot.weights, state)
+        check_tensors(f"{file}: weights", raw, state if raw else {})
+        random = tensors.pop("random", torch.empty(0))
+        _check_random(file, random)
+        check_optimizer(file, self.model, tensors, snapshot.step)
         self.model.load_state_dict(raw or snapshot.weights)
+        self._check_forgotten(file, without_memory(self.model, tensors))
         restore_optimizer(self.model, self.optimizer, tensors)
-        torch.set_rng_state(tensors["random"])
-        self.place = Place.from_json(snapshot.training["place"])
+        torch.set_rng_state(random)
+
+    def _check_forgotten(self, file: str, names: list[str]) -> None:
+        """Refuses parameters without the optimizer's memory, unless the loss does not reach them.
+
+        An update then never did, either; nor did it while all steps were skipped.
+        """
+        if not names or self.place.bad_in_a_row == self.place.step:
+            return
+        parameters = dict(self.model.named_parameters())
+        self._gradients([next(self._batches())[0]])
+        for name in names:
+            if parameters[name].grad is not None:
+                raise InputError(file, got=f"no optimizer.{name}.step", expected="one")
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+def _check_random(file: str, state: Tensor) -> None:
+    """Refuses what torch cannot draw random numbers from."""
+    check_tensors(file, {"random": state}, {"random": torch.get_rng_state()})
+    try:
+        torch.Generator().set_state(state)
+    except RuntimeError as error:
+        got = str(error).partition("\n")[0]
+        raise InputError(f"{file}: random", got=got, expected="a random state") from None

@@ -19,8 +19,9 @@ from torch import nn
 
 from regard.errors import InputError, WriteError
 from regard.train import checkpoint
-from regard.train.checkpoint import Best, Damaged, RunLock, Snapshot
-from regard.train.folder import _Manifest
+from regard.train import folder as folder_module
+from regard.train.checkpoint import Best, Damaged, Misnamed, RunLock, Snapshot
+from regard.train.folder import Manifest
 
 FILES = [
     "config.json",
@@ -33,8 +34,11 @@ FILES = [
 ]
 
 
-def snapshot_of(step: int, size: int = 40, *, training: bool = True) -> Snapshot:
-    """A checkpoint whose whole content follows from its step."""
+def snapshot_of(
+    step: int, size: int = 40, *, training: bool = True, best: Best | None = None
+) -> Snapshot:
+    """A checkpoint whose whole content follows from its step, and from the best up to it."""
+    known = None if best is None else {"step": best.step, "loss": best.loss}
     generator = torch.Generator().manual_seed(step)
     weight = torch.randn(size, 3, generator=generator)
     return Snapshot(
@@ -44,8 +48,13 @@ def snapshot_of(step: int, size: int = 40, *, training: bool = True) -> Snapshot
         tokenizer=json.dumps({"words": ["größer", step]}, ensure_ascii=False),
         recipe=f"version: 1\nseed: {step}\n",
         training_tensors={"adam/0": weight * 2, "rng": generator.get_state()} if training else {},
-        training={"step": step, "cursor": {"epoch": 1, "batch": 7}} if training else {},
+        training={"place": {"step": step, "best": known}, "threads": 1} if training else {},
     )
+
+
+def save(run: Path, step: int, keep: int, best: Best | None, size: int = 40) -> Path:
+    """Save the checkpoint of a step that knows the best so far."""
+    return checkpoint.save(run, snapshot_of(step, size, best=best), keep=keep, best=best)
 
 
 def assert_same(got: Snapshot, expected: Snapshot) -> None:
@@ -217,7 +226,7 @@ def test_a_manifest_that_vouches_for_nonsense_still_gives_a_user_error(tmp_path)
             "sha256": hashlib.sha256(nonsense).hexdigest(),
             "size": len(nonsense),
         }
-        forged = _Manifest.model_validate(content).render()
+        forged = Manifest.model_validate(content).render()
         (folder / name).write_bytes(nonsense)
         (folder / "manifest.json").write_bytes(forged)
         with pytest.raises(Damaged, match=f"{name}: cannot be read"):
@@ -231,28 +240,33 @@ def test_the_last_and_the_best_are_kept(tmp_path):
     for step, loss in [(1, 9.0), (2, 4.0), (3, 5.0), (4, 6.0), (5, 7.0)]:
         if best is None or loss < best.loss:
             best = Best(step, loss)
-        checkpoint.save(tmp_path, snapshot_of(step), keep=2, best=best)
+        save(tmp_path, step, keep=2, best=best)
     assert names(tmp_path) == ["00000002", "00000004", "00000005"]
     written = json.loads((tmp_path / "best.json").read_text())
     assert written == {"step": 2, "loss": 4.0, "checkpoint": "00000002"}
     assert checkpoint.read_best(tmp_path) == Best(2, 4.0)
     assert checkpoint.find(tmp_path).name == "00000002"
-    checkpoint.save(tmp_path, snapshot_of(6), keep=1, best=Best(6, 1.0))
+    save(tmp_path, 6, keep=1, best=Best(6, 1.0))
     assert names(tmp_path) == ["00000006"]
     assert checkpoint.find(tmp_path).name == "00000006"
 
 
-def test_the_recorded_best_is_kept_when_none_is_given(tmp_path):
-    checkpoint.save(tmp_path, snapshot_of(1), keep=1, best=Best(1, 2.0))
-    for step in (2, 3):
-        checkpoint.save(tmp_path, snapshot_of(step), keep=1, best=None)
+def test_the_best_is_kept_as_long_as_a_newer_checkpoint_knows_it(tmp_path):
+    for step in (1, 2, 3):
+        save(tmp_path, step, keep=1, best=Best(1, 2.0))
     assert names(tmp_path) == ["00000001", "00000003"]
+    save(tmp_path, 4, keep=1, best=None)
+    assert names(tmp_path) == ["00000004"]
+    assert not (tmp_path / "best.json").exists()
 
 
-def test_best_is_never_recorded_without_its_checkpoint(tmp_path):
-    checkpoint.save(tmp_path, snapshot_of(2), keep=1, best=Best(1, 2.0))
+def test_best_is_never_recorded_without_its_checkpoint(tmp_path, caplog):
+    save(tmp_path, 2, keep=1, best=Best(1, 2.0))
     assert not (tmp_path / "best.json").exists()
     assert checkpoint.find(tmp_path).name == "00000002"
+    assert caplog.messages == [
+        "checkpoint 00000001 is damaged (manifest.json: missing); using 00000002"
+    ]
 
 
 def test_damaged_checkpoints_are_not_counted_among_the_kept(tmp_path):
@@ -313,7 +327,7 @@ def test_steps_beyond_eight_digits_are_still_in_order(tmp_path):
 
 def test_find_takes_a_run_or_a_checkpoint(tmp_path, caplog):
     for step in (1, 2, 3):
-        checkpoint.save(tmp_path, snapshot_of(step), keep=3, best=Best(1, 0.5))
+        save(tmp_path, step, keep=3, best=Best(1, 0.5))
     folder = tmp_path / "checkpoints" / "00000002"
     assert checkpoint.find(folder) == folder
     assert checkpoint.find(tmp_path).name == "00000001"
@@ -323,8 +337,6 @@ def test_find_takes_a_run_or_a_checkpoint(tmp_path, caplog):
     assert caplog.messages == [
         "checkpoint 00000001 is damaged (model.safetensors: checksum differs); using 00000003"
     ]
-    (tmp_path / "best.json").write_text("{")
-    assert checkpoint.find(tmp_path).name == "00000003"
 
 
 def make(place: Path, files: dict[str, str]) -> Path:
@@ -383,7 +395,7 @@ def test_one_process_at_a_time_writes_into_a_run(tmp_path):
 
 
 def test_the_lock_removes_what_dead_runs_left_and_nothing_else(tmp_path):
-    checkpoint.save(tmp_path, snapshot_of(1), keep=1, best=Best(1, 1.0))
+    save(tmp_path, 1, keep=1, best=Best(1, 1.0))
     make(tmp_path / "checkpoints" / ".00000002.tmp-99", {"model.safetensors": "half"})
     make(tmp_path / "checkpoints" / ".00000000.old-99", {"model.safetensors": "half"})
     (tmp_path / ".best.json.tmp-99").write_text("{")
@@ -397,31 +409,31 @@ def test_the_lock_removes_what_dead_runs_left_and_nothing_else(tmp_path):
 
 def assert_refused_and_whole(run: Path, size: int, reason: str) -> None:
     with pytest.raises(WriteError, match=reason) as caught:
-        checkpoint.save(run, snapshot_of(2, size), keep=1, best=Best(2, 0.1))
+        save(run, 2, keep=1, best=Best(2, 0.1), size=size)
     assert caught.value.exit_code == 74
     assert "00000002" in str(caught.value).splitlines()[0]
     assert "checkpoint 00000001 is whole" in str(caught.value)
     assert names(run) == ["00000001"]
     assert checkpoint.read_best(run) == Best(1, 0.5)
-    assert_same(checkpoint.latest(run)[1], snapshot_of(1))
+    assert_same(checkpoint.latest(run)[1], snapshot_of(1, best=Best(1, 0.5)))
 
 
 def test_files_beyond_the_size_limit_leave_the_old_checkpoint_whole(tmp_path):
-    checkpoint.save(tmp_path, snapshot_of(1), keep=1, best=Best(1, 0.5))
+    save(tmp_path, 1, keep=1, best=Best(1, 0.5))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # Python ignores SIGXFSZ
     try:
         assert_refused_and_whole(tmp_path, 100_000, "File too large")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    checkpoint.save(tmp_path, snapshot_of(2, 100_000), keep=1, best=Best(2, 0.1))
+    save(tmp_path, 2, keep=1, best=Best(2, 0.1), size=100_000)
     assert names(tmp_path) == ["00000002"]
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES, errno.EDQUOT])
 @pytest.mark.parametrize("calls", range(1, 10))
 def test_a_failing_sync_leaves_the_old_checkpoint_whole(tmp_path, monkeypatch, code, calls):
-    checkpoint.save(tmp_path, snapshot_of(1), keep=1, best=Best(1, 0.5))
+    save(tmp_path, 1, keep=1, best=Best(1, 0.5))
     left = iter(range(calls))
     synced = os.fsync
 
@@ -436,8 +448,8 @@ def test_a_failing_sync_leaves_the_old_checkpoint_whole(tmp_path, monkeypatch, c
         assert_refused_and_whole(tmp_path, 40, os.strerror(code))
     else:
         with pytest.raises(WriteError, match="checkpoint 00000002 is whole"):
-            checkpoint.save(tmp_path, snapshot_of(2), keep=1, best=Best(2, 0.1))
-        assert_same(checkpoint.latest(tmp_path)[1], snapshot_of(2))
+            save(tmp_path, 2, keep=1, best=Best(2, 0.1))
+        assert_same(checkpoint.latest(tmp_path)[1], snapshot_of(2, best=Best(2, 0.1)))
 
 
 # Runs in a mount namespace of its own, so that the small disk is gone with the process.
@@ -452,7 +464,7 @@ spec = util.spec_from_file_location("test_checkpoint", sys.argv[1])
 tests = util.module_from_spec(spec)
 spec.loader.exec_module(tests)
 disk = Path(sys.argv[2])
-tests.checkpoint.save(disk, tests.snapshot_of(1), keep=1, best=tests.Best(1, 0.5))
+tests.save(disk, 1, keep=1, best=tests.Best(1, 0.5))
 tests.assert_refused_and_whole(disk, 200_000, "No space left on device")
 with pytest.raises(tests.WriteError, match="No space left on device"):
     tests.checkpoint.write_folder(disk / "model", tests.snapshot_of(2, 200_000))
@@ -505,7 +517,7 @@ for _ in sys.stdin:
         while True:
             step += 1
             best = tests.Best(step - step % 3, 1 / step) if step >= 3 else None
-            tests.checkpoint.save(run, tests.snapshot_of(step, 4000), keep=2, best=best)
+            tests.save(run, step, keep=2, best=best, size=4000)
             os.write(saved, f"{step}\\n".encode())
 """
 
@@ -535,12 +547,228 @@ def test_a_run_killed_at_any_moment_goes_on_from_the_last_checkpoint_it_reported
             assert messages == []
             for name in filter(str.isdecimal, names(run)):
                 checkpoint.read(run / "checkpoints" / name)
-            assert_same(snapshot, snapshot_of(snapshot.step, 4000))
-            assert before < int(reported.read_text().split()[-1]) <= snapshot.step
             best = checkpoint.read_best(run)
+            assert_same(snapshot, snapshot_of(snapshot.step, 4000, best=best))
+            assert before < int(reported.read_text().split()[-1]) <= snapshot.step
             assert best is None or checkpoint.find(run).name == best.checkpoint
             before = snapshot.step
         server.stdin.close()
     with RunLock(run):
         assert len(names(run)) <= 4
         assert all(name.isdecimal() for name in names(run))
+
+
+def forge(folder: Path, name: str, data: bytes) -> None:
+    """Put other bytes into a file of a checkpoint, and let the manifest vouch for them."""
+    (folder / name).write_bytes(data)
+    content = json.loads((folder / "manifest.json").read_bytes())
+    del content["self"]
+    content["files"][name] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (folder / "manifest.json").write_bytes(Manifest.model_validate(content).render())
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_checkpoint_under_another_steps_name_is_refused(tmp_path, link):
+    folder = save(tmp_path, 20, keep=9, best=None)
+    wrong = folder.with_name("00000030")
+    if link:
+        wrong.symlink_to(folder.name)
+    else:
+        shutil.copytree(folder, wrong)
+    message = r"00000030: got the checkpoint of step 20, .*, expected that of step 30"
+    for use in (checkpoint.latest, checkpoint.find, checkpoint.chosen):
+        with pytest.raises(Misnamed, match=message):
+            use(tmp_path)
+    with pytest.raises(Misnamed, match=message):
+        checkpoint.read(wrong)
+    assert checkpoint.read(folder).step == 20
+    older = wrong.rename(folder.with_name("00000010"))
+    assert checkpoint.find(tmp_path) == folder  # which did not look at it
+    with pytest.raises(Misnamed, match="00000010"):
+        checkpoint.latest(tmp_path)  # which would average and prune it
+    copied = shutil.copytree(older, tmp_path / "copies" / "00000010")
+    assert checkpoint.find(copied) == copied  # outside a run a name means nothing
+
+
+def test_a_checkpoint_of_the_step_to_be_saved_that_is_of_another_is_replaced(tmp_path):
+    folder = save(tmp_path, 20, keep=9, best=None)
+    folder.with_name("00000030").symlink_to(folder.name)
+    save(tmp_path, 30, keep=9, best=None)
+    assert_same(checkpoint.latest(tmp_path)[1], snapshot_of(30))
+    assert_same(checkpoint.read(folder, training=True), snapshot_of(20))
+
+
+def test_a_model_without_training_state_is_no_checkpoint_of_a_run(tmp_path):
+    save(tmp_path, 1, keep=9, best=None)
+    checkpoint.write_folder(tmp_path / "checkpoints/00000002", snapshot_of(2, training=False))
+    for use in (checkpoint.latest, checkpoint.find):
+        with pytest.raises(InputError, match="00000002 holds no training state"):
+            use(tmp_path)
+
+
+def test_the_best_is_right_when_a_death_comes_before_best_json_or_before_pruning(
+    tmp_path, monkeypatch
+):
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for moment in ("_write_best", "_prune"):
+        run = tmp_path / moment
+        save(run, 1, keep=1, best=Best(1, 0.5))
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint, moment, die)
+            with pytest.raises(KeyboardInterrupt):
+                save(run, 2, keep=1, best=Best(2, 0.1))
+        assert checkpoint.find(run).name == "00000002"
+        assert checkpoint.summary(run) == {"step": 2, "best_loss": 0.1}
+        best = Best(**checkpoint.latest(run)[1].training["place"]["best"])
+        assert checkpoint.settle_best(run, best) == Best(2, 0.1)
+        assert json.loads((run / "best.json").read_bytes())["checkpoint"] == "00000002"
+
+
+def put_in_place_of(path: Path, kind: str) -> None:
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "sparse":
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    else:
+        path.write_text("[" * 100_000)
+
+
+KINDS = ["pipe", "device", "folder", "sparse", "nested"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_stands_for_best_json_is_not_read(tmp_path, kind):
+    for step in (1, 2):
+        save(tmp_path, step, keep=2, best=Best(1, 0.5))
+    put_in_place_of(tmp_path / "best.json", kind)
+    assert checkpoint.find(tmp_path).name == "00000001"
+    assert checkpoint.read_best(tmp_path) == Best(1, 0.5)
+    if kind == "folder":
+        with pytest.raises(WriteError, match=r"best\.json: Is a directory"):
+            checkpoint.settle_best(tmp_path, Best(1, 0.5))
+    else:
+        checkpoint.settle_best(tmp_path, Best(1, 0.5))
+        assert json.loads((tmp_path / "best.json").read_bytes())["step"] == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("file", FILES)
+def test_only_regular_files_of_the_stated_size_are_read(tmp_path, file, kind):
+    folder = save(tmp_path, 1, keep=1, best=None)
+    put_in_place_of(folder / file, kind)
+    with pytest.raises(Damaged) as caught:
+        checkpoint.read(folder, training=True)
+    assert caught.value.file == file
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_a_manifest_cannot_vouch_for_more_than_is_read(tmp_path):
+    folder = save(tmp_path, 1, keep=1, best=None)
+    content = json.loads((folder / "manifest.json").read_bytes())
+    del content["self"]
+    for name in ("tokenizer.json", "model.safetensors"):
+        with (folder / name).open("r+b") as file:
+            file.truncate(1 << 43)
+        stored = {**content["files"], name: {"size": 1 << 43, "sha256": "0"}}
+        forged = Manifest.model_validate({**content, "files": stored}).render()
+        (folder / "manifest.json").write_bytes(forged)
+        with pytest.raises(Damaged, match=rf"{name}: 8,796,093,022,208 bytes, .* at most"):
+            checkpoint.read(folder)
+        (folder / name).unlink()
+        (folder / name).write_bytes(b"x" * content["files"][name]["size"])
+
+
+@pytest.mark.parametrize("name", ["config.json", "training.json", "manifest.json"])
+def test_json_that_is_nested_or_not_finite_is_damaged(tmp_path, name):
+    folder = save(tmp_path, 1, keep=1, best=None)
+    texts = ["[" * 100_000, '{"a":' * 100_000, '{"step": NaN}', "1" * 9999, "null"]
+    if name == "manifest.json":
+        texts += [r'{"step": 1, "files": {"\ud800": {"size": 1, "sha256": "\ud800"}}}']
+    for text in texts:
+        if name == "manifest.json":
+            (folder / name).write_text(text)
+        else:
+            forge(folder, name, text.encode())
+        with pytest.raises(Damaged) as caught:
+            checkpoint.read(folder, training=True)
+        assert caught.value.file == name
+
+
+def test_what_a_checkpoint_says_of_the_best_is_checked(tmp_path):
+    folder = save(tmp_path, 5, keep=1, best=Best(5, 0.5))
+    nested: dict[str, object] = {}
+    for _ in range(500):
+        nested = {"a": nested}
+    wrong = [
+        True, -1, 1e308, 10**30, "x", [], {}, nested, {"step": 5}, {"step": 6, "loss": 0.1},
+        {"step": -5, "loss": 0.1}, {"step": 5, "loss": "0.1"}, {"step": 5, "loss": None},
+        {"step": 5, "loss": 0.1, "more": 1}, {"step": 5.0, "loss": 0.1}, {"step": True, "loss": 1},
+    ]  # fmt: skip
+    places = [{"best": value} for value in wrong] + [{}, None, 1, [], "best"]
+    for place in places:
+        forge(folder, "training.json", json.dumps({"place": place}).encode())
+        with pytest.raises(InputError, match=r"training\.json.*best"):
+            checkpoint.find(tmp_path)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_damaged_newest_is_passed_over_with_what_it_knew_of_itself(tmp_path, caplog, file):
+    save(tmp_path, 1, keep=9, best=Best(1, 0.5))
+    save(tmp_path, 2, keep=9, best=Best(1, 0.5))
+    save(tmp_path, 3, keep=9, best=Best(3, 0.1))
+    flip(tmp_path / "checkpoints" / "00000003" / file, 8)
+    assert checkpoint.find(tmp_path).name == "00000001"
+    [message] = caplog.messages
+    assert message.startswith(f"checkpoint 00000003 is damaged ({file}: ")
+    assert message.endswith("; using 00000001")
+
+
+def test_a_best_whose_checkpoint_is_lost_is_forgotten_aloud(tmp_path, caplog):
+    for step in (1, 2):
+        save(tmp_path, step, keep=1, best=Best(1, 0.5))
+    flip(tmp_path / "checkpoints" / "00000001" / "model.safetensors", -1)
+    assert checkpoint.settle_best(tmp_path, Best(1, 0.5)) is None
+    assert "best checkpoint, 00000001, is missing or damaged" in caplog.text
+    assert not (tmp_path / "best.json").exists()
+
+
+@pytest.mark.parametrize("after", range(1, 8))
+def test_loading_goes_on_with_a_newer_checkpoint_if_one_is_deleted_meanwhile(
+    tmp_path, monkeypatch, caplog, after
+):
+    save(tmp_path, 1, keep=1, best=Best(1, 0.5))
+    save(tmp_path, 2, keep=1, best=Best(1, 0.5))
+    opened, left = folder_module.open_regular, iter(range(after))
+
+    def meanwhile(path: Path) -> object:
+        if next(left, None) is None and not (tmp_path / "checkpoints/00000003").exists():
+            with monkeypatch.context() as patch:
+                patch.setattr(folder_module, "open_regular", opened)
+                save(tmp_path, 3, keep=1, best=Best(3, 0.1))
+        return opened(path)
+
+    monkeypatch.setattr(folder_module, "open_regular", meanwhile)
+    assert checkpoint.chosen(tmp_path).step == (3 if after < 7 else 1)
+    assert caplog.messages == []
+
+
+def test_a_run_that_changes_for_ever_is_not_asked_for_ever(tmp_path, monkeypatch):
+    save(tmp_path, 1, keep=1, best=None)
+    steps = iter(range(2, 1000))
+
+    def attempt(folder: Path) -> Snapshot:
+        save(tmp_path, next(steps), keep=1, best=None)
+        raise Damaged(folder, "model.safetensors", "missing")
+
+    monkeypatch.setattr(checkpoint, "read", attempt)
+    with pytest.raises(InputError, match="no sound checkpoint"):
+        checkpoint.chosen(tmp_path)
+    assert next(steps) < 100

@@ -10,7 +10,14 @@ from torch import nn
 
 from regard.errors import InputError
 from regard.train.config import TrainConfig
-from regard.train.optim import learning_rate, optimizer, optimizer_tensors, restore_optimizer
+from regard.train.optim import (
+    check_optimizer,
+    learning_rate,
+    optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+    without_memory,
+)
 
 
 @pytest.mark.parametrize("step", [1, 100, 4000, 4001, 100_000])
@@ -67,9 +74,50 @@ def test_the_optimizer_s_memory_survives_by_name() -> None:
 
 def test_memory_of_another_model_is_refused() -> None:
     model = nn.Linear(2, 2)
-    with pytest.raises(InputError, match=r"state of other\.weight"):
-        restore_optimizer(
-            model,
-            optimizer(model, TrainConfig()),
-            {"optimizer.other.weight.exp_avg": torch.zeros(1)},
-        )
+    other = {"optimizer.other.weight.exp_avg": torch.zeros(1)}
+    with pytest.raises(InputError, match=r"x: got optimizer\.other\.weight\.exp_avg of \(1,\)"):
+        check_optimizer("x", model, other, step=1)
+
+
+WRONG = {
+    "shape": ("weight.exp_avg", torch.zeros(2, 3), r"\(2, 3\) float32, expected .* of \(2, 2\)"),
+    "order of axes": ("bias.exp_avg", torch.zeros(2, 1), r"\(2, 1\) float32, expected .*\(2,\)"),
+    "empty": ("bias.exp_avg_sq", torch.zeros(0), r"of \(0,\) float32, expected .* of \(2,\)"),
+    "type": ("weight.exp_avg", torch.zeros(2, 2).double(), "float64, expected .* float32"),
+    "a half": ("bias.exp_avg_sq", None, r"no optimizer\.bias\.exp_avg_sq, expected"),
+    "more": ("bias.max_exp_avg_sq", torch.zeros(2), r"expected no optimizer\.bias\.max_exp_avg_sq"),
+    "steps": ("weight.step", torch.zeros(1), r"step of \(1,\)"),
+    "a whole number": ("weight.step", torch.tensor(3), "int64, expected"),
+    "step before": ("weight.step", torch.tensor(-1.0), "got -1.0, expected a step from 0 to 5"),
+    "step after": ("weight.step", torch.tensor(6.0), "got 6.0, expected a step from 0 to 5"),
+    "no step": ("weight.step", torch.tensor(torch.nan), "got nan, expected a step"),
+    "endless": ("weight.step", torch.tensor(torch.inf), "got inf, expected a step"),
+    "between": ("weight.step", torch.tensor(1.5), "got 1.5, expected a step"),
+    "no mean": ("bias.exp_avg", torch.full((2,), torch.nan), "bias.exp_avg: got nan"),
+    "no square": ("bias.exp_avg_sq", torch.full((2,), -1.0), "expected squares"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_every_tensor_of_the_memory_is_compared_with_the_model(wrong: str) -> None:
+    model = nn.Linear(2, 2)
+    memory = optimizer(model, TrainConfig())
+    model(torch.randn(3, 2)).sum().backward()
+    memory.step()
+    tensors = optimizer_tensors(model, memory)
+    check_optimizer("x", model, tensors, step=5)
+    name, tensor, message = WRONG[wrong]
+    tensors = {key: one for key, one in tensors.items() if key != f"optimizer.{name}"}
+    if tensor is not None:
+        tensors[f"optimizer.{name}"] = tensor
+    with pytest.raises(InputError, match=message):
+        check_optimizer("x", model, tensors, step=5)
+
+
+def test_what_does_not_learn_has_no_memory() -> None:
+    model = nn.Linear(2, 2)
+    model.bias.requires_grad_(requires_grad=False)
+    assert without_memory(model, {}) == ["weight"]
+    frozen = {f"optimizer.bias.{key}": torch.zeros(2) for key in ("exp_avg", "exp_avg_sq")}
+    with pytest.raises(InputError, match=r"expected no optimizer\.bias\.exp_avg"):
+        check_optimizer("x", model, frozen, step=5)

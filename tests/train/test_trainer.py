@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from regard.data.batch import Cursor
-from regard.errors import FoundProblems, Interrupted, WriteError
+from regard.errors import FoundProblems, InputError, Interrupted, WriteError
 from regard.train import checkpoint
+from regard.train.checkpoint import Snapshot
 from regard.train.config import TrainConfig
 from regard.train.log import read_metrics
-from regard.train.trainer import Job, Trainer
+from regard.train.trainer import Job, Place, Trainer
 
 
 class Line:
@@ -282,3 +286,135 @@ def test_speed_counts_the_time_of_training_alone(
     lines = [x for x in read_metrics(tmp_path / "metrics.jsonl") if "targets_per_second" in x]
     assert [line["seconds"] for line in lines] == [3, 6]
     assert [line["targets_per_second"] for line in lines] == [6, 6]
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    """A checkpoint of step 8 of 12 with the best at step 4."""
+    run, task = tmp_path_factory.mktemp("run"), Line()
+    task.losses = iter([1.0, 2.0])
+    Trainer(job(task, run, steps=8)).run()
+    found = checkpoint.latest(run)
+    assert found is not None
+    return found[1]
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+NONSENSE: list[Any] = [None, True, -1, 1e308, 10**30, "x", [], {}, nested(50), nested(100_000)]
+NONSENSE += [math.nan, math.inf, "\ud800"]
+KEYS = [*Place().to_json(), "cursor.epoch", "cursor.batch", "best.step", "best.loss"]
+ALLOWED = {  # a sum of losses in 32 bits can be large, and rounding can make it negative
+    "best": [None], "finished": [True], "loss_since_log": [-1, 10**30], "best.loss": [-1, 10**30],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_place_that_no_run_was_ever_at_is_refused(stopped: Snapshot, key: str) -> None:
+    *parents, last = key.split(".")
+    for value in [..., *NONSENSE]:
+        place = json.loads(json.dumps(stopped.training["place"]))
+        section = place[parents[0]] if parents else place
+        section[last] = value
+        if value is ...:
+            del section[last]
+        elif (type(value), value) in [(type(one), one) for one in ALLOWED.get(key, ())]:
+            continue
+        wrong = replace(stopped, training={**stopped.training, "place": place})
+        with pytest.raises(InputError, match=r"^00000008/training\.json: place") as caught:
+            Trainer(job(Line()), wrong)
+        assert len(str(caught.value)) < 300
+
+
+def test_a_place_beside_the_data_is_refused(stopped: Snapshot) -> None:
+    for place in [*NONSENSE, {**stopped.training["place"], "more": 1}]:
+        with pytest.raises(InputError, match=r"training\.json: place"):
+            Trainer(job(Line()), replace(stopped, training={"place": place}))
+    changes = {"step": 7, "cursor": {"epoch": 0, "batch": 9}, "best": {"step": 9, "loss": 1.0}}
+    for key, value in changes.items():
+        place = {**stopped.training["place"], key: value}
+        with pytest.raises(InputError, match=rf"place\.{key}"):
+            Trainer(job(Line()), replace(stopped, training={"place": place}))
+
+    class Three(Line):
+        def batches(self, start: Cursor) -> Iterator[tuple[int, Cursor]]:
+            epoch, first = start.epoch, start.batch
+            while True:
+                for number in range(first, 3):
+                    yield number, Cursor(epoch + (number == 2), (number + 1) % 3)
+                epoch, first = epoch + 1, 0
+
+    for batch in (2, 3):
+        place = {**stopped.training["place"], "cursor": {"epoch": 2, "batch": batch}}
+        trainer = Trainer(job(Three()), replace(stopped, training={"place": place}))
+        if batch == 2:
+            assert trainer.run().step == 12
+        else:
+            with pytest.raises(
+                InputError, match=r"cursor\.batch: got 3, expected a batch of epoch"
+            ):
+                trainer.run()
+
+
+def test_every_tensor_of_a_checkpoint_is_compared_before_any_is_used(stopped: Snapshot) -> None:
+    tensors, weights = stopped.training_tensors, stopped.weights
+    averaged = {f"weights.{name}": tensor for name, tensor in weights.items()}
+    Trainer(job(Line()), replace(stopped, training_tensors={**tensors, **averaged}))
+    for change, message in [
+        ({"random": torch.zeros(0, dtype=torch.uint8)}, r"random of \(0,\) uint8"),
+        ({"random": torch.zeros(5056)}, "float32, expected random of"),
+        ({"random": torch.zeros(5056, dtype=torch.uint8)}, "random: got .*mt19937"),
+        ({"weights.weight": weights["weight"]}, "weights: got no bias"),
+        ({**averaged, "weights.bias": torch.zeros(2)}, r"weights: got bias of \(2,\)"),
+        ({**averaged, "weights.more": torch.zeros(2)}, "expected no more"),
+        ({"more": torch.zeros(2)}, "expected no more"),
+        ({"optimizer.weight.exp_avg": torch.zeros(9)}, r"exp_avg of \(9,\)"),
+        ({"optimizer.weight.step": torch.tensor(9.0)}, "a step from 0 to 8"),
+    ]:
+        one = job(Line())
+        before = [p.clone() for p in one.model.parameters()]
+        with pytest.raises(InputError, match=message):
+            Trainer(one, replace(stopped, training_tensors={**tensors, **change}))
+        assert all(map(torch.equal, before, one.model.parameters()))
+    for change in ({"bias": torch.zeros(2)}, {"bias": torch.zeros(1).half()}, {"x": torch.ones(1)}):
+        with pytest.raises(InputError, match=r"^00000008/model\.safetensors: got"):
+            Trainer(job(Line()), replace(stopped, weights={**weights, **change}))
+
+
+def test_missing_memory_is_refused_unless_the_loss_does_not_reach_the_parameter(
+    stopped: Snapshot,
+) -> None:
+    tensors = stopped.training_tensors
+    without = {name: each for name, each in tensors.items() if ".bias." not in name}
+    for left in (without, {"random": tensors["random"]}):
+        with pytest.raises(InputError, match=r"got no optimizer\.\w+\.step"):
+            Trainer(job(Line()), replace(stopped, training_tensors=left))
+
+    class WithoutBias(NoDropout):
+        def loss(self, model: nn.Module, batch: int) -> Tensor:
+            x, y = self.points(batch)
+            return (x * model.weight - y).square().sum()
+
+    one = job(WithoutBias())
+    trainer = Trainer(one, replace(stopped, training_tensors=without))
+    assert one.model.weight.grad is None
+    assert trainer.run().step == 12
+    skipped = {**stopped.training["place"], "bad_in_a_row": 8}
+    nothing = replace(stopped, training={"place": skipped}, training_tensors={
+        "random": tensors["random"]})  # fmt: skip
+    Trainer(job(Line()), nothing)  # no step was applied, so there is nothing to remember
+
+
+def test_best_json_is_put_right_when_a_complete_run_is_resumed(tmp_path: Path) -> None:
+    Trainer(job(Line(), tmp_path)).run()
+    right = (tmp_path / "best.json").read_bytes()
+    (tmp_path / "best.json").write_text('{"step": 4, "loss": 0.0, "checkpoint": "00000004"}')
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    Trainer(job(Line(), tmp_path), found[1]).run()
+    assert (tmp_path / "best.json").read_bytes() == right
