@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,15 +62,14 @@ def train(
     if out is None:
         return _run(recipe, None, None, threads=used, quiet=quiet, watch=watch)
     run = Path(out)
-    existed = run.exists()
-    try:
-        with RunLock(run):
+    with RunLock(run) as lock:
+        try:
             start = _where_to_start(run, recipe, resume=resume)
             _run(recipe, run, start, threads=used, quiet=quiet, watch=watch)
-    except InputError:
-        if not existed and not (run / "metrics.jsonl").exists():
-            shutil.rmtree(run, ignore_errors=True)  # what was refused leaves nothing behind
-        raise
+        except InputError:
+            if lock.created and not (run / "metrics.jsonl").exists():
+                lock.remove()  # what was refused leaves nothing behind
+            raise
     return load(out)
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import regard
+from regard import training
 from regard.errors import InputError
 from regard.loading import load
 from regard.train import checkpoint
@@ -72,6 +73,26 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
     small(tmp_path / "run")
     with pytest.raises(InputError, match="already holds a run"):
         small(tmp_path / "run")
+
+
+def test_who_comes_second_takes_nothing_from_who_came_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    winner = checkpoint.RunLock(run)
+
+    class Late(checkpoint.RunLock):
+        def __enter__(self) -> checkpoint.RunLock:
+            winner.__enter__()  # another process starts after this one looked, before it locks
+            (run / "recipe.yaml").write_text("the winner's")
+            return super().__enter__()
+
+    monkeypatch.setattr(training, "RunLock", Late)
+    with pytest.raises(InputError, match=r"another process \(\d+\) is training in"):
+        small(run)
+    assert (run / "recipe.yaml").read_text() == "the winner's"
+    assert (run / ".lock").exists()
+    winner.__exit__(None, None, None)
 
 
 def test_resume_before_the_first_checkpoint_starts_anew_and_says_so(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.errors import InputError, UserError, WriteError
-from regard.files import write_file
+from regard.files import open_own, refuse_link, write_file
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -52,11 +53,13 @@ class MetricsLog:
 
     def __init__(self, path: Path, *, after: int = -1) -> None:
         self.path = path
+        refuse_link(path)
         cut_back(path, after)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered: a line is one write, so that a killed run tears at most the last one.
-            self._file = path.open("ab", buffering=0)
+            descriptor = open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            self._file = os.fdopen(descriptor, "ab", buffering=0)
         except OSError as error:
             raise self._failed(error) from error
 
