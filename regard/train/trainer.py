@@ -1,7 +1,8 @@
 """THE training loop: a task and a model -> better weights, whatever the family.
 
 One step: take `accumulate` micro-batches, count their targets, add up gradients of loss / count,
-clip, refuse what is not finite, update. Everything the next step depends on is in a checkpoint, so
+clip, refuse what is not finite, update. What the updates made is looked at before it is measured or
+saved: no checkpoint holds a number that is not finite. Everything the next step depends on is in a checkpoint, so
 that a run that was killed at any moment continues bit for bit.
 """
 
@@ -34,7 +35,13 @@ from regard.train.log import (
     plot_losses,
     read_metrics,
 )
-from regard.train.optim import learning_rate, optimizer, optimizer_tensors, restore_optimizer
+from regard.train.optim import (
+    learning_rate,
+    not_finite,
+    optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+)
 from regard.train.shards import Shards, parts_for
 from regard.train.signals import StopRequest, stop_requests
 
@@ -213,7 +220,7 @@ class Trainer:
             raise FoundProblems(
                 f"training stopped at step {place.step}: {place.bad_in_a_row} steps in a row "
                 "were not finite",
-                fix="lower train.learning_rate or train.clip; what was saved before is whole",
+                fix=f"lower train.learning_rate or train.clip; {self._saved_before()}",
             )
 
     def _stop_clock(self) -> None:
@@ -250,6 +257,7 @@ class Trainer:
             self.job.watch(place.step, self.model)
         self._stop_clock()
         if place.step % config.evaluate_every == 0 or last:
+            self._require_finite(self.model.state_dict(), "the weights")
             better = self._evaluate(progress)
         place.finished = last or place.finished
         stopping = request.signal is not None and not place.finished
@@ -271,7 +279,9 @@ class Trainer:
         scores = self.task.evaluate(self.model)
         self._write({f"validation_{name}": value for name, value in scores.items()})
         loss = scores["loss"]
-        better = math.isfinite(loss) and (place.best is None or loss < place.best.loss)
+        if not math.isfinite(loss):
+            raise self._diverged(f"the validation loss is {loss}")
+        better = place.best is None or loss < place.best.loss
         if better:
             place.best = Best(place.step, loss)
             place.evaluations_without_better = 0
@@ -285,11 +295,31 @@ class Trainer:
             place.finished = True
         return better
 
+    def _require_finite(self, tensors: dict[str, Tensor], what: str) -> None:
+        """Stops if a number among them is not finite."""
+        name = not_finite(tensors)
+        if name is not None:
+            raise self._diverged(f"{what} are not finite ({name})")
+
+    def _diverged(self, what: str) -> FoundProblems:
+        return FoundProblems(
+            f"training stopped at step {self.place.step}: {what}",
+            fix=f"lower train.learning_rate, or raise train.epsilon; {self._saved_before()}",
+        )
+
+    def _saved_before(self) -> str:
+        run = self.job.run
+        step = None if run is None else checkpoint.summary(run)["step"]
+        return "nothing was saved" if step is None else f"the checkpoint of step {step} is unchanged"
+
     def _save(self, progress: Progress) -> None:
         if self.job.run is None:
             return
         place = self.place
         weights, extra = self.model.state_dict(), {}
+        memory = optimizer_tensors(self.model, self.optimizer)
+        self._require_finite(weights, "the weights")
+        self._require_finite(memory, "the optimizer's averages")
         if place.finished and self.config.average > 1:
             averaged = self._average(progress)
             if averaged is not None:  # what is to be used; resuming goes on from the raw weights
@@ -303,7 +333,7 @@ class Trainer:
             recipe=self.job.recipe,
             training_tensors={
                 "random": torch.get_rng_state(),
-                **optimizer_tensors(self.model, self.optimizer),
+                **memory,
                 **extra,
             },
             training={"place": place.to_json(), **self.job.facts},
@@ -330,7 +360,8 @@ class Trainer:
         self.model.load_state_dict(mean)
         loss = self.task.evaluate(self.model)["loss"]
         self._write({"averaged": len(sets), "averaged_loss": loss})
-        better = math.isfinite(loss) and (place.best is None or loss < place.best.loss)
+        finite = math.isfinite(loss) and not_finite(mean) is None
+        better = finite and (place.best is None or loss < place.best.loss)
         progress.say(
             f"average of {len(sets)} checkpoints: validation loss {loss:.4f}"
             + (" (best)" if better else ", not better: not taken")

@@ -282,3 +282,79 @@ def test_speed_counts_the_time_of_training_alone(
     lines = [x for x in read_metrics(tmp_path / "metrics.jsonl") if "targets_per_second" in x]
     assert [line["seconds"] for line in lines] == [3, 6]
     assert [line["targets_per_second"] for line in lines] == [6, 6]
+
+
+def steps_of(run: Path) -> list[int]:
+    return sorted(int(folder.name) for folder in (run / "checkpoints").glob("*"))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("what", ["weight", "optimizer"])
+def test_what_is_not_finite_is_never_saved(tmp_path: Path, what: str, value: float) -> None:
+    one = job(Line(), tmp_path, save_every=1, keep=1, evaluate_every=100)
+    trainer = Trainer(one)
+
+    @torch.no_grad()
+    def spoil(step: int, model: nn.Module) -> None:
+        if step == 3 and what == "weight":
+            model.bias.fill_(value)
+        elif step == 3:
+            trainer.optimizer.state[model.weight]["exp_avg_sq"].fill_(value)
+
+    one.watch = spoil
+    with pytest.raises(FoundProblems, match="step 3.* not finite") as caught:
+        trainer.run()
+    assert caught.value.exit_code == 1
+    assert "step 2 is unchanged" in str(caught.value)
+    assert steps_of(tmp_path) == [2]
+
+
+@pytest.mark.parametrize("folder", [True, False])
+@pytest.mark.parametrize("last", [math.nan, math.inf])
+def test_a_validation_loss_that_is_not_finite_stops_with_exit_1(
+    tmp_path: Path, folder: bool, last: float
+) -> None:
+    task = Line()
+    task.losses = iter([1.0, 0.5, last])
+    with pytest.raises(FoundProblems, match=f"step 12: the validation loss is {last}") as caught:
+        Trainer(job(task, tmp_path if folder else None)).run()
+    assert caught.value.exit_code == 1
+    if folder:
+        assert steps_of(tmp_path) == [4, 8]
+        assert checkpoint.read_best(tmp_path) == checkpoint.Best(8, 0.5)
+
+
+class Unseen(Line):
+    """A weight that no batch touches and no evaluation sees."""
+
+    def loss(self, model: nn.Module, batch: int) -> Tensor:
+        return super().loss(model, batch) + (0 * model.unseen).sum()
+
+
+@pytest.mark.parametrize("folder", [True, False])
+@pytest.mark.parametrize("settings", [{"epsilon": 1e-300}, {"learning_rate": 1e38}])
+def test_an_update_that_is_not_finite_ends_with_exit_1(
+    tmp_path: Path, folder: bool, settings: dict[str, float]
+) -> None:
+    one = job(Unseen(), tmp_path if folder else None, steps=3, save_every=1, **settings)
+    one.model.unseen = nn.Parameter(torch.ones(2))
+    with pytest.raises(FoundProblems) as caught:
+        Trainer(one).run()
+    assert caught.value.exit_code == 1
+    assert not (tmp_path / "checkpoints").exists() or all(
+        not found.is_floating_point() or bool(found.isfinite().all())
+        for path in (tmp_path / "checkpoints").iterdir()
+        for found in checkpoint.read(path).weights.values()
+    )
+
+
+def test_a_mean_that_is_not_finite_is_not_taken(tmp_path: Path) -> None:
+    task = Line()
+    task.losses = iter([5.0, 4.0, 3.0, 0.5])
+    one = job(task, tmp_path, average=3)
+    one.model.register_buffer("large", torch.full((1,), 3e38))  # three of them are too much
+    Trainer(one).run()
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    assert found[1].weights["large"].item() == pytest.approx(3e38)
+    assert checkpoint.read_best(tmp_path) == checkpoint.Best(12, 3.0)
