@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batch import Cursor
-from regard.errors import FoundProblems, Interrupted
+from regard.errors import FoundProblems, InputError, Interrupted
+from regard.runtime import MOST_THREADS
 from regard.tasks.task import Task
 from regard.train import checkpoint
 from regard.train.checkpoint import Best, Snapshot
@@ -42,7 +43,7 @@ from regard.train.optim import (
     optimizer_tensors,
     restore_optimizer,
 )
-from regard.train.shards import Shards, parts_for
+from regard.train.shards import MOST_PARTS, Shards, parts_for
 from regard.train.signals import StopRequest, stop_requests
 
 _logger = logging.getLogger(__name__)
@@ -83,6 +84,20 @@ class Place:
         )
 
 
+def whole_number(training: Mapping[str, Any], key: str, most: int) -> int | None:
+    """A count that training.json has; None if it was written before there was such a key.
+
+    Raises:
+        InputError: It is not a whole number from 1 to the most.
+    """
+    value = training.get(key)
+    if value is not None and not (type(value) is int and 1 <= value <= most):
+        raise InputError(
+            f"training.json: {key}", got=repr(value)[:40], expected=f"a number from 1 to {most}"
+        )
+    return value
+
+
 @dataclass
 class Job:
     """All that one run of training is made of."""
@@ -120,14 +135,22 @@ class Trainer:
     def __init__(self, job: Job, resume: Snapshot | None = None) -> None:
         self.job, self.model, self.task, self.config = job, job.model, job.task, job.config
         self.optimizer = optimizer(job.model, job.config)
-        weights = sum(parameter.numel() for parameter in job.model.parameters())
-        parts = parts_for(job.threads, job.config.batch_tokens, job.dim, weights)
-        self.shards = Shards(job.threads, parts)
+        self.shards = Shards(job.threads, self._parts(resume))
         self.place = Place()
         if resume is not None:
             self._restore(resume)
         self._best_weights: dict[str, Tensor] = {}  # kept in memory only where no run keeps them
         self._clock = 0.0
+
+    def _parts(self, resume: Snapshot | None) -> int:
+        """Into how many parts micro-batches are cut: for a run's whole life as when it began."""
+        began = {"threads": self.job.threads} if resume is None else resume.training
+        parts = whole_number(began, "parts", MOST_PARTS)
+        if parts is not None:
+            return parts
+        weights = sum(parameter.numel() for parameter in self.model.parameters())
+        threads = whole_number(began, "threads", MOST_THREADS) or self.job.threads
+        return parts_for(threads, self.config.batch_tokens, self.job.dim, weights)
 
     def run(self) -> Place:
         """Trains until the last step, early stopping, or a signal."""
@@ -336,7 +359,11 @@ class Trainer:
                 **memory,
                 **extra,
             },
-            training={"place": place.to_json(), **self.job.facts},
+            training={
+                "place": place.to_json(),
+                "parts": self.shards.parts,
+                **self.job.facts,
+            },
         )
         config = self.config
         spaced = checkpoint.Spaced(config.average - 1, config.save_every)

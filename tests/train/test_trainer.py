@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batch import Cursor
-from regard.errors import FoundProblems, Interrupted, WriteError
-from regard.train import checkpoint
+from regard.errors import FoundProblems, InputError, Interrupted, WriteError
+from regard.train import checkpoint, shards
 from regard.train.config import TrainConfig
 from regard.train.log import read_metrics
 from regard.train.trainer import Job, Trainer
@@ -358,3 +359,23 @@ def test_a_mean_that_is_not_finite_is_not_taken(tmp_path: Path) -> None:
     assert found is not None
     assert found[1].weights["large"].item() == pytest.approx(3e38)
     assert checkpoint.read_best(tmp_path) == checkpoint.Best(12, 3.0)
+
+
+def test_a_checkpoint_without_parts_is_cut_as_its_threads_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "LEAST_NUMBERS", 2**8)
+    Trainer(job(Line(), tmp_path, steps=4)).run()
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+
+    def parts(**training: object) -> int:
+        old = {key: value for key, value in found[1].training.items() if key != "parts"}
+        snapshot = replace(found[1], training={**old, **training})
+        return Trainer(job(Line(), tmp_path), snapshot).shards.parts
+
+    assert parts(threads=3) == 3
+    assert parts(threads=3, parts=5) == 5
+    for bad in ({"parts": 0}, {"parts": 9}, {"parts": "2"}, {"parts": True}, {"threads": 10**30}):
+        with pytest.raises(InputError, match=r"training\.json: "):
+            parts(**bad)
