@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from regard.lazy import lazily
+from regard.stopping import be_the_command, is_the_command
 
 __version__ = "0.1.0"
 
@@ -55,3 +56,6 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+
+if is_the_command():
+    be_the_command()  # now: what is imported next takes seconds

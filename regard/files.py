@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from regard.errors import InputError, WriteError
+from regard.stopping import cleaned_up
 
 
 def write_file(place: str | os.PathLike[str], data: bytes) -> Path:
@@ -22,19 +24,35 @@ def write_file(place: str | os.PathLike[str], data: bytes) -> Path:
         WriteError: If that fails; the old file is unchanged.
     """
     path = Path(place)
-    temporary = beside(path, "tmp")
     there = os.path.lexists(path)
     with reporting(str(path), "the old file is unchanged" if there else "nothing was written"):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_beside(path) as temporary:
             write_synced(temporary, data)
             temporary.replace(path)
             sync(path.parent)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
     return path
+
+
+@contextlib.contextmanager
+def temporary_beside(path: Path) -> Iterator[Path]:
+    """A name for a file or a folder until it is renamed to its place; if it is not, it is removed.
+
+    So it is where the body fails, and where a signal ends the command.
+    """
+    temporary = beside(path, "tmp")
+    remove(temporary)  # of a killed process of this number
+    with cleaned_up(lambda: remove(temporary)):
+        yield temporary
+
+
+def remove(place: Path) -> None:
+    """Remove a file or a folder as far as it can be; of a link, the link alone."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        place.unlink()
 
 
 @contextlib.contextmanager

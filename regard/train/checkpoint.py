@@ -29,6 +29,7 @@ from regard.files import (
     not_written,
     open_own,
     refuse_link,
+    remove,
     reporting,
     sync,
     write_file,
@@ -267,7 +268,7 @@ class RunLock:
         """
         for one in self.run.iterdir():
             if one != self.file:
-                _remove(one)
+                remove(one)
         self.file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # another process may have come in since
             self.run.rmdir()
@@ -292,14 +293,6 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def _remove(one: Path) -> None:
-    """Remove a file or a folder; of a link, the link alone."""
-    if one.is_dir() and not one.is_symlink():
-        shutil.rmtree(one, ignore_errors=True)
-    else:
-        one.unlink(missing_ok=True)
 
 
 def _discard(folder: Path) -> None:
@@ -384,7 +377,7 @@ def _remove_unfinished(run: Path) -> None:
     for folder in (run, run / "checkpoints"):
         for one in folder.iterdir() if folder.is_dir() else ():
             if _UNFINISHED.fullmatch(one.name):
-                _remove(one)
+                remove(one)
 
 
 def _name(step: int) -> str:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +30,7 @@ from torch import Tensor
 
 from regard.config import Config
 from regard.errors import InputError
-from regard.files import beside, reporting, sync, write_synced
+from regard.files import reporting, sync, temporary_beside, write_synced
 
 FORMAT = 1
 """The number under "regard" in `config.json`; another number is another layout of the folder."""
@@ -147,9 +146,7 @@ class _Manifest(Config):
 
 def put(folder: Path, snapshot: Snapshot) -> None:
     """Write a checkpoint beside its place, then rename it into place."""
-    temporary = beside(folder, "tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
+    with temporary_beside(folder) as temporary:
         temporary.mkdir()
         files = {}
         for name, data in _pack_snapshot(snapshot):
@@ -159,9 +156,6 @@ def put(folder: Path, snapshot: Snapshot) -> None:
         sync(temporary)
         temporary.rename(folder)
         sync(folder.parent)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def _pack_snapshot(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:

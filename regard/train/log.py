@@ -7,6 +7,7 @@ file is taken back to the step of the checkpoint, so that no step is told twice.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -189,7 +190,8 @@ class Progress:
         traceback: TracebackType | None,
     ) -> None:
         if self._bar:
-            self._bar.stop()
+            with contextlib.suppress(OSError):
+                self._bar.stop()
 
     def update(self, step: int, loss: float, targets_per_second: float) -> None:
         """Tell where training is."""
@@ -207,12 +209,16 @@ class Progress:
         )
 
     def say(self, message: str) -> None:
-        """Print a line; on a terminal it appears above the bar."""
-        if self._bar:
-            self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)
-        elif not self.quiet:
-            sys.stderr.write(message + "\n")
-            sys.stderr.flush()
+        """Print a line; on a terminal it appears above the bar.
+
+        If nobody reads it any more (the terminal was closed), training and saving go on.
+        """
+        with contextlib.suppress(OSError):
+            if self._bar:
+                self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)
+            elif not self.quiet:
+                sys.stderr.write(message + "\n")
+                sys.stderr.flush()
 
     def _start_bar(self) -> None:
         from rich import progress

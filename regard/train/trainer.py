@@ -2,8 +2,8 @@
 
 One step: take `accumulate` micro-batches, count their targets, add up gradients of loss / count,
 clip, refuse what is not finite, update. What the updates made is looked at before it is measured or
-saved: no checkpoint holds a number that is not finite. Everything the next step depends on is in a checkpoint, so
-that a run that was killed at any moment continues bit for bit.
+saved: no checkpoint holds a number that is not finite. Everything the next step depends on is in a
+checkpoint, so that a run that was killed at any moment continues bit for bit.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from regard.data.batch import Cursor
 from regard.errors import FoundProblems, InputError, Interrupted
 from regard.runtime import MOST_THREADS
+from regard.stopping import name_of
 from regard.tasks.task import Task
 from regard.train import checkpoint
 from regard.train.checkpoint import Best, Snapshot
@@ -171,6 +172,7 @@ class Trainer:
                 self.step(batches, progress)
                 self._after_step(progress, request)
         self._draw()
+        self._stop_if_asked(request)
         if self._best_weights:
             self.model.load_state_dict(self._best_weights)
         self.model.eval()
@@ -287,14 +289,18 @@ class Trainer:
         if place.step % config.save_every == 0 or better or place.finished or stopping:
             self._save(progress)
         self._clock = time.perf_counter()  # evaluating and saving are not training speed
-        if stopping and request.signal is not None:
+        if stopping:
             self._draw()
-            raise Interrupted(
-                f"stopped by a signal after step {place.step}"
-                + ("" if self.job.run is None else ", saved"),
-                signal=request.signal,
-                fix=None if self.job.run is None else "go on with the same command and --resume",
-            )
+            self._stop_if_asked(request)
+
+    def _stop_if_asked(self, request: StopRequest) -> None:
+        if request.signal is None:
+            return
+        said = f"stopped by {name_of(request.signal)} after step {self.place.step}"
+        if self.job.run is not None:
+            again = "go on with the same command and --resume"
+            said += ", saved; " + ("the run is complete" if self.place.finished else again)
+        raise Interrupted(said, signal=request.signal)
 
     def _evaluate(self, progress: Progress) -> bool:
         """Measures on the validation split; returns whether it is the best so far."""
@@ -333,7 +339,9 @@ class Trainer:
     def _saved_before(self) -> str:
         run = self.job.run
         step = None if run is None else checkpoint.summary(run)["step"]
-        return "nothing was saved" if step is None else f"the checkpoint of step {step} is unchanged"
+        return (
+            "nothing was saved" if step is None else f"the checkpoint of step {step} is unchanged"
+        )
 
     def _save(self, progress: Progress) -> None:
         if self.job.run is None:

@@ -303,7 +303,7 @@ def test_what_is_not_finite_is_never_saved(tmp_path: Path, what: str, value: flo
             trainer.optimizer.state[model.weight]["exp_avg_sq"].fill_(value)
 
     one.watch = spoil
-    with pytest.raises(FoundProblems, match="step 3.* not finite") as caught:
+    with pytest.raises(FoundProblems, match=r"step 3.* not finite") as caught:
         trainer.run()
     assert caught.value.exit_code == 1
     assert "step 2 is unchanged" in str(caught.value)
