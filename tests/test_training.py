@@ -219,7 +219,9 @@ def wait_for_checkpoint(run: Path, going: subprocess.Popen[bytes]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
 def test_a_signal_saves_after_the_step_and_resuming_is_exact(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

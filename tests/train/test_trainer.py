@@ -379,3 +379,19 @@ def test_a_checkpoint_without_parts_is_cut_as_its_threads_were(
     for bad in ({"parts": 0}, {"parts": 9}, {"parts": "2"}, {"parts": True}, {"threads": 10**30}):
         with pytest.raises(InputError, match=r"training\.json: "):
             parts(**bad)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("step", [5, 12])
+def test_a_signal_saves_and_gives_its_exit_code(
+    tmp_path: Path, number: signal.Signals, step: int
+) -> None:
+    one = job(Line(), tmp_path, evaluate_every=100, save_every=100)
+    one.watch = lambda at, _: os.kill(os.getpid(), number) if at == step else None
+    with pytest.raises(Interrupted, match=rf"after step {step}, saved; ") as caught:
+        Trainer(one).run()
+    assert caught.value.exit_code == 128 + number
+    assert ("--resume" in str(caught.value)) == (step < 12)
+    assert len(str(caught.value).splitlines()) == 1
+    assert steps_of(tmp_path) == [step]
+    assert (tmp_path / "loss.png").exists()
