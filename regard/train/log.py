@@ -169,10 +169,14 @@ class Progress:
         start: The step training goes on from.
         quiet: Show nothing at all.
         interval: Seconds between two lines where there is no terminal.
+        unit: What the speed counts: of a classifier, examples.
     """
 
-    def __init__(self, total: int, start: int, quiet: bool, interval: float = 10.0) -> None:
+    def __init__(
+        self, total: int, start: int, quiet: bool, interval: float = 10.0, unit: str = "targets"
+    ) -> None:
         self.total, self.start, self.quiet, self.interval = total, start, quiet, interval
+        self.unit = unit
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         self._began = self._told = -math.inf
@@ -195,8 +199,8 @@ class Progress:
 
     def update(self, step: int, loss: float, targets_per_second: float) -> None:
         """Tell where training is."""
+        speed = f"{targets_per_second:,.0f} {self.unit}/s"
         if self._bar and self._task is not None:
-            speed = f"{targets_per_second:,.0f} targets/s"
             self._bar.update(self._task, completed=step, loss=f"loss {loss:.3f}", speed=speed)
             return
         now = time.monotonic()
@@ -204,7 +208,7 @@ class Progress:
             return
         self._told = now
         self.say(
-            f"step {step}/{self.total}  loss {loss:.3f}  {targets_per_second:,.0f} targets/s"
+            f"step {step}/{self.total}  loss {loss:.3f}  {speed}"
             f"  {_clock(self._seconds_left(step, now))} left"
         )
 

@@ -165,7 +165,7 @@ class Trainer:
         self._clock = time.perf_counter()
         with (
             stop_requests() as request,
-            Progress(config.steps, place.step, quiet=self.job.quiet) as progress,
+            self._progress() as progress,
             self._logs(),
         ):
             while place.step < config.steps and not place.finished:
@@ -177,6 +177,10 @@ class Trainer:
             self.model.load_state_dict(self._best_weights)
         self.model.eval()
         return place
+
+    def _progress(self) -> Progress:
+        unit = getattr(self.task, "unit", "targets")
+        return Progress(self.config.steps, self.place.step, quiet=self.job.quiet, unit=unit)
 
     @contextmanager
     def _logs(self) -> Iterator[None]:

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from regard.data.batch import Cursor
 from regard.errors import FoundProblems, InputError, Interrupted, WriteError
+from regard.tasks.classify import Classify
+from regard.tasks.tag import Tag
 from regard.train import checkpoint, shards
 from regard.train.config import TrainConfig
 from regard.train.log import read_metrics
@@ -395,3 +397,13 @@ def test_a_signal_saves_and_gives_its_exit_code(
     assert len(str(caught.value).splitlines()) == 1
     assert steps_of(tmp_path) == [step]
     assert (tmp_path / "loss.png").exists()
+
+
+def test_speed_is_said_in_what_the_task_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    for unit in ("targets", "examples"):
+        task, one = Line(), job(Line(), steps=1)
+        if unit != "targets":
+            task.unit = unit
+        Trainer(replace(one, task=task, quiet=False)).run()
+        assert f" {unit}/s " in capsys.readouterr().err
+    assert (Classify.unit, Tag.unit) == ("examples", "words")
