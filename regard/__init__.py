@@ -5,12 +5,14 @@ Public names are imported on first use, so that `import regard` and `regard --he
 
 from __future__ import annotations
 
+from regard import stopping  # noqa: F401 (first: a signal may come during the other imports)
+
+# isort: split
 import sys
 from types import ModuleType
 from typing import Any
 
 from regard.lazy import lazily
-from regard.stopping import be_the_command, is_the_command
 
 __version__ = "0.1.0"
 
@@ -56,6 +58,3 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
-
-if is_the_command():
-    be_the_command()  # now: what is imported next takes seconds

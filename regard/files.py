@@ -9,12 +9,12 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from regard.errors import InputError, WriteError
-from regard.stopping import cleaned_up
+from regard.stopping import unfinished
 
 
 def write_file(place: str | os.PathLike[str], data: bytes) -> Path:
@@ -32,6 +32,17 @@ def write_file(place: str | os.PathLike[str], data: bytes) -> Path:
             temporary.replace(path)
             sync(path.parent)
     return path
+
+
+@contextlib.contextmanager
+def cleaned_up(clean_up: Callable[[], object]) -> Iterator[None]:
+    """Calls a function after the body, whether it ends, or fails, or a signal ends the command."""
+    unfinished.append(clean_up)
+    try:
+        yield
+    finally:
+        clean_up()
+        unfinished.remove(clean_up)
 
 
 @contextlib.contextmanager

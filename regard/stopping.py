@@ -5,7 +5,8 @@ print it. So the process ends there and then. That is safe, since files are writ
 place and renamed, and the kernel lets go of a run's lock. A training takes the signals over while
 it runs, to save first (see `train/signals.py`).
 
-Only the command does this; a program that imports Regard keeps its own way with signals.
+Only the command does this; a program that imports Regard keeps its own way with signals. It is the
+first thing that is imported, so it imports next to nothing itself.
 """
 
 from __future__ import annotations
@@ -13,37 +14,28 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False  # without importing typing
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-_unfinished: list[Callable[[], object]] = []
-
-
-@contextmanager
-def cleaned_up(clean_up: Callable[[], object]) -> Iterator[None]:
-    """Calls a function after the body, whether it ends or fails or `end` ends the process."""
-    _unfinished.append(clean_up)
-    try:
-        yield
-    finally:
-        clean_up()
-        _unfinished.remove(clean_up)
+unfinished: list[Callable[[], object]] = []
+"""Called before `end` ends the process: what removes files that are half-written."""
 
 
 def end(code: int, message: str) -> NoReturn:
     """Ends the process with a message, whatever its threads do and wherever its output goes."""
-    for clean_up in _unfinished[::-1]:
-        with suppress(OSError):
+    try:
+        for clean_up in unfinished[::-1]:
             clean_up()
-    with suppress(OSError):
         show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar hides it
         os.write(2, f"{show_cursor}{message}\n".encode())
-    os._exit(code)
+    finally:
+        os._exit(code)
 
 
 def end_at_once(number: int, frame: FrameType | None) -> None:
@@ -60,23 +52,29 @@ def name_of(number: int) -> str:
 def handle(handler: Any) -> dict[signal.Signals, Any]:
     """Gives the signals to a handler; returns who had them.
 
-    A SIGHUP that is ignored stays so: `nohup` was asked for.
+    A SIGHUP that is ignored stays so: `nohup` was asked for. Python lets only the main thread
+    listen to signals; in another, nothing is changed.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return {}  # Python lets only the main thread listen to signals
-    numbers = [n for n in SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
-    return {number: signal.signal(number, handler) for number in numbers}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    if before[signal.SIGHUP] == signal.SIG_IGN:
+        del before[signal.SIGHUP]
+    try:
+        for number in before:
+            signal.signal(number, handler)
+    except ValueError:
+        return {}
+    return before
 
 
 def give_back(before: dict[signal.Signals, Any]) -> None:
     """Undoes `handle`."""
     for number, handler in before.items():
-        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        signal.signal(number, handler)
 
 
 def is_the_command() -> bool:
     """Whether this process is `regard` itself and not a program that imports it."""
-    return os.path.basename(sys.argv[0] if sys.argv else "") == "regard"  # noqa: PTH119 (light)
+    return bool(sys.argv) and sys.argv[0].rpartition(os.sep)[2] == "regard"
 
 
 def be_the_command() -> dict[signal.Signals, Any]:
@@ -85,8 +83,9 @@ def be_the_command() -> dict[signal.Signals, Any]:
     Returns:
         What `give_back` takes.
     """
+    before = handle(end_at_once)
     open_standard_streams()
-    return handle(end_at_once)
+    return before
 
 
 def open_standard_streams() -> None:
@@ -102,3 +101,7 @@ def open_standard_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+
+
+if is_the_command():
+    be_the_command()  # now: what is imported next takes seconds

@@ -19,9 +19,9 @@ from regard.bench.work import SAME, Corpus, Work, encoded, from_files, like_mult
 from regard.data.config import Files
 from regard.data.sources import load_splits
 from regard.errors import InputError
+from regard.files import cleaned_up
 from regard.models.config import BertConfig, GPTConfig, TransformerConfig
 from regard.models.cost import TRAINING
-from regard.stopping import cleaned_up
 from regard.tokens import learn
 
 OURS, INT8, UNTAPPED = "Regard", "Regard int8", "Regard, not looking"
