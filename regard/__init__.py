@@ -5,6 +5,9 @@ Public names are imported on first use, so that `import regard` and `regard --he
 
 from __future__ import annotations
 
+from regard import stopping  # noqa: F401 (first: a signal may come during the other imports)
+
+# isort: split
 import sys
 from types import ModuleType
 from typing import Any

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from regard.cli import main
+from regard.stopping import be_the_command
 
-main()
+if __name__ == "__main__":
+    be_the_command()  # before the commands are imported
+
+    from regard.cli import main
+
+    main()

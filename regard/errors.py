@@ -51,7 +51,7 @@ class FoundProblems(UserError):
 
 
 class WriteError(UserError):
-    """A file could not be written; what was there before is whole."""
+    """A file could not be written; the old file is unchanged."""
 
     exit_code = 74
 

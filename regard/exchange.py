@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from regard.data.config import NoData
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
-from regard.files import beside, reporting, write_file
+from regard.files import reporting, temporary_beside, write_file
 from regard.models import BertConfig, GPTConfig, Model
 from regard.models.cost import sides
 from regard.recipe import Recipe
@@ -83,17 +82,12 @@ def export(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, fo
         raise InputError(f"{folder} is taken", fix="choose a new name or an empty folder")
     with reporting(f"export {folder}", "nothing was left behind"):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = beside(folder.absolute(), "tmp")
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
-        try:
+        with temporary_beside(folder.absolute()) as temporary:
+            temporary.mkdir()
             _write(model, vocabulary, decode, temporary)
             if folder.exists():
                 folder.rmdir()
             temporary.rename(folder)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
     return folder
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Literal
 
 from regard.errors import InputError, WriteError
+from regard.stopping import unfinished
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -71,21 +73,49 @@ def write_file(place: str | os.PathLike[str], data: bytes) -> Path:
     """Put one file in its place, replacing what was there, whole or not at all.
 
     Raises:
-        WriteError: If that fails; what was there before is whole.
+        WriteError: If that fails; the old file is unchanged.
     """
     path = Path(place)
-    temporary = beside(path, "tmp")
-    with reporting(str(path), "what was there before is whole"):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+    there = os.path.lexists(path)
+    with reporting(str(path), "the old file is unchanged" if there else "nothing was written"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_beside(path) as temporary:
             write_synced(temporary, data)
             temporary.replace(path)
             sync(path.parent)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
     return path
+
+
+@contextlib.contextmanager
+def cleaned_up(clean_up: Callable[[], object]) -> Iterator[None]:
+    """Calls a function after the body, whether it ends, or fails, or a signal ends the command."""
+    unfinished.append(clean_up)
+    try:
+        yield
+    finally:
+        clean_up()
+        unfinished.remove(clean_up)
+
+
+@contextlib.contextmanager
+def temporary_beside(path: Path) -> Iterator[Path]:
+    """A name for a file or a folder until it is renamed to its place; if it is not, it is removed.
+
+    So it is where the body fails, and where a signal ends the command.
+    """
+    temporary = beside(path, "tmp")
+    remove(temporary)  # of a killed process of this number
+    with cleaned_up(lambda: remove(temporary)):
+        yield temporary
+
+
+def remove(place: Path) -> None:
+    """Remove a file or a folder as far as it can be; of a link, the link alone."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        place.unlink()
 
 
 @contextlib.contextmanager
@@ -104,10 +134,38 @@ def not_written(what: str, error: OSError, state: str) -> WriteError:
 
 def write_synced(path: Path, data: bytes) -> None:
     """Write a file and wait until the disk has it."""
-    with path.open("wb") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def open_own(path: Path, flags: int) -> int:
+    """Open a file for writing that is a regular one; a link to another place is not followed."""
+    refuse_link(path)
+    return os.open(path, flags | os.O_NOFOLLOW, 0o644)
+
+
+def refuse_link(path: Path, *, folder: bool = False) -> None:
+    """Refuse a name that is there, but is a link or of another kind than the one to be written.
+
+    Writing through a link would change what stands somewhere else.
+
+    Raises:
+        InputError: It is not a regular file or, if one is wanted, a folder.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode)):
+        raise InputError(
+            str(path),
+            got="a symbolic link" if stat.S_ISLNK(mode) else "something else",
+            expected="a folder" if folder else "a regular file",
+            fix="remove it, or choose another folder",
+        )
 
 
 def sync(folder: Path) -> None:

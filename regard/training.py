@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,11 @@ from regard.materials import gather
 from regard.models import T5Config, TransformerConfig, build, describe, understood
 from regard.pipeline import Pipeline
 from regard.recipe import Recipe
-from regard.runtime import setup
+from regard.runtime import MOST_THREADS, setup
 from regard.train import checkpoint
 from regard.train.checkpoint import RunLock, Snapshot
 from regard.train.folder import CONFIG, TRAINING, folder_name
-from regard.train.trainer import Job, Trainer
+from regard.train.trainer import Job, Trainer, whole_number
 
 MAY_CHANGE = {"train.steps", "train.log_every", "train.evaluate_every", "train.save_every",
               "train.keep", "train.patience", "train.average", "train.tensorboard"}  # fmt: skip
@@ -66,16 +66,31 @@ def train(
     if out is None:
         return _run(recipe, None, None, threads=used, quiet=quiet, watch=watch)
     run = Path(out)
-    existed = run.exists()
-    try:
-        with RunLock(run):
+    with RunLock(run) as lock:
+        try:
             start = _where_to_start(run, recipe, resume=resume)
-            _run(recipe, run, start, threads=used, quiet=quiet, watch=watch)
-    except InputError:
-        if not existed and not (run / "metrics.jsonl").exists():
-            shutil.rmtree(run, ignore_errors=True)  # what was refused leaves nothing behind
-        raise
+            with _threads_of(start, used, asked=threads is not None) as count:
+                _run(recipe, run, start, threads=count, quiet=quiet, watch=watch)
+        except InputError:
+            if lock.created and not (run / "metrics.jsonl").exists():
+                lock.remove()  # what was refused leaves nothing behind
+            raise
     return load(out)
+
+
+@contextmanager
+def _threads_of(start: Snapshot | None, used: int, *, asked: bool) -> Iterator[int]:
+    """The threads that a run computes with: those it began with, unless others are asked for."""
+    began = None if start is None else whole_number(start.training, "threads", MOST_THREADS)
+    if asked or began is None or began == used:
+        yield used
+        return
+    _logger.warning("threads: %d, as when the run began, not %d; --threads changes it", began, used)
+    torch.set_num_threads(began)
+    try:
+        yield began
+    finally:
+        torch.set_num_threads(used)
 
 
 def flatten(overrides: dict[str, Any]) -> list[str]:
@@ -152,7 +167,7 @@ def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | No
         return None
     found = checkpoint.latest(run)
     if found is None:
-        _logger.warning("%s has no checkpoint yet: starting anew", run)
+        _logger.warning("no checkpoint was found in %s: training starts anew", run)
         return None
     folder, snapshot, messages = found
     for message in messages:

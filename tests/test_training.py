@@ -15,9 +15,10 @@ import pytest
 import torch
 
 import regard
+from regard import training
 from regard.errors import InputError
 from regard.loading import load
-from regard.train import checkpoint
+from regard.train import checkpoint, shards
 from regard.train.log import read_metrics
 from regard.training import _facts, flatten, train
 from tests.train.test_checkpoint import forge
@@ -77,11 +78,32 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
         small(tmp_path / "run")
 
 
+def test_who_comes_second_takes_nothing_from_who_came_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    winner = checkpoint.RunLock(run)
+
+    class Late(checkpoint.RunLock):
+        def __enter__(self) -> checkpoint.RunLock:
+            winner.__enter__()  # another process starts after this one looked, before it locks
+            (run / "recipe.yaml").write_text("the winner's")
+            return super().__enter__()
+
+    monkeypatch.setattr(training, "RunLock", Late)
+    with pytest.raises(InputError, match=r"another process \(\d+\) is training in"):
+        small(run)
+    assert (run / "recipe.yaml").read_text() == "the winner's"
+    assert (run / ".lock").exists()
+    winner.__exit__(None, None, None)
+
+
 def test_resume_before_the_first_checkpoint_starts_anew_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     small(tmp_path / "run", resume=True)
-    assert "starting anew" in caplog.text
+    assert caplog.messages[0].startswith("no checkpoint was found in ")
+    assert caplog.messages[0].endswith("training starts anew")
 
 
 def test_resume_refuses_a_changed_key_by_name(tmp_path: Path) -> None:
@@ -116,6 +138,36 @@ def test_another_thread_count_is_warned_about(
     train("tiny/copy", tmp_path / "run", resume=True, quiet=True, threads=2, **overrides)
     torch.set_num_threads(1)
     assert "threads: 2 now, 1 when the run began" in caplog.text
+
+
+def test_resuming_takes_threads_and_parts_from_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shards, "LEAST_NUMBERS", 2**8)  # so that these small batches are cut
+
+    def go(run: str, steps: int, threads: int | None) -> dict[str, object]:
+        changed = {"steps": steps, "evaluate_every": 9, "schedule": "constant"}
+        overrides = {**SMALL, "train": {**SMALL["train"], **changed}}
+        train("tiny/copy", tmp_path / run, resume=True, quiet=True, threads=threads, **overrides)
+        found = checkpoint.latest(tmp_path / run)
+        assert found is not None
+        return found[1].training
+
+    try:
+        assert go("whole", 4, 2)["parts"] == 2
+        go("run", 2, 2)
+        monkeypatch.setenv("REGARD_THREADS", "1")
+        monkeypatch.setattr(shards, "LEAST_NUMBERS", 2**18)
+        caplog.clear()
+        after = go("run", 4, None)
+        assert (after["threads"], after["parts"]) == (2, 2)
+        assert torch.get_num_threads() == 1
+        assert caplog.messages[0].startswith("threads: 2, as when the run began, not 1")
+        assert same(tmp_path / "whole", tmp_path / "run")
+        asked = go("run", 5, 1)
+        assert (asked["threads"], asked["parts"]) == (1, 2)
+    finally:
+        torch.set_num_threads(1)
 
 
 @pytest.mark.slow
@@ -170,7 +222,9 @@ def wait_for_checkpoint(run: Path, going: subprocess.Popen[bytes]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
 def test_a_signal_saves_after_the_step_and_resuming_is_exact(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

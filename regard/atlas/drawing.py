@@ -65,7 +65,7 @@ class Drawing:
 
         Raises:
             InputError: For another ending.
-            WriteError: If the file cannot be written; what was there before is whole.
+            WriteError: If the file cannot be written; the old file is unchanged.
         """
         ending = picture_ending(path)
         if ending == ".html":

@@ -19,6 +19,7 @@ from regard.bench.work import SAME, Corpus, Work, encoded, from_files, like_mult
 from regard.data.config import Files
 from regard.data.sources import load_splits
 from regard.errors import InputError
+from regard.files import cleaned_up
 from regard.models.config import BertConfig, GPTConfig, TransformerConfig
 from regard.models.cost import TRAINING
 from regard.tokens import learn
@@ -84,7 +85,8 @@ class Settings:
 @contextmanager
 def settings(*, quick: bool, data: Files | None = None) -> Iterator[Settings]:
     """Settings with a folder that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="regard-bench-") as folder:
+    temporary = tempfile.TemporaryDirectory(prefix="regard-bench-")
+    with temporary as folder, cleaned_up(temporary.cleanup):
         yield Settings(Path(folder), quick, data)
 
 

@@ -5,10 +5,12 @@ Nothing heavy is imported at the top: `regard --help` answers before torch would
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -32,7 +34,8 @@ from regard.cli.options import (
     open_pipeline,
     say,
 )
-from regard.errors import InputError, UserError, WriteError
+from regard.errors import InputError, Interrupted, UserError, WriteError
+from regard.stopping import be_the_command, end, end_at_once, give_back
 
 if TYPE_CHECKING:
     from regard.tasks import Output
@@ -538,6 +541,10 @@ for name, command in text.COMMANDS.items():
 
 def fail(error: UserError) -> NoReturn:
     """Two lines at most, no traceback, the exit code of the error."""
+    if isinstance(error, Interrupted):  # another signal must not interrupt the interpreter's end
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        end(error.exit_code, str(error))
     say(f"error: {error}")
     raise SystemExit(error.exit_code)
 
@@ -559,6 +566,15 @@ def misused(error: Any) -> NoReturn:
 
 def main() -> None:
     """Runs a command; anything a user can cause ends in two lines and an exit code."""
+    before = be_the_command()
+    try:
+        run_command()
+    finally:
+        give_back(before)
+
+
+def run_command() -> None:
+    """What was typed; an error is said, and becomes an exit code."""
     write_utf8()
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
@@ -570,8 +586,7 @@ def main() -> None:
     except typer.Abort:
         raise SystemExit(130) from None
     except KeyboardInterrupt:
-        say("stopped; nothing was left half-written")
-        os._exit(130)  # a second Ctrl-C must not interrupt the interpreter's own end
+        end_at_once(signal.SIGINT, None)
     except BrokenPipeError:
         # Whoever read our output has enough; nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

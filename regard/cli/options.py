@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,4 +57,5 @@ def hush(*, quiet: bool) -> None:
 def say(message: str, *, quiet: bool = False) -> None:
     """A line to standard error, so that standard output holds only results."""
     if not quiet:
-        print(message, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # if nobody reads it, the work is done all the same
+            print(message, file=sys.stderr, flush=True)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from regard.data.documents import Piece, Text, cut
 from regard.errors import InputError
-from regard.files import beside, reporting, sync, write_synced
+from regard.files import reporting, sync, temporary_beside, write_synced
 
 BLOCK = 2**12
 """Characters of the longest stretch that is in the sample for a vocabulary, or is not."""
@@ -296,17 +296,13 @@ def encode(
     with reporting(str(folder), "the text is not encoded; nothing half is left"):
         cache.mkdir(parents=True, exist_ok=True)
         _sweep(cache)
-        temporary = beside(folder, "tmp")
-        shutil.rmtree(temporary, ignore_errors=True)  # of a killed process of this number
-        temporary.mkdir()
-        try:
+        with temporary_beside(folder) as temporary:
+            temporary.mkdir()
             _fill(temporary, text, tokenizer, frame, progress)
             if _open(folder, checksums) is None:  # else another process was faster
                 shutil.rmtree(folder, ignore_errors=True)  # one that could not be opened
                 temporary.rename(folder)
                 sync(cache)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
     kept = _open(folder, checksums)
     assert kept is not None
     return kept

@@ -85,7 +85,8 @@ class Report:
                 *(str(problem) for problem in self.first),
                 *([f"… and {hidden} more"] if hidden else []),
                 *(f"{count} lines: {what}" for what, count in self.problems.items()),
-                f"{self.pairs} pairs can be used, {self.duplicates} of them stood there before",
+                f"{self.pairs} pairs can be used"
+                + (f", {self.duplicates} of them duplicates" if self.duplicates else ""),
                 f"words in a source: {self.source}",
                 f"words in a target: {self.target}",
             ]

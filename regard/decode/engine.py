@@ -237,9 +237,6 @@ def run(
     ids = torch.full((len(sentences),), symbols.begin, device=device)
     for index in range(length):
         with free_cores():
-            if index > 0:
-                state.reorder(move.rows.to(logits.device))
-                ids = move.ids.to(logits.device)
             if index == 0 and prompts[0]:
                 logits = cast("Prompted[StateT]", model).read(Ragged.of(prompts), state, tap)
             else:
@@ -253,6 +250,9 @@ def run(
         yield index, move, search
         if not move.ids.numel():
             return
+        with free_cores():
+            state.reorder(move.rows.to(logits.device))
+            ids = move.ids.to(logits.device)
 
 
 def outcome(index: int, move: Move, search: Search) -> Step:

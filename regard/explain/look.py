@@ -168,7 +168,7 @@ class Look:
 
         Raises:
             InputError: For another ending, or for what `choose` refuses.
-            WriteError: If the file cannot be written; what was there before is whole.
+            WriteError: If the file cannot be written; the old file is unchanged.
         """
         ending = picture_ending(path)
         choice = self.choose(kind, layer, head, word)

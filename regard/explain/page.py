@@ -110,7 +110,7 @@ def save_page(path: str | os.PathLike[str], heading: str, sections: Sequence[Sec
     """Write a page.
 
     Raises:
-        WriteError: If the file cannot be written; what was there before is whole.
+        WriteError: If the file cannot be written; the old file is unchanged.
     """
     return write_file(path, page(heading, sections).encode())
 

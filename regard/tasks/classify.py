@@ -22,6 +22,7 @@ class Classify(Supervised[LabelledText]):
     """Classes of texts as a task to train on and a way to predict."""
 
     noun = "texts"
+    unit = "examples"
 
     def rows(
         self, examples: Sequence[LabelledText], labels: Sequence[str], longest: int

@@ -56,6 +56,8 @@ class Supervised(Reader, ABC, Generic[Example]):
     """
 
     noun = "examples"
+    unit = "targets"
+    """What `targets` counts, where training says how fast it is."""
 
     def __init__(
         self,

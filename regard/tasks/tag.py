@@ -47,6 +47,7 @@ class Tag(Supervised[TaggedWords]):
     """Tags of words as a task to train on and a way to predict."""
 
     noun = "sentences"
+    unit = "words"
 
     def rows(
         self, examples: Sequence[TaggedWords], labels: Sequence[str], longest: int

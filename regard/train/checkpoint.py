@@ -11,6 +11,7 @@ programs; nothing here reads it.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -29,7 +30,17 @@ from torch import Tensor
 
 from regard.config import checked
 from regard.errors import InputError
-from regard.files import beside, not_written, read_regular, reporting, sync, write_file
+from regard.files import (
+    beside,
+    not_written,
+    open_own,
+    read_regular,
+    refuse_link,
+    remove,
+    reporting,
+    sync,
+    write_file,
+)
 from regard.train.folder import (
     CHECKPOINTS,
     CONFIG,
@@ -307,33 +318,80 @@ class RunLock:
     """
 
     def __init__(self, run: Path) -> None:
-        self.run = run
+        self.run, self.file = run, run / ".lock"
+        self.created = False
+        """Whether the folder was made by this lock."""
         self._descriptor: int | None = None
 
     def __enter__(self) -> RunLock:
         if self.run.exists() and not self.run.is_dir():
             raise InputError(str(self.run), got="a file", expected="a folder or a new name")
-        with reporting(str(self.run / ".lock"), "nothing was changed"):
-            self.run.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.run / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        with reporting(str(self.file), "nothing was changed"):
+            while self._descriptor is None:
+                self.created = self._make_folder()
+                self._descriptor = self._take()
             try:
-                # The kernel lets go of it when the process ends, however it ends.
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for name in ("checkpoints", "tensorboard"):
+                    refuse_link(self.run / name, folder=True)
+                refuse_link(self.run / "metrics.jsonl")
                 _remove_unfinished(self.run)
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, str(os.getpid()).encode())
-            except BlockingIOError as error:
-                owner = os.read(descriptor, 20).decode("ascii", "replace")
-                os.close(descriptor)
-                raise InputError(
-                    f"{self.run} is being written by another process ({owner})",
-                    fix="wait until it ends, or choose another folder",
-                ) from error
             except BaseException:
-                os.close(descriptor)
+                self._let_go()
                 raise
-        self._descriptor = descriptor
         return self
+
+    def _make_folder(self) -> bool:
+        """Whether there was none."""
+        try:
+            self.run.mkdir(parents=True)
+        except FileExistsError:
+            if os.path.lexists(self.run) and not self.run.is_dir():
+                raise
+            return False
+        return True
+
+    def _take(self) -> int | None:
+        """Lock the file; None if the folder was removed by the process that held it before."""
+        try:
+            descriptor = open_own(self.file, os.O_RDWR | os.O_CREAT)
+        except FileNotFoundError:
+            return None
+        try:
+            # The kernel lets go of it when the process ends, however it ends.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_at(self.file, descriptor):
+                os.close(descriptor)
+                return None
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        except BlockingIOError as error:
+            owner = os.read(descriptor, 20).decode("ascii", "replace")
+            os.close(descriptor)
+            raise InputError(
+                f"another process{owner and f' ({owner})'} is training in {self.run}",
+                fix="wait until it ends, or choose another folder",
+            ) from error
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def remove(self) -> None:
+        """Remove the run while it is held.
+
+        The lock's own file goes last: until then nobody else can begin to write here.
+        """
+        for one in self.run.iterdir():
+            if one != self.file:
+                remove(one)
+        self.file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another process may have come in since
+            self.run.rmdir()
+
+    def _let_go(self) -> None:
+        assert self._descriptor is not None
+        os.close(self._descriptor)
+        self._descriptor = None
 
     def __exit__(
         self,
@@ -341,9 +399,15 @@ class RunLock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._descriptor is not None
-        os.close(self._descriptor)
-        self._descriptor = None
+        self._let_go()
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether a name still means the file that was opened."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _discard(folder: Path) -> None:
@@ -429,10 +493,7 @@ def _remove_unfinished(run: Path) -> None:
     for folder in (run, run / CHECKPOINTS):
         for one in folder.iterdir() if folder.is_dir() else ():
             if _UNFINISHED.fullmatch(one.name):
-                if one.is_dir():
-                    shutil.rmtree(one, ignore_errors=True)
-                else:
-                    one.unlink(missing_ok=True)
+                remove(one)
 
 
 def last_weights(run: Path, spaced: Spaced, before: int) -> list[dict[str, Tensor]]:

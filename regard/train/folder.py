@@ -21,7 +21,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,7 +34,7 @@ from torch import Tensor
 
 from regard.config import Config
 from regard.errors import InputError
-from regard.files import beside, open_regular, read_regular, reporting, sync, write_synced
+from regard.files import open_regular, read_regular, reporting, sync, temporary_beside, write_synced
 
 FORMAT = 1
 """The number under "regard" in `config.json`; another number is another layout of the folder."""
@@ -160,9 +159,7 @@ class Manifest(Config):
 
 def put(folder: Path, snapshot: Snapshot) -> None:
     """Write a checkpoint beside its place, then rename it into place."""
-    temporary = beside(folder, "tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
+    with temporary_beside(folder) as temporary:
         temporary.mkdir()
         files = {}
         for name, data in _pack_snapshot(snapshot):
@@ -172,9 +169,6 @@ def put(folder: Path, snapshot: Snapshot) -> None:
         sync(temporary)
         temporary.rename(folder)
         sync(folder.parent)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def _pack_snapshot(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:

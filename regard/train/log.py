@@ -7,9 +7,11 @@ file is taken back to the step of the checkpoint, so that no step is told twice.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -18,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.errors import InputError, UserError, WriteError
-from regard.files import write_file
+from regard.files import open_own, refuse_link, write_file
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -52,11 +54,13 @@ class MetricsLog:
 
     def __init__(self, path: Path, *, after: int = -1) -> None:
         self.path = path
+        refuse_link(path)
         cut_back(path, after)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered: a line is one write, so that a killed run tears at most the last one.
-            self._file = path.open("ab", buffering=0)
+            descriptor = open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            self._file = os.fdopen(descriptor, "ab", buffering=0)
         except OSError as error:
             raise self._failed(error) from error
 
@@ -165,10 +169,14 @@ class Progress:
         start: The step training goes on from.
         quiet: Show nothing at all.
         interval: Seconds between two lines where there is no terminal.
+        unit: What the speed counts: of a classifier, examples.
     """
 
-    def __init__(self, total: int, start: int, quiet: bool, interval: float = 10.0) -> None:
+    def __init__(
+        self, total: int, start: int, quiet: bool, interval: float = 10.0, unit: str = "targets"
+    ) -> None:
         self.total, self.start, self.quiet, self.interval = total, start, quiet, interval
+        self.unit = unit
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         self._began = self._told = -math.inf
@@ -186,12 +194,13 @@ class Progress:
         traceback: TracebackType | None,
     ) -> None:
         if self._bar:
-            self._bar.stop()
+            with contextlib.suppress(OSError):
+                self._bar.stop()
 
     def update(self, step: int, loss: float, targets_per_second: float) -> None:
         """Tell where training is."""
+        speed = f"{targets_per_second:,.0f} {self.unit}/s"
         if self._bar and self._task is not None:
-            speed = f"{targets_per_second:,.0f} targets/s"
             self._bar.update(self._task, completed=step, loss=f"loss {loss:.3f}", speed=speed)
             return
         now = time.monotonic()
@@ -199,17 +208,21 @@ class Progress:
             return
         self._told = now
         self.say(
-            f"step {step}/{self.total}  loss {loss:.3f}  {targets_per_second:,.0f} targets/s"
+            f"step {step}/{self.total}  loss {loss:.3f}  {speed}"
             f"  {_clock(self._seconds_left(step, now))} left"
         )
 
     def say(self, message: str) -> None:
-        """Print a line; on a terminal it appears above the bar."""
-        if self._bar:
-            self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)
-        elif not self.quiet:
-            sys.stderr.write(message + "\n")
-            sys.stderr.flush()
+        """Print a line; on a terminal it appears above the bar.
+
+        If nobody reads it any more (the terminal was closed), training and saving go on.
+        """
+        with contextlib.suppress(OSError):
+            if self._bar:
+                self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)
+            elif not self.quiet:
+                sys.stderr.write(message + "\n")
+                sys.stderr.flush()
 
     def _start_bar(self) -> None:
         from rich import progress

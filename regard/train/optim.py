@@ -97,6 +97,22 @@ def without_memory(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]
     ]
 
 
+def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """The first name whose tensor holds a number that is not finite; None if all are.
+
+    Example:
+        >>> not_finite({"a": torch.ones(2), "b": torch.tensor([1.0, math.nan])})
+        'b'
+    """
+    for name, tensor in tensors.items():
+        # The least and the largest in one pass, without a copy; either is nan if any number is.
+        if tensor.is_floating_point() and tensor.numel():
+            least, largest = torch.aminmax(tensor.detach())
+            if not (math.isfinite(least) and math.isfinite(largest)):
+                return name
+    return None
+
+
 def restore_optimizer(
     model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:

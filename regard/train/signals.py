@@ -1,13 +1,13 @@
-"""Ctrl-C and SIGTERM, politely: finish the step, save, then stop."""
+"""Ctrl-C, SIGTERM and SIGHUP, politely: finish the step, save, then stop."""
 
 from __future__ import annotations
 
-import os
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from regard.stopping import end_at_once, give_back, handle
 
 
 class StopRequest:
@@ -20,9 +20,8 @@ class StopRequest:
 
         At once is safe: a checkpoint is put in place by a rename, so the old one is whole.
         """
-        del frame
         if self.signal is not None and number == signal.SIGINT:
-            os._exit(128 + number)
+            end_at_once(number, frame)
         self.signal = number
 
 
@@ -30,13 +29,8 @@ class StopRequest:
 def stop_requests() -> Iterator[StopRequest]:
     """Collects requests to stop; signals are as before afterwards."""
     request = StopRequest()
-    if threading.current_thread() is not threading.main_thread():
-        yield request  # Python lets only the main thread listen to signals
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, request.receive) for number in numbers]
+    before = handle(request.receive)
     try:
         yield request
     finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
+        give_back(before)

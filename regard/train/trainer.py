@@ -1,8 +1,9 @@
 """THE training loop: a task and a model -> better weights, whatever the family.
 
 One step: take `accumulate` micro-batches, count their targets, add up gradients of loss / count,
-clip, refuse what is not finite, update. Everything the next step depends on is in a checkpoint, so
-that a run that was killed at any moment continues bit for bit.
+clip, refuse what is not finite, update. What the updates made is looked at before it is measured or
+saved: no checkpoint holds a number that is not finite. Everything the next step depends on is in a
+checkpoint, so that a run that was killed at any moment continues bit for bit.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import chain
@@ -24,7 +25,9 @@ from torch import Tensor, nn
 from regard.config import checked
 from regard.data.batch import Cursor
 from regard.errors import FoundProblems, InputError, Interrupted
+from regard.runtime import MOST_THREADS
 from regard.sharing import MACHINE
+from regard.stopping import name_of
 from regard.tasks.task import Task
 from regard.train import checkpoint
 from regard.train.checkpoint import Best, Loss, Snapshot
@@ -42,12 +45,13 @@ from regard.train.log import (
 from regard.train.optim import (
     check_optimizer,
     learning_rate,
+    not_finite,
     optimizer,
     optimizer_tensors,
     restore_optimizer,
     without_memory,
 )
-from regard.train.shards import Shards, parts_for
+from regard.train.shards import MOST_PARTS, Shards, parts_for
 from regard.train.signals import StopRequest, stop_requests
 
 _logger = logging.getLogger(__name__)
@@ -125,6 +129,20 @@ class Place:
 _PLACE = TypeAdapter(Place)
 
 
+def whole_number(training: Mapping[str, Any], key: str, most: int) -> int | None:
+    """A count that training.json has; None if it was written before there was such a key.
+
+    Raises:
+        InputError: It is not a whole number from 1 to the most.
+    """
+    value = training.get(key)
+    if value is not None and not (type(value) is int and 1 <= value <= most):
+        raise InputError(
+            f"training.json: {key}", got=repr(value)[:40], expected=f"a number from 1 to {most}"
+        )
+    return value
+
+
 @dataclass
 class Job:
     """All that one run of training is made of."""
@@ -162,14 +180,22 @@ class Trainer:
     def __init__(self, job: Job, resume: Snapshot | None = None) -> None:
         self.job, self.model, self.task, self.config = job, job.model, job.task, job.config
         self.optimizer = optimizer(job.model, job.config)
-        weights = sum(parameter.numel() for parameter in job.model.parameters())
-        parts = parts_for(job.threads, job.config.batch_tokens, job.dim, weights)
-        self.shards = Shards(job.threads, parts)
+        self.shards = Shards(job.threads, self._parts(resume))
         self.place = Place()
         if resume is not None:
             self._restore(resume)
         self._best_weights: dict[str, Tensor] = {}  # kept in memory only where no run keeps them
         self._clock = 0.0
+
+    def _parts(self, resume: Snapshot | None) -> int:
+        """Into how many parts micro-batches are cut: for a run's whole life as when it began."""
+        began = {"threads": self.job.threads} if resume is None else resume.training
+        parts = whole_number(began, "parts", MOST_PARTS)
+        if parts is not None:
+            return parts
+        weights = sum(parameter.numel() for parameter in self.model.parameters())
+        threads = whole_number(began, "threads", MOST_THREADS) or self.job.threads
+        return parts_for(threads, self.config.batch_tokens, self.job.dim, weights)
 
     def run(self) -> Place:
         """Trains until the last step, early stopping, or a signal."""
@@ -185,7 +211,7 @@ class Trainer:
         self._clock = time.perf_counter()
         with (
             stop_requests() as request,
-            Progress(config.steps, place.step, quiet=self.job.quiet) as progress,
+            self._progress() as progress,
             self._logs(),
         ):
             while place.step < config.steps and not place.finished:
@@ -193,6 +219,7 @@ class Trainer:
                 self.step(batches, progress)
                 self._after_step(progress, request)
         self._draw()
+        self._stop_if_asked(request)
         if self._best_weights:
             self.model.load_state_dict(self._best_weights)
         self.model.eval()
@@ -211,6 +238,10 @@ class Trainer:
                 expected=f"a batch of epoch {at.epoch}, which has fewer",
             )
         return chain([first], batches)
+
+    def _progress(self) -> Progress:
+        unit = getattr(self.task, "unit", "targets")
+        return Progress(self.config.steps, self.place.step, quiet=self.job.quiet, unit=unit)
 
     @contextmanager
     def _logs(self) -> Iterator[None]:
@@ -279,7 +310,7 @@ class Trainer:
             raise FoundProblems(
                 f"training stopped at step {place.step}: {place.bad_in_a_row} steps in a row "
                 "were not finite",
-                fix="lower train.learning_rate or train.clip; what was saved before is whole",
+                fix=f"lower train.learning_rate or train.clip; {self._saved_before()}",
             )
 
     def _stop_clock(self) -> None:
@@ -316,20 +347,25 @@ class Trainer:
             self.job.watch(place.step, self.model)
         self._stop_clock()
         if place.step % config.evaluate_every == 0 or last:
+            self._require_finite(self.model.state_dict(), "the weights")
             better = self._evaluate(progress)
         place.finished = last or place.finished
         stopping = request.signal is not None and not place.finished
         if place.step % config.save_every == 0 or better or place.finished or stopping:
             self._save(progress)
         self._clock = time.perf_counter()  # evaluating and saving are not training speed
-        if stopping and request.signal is not None:
+        if stopping:
             self._draw()
-            raise Interrupted(
-                f"stopped by a signal after step {place.step}"
-                + ("" if self.job.run is None else ", saved"),
-                signal=request.signal,
-                fix=None if self.job.run is None else "go on with the same command and --resume",
-            )
+            self._stop_if_asked(request)
+
+    def _stop_if_asked(self, request: StopRequest) -> None:
+        if request.signal is None:
+            return
+        said = f"stopped by {name_of(request.signal)} after step {self.place.step}"
+        if self.job.run is not None:
+            again = "go on with the same command and --resume"
+            said += ", saved; " + ("the run is complete" if self.place.finished else again)
+        raise Interrupted(said, signal=request.signal)
 
     def _evaluate(self, progress: Progress) -> bool:
         """Measures on the validation split; returns whether it is the best so far."""
@@ -337,7 +373,9 @@ class Trainer:
         scores = self.task.evaluate(self.model)
         self._write({f"validation_{name}": value for name, value in scores.items()})
         loss = scores["loss"]
-        better = math.isfinite(loss) and (place.best is None or loss < place.best.loss)
+        if not math.isfinite(loss):
+            raise self._diverged(f"the validation loss is {loss}")
+        better = place.best is None or loss < place.best.loss
         if better:
             place.best = Best(place.step, loss)
             place.evaluations_without_better = 0
@@ -351,11 +389,33 @@ class Trainer:
             place.finished = True
         return better
 
+    def _require_finite(self, tensors: dict[str, Tensor], what: str) -> None:
+        """Stops if a number among them is not finite."""
+        name = not_finite(tensors)
+        if name is not None:
+            raise self._diverged(f"{what} are not finite ({name})")
+
+    def _diverged(self, what: str) -> FoundProblems:
+        return FoundProblems(
+            f"training stopped at step {self.place.step}: {what}",
+            fix=f"lower train.learning_rate, or raise train.epsilon; {self._saved_before()}",
+        )
+
+    def _saved_before(self) -> str:
+        run = self.job.run
+        step = None if run is None else checkpoint.summary(run)["step"]
+        return (
+            "nothing was saved" if step is None else f"the checkpoint of step {step} is unchanged"
+        )
+
     def _save(self, progress: Progress) -> None:
         if self.job.run is None:
             return
         place = self.place
         weights, extra = self.model.state_dict(), {}
+        memory = optimizer_tensors(self.model, self.optimizer)
+        self._require_finite(weights, "the weights")
+        self._require_finite(memory, "the optimizer's averages")
         if place.finished and self.config.average > 1:
             averaged = self._average(progress)
             if averaged is not None:  # what is to be used; resuming goes on from the raw weights
@@ -369,10 +429,14 @@ class Trainer:
             recipe=self.job.recipe,
             training_tensors={
                 "random": torch.get_rng_state(),
-                **optimizer_tensors(self.model, self.optimizer),
+                **memory,
                 **extra,
             },
-            training={"place": place.to_json(), **self.job.facts},
+            training={
+                "place": place.to_json(),
+                "parts": self.shards.parts,
+                **self.job.facts,
+            },
         )
         config = self.config
         spaced = checkpoint.Spaced(config.average - 1, config.save_every)
@@ -398,7 +462,8 @@ class Trainer:
         self.model.load_state_dict(mean)
         loss = self.task.evaluate(self.model)["loss"]
         self._write({"averaged": len(sets), "averaged_loss": loss})
-        better = math.isfinite(loss) and (place.best is None or loss < place.best.loss)
+        finite = math.isfinite(loss) and not_finite(mean) is None
+        better = finite and (place.best is None or loss < place.best.loss)
         progress.say(
             f"average of {len(sets)} checkpoints: validation loss {loss:.4f}"
             + (" (best)" if better else ", not better: not taken")

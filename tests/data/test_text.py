@@ -197,6 +197,7 @@ def test_a_report_counts_pairs_problems_and_repeats(write):
     report = check(file, max_words=4, shown=3)
     assert report.pairs == 4
     assert report.duplicates == 2
+    assert "4 pairs can be used, 2 of them duplicates" in report.describe()
     assert report.problems == {"empty line": 2, "wrong number of columns": 2, "over-long": 1}
     assert [problem.line for problem in report.first] == [3, 4, 7]
     assert str(report.first[1]) == f"{file}:4: wrong number of columns (1, not 2)"

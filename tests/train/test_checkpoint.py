@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -405,6 +407,95 @@ def test_the_lock_removes_what_dead_runs_left_and_nothing_else(tmp_path):
         assert sorted(file.name for file in tmp_path.iterdir()) == [
             ".gitignore", ".lock", "best.json", "checkpoints",
         ]  # fmt: skip
+
+
+def test_a_lock_knows_whether_it_made_the_folder(tmp_path):
+    with RunLock(tmp_path / "new") as lock:
+        assert lock.created
+    with RunLock(tmp_path / "new") as lock:
+        assert not lock.created
+
+
+def test_a_lock_whose_file_was_removed_is_taken_anew(tmp_path, monkeypatch):
+    run, flock, owners = tmp_path / "run", fcntl.flock, [RunLock(tmp_path / "run").__enter__()]
+
+    def slow(*arguments):
+        while owners:  # the owner was refused, and goes, after the file was opened
+            owners[-1].remove()
+            owners.pop().__exit__(None, None, None)
+        flock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", slow)
+    with RunLock(run) as lock:
+        assert lock.created
+        assert (run / ".lock").read_text() == str(os.getpid())
+        with pytest.raises(InputError, match="another process"):
+            RunLock(run).__enter__()
+
+
+def test_many_at_once_never_hold_a_run_together(tmp_path):
+    run, holding, most, held = tmp_path / "deep" / "run", [], [], []
+
+    def start(number):
+        for _ in range(30):
+            try:
+                with RunLock(run) as lock:
+                    holding.append(number)
+                    (run / "metrics.jsonl").write_text(str(number))
+                    time.sleep(0.0002)
+                    assert (run / "metrics.jsonl").read_text() == str(number)
+                    most.append(len(holding))
+                    held.append(number)
+                    holding.remove(number)
+                    if number % 2:
+                        lock.remove()
+            except InputError as error:
+                assert "another process" in str(error)  # noqa: PT017 (others may win instead)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(start, range(8)))
+    assert len(held) > 8
+    assert set(most) == {1}
+
+
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl", "checkpoints", "tensorboard"])
+def test_a_link_out_of_the_run_is_refused(tmp_path, name):
+    run, outside = tmp_path / "run", tmp_path / "outside"
+    run.mkdir()
+    if name in ("checkpoints", "tensorboard"):
+        outside.mkdir()
+        (outside / ".x.tmp-1").write_text("mine")
+    else:
+        outside.write_text("mine")
+    (run / name).symlink_to(outside)
+    with pytest.raises(InputError, match=f"{name}: got a symbolic link"):
+        RunLock(run).__enter__()
+    mine = outside / ".x.tmp-1" if outside.is_dir() else outside
+    assert mine.read_text() == "mine"
+    (run / name).unlink()
+    (run / name).symlink_to(tmp_path / "nothing")
+    with pytest.raises(InputError, match="a symbolic link"):
+        RunLock(run).__enter__()
+    assert not (tmp_path / "nothing").exists()
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    with pytest.raises(InputError, match="got something else"):
+        RunLock(run).__enter__()
+    (run / name).unlink()
+    with RunLock(run):
+        pass
+
+
+def test_links_in_the_place_of_files_are_replaced_not_followed(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    run = tmp_path / "run"
+    with RunLock(run):
+        (run / "best.json").symlink_to(mine)
+        (run / f".best.json.tmp-{os.getpid()}").symlink_to(mine)
+        checkpoint.save(run, snapshot_of(1), keep=1, best=Best(1, 0.5))
+    assert not (run / "best.json").is_symlink()
+    assert mine.read_text() == "mine"
 
 
 def assert_refused_and_whole(run: Path, size: int, reason: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import io
 import json
 import math
@@ -271,3 +272,14 @@ def test_every_word_in_the_picture_is_at_least_14_pixels_high(tmp_path, monkeypa
     words = [text for text in figure.findobj(Text) if text.get_text()]
     assert len(words) > 6
     assert min(text.get_fontsize() * figure.dpi / 72 for text in words) >= 14
+
+
+def test_training_goes_on_when_nobody_reads_what_it_says(monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, _):
+            raise OSError(errno.EIO, "Input/output error")  # a terminal that was closed
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    with Progress(10, 0, quiet=False) as progress:
+        progress.say("a line")
+        progress.update(10, loss=1.0, targets_per_second=1.0)

@@ -18,7 +18,9 @@ from torch import Tensor, nn
 
 from regard.data.batch import Cursor
 from regard.errors import FoundProblems, InputError, Interrupted, WriteError
-from regard.train import checkpoint
+from regard.tasks.classify import Classify
+from regard.tasks.tag import Tag
+from regard.train import checkpoint, shards
 from regard.train.checkpoint import Snapshot
 from regard.train.config import TrainConfig
 from regard.train.log import read_metrics
@@ -418,3 +420,125 @@ def test_best_json_is_put_right_when_a_complete_run_is_resumed(tmp_path: Path) -
     assert found is not None
     Trainer(job(Line(), tmp_path), found[1]).run()
     assert (tmp_path / "best.json").read_bytes() == right
+
+
+def steps_of(run: Path) -> list[int]:
+    return sorted(int(folder.name) for folder in (run / "checkpoints").glob("*"))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("what", ["weight", "optimizer"])
+def test_what_is_not_finite_is_never_saved(tmp_path: Path, what: str, value: float) -> None:
+    one = job(Line(), tmp_path, save_every=1, keep=1, evaluate_every=100)
+    trainer = Trainer(one)
+
+    @torch.no_grad()
+    def spoil(step: int, model: nn.Module) -> None:
+        if step == 3 and what == "weight":
+            model.bias.fill_(value)
+        elif step == 3:
+            trainer.optimizer.state[model.weight]["exp_avg_sq"].fill_(value)
+
+    one.watch = spoil
+    with pytest.raises(FoundProblems, match=r"step 3.* not finite") as caught:
+        trainer.run()
+    assert caught.value.exit_code == 1
+    assert "step 2 is unchanged" in str(caught.value)
+    assert steps_of(tmp_path) == [2]
+
+
+@pytest.mark.parametrize("folder", [True, False])
+@pytest.mark.parametrize("last", [math.nan, math.inf])
+def test_a_validation_loss_that_is_not_finite_stops_with_exit_1(
+    tmp_path: Path, folder: bool, last: float
+) -> None:
+    task = Line()
+    task.losses = iter([1.0, 0.5, last])
+    with pytest.raises(FoundProblems, match=f"step 12: the validation loss is {last}") as caught:
+        Trainer(job(task, tmp_path if folder else None)).run()
+    assert caught.value.exit_code == 1
+    if folder:
+        assert steps_of(tmp_path) == [4, 8]
+        assert checkpoint.read_best(tmp_path) == checkpoint.Best(8, 0.5)
+
+
+class Unseen(Line):
+    """A weight that no batch touches and no evaluation sees."""
+
+    def loss(self, model: nn.Module, batch: int) -> Tensor:
+        return super().loss(model, batch) + (0 * model.unseen).sum()
+
+
+@pytest.mark.parametrize("folder", [True, False])
+@pytest.mark.parametrize("settings", [{"epsilon": 1e-300}, {"learning_rate": 1e38}])
+def test_an_update_that_is_not_finite_ends_with_exit_1(
+    tmp_path: Path, folder: bool, settings: dict[str, float]
+) -> None:
+    one = job(Unseen(), tmp_path if folder else None, steps=3, save_every=1, **settings)
+    one.model.unseen = nn.Parameter(torch.ones(2))
+    with pytest.raises(FoundProblems) as caught:
+        Trainer(one).run()
+    assert caught.value.exit_code == 1
+    assert not (tmp_path / "checkpoints").exists() or all(
+        not found.is_floating_point() or bool(found.isfinite().all())
+        for path in (tmp_path / "checkpoints").iterdir()
+        for found in checkpoint.read(path).weights.values()
+    )
+
+
+def test_a_mean_that_is_not_finite_is_not_taken(tmp_path: Path) -> None:
+    task = Line()
+    task.losses = iter([5.0, 4.0, 3.0, 0.5])
+    one = job(task, tmp_path, average=3)
+    one.model.register_buffer("large", torch.full((1,), 3e38))  # three of them are too much
+    Trainer(one).run()
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    assert found[1].weights["large"].item() == pytest.approx(3e38)
+    assert checkpoint.read_best(tmp_path) == checkpoint.Best(12, 3.0)
+
+
+def test_a_checkpoint_without_parts_is_cut_as_its_threads_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "LEAST_NUMBERS", 2**8)
+    Trainer(job(Line(), tmp_path, steps=4)).run()
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+
+    def parts(**training: object) -> int:
+        old = {key: value for key, value in found[1].training.items() if key != "parts"}
+        snapshot = replace(found[1], training={**old, **training})
+        return Trainer(job(Line(), tmp_path), snapshot).shards.parts
+
+    assert parts(threads=3) == 3
+    assert parts(threads=3, parts=5) == 5
+    for bad in ({"parts": 0}, {"parts": 9}, {"parts": "2"}, {"parts": True}, {"threads": 10**30}):
+        with pytest.raises(InputError, match=r"training\.json: "):
+            parts(**bad)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("step", [5, 12])
+def test_a_signal_saves_and_gives_its_exit_code(
+    tmp_path: Path, number: signal.Signals, step: int
+) -> None:
+    one = job(Line(), tmp_path, evaluate_every=100, save_every=100)
+    one.watch = lambda at, _: os.kill(os.getpid(), number) if at == step else None
+    with pytest.raises(Interrupted, match=rf"after step {step}, saved; ") as caught:
+        Trainer(one).run()
+    assert caught.value.exit_code == 128 + number
+    assert ("--resume" in str(caught.value)) == (step < 12)
+    assert len(str(caught.value).splitlines()) == 1
+    assert steps_of(tmp_path) == [step]
+    assert (tmp_path / "loss.png").exists()
+
+
+def test_speed_is_said_in_what_the_task_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    for unit in ("targets", "examples"):
+        task, one = Line(), job(Line(), steps=1)
+        if unit != "targets":
+            task.unit = unit
+        Trainer(replace(one, task=task, quiet=False)).run()
+        assert f" {unit}/s " in capsys.readouterr().err
+    assert (Classify.unit, Tag.unit) == ("examples", "words")
