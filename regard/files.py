@@ -1,17 +1,69 @@
 """Writing that is whole or not there: beside, synced, then put in place by rename.
 
-A process killed at any moment, or a full disk, leaves what was there before as it was.
+A process killed at any moment, or a full disk, leaves what was there before as it was. Reading
+takes regular files only, of a size that is known before any memory is taken.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
-from regard.errors import WriteError
+from regard.errors import InputError, WriteError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_regular(place: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file for reading, at once: a pipe would wait for ever, a device never ends.
+
+    Raises:
+        InputError: If it is no regular file, nor a link to one.
+        OSError: As `open` does.
+    """
+    path = Path(place)
+    _refuse_others(path, path.stat())  # first without opening, which wakes some devices
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _refuse_others(path, os.fstat(descriptor))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(place: str | os.PathLike[str], most: int) -> bytes:
+    """Read a whole file of at most so many bytes; its size is compared before it is read.
+
+    Raises:
+        InputError: If it is no regular file, nor a link to one, or larger.
+        OSError: As `open` does.
+    """
+    with open_regular(place) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(size + 1) if size <= most else b""
+        if len(data) > size:  # it has grown since, or is one of /proc, which have no size
+            data += file.read(most + 1 - len(data))
+            size = len(data)
+    if size > most:
+        raise InputError(str(place), got=f"{size:,} bytes", expected=f"at most {most:,}")
+    return data
+
+
+def _refuse_others(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+        raise InputError(str(path), got=kind, expected="a regular file")
 
 
 def write_file(place: str | os.PathLike[str], data: bytes) -> Path:
