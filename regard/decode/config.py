@@ -40,7 +40,7 @@ class DecodeConfig(Config):
     (transformers' early_stopping=True), `bound` = when the best running beam, at its present
     length, cannot beat the worst kept hypothesis (early_stopping=False), `never` = when no
     continuation of any length can (exact; early_stopping="never")."""
-    repetition_penalty: float = Field(default=1.0, ge=SHARPEST, le=1 / SHARPEST)
+    repetition_penalty: float = Field(default=1.0, ge=1e-6, le=1e6)
     no_repeat_ngram: int = Field(default=0, ge=0)
     banned: tuple[int, ...] = ()
     """Ids of tokens that are never written."""

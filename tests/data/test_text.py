@@ -162,7 +162,7 @@ def test_what_cannot_be_read_says_why(write, tmp_path):
     for file, message in cases.items():
         with pytest.raises(InputError, match=message) as caught:
             check(file, 9)
-        assert str(caught.value).startswith(file)
+        assert str(caught.value).startswith(file[:200])  # a name of 5000 is shortened
         assert len(str(caught.value).splitlines()) <= 2
     with pytest.raises(InputError, match="an empty file"):
         check((good, write("empty.txt", "")), 9)

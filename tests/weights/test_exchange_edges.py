@@ -366,7 +366,7 @@ def spoil(folder, tensors):
 def test_a_pickle_of_more_than_plain_tensors_is_refused_in_no_memory(make, tensors):
     _, folder = make("gpt2")
     spoil(folder, tensors)
-    with pytest.raises(InputError, match=r"got something else, expected plain tensors by name"):
+    with pytest.raises(InputError, match=r"got (something else|more than plain tensors)"):
         read_model(folder, pickled=True)
 
 
