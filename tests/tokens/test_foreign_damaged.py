@@ -157,7 +157,7 @@ def test_odd_settings_are_refused_or_passed_over(settings_, published, tmp_path)
 def test_a_file_beyond_all_measure_is_not_read(published, tmp_path, monkeypatch):
     copied(published("gpt2"), tmp_path)
     monkeypatch.setattr(folder, "LARGEST", 1000)
-    with pytest.raises(InputError, match="more than any tokenizer has"):
+    with pytest.raises(InputError, match="bytes, expected at most 1,000"):
         read_folder(tmp_path)
 
 
