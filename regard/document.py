@@ -28,6 +28,9 @@ Place = Callable[[int], str]
 DEEPEST = 20
 """Levels of nesting; a recipe has three, and a deep file would exhaust the stack."""
 
+LARGEST = 2**128
+"""Whole numbers are below: products of several of them are still numbers of 64 bits."""
+
 WIDEST = 80
 """Characters of a value that a message shows."""
 
@@ -211,8 +214,8 @@ def _scalar(kind: str, text: str) -> str | int | float | bool | None:
         return None
     if kind == "bool":
         return text.lower() == "true"
-    if kind == "int":
-        return int(text, 0 if text[:2] in ("0o", "0x") else 10)
+    if kind == "int" and abs(number := int(text, 0 if text[:2] in ("0o", "0x") else 10)) < LARGEST:
+        return number
     if kind == "float" and math.isfinite(float(text)):
         return float(text)
-    return text  # also 1e999: no number that anything could be done with
+    return text  # also 1e999 or 300 digits: no number that anything could be done with

@@ -24,6 +24,7 @@ from regard.files import open_regular, read_regular, write_file
 from regard.models.config import BlocksConfig
 from regard.models.cost import shapes
 from regard.models.families import Model, build
+from regard.runtime import check_memory
 from regard.weights.bert import BERT, DISTILBERT, ROBERTA
 from regard.weights.gpt import GPT2, LLAMA
 from regard.weights.kind import Kind, Names
@@ -108,7 +109,12 @@ def _understood(
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"])) or "the sizes"
-        raise InputError(f"{folder / CONFIG}: {where}", got=fault["msg"]) from error
+        if not fault["msg"].startswith("Input should be "):
+            raise InputError(f"{folder / CONFIG}: {where}", got=fault["msg"]) from error
+        expected = fault["msg"].removeprefix("Input should be ")
+        raise InputError(
+            f"{folder / CONFIG}: {where}", got=fault["input"], expected=expected
+        ) from error
     except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
         raise InputError(f"{folder / CONFIG}", got=str(error).partition("\n")[0]) from error
 
@@ -196,8 +202,12 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_tensors(folder: Path, *, pickled: bool = False) -> dict[str, Tensor]:
     """All tensors of a folder, by their names, in 32 bits where they are real numbers."""
     tensors: dict[str, Tensor] = {}
+    needed = 0
     for file in _files(folder, pickled=pickled):
-        for name, tensor in _load(file).items():
+        found = _load(file)  # in the file still: a copy in 32 bits is what takes memory
+        needed += sum(4 * tensor.numel() for tensor in found.values())
+        check_memory(f"{file}: its weights in 32 bits", needed)
+        for name, tensor in found.items():
             if name in tensors:
                 raise InputError(f"{file}", got=f"{name} again", expected="each tensor in one file")
             tensors[name] = tensor.float() if tensor.is_floating_point() else tensor
