@@ -271,3 +271,23 @@ def test_every_word_in_the_picture_is_at_least_14_pixels_high(tmp_path, monkeypa
     words = [text for text in figure.findobj(Text) if text.get_text()]
     assert len(words) > 6
     assert min(text.get_fontsize() * figure.dpi / 72 for text in words) >= 14
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[" * 100_000, b'{"step": ' + b"9" * 400 + b"}", b'{"step": -1}', b'{"step": "1"}', b"5"],
+    ids=["deep", "huge", "negative", "text", "number"],
+)
+def test_a_line_that_nobody_could_have_written_is_named(tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1, "loss": 1.0}\n' + line + b"\n")
+    with pytest.raises(InputError, match=r"metrics\.jsonl, line 2") as caught:
+        cut_back(path, 5)
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_a_loss_that_is_no_number_leaves_a_gap(tmp_path):
+    odd = [1.5, 2, None, "x", [], 10**400, True]
+    steps, losses = log._curve([{"step": n, "loss": each} for n, each in enumerate(odd)], "loss")
+    assert steps == list(range(len(odd)))
+    assert [loss for loss in losses if math.isfinite(loss)] == [1.5, 2.0, 1.0]
