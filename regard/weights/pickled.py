@@ -30,7 +30,7 @@ CALLED = re.compile(
     r"collections OrderedDict"
     r"|torch\._utils _rebuild_(tensor|tensor_v2|parameter)"
     r"|torch\.nn\.parameter Parameter"
-    r"|torch (Size|device|[A-Z][A-Za-z0-9]+Storage|[a-z]+[0-9]*)"
+    r"|torch (Size|device|[A-Z][A-Za-z0-9]+Storage|(b?float|u?int|bool|complex)[0-9]*)"
 )
 """What a pickle of plain tensors names: none of these takes more memory than the file has."""
 UNNAMED = {"STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX", "BYTEARRAY8"}
