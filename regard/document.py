@@ -72,7 +72,6 @@ class _Loader(yaml.SafeLoader):
         self.depth -= 1
         return node
 
-
     def fetch_flow_collection_start(self, token: Any) -> None:
         # The scanner runs ahead as long as a bracket may be a key, and looks back at all of them.
         if self.flow_level == DEEPEST:

@@ -13,8 +13,11 @@ import pytest
 import torch
 
 import regard
+from regard import recipe as recipes
+from regard import runtime, training
 from regard.errors import InputError
 from regard.loading import load
+from regard.models import understood
 from regard.train import checkpoint
 from regard.train.log import read_metrics
 from regard.training import flatten, train
@@ -188,3 +191,33 @@ def test_a_signal_saves_after_the_step_and_resuming_is_exact(
     subprocess.run(command(tmp_path / "run", *overrides, "--resume"), check=True, timeout=120)
     subprocess.run(command(tmp_path / "whole", *overrides), check=True, timeout=120)
     assert same(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "size", ["model.dim=10000000", "model.dim=100000000", "model.hidden=1000000000"]
+)
+def test_what_the_machine_cannot_hold_is_refused_before_the_data_is_read(
+    monkeypatch, tmp_path, size
+):
+    monkeypatch.setattr(training, "gather", lambda *_: pytest.fail("the data was read"))
+    recipe = recipes.load("tiny/copy", [size])
+    both = r"got a need for [\d,.]+ GB of memory, expected at most the machine's [\d,.]+ GB"
+    with pytest.raises(InputError, match=both) as caught:
+        train(recipe, tmp_path / "run", quiet=True)
+    assert len(str(caught.value).splitlines()) == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_vocabulary_counts_once_it_is_known(monkeypatch):
+    few = recipes.load("tiny/copy", WORDS)
+    needed = 16 * sum(p.numel() for p in train(few, quiet=True).model.parameters())
+    monkeypatch.setattr(runtime, "memory", lambda: needed - 1)
+    monkeypatch.setattr(training, "build", lambda *_: pytest.fail("it was built"))
+    with pytest.raises(InputError, match="GB of memory"):
+        train(few, quiet=True)
+
+
+@pytest.mark.parametrize("family", [["gpt"], {"a": 1}, None, 3])
+def test_a_family_that_is_no_name_is_refused(family):
+    with pytest.raises(InputError, match="a family of transformer"):
+        understood({"regard": 1, "family": family})

@@ -225,7 +225,8 @@ def _context(text: str | None, file: Path | None) -> str:
         raise InputError("answer", got=f"{got} of them", expected="--context or --context-file")
     if file is None:
         return text or ""
-    from regard.lines import LONGEST_LINE, text_of
+    from regard.data.text import LONGEST_LINE
+    from regard.lines import text_of
 
     try:
         with file.open("rb") as stream:

@@ -13,7 +13,6 @@ from typing import Any
 
 from regard.errors import InputError
 
-
 MOST_PARTS = 64
 """Of a template: each may be a whole text again."""
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.pair import Pair
 from regard.data import text
+from regard.data.pair import Pair
 from regard.data.text import Lengths, Problem, check, load_pairs, read_pairs
 from regard.errors import InputError
 

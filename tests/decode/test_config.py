@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard import recipe as recipes
-from regard.decode import DecodeConfig, Symbols
+from regard.decode import DecodeConfig, Symbols, search
 from regard.decode.config import STEEPEST
 from regard.decode.filters import constrain, sharpen
 from regard.errors import FoundProblems, InputError
@@ -43,9 +43,7 @@ def test_the_ends_of_the_ranges_can_be_computed(temperature, penalty):
         assert math.isfinite(-(10.0**5) / (2**24) ** float(alpha))
 
 
-def test_logits_too_large_for_a_temperature_are_said_and_no_index_error(monkeypatch):
-    from regard.decode import search
-
+def test_logits_too_large_for_a_temperature_are_said_and_no_index_error():
     sentence = search.Sentence(0, (), 5, 0)
     draw = search.Draw([sentence], Symbols(0, 1, 2), DecodeConfig(sample=True, temperature=1e-20))
     with pytest.raises(FoundProblems, match="not finite"):

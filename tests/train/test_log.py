@@ -286,7 +286,7 @@ def test_a_line_that_nobody_could_have_written_is_named(tmp_path, line):
     assert len(str(caught.value).splitlines()) == 2
 
 
-def test_a_loss_that_is_no_number_leaves_a_gap(tmp_path):
+def test_a_loss_that_is_no_number_leaves_a_gap():
     odd = [1.5, 2, None, "x", [], 10**400, True]
     steps, losses = log._curve([{"step": n, "loss": each} for n, each in enumerate(odd)], "loss")
     assert steps == list(range(len(odd)))
