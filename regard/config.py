@@ -20,7 +20,7 @@ _SHOWN.maxlong = _SHOWN.maxstring = 40
 class Config(BaseModel):
     """A frozen, closed set of fields: unknown keys are refused, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def checked(kind: TypeAdapter[Result], values: Any, what: str) -> Result:

@@ -28,9 +28,13 @@ Place = Callable[[int], str]
 DEEPEST = 20
 """Levels of nesting; a recipe has three, and a deep file would exhaust the stack."""
 
+LARGEST = 2**128
+"""Whole numbers are below: products of several of them are still numbers of 64 bits."""
+
 WIDEST = 80
 """Characters of a value that a message shows."""
 
+_TOO_DEEP = f"more than {DEEPEST} levels", "count the brackets"
 _QUOTE = "quote a value that begins with & or *"
 _TAG = "tag:yaml.org,2002:"
 _CORE: list[tuple[str, str, str]] = [
@@ -62,15 +66,30 @@ class _Loader(yaml.SafeLoader):
         if event.tag is not None:
             _refuse(event, f"the tag {one_line(event.tag)}", "quote a value that begins with !")
         if self.depth == DEEPEST:
-            _refuse(event, f"more than {DEEPEST} levels", "count the brackets")
+            _refuse(event, *_TOO_DEEP)
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
 
+    def fetch_flow_collection_start(self, token: Any) -> None:
+        # The scanner runs ahead as long as a bracket may be a key, and looks back at all of them.
+        if self.flow_level == DEEPEST:
+            _refuse_at(self.get_mark(), *_TOO_DEEP)
+        super().fetch_flow_collection_start(token)
+
+    def add_indent(self, column: int) -> bool:
+        if len(self.indents) > DEEPEST:
+            _refuse_at(self.get_mark(), *_TOO_DEEP)
+        return bool(super().add_indent(column))
+
 
 def _refuse(event: Any, got: str, fix: str) -> None:
-    raise yaml.MarkedYAMLError(problem=got, problem_mark=event.start_mark, note=fix)
+    _refuse_at(event.start_mark, got, fix)
+
+
+def _refuse_at(mark: Any, got: str, fix: str) -> None:
+    raise yaml.MarkedYAMLError(problem=got, problem_mark=mark, note=fix)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -194,8 +213,8 @@ def _scalar(kind: str, text: str) -> str | int | float | bool | None:
         return None
     if kind == "bool":
         return text.lower() == "true"
-    if kind == "int":
-        return int(text, 0 if text[:2] in ("0o", "0x") else 10)
+    if kind == "int" and abs(number := int(text, 0 if text[:2] in ("0o", "0x") else 10)) < LARGEST:
+        return number
     if kind == "float" and math.isfinite(float(text)):
         return float(text)
-    return text  # also 1e999: no number that anything could be done with
+    return text  # also 1e999 or 300 digits: no number that anything could be done with

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+LONGEST = 500
+"""Characters of each part of a message: a file by somebody else may hold a name of any length."""
+
 
 class UserError(Exception):
     """Something the user can put right.
@@ -10,7 +13,7 @@ class UserError(Exception):
 
     Args:
         what: What is wrong, in a few words, with file and line where there is one.
-        got: What was found.
+        got: What was found; like all parts, shown in printable characters, and not too long.
         expected: What would have been right.
         fix: What to do, as a command or a sentence.
 
@@ -32,12 +35,25 @@ class UserError(Exception):
     ) -> None:
         self.what, self.got, self.expected, self.fix = what, got, expected, fix
         found = [
-            f"got {got}" if got is not None else "",
-            f"expected {expected}" if expected else "",
+            f"got {_plain(got)}" if got is not None else "",
+            f"expected {_plain(expected)}" if expected else "",
         ]
         detail = ", ".join(part for part in found if part)
-        first = (f"{what}: {detail}" if detail else what).replace("\n", "\\n")
-        super().__init__(first if fix is None else f"{first}\n{fix}")
+        first = f"{_plain(what)}: {detail}" if detail else _plain(what)
+        super().__init__(first if fix is None else f"{first}\n{_plain(fix)}")
+
+
+def _plain(part: object) -> str:
+    """A part of a message on one line: what cannot be printed is escaped, a long text shortened."""
+    text = str(part)
+    if len(text) > LONGEST:  # the end often tells as much as the beginning
+        text = f"{text[: LONGEST // 2]}…{text[-LONGEST // 2 + 1 :]}"
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 class InputError(UserError):

@@ -44,7 +44,9 @@ def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
         raise InputError("logits", got="one" if both else "two", expected=expected)
     rows, back = rows_of(ids if not both else target_ids, None if both else mask)
     sources = rows_of(ids, mask)[0] if both else None
-    for each in (*rows, *(sources or ())):
+    for each in rows:
+        check_ids(each, model, side=-1)
+    for each in sources or ():
         check_ids(each, model)
     with evaluating(model):
         if isinstance(model, EncoderDecoder) and sources is not None:
@@ -116,12 +118,18 @@ def _longest(model: Model) -> int | None:
     return None if model.config.positions == "buckets" else model.config.max_length
 
 
-def check_ids(ids: Ids, model: Model) -> None:
-    """Refuses more ids than the model has positions for, or others than it has."""
-    longest, vocab = _longest(model) or sys.maxsize, min(model.vocabularies().values())
+def check_ids(ids: Ids, model: Model, side: int = 0) -> None:
+    """Refuses more ids than the model has positions for, or others than it has.
+
+    Args:
+        ids: Of one text.
+        model: What is to read them.
+        side: 0 for a source or the only text, -1 for a target.
+    """
+    longest, vocab = _longest(model) or sys.maxsize, [*model.vocabularies().values()][side]
     if not 0 < len(ids) <= longest:
         raise InputError("ids", got=f"{len(ids)} of them", expected=f"1 to {longest}")
-    wrong = [token for token in ids if not 0 <= token < max(model.vocabularies().values())]
+    wrong = [token for token in ids if not 0 <= token < vocab]
     if wrong:
         raise InputError("ids", got=wrong[0], expected=f"0 to {vocab - 1}")
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from regard.data.text import LONGEST_LINE
 from regard.errors import InputError
 from regard.pipeline import Pipeline
 from regard.tasks import Output
@@ -109,7 +110,7 @@ class Lines:
     def _readable(self, number: int, line: bytes) -> str | None:
         """The text of a line if the model can read it; else None, and a warning unless empty."""
         try:
-            text = line.decode("utf-8")
+            text = text_of(line)
             return self.check(text) if text.strip() else None
         except (UnicodeDecodeError, InputError) as error:
             utf8 = isinstance(error, UnicodeDecodeError)
@@ -141,6 +142,18 @@ class Lines:
         sys.stdout.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
+def text_of(line: bytes) -> str:
+    """The text of a line.
+
+    Raises:
+        InputError: There is too much of it.
+        UnicodeDecodeError: It is not UTF-8.
+    """
+    if len(line) > LONGEST_LINE:
+        raise InputError("too long", expected=f"at most {LONGEST_LINE:,} bytes")
+    return line.decode("utf-8")
+
+
 def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
     """The lines that are there already, with the number of the first.
 
@@ -165,6 +178,7 @@ def _batches(descriptor: int) -> Iterator[tuple[int, list[bytes]]]:
     number, rest = 1, b""
     while chunk := os.read(descriptor, 1 << 16):
         *lines, rest = (rest + chunk).split(b"\n")
+        rest = rest[: LONGEST_LINE + 1]  # no more is kept of a line that is refused
         for start in range(0, len(lines), AT_ONCE):
             part = [line.removesuffix(b"\r") for line in lines[start : start + AT_ONCE]]
             yield number, part

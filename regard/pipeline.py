@@ -495,6 +495,7 @@ class Pipeline:
             rows = [list(row[: most + 1]) for row in rows if len(row) > 1]
             for row in rows:
                 check_ids(row[1:], self.model)
+                check_ids(row[:1], self.model)
             if not rows:
                 raise InputError("heads", got="no text of two tokens", expected="some")
             passages = texts_for(self.model, rows)

@@ -46,10 +46,13 @@ from regard.planned import (
     tokens_of,
 )
 from regard.recipe import Recipe
-from regard.runtime import MOST_THREADS
+from regard.runtime import MOST_THREADS, check_memory
 
 BYTES = 4
 """Of a number: weights, gradients, moments and activations are 32-bit."""
+
+OF_A_PARAMETER = {"weights": BYTES, "gradients": BYTES, "moments": 2 * BYTES}
+"""Bytes that training holds of each parameter; the moments are Adam's, first and second."""
 
 PAPER = {"base": (8, 12.0), "big": (8, 84.0)}
 """P100s and hours of the paper's trainings (section 5.2)."""
@@ -169,9 +172,7 @@ class Plan:
         example = kept_floats(model, *self.lengths, targets=targets)
         loss = loss_floats(model, self.vocab, tokens * targets // length)
         return {
-            "weights": BYTES * self.total,
-            "gradients": BYTES * self.total,
-            "moments": 2 * BYTES * self.total,  # Adam's, first and second
+            **{part: each * self.total for part, each in OF_A_PARAMETER.items()},
             "activations": BYTES * (example * tokens // length + loss),
         }
 
@@ -325,6 +326,24 @@ class Plan:
                 ("  cost at half of it", f"{2 * cost:,.2f}", ""),
             ]
         return rows
+
+
+def check_training_memory(recipe: Recipe, vocabularies: Sequence[int]) -> None:
+    """Refuses a training whose weights, gradients and moments the machine cannot hold.
+
+    Activations are left out: data may have shorter texts, or fewer, than a plan supposes.
+
+    Args:
+        recipe: Of the training.
+        vocabularies: Entries of each vocabulary, or fewer as long as they are not known.
+    """
+    count = sum(parameters(sketch(recipe.model, *vocabularies)).values())
+    sizes = f"dim {recipe.model.dim}, hidden {recipe.model.hidden}"
+    check_memory(
+        f"a training of {_short(count)} parameters ({sizes})",
+        count * sum(OF_A_PARAMETER.values()),
+        fix="take a smaller model.dim, model.hidden or number of layers; `regard plan` counts them",
+    )
 
 
 def plan(

@@ -136,9 +136,32 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _memory() -> str:
+def memory() -> int | None:
+    """Bytes of memory that this process may use at most; None where the system does not say."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # Windows has no sysconf
-        return "unknown"
-    return f"{total / 2**30:.1f} GiB"
+        return None
+    limit = _first_line("/sys/fs/cgroup/memory.max")  # of a container; "max" where there is none
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+def check_memory(what: str, needed: int, fix: str | None = None) -> None:
+    """Refuses what this machine has not the memory for, before any of it is taken.
+
+    Args:
+        what: What would take it.
+        needed: How many bytes.
+        fix: What to do about it.
+    """
+    most = memory()
+    if most is not None and needed > most:
+        got, expected = (f"{size / 1e9:,.1f} GB of memory" for size in (needed, most))
+        raise InputError(
+            what, got=f"a need for {got}", expected=f"at most the machine's {expected}", fix=fix
+        )
+
+
+def _memory() -> str:
+    total = memory()
+    return "unknown" if total is None else f"{total / 2**30:.1f} GiB"

@@ -19,8 +19,10 @@ from regard.errors import InputError
 from regard.files import read_regular, write_file
 from regard.loading import load
 from regard.materials import gather
-from regard.models import T5Config, TransformerConfig, build, describe, understood
+from regard.models import build, describe, understood
+from regard.models.cost import sides
 from regard.pipeline import Pipeline
+from regard.plan import check_training_memory
 from regard.recipe import Recipe
 from regard.runtime import MOST_THREADS, setup
 from regard.train import checkpoint
@@ -121,6 +123,8 @@ def _run(
     if run is None and recipe.train.average > 1:
         _logger.warning("train.average needs a folder for the run: without one nothing is averaged")
     beginning = begin(recipe, start)
+    known = beginning.vocabularies or (1,) * sides(beginning.recipe.model)
+    check_training_memory(beginning.recipe, known)  # before minutes are spent on the data
     materials = gather(beginning.recipe, beginning.vocabulary)
     recipe, vocabulary = materials.recipe or beginning.recipe, materials.vocabulary
     facts = {"threads": threads, "torch": str(torch.__version__), "data": materials.checksums}
@@ -128,8 +132,9 @@ def _run(
         _compare(facts, start)
         _check_config(recipe, start)
     sizes = [vocabulary.source.vocab, vocabulary.target.vocab]
-    two_sided = isinstance(recipe.model, TransformerConfig | T5Config)
-    model = build(recipe.model, *(beginning.vocabularies or (sizes if two_sided else sizes[:1])))
+    vocabularies = beginning.vocabularies or tuple(sizes[: sides(recipe.model)])
+    check_training_memory(recipe, vocabularies)
+    model = build(recipe.model, *vocabularies)
     beginning.prepare(model)
     pipeline = Pipeline(model, vocabulary, recipe, "model" if run is None else run.name)
     if run is not None:

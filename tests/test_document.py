@@ -177,3 +177,15 @@ def test_the_docstring_examples_run():
     results = doctest.testmod(document)
     assert results.attempted
     assert not results.failed
+
+
+@pytest.mark.parametrize("part", ["{", "[", "? ", "- ", "[{", "{? ", "{a: ", "a: [", "[*a, "])
+def test_a_file_of_brackets_is_refused_at_once(part):
+    # the scanner looks back at every open bracket: 100,000 of them took hours
+    assert message(part * 100_000).startswith("my.yaml:1: got more than 20 levels")
+
+
+@pytest.mark.parametrize("text", ["0x" + "f" * 300, "9" * 300, "-" + "9" * 300, str(2**128)])
+def test_a_number_of_hundreds_of_digits_is_text(text):
+    assert value(text) == text
+    assert value(str(10**30)) == 10**30

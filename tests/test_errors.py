@@ -46,3 +46,13 @@ def test_the_docstring_example_runs():
     results = doctest.testmod(errors)
     assert results.attempted
     assert not results.failed
+
+
+def test_a_name_out_of_a_hostile_file_is_printable_and_short():
+    error = UserError("a\nb\x1b[31m", got="\ud800", expected="x" * 10**6, fix="one\ntwo\u202e")
+    first, second = str(error).splitlines()
+    assert first.startswith(r"a\nb\x1b[31m: got \ud800, expected xxx")
+    assert len(first) < 600
+    assert second == r"one\ntwo\u202e"
+    assert str(error).replace("\n", "").isprintable()
+    assert error.got == "\ud800"  # the parts stay as they were

@@ -9,9 +9,12 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 import regard
+from regard import recipe as recipes
 from regard.data.batch import Ragged
 from regard.errors import FoundProblems, InputError
 from regard.layers import Tap, knock_out
+from regard.models import TransformerConfig, build
+from regard.pipeline import Pipeline
 from tests.their_models import DECODERS, TRANSLATORS, VOCAB, save
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -312,3 +315,23 @@ def test_a_mask_beside_one_text_and_numbers_of_numpy(tmp_path):
         p.generate("the cat", mask=[1])
     with pytest.raises(InputError, match="ids: got 400"):
         p.heads([[3, 400, 5]])
+
+
+def test_a_type_of_token_that_the_model_has_no_vector_for_is_said(tmp_path):
+    save("bert-masked", tmp_path / "bert")
+    add_tokenizer(tmp_path / "bert", ["<pad>", "<s>", "</s>", "<unk>"], post="<s> $A </s>:99")
+    with pytest.raises(InputError, match="got the type 99 of a token, expected 0 to 1"):
+        regard.load(tmp_path / "bert").embed("the cat")
+
+
+@pytest.mark.parametrize(("source", "target"), [(5, 9), (9, 5)])
+def test_ids_are_those_of_their_own_side(source, target):
+    config = TransformerConfig(dim=16, heads=2, hidden=16, tied="none")
+    recipe = recipes.load("tiny/copy", ["tokens.shared=false", "model.tied=none"])
+    p = Pipeline(build(config, source, target), None, recipe)
+    assert p.logits([source - 1], [target - 1]).shape == (1, target)
+    for ids, targets, most in (([source], [0], source), ([0], [target], target)):
+        with pytest.raises(InputError, match=rf"ids: got {most}, expected 0 to {most - 1}"):
+            p.logits(ids, targets)
+    with pytest.raises(InputError, match=rf"ids: got {source}, expected 0 to {source - 1}"):
+        p.generate([source], begin=0)

@@ -80,7 +80,8 @@ def test_a_wrong_variable_is_refused_by_its_name(monkeypatch, text):
     with pytest.raises(InputError) as caught:
         runtime.setup()
     message = str(caught.value)
-    assert message == f"REGARD_THREADS: got {text}, expected a whole number from 1 to 1024"
+    shown = text if len(text) < 100 else f"{text[:250]}…{text[-249:]}"
+    assert message == f"REGARD_THREADS: got {shown}, expected a whole number from 1 to 1024"
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])

@@ -7,6 +7,8 @@ import math
 
 import pytest
 
+from regard import lines
+from regard.data import text as text_files
 from regard.loading import load
 from tests.commands import is_refused
 from tests.test_other_peoples_models import add_tokenizer
@@ -112,3 +114,27 @@ def test_masked_tokens_of_a_text_are_scored(regard, folders, tmp_path):
     row = json.loads(found.out)
     assert row["loss"] == pytest.approx(math.log(row["perplexity"]))
     assert 0 <= row["masked"] <= 100
+
+
+def test_of_a_line_without_end_no_more_is_kept_than_a_line_may_have(regard, folders, monkeypatch):
+    monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
+    place, feed = str(folders / "classify"), b"the cat\n" + b"x" * 300_000 + b"\na dog\n"
+    found = regard("classify", place, feed=feed)
+    first, second, third, end = found.out.split("\n")
+    assert first
+    assert third
+    assert (found.code, second, end) == (0, "", "")
+    assert "line 2: too long: expected at most 1,000 bytes; gave an empty line" in found.err
+
+
+def test_a_context_may_come_through_a_pipe_and_is_bounded(regard, folders, tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
+    (tmp_path / "context").write_text("the cat sat on the mat")
+    place = str(folders / "answer")
+    with (tmp_path / "context").open() as opened:
+        through = f"/dev/fd/{opened.fileno()}"
+        assert regard("answer", place, "the", "--context-file", through).code == 0
+    (tmp_path / "context").write_text("the " * 1000)
+    found = regard("answer", place, "the", "--context-file", "context")
+    is_refused(found, "context: too long: expected at most 1,000 bytes")

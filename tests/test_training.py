@@ -15,9 +15,11 @@ import pytest
 import torch
 
 import regard
-from regard import training
+from regard import recipe as recipes
+from regard import runtime, training
 from regard.errors import InputError
 from regard.loading import load
+from regard.models import understood
 from regard.train import checkpoint, shards
 from regard.train.log import read_metrics
 from regard.training import _facts, flatten, train
@@ -283,3 +285,33 @@ def test_a_forged_training_json_and_config_are_refused_in_two_lines(tmp_path: Pa
             _facts(replace(snapshot, training=left))
     with pytest.raises(InputError, match="more: got an unknown key"):
         _facts(replace(snapshot, training={**facts, "more": 1}))
+
+
+@pytest.mark.parametrize(
+    "size", ["model.dim=10000000", "model.dim=100000000", "model.hidden=1000000000"]
+)
+def test_what_the_machine_cannot_hold_is_refused_before_the_data_is_read(
+    monkeypatch, tmp_path, size
+):
+    monkeypatch.setattr(training, "gather", lambda *_: pytest.fail("the data was read"))
+    recipe = recipes.load("tiny/copy", [size])
+    both = r"got a need for [\d,.]+ GB of memory, expected at most the machine's [\d,.]+ GB"
+    with pytest.raises(InputError, match=both) as caught:
+        train(recipe, tmp_path / "run", quiet=True)
+    assert len(str(caught.value).splitlines()) == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_vocabulary_counts_once_it_is_known(monkeypatch):
+    few = recipes.load("tiny/copy", WORDS)
+    needed = 16 * sum(p.numel() for p in train(few, quiet=True).model.parameters())
+    monkeypatch.setattr(runtime, "memory", lambda: needed - 1)
+    monkeypatch.setattr(training, "build", lambda *_: pytest.fail("it was built"))
+    with pytest.raises(InputError, match="GB of memory"):
+        train(few, quiet=True)
+
+
+@pytest.mark.parametrize("family", [["gpt"], {"a": 1}, None, 3])
+def test_a_family_that_is_no_name_is_refused(family):
+    with pytest.raises(InputError, match="a family of transformer"):
+        understood({"regard": 1, "family": family})

@@ -225,8 +225,14 @@ def _context(text: str | None, file: Path | None) -> str:
         raise InputError("answer", got=f"{got} of them", expected="--context or --context-file")
     if file is None:
         return text or ""
+    from regard.data.text import LONGEST_LINE
+    from regard.lines import text_of
+
     try:
-        return file.read_text("utf-8")
+        with file.open("rb") as stream:
+            return text_of(stream.read(LONGEST_LINE + 1))
+    except InputError as error:
+        raise InputError(f"{file}: {error.what}", expected=error.expected) from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -358,9 +364,11 @@ def each(
     and a line that cannot be used an empty one and a warning with its number; with --json the
     line alone. As an argument the same is an error.
     """
+    from regard.lines import text_of
+
     for number, line in pieces(texts, source):
         try:
-            text = line.decode("utf-8") if isinstance(line, bytes) else line
+            text = text_of(line) if isinstance(line, bytes) else line
             if number is None or text.strip():
                 show(text)
             else:
@@ -378,9 +386,11 @@ def each(
 
 def decoded(texts: list[str] | None, source: str | None) -> Iterator[str]:
     """The same for a command that has to see all lines before it says a word."""
+    from regard.lines import text_of
+
     for number, line in pieces(texts, source):
         try:
-            yield line.decode("utf-8") if isinstance(line, bytes) else line
+            yield text_of(line) if isinstance(line, bytes) else line
         except UnicodeDecodeError:
             raise InputError(f"line {number}", got="no UTF-8", expected="text") from None
 

@@ -17,6 +17,7 @@ from regard.data.text import (
     EMPTY,
     JSON,
     KEYS,
+    LONGEST_LINE,
     UNDECODABLE,
     Problem,
     encodable,
@@ -31,6 +32,8 @@ HEADERS = {
 """Names of columns, as a first line has them that is no example."""
 DOCUMENT = "-DOCSTART-"
 """What CoNLL writes in place of a word between two documents."""
+LONGEST_DOCUMENT = 2**28
+"""Characters of one JSON document; SQuAD has 42 million, all on one line."""
 MISPLACED = "an answer that does not stand where it says"
 
 
@@ -86,9 +89,12 @@ class Question:
 Example = TypeVar("Example", LabelledText, TaggedWords, Question)
 
 
-def _numbered(file: str) -> Iterator[tuple[int, str | Problem]]:
+def _numbered(file: str, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str | Problem]]:
     r"""The numbered lines of a file, cut at \n or \r\n only, or what is wrong with one."""
-    for number, content in numbered(file, "examples with labels"):
+    for number, content in numbered(file, "examples with labels", longest):
+        if isinstance(content, Problem):
+            yield number, content
+            continue
         try:
             yield number, content.decode()
         except UnicodeDecodeError as problem:
@@ -302,13 +308,18 @@ def _answers(given: Any, context: str) -> tuple[Excerpt, ...]:
 
 def _squad(file: str) -> Iterator[Question | Problem]:
     """One JSON document: articles, their paragraphs, the questions about each."""
-    lines = [line for _, line in _numbered(file)]
-    problems = [line for line in lines if isinstance(line, Problem)]
-    if problems:
-        yield problems[0]
-        return
+    lines, size = [], 0
+    for _, line in _numbered(file, LONGEST_DOCUMENT):
+        if isinstance(line, Problem):
+            yield line
+            return
+        lines.append(line)
+        size += len(line) + 1
+        if size > LONGEST_DOCUMENT:
+            expected = f"at most {LONGEST_DOCUMENT:,} characters"
+            raise InputError(file, got="more text", expected=expected)
     try:
-        articles = json.loads("\n".join(map(str, lines)))["data"]
+        articles = json.loads("\n".join(lines))["data"]
         paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
         rows = [
             {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import codecs
 import glob
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +26,7 @@ from regard.data.text import (
     UNDECODABLE,
     UNPACKING,
     Problem,
+    checksum,
     damaged,
     encodable,
     opened,
@@ -141,8 +141,7 @@ class TextFiles:
         for file in self.files:
             opened(file).close()  # says what a missing file or a folder is
             try:
-                with Path(file).open("rb") as stream:
-                    sums[file] = hashlib.file_digest(stream, "sha256").hexdigest()
+                sums[file] = checksum(file)
             except OSError as problem:
                 raise unreadable(file, problem) from None
         return sums

@@ -6,18 +6,16 @@ validation and test examples. As with parallel text, nothing is mended and nothi
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, Literal
 
 import numpy as np
 
 from regard.data.annotations import READERS, Example, LabelledText, Question, TaggedWords
 from regard.data.config import LabelledData
-from regard.data.text import Problem
+from regard.data.text import Problem, checksum
 from regard.errors import InputError
 
 
@@ -53,7 +51,7 @@ def load_labelled(data: LabelledData, task: str) -> LabelledSplits[Any]:
         examples, bad = read_labelled(file, task, header=data.header, on_bad=data.on_bad)
         parts[name] = tuple(examples)
         skipped.update(bad)
-        checksums[file] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        checksums[file] = checksum(file)
     if "valid" not in parts:
         parts["train"], parts["valid"] = set_aside(parts["train"], data.held_out, data.seed)
     tests = {"test": parts["test"]} if "test" in parts else {}

@@ -10,7 +10,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from regard.data.config import (
 )
 from regard.data.grammar import splits as grammar_splits
 from regard.data.pair import Pair, Splits
-from regard.data.text import load_pairs
+from regard.data.text import checksum, load_pairs
 from regard.data.toy import toy_splits
 from regard.errors import InputError
 
@@ -147,8 +146,4 @@ def _set_aside(
 
 def _checksums(files: Files) -> dict[str, str]:
     names = (files,) if isinstance(files, str) else files
-    sums = {}
-    for name in names:
-        with Path(name).open("rb") as stream:
-            sums[name] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return sums
+    return {name: checksum(name) for name in names}

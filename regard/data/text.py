@@ -8,18 +8,23 @@ line too many on one side trains a model on noise, and nobody notices.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Literal
 
 from regard.data.config import Files
 from regard.data.pair import Pair
 from regard.errors import InputError
+
+LONGEST_LINE = 2**24
+"""Bytes of the longest line: a packed file of some megabytes may hold one that fills the memory."""
 
 BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
@@ -281,17 +286,25 @@ FORMATS: dict[str, Callable[[_Side], tuple[_Side, _Side] | Problem]] = {
 """How to read the line of a single file, by how its name ends."""
 
 
-def numbered(file: str, expected: str) -> Iterator[tuple[int, bytes]]:
+def numbered(
+    file: str, expected: str, longest: int = LONGEST_LINE
+) -> Iterator[tuple[int, bytes | Problem]]:
     r"""The numbered lines of a file, cut at \n or \r\n only: U+2028 and \x85 are text.
 
     Args:
         file: Plain or packed.
         expected: What it should hold, to say of an empty one.
+        longest: Bytes of a line; a longer one is a problem, and is not kept.
     """
     number = 0
     with opened(file) as stream:
         try:
-            for number, line in enumerate(stream, start=1):
+            for number, line in enumerate(iter(partial(stream.readline, longest + 1), b""), 1):
+                if len(line) > longest and not line.endswith(b"\n"):
+                    while (rest := stream.readline(2**20)) and not rest.endswith(b"\n"):
+                        pass
+                    yield number, Problem(file, number, LONG, f"more than {longest:,} bytes")
+                    continue
                 content = line.removesuffix(b"\n").removesuffix(b"\r")
                 if number == 1:
                     content = without_mark(file, content)
@@ -304,7 +317,7 @@ def numbered(file: str, expected: str) -> Iterator[tuple[int, bytes]]:
         raise InputError(file, got="an empty file", expected=expected)
 
 
-def _lines(file: str) -> Iterator[tuple[int, bytes]]:
+def _lines(file: str) -> Iterator[tuple[int, bytes | Problem]]:
     return numbered(file, "one sentence or pair a line")
 
 
@@ -335,6 +348,12 @@ def opened(file: str) -> IO[bytes] | gzip.GzipFile:
         raise unreadable(file, problem) from None
 
 
+def checksum(file: str) -> str:
+    """SHA-256 of a file as it stands."""
+    with Path(file).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def without_mark(file: str, first: bytes) -> bytes:
     """The first line of a file without UTF-8's mark; that of another encoding is refused."""
     if first.startswith(UTF16_BOMS):
@@ -344,7 +363,9 @@ def without_mark(file: str, first: bytes) -> bytes:
     return first.removeprefix(BOM)
 
 
-def _decoded(file: str, number: int, line: bytes) -> _Side | Problem:
+def _decoded(file: str, number: int, line: bytes | Problem) -> _Side | Problem:
+    if isinstance(line, Problem):
+        return line
     try:
         return _Side(file, number, line.decode())
     except UnicodeDecodeError as problem:

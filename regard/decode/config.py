@@ -8,6 +8,11 @@ from pydantic import Field
 
 from regard.config import Config
 
+STEEPEST = 40
+"""The largest length penalty: the longest text to this power is still a number of 64 bits."""
+SHARPEST = 1e-20
+"""The least temperature: logits divided by it are still numbers of 32 bits."""
+
 DRAWING = ("temperature", "top_k", "top_p", "min_p")
 """The settings that only sampling heeds."""
 
@@ -16,10 +21,10 @@ class DecodeConfig(Config):
     """One decoding: greedy (`beam: 1`), beam search (`beam: 4`) or sampling (`sample: true`)."""
 
     beam: int = Field(default=1, ge=1, le=1000)
-    n_best: int = Field(default=1, ge=1)
+    n_best: int = Field(default=1, ge=1, le=1000)
     """How many hypotheses to return for each input; with `sample`, how many samples."""
     sample: bool = False
-    temperature: float = Field(default=1.0, gt=0)
+    temperature: float = Field(default=1.0, ge=SHARPEST, le=1 / SHARPEST)
     top_k: int = Field(default=0, ge=0)
     """Keep the k likeliest tokens; 0 keeps all."""
     top_p: float = Field(default=1.0, gt=0, le=1)
@@ -28,14 +33,14 @@ class DecodeConfig(Config):
     """The fewest tokens before the end symbol."""
     max_length: int | None = Field(default=None, ge=1)
     """The most tokens, end symbol included; by default twice the source and 10 more."""
-    length_penalty: float = 1.0
+    length_penalty: float = Field(default=1.0, ge=-STEEPEST, le=STEEPEST)
     """alpha in: sum of log-probabilities / (generated length including the end) ** alpha."""
     stop: Literal["first", "bound", "never"] = "bound"
     """When beam search may stop: `first` = as soon as `beam` hypotheses are finished
     (transformers' early_stopping=True), `bound` = when the best running beam, at its present
     length, cannot beat the worst kept hypothesis (early_stopping=False), `never` = when no
     continuation of any length can (exact; early_stopping="never")."""
-    repetition_penalty: float = Field(default=1.0, gt=0)
+    repetition_penalty: float = Field(default=1.0, ge=1e-6, le=1e6)
     no_repeat_ngram: int = Field(default=0, ge=0)
     banned: tuple[int, ...] = ()
     """Ids of tokens that are never written."""

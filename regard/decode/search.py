@@ -286,6 +286,7 @@ class Draw:
         """(rows, vocab) -> (rows,): the token at which the running sum of probability passes u."""
         live = self.live
         reached = sharpen(scores, self.config).double().softmax(dim=1).cumsum(dim=1)
+        check_finite(reached[:, -1].tolist())
         dice = [die for each in live.sentences for die in self.dice[each.number]]
         # One number a step and row, of 32 bits: times the total it stays below the total.
         u = [

@@ -19,6 +19,8 @@ Sizes = dict[str, dict[str, Any]]
 
 LONGEST = 2**24
 """Tokens; no model reads so many, so more of them in a config are damage, or malice."""
+DEEPEST = 1000
+"""Layers; the deepest published models have as many, and each takes time to set up."""
 
 _LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rms", "activation": "gated_silu",
                           "bias": False, "tied": False, "norm_epsilon": 1e-5}  # fmt: skip
@@ -35,7 +37,7 @@ class RotaryScaling(Config):
     """llama3: waves with fewer turns than this in the original length are slowed by the factor."""
     high: float = 4.0
     """llama3: waves with more turns than this stay as they are; between the two it is gradual."""
-    original: int = Field(default=8192, ge=1)
+    original: int = Field(default=8192, ge=1, le=LONGEST)
     """llama3: the length the model was first trained on."""
 
 
@@ -71,15 +73,15 @@ class BlocksConfig(Config):
     query_key_norm: bool = False
     """An RMS norm on each head's queries and keys, before they are turned (Qwen3)."""
     positions: PositionKind = "sinusoidal"
-    positions_from: int = Field(default=0, ge=0)
+    positions_from: int = Field(default=0, ge=0, le=LONGEST)
     """The row of the first of learned positions; those before it are not used (RoBERTa, BART)."""
     rotary_base: float = Field(default=10_000.0, gt=0)
     rotary_scaling: RotaryScaling | None = None
-    buckets: int = Field(default=32, ge=4)
+    buckets: int = Field(default=32, ge=4, le=LONGEST)
     """Of relative positions (T5)."""
-    farthest: int = Field(default=128, ge=1)
+    farthest: int = Field(default=128, ge=1, le=LONGEST)
     """The distance from which on all share the last bucket."""
-    window: int | None = Field(default=None, ge=1)
+    window: int | None = Field(default=None, ge=1, le=LONGEST)
     """In self-attention a token looks at this many tokens, itself included (Mistral). None: all."""
     max_length: int = Field(default=1024, ge=1, le=LONGEST)
     """The longest sequence (a bound that only `learned` positions need, and input is held to)."""
@@ -136,8 +138,8 @@ class TransformerConfig(BlocksConfig):
     """The paper's base and big, post-norm as published; two smaller ones for a laptop."""
     family: Literal["transformer"] = "transformer"
     size: Literal["tiny", "small", "base", "big"] | None = None
-    encoder_layers: int = Field(default=2, ge=1)
-    decoder_layers: int = Field(default=2, ge=1)
+    encoder_layers: int = Field(default=2, ge=1, le=DEEPEST)
+    decoder_layers: int = Field(default=2, ge=1, le=DEEPEST)
     tied: Literal["all", "output", "inputs", "none"] = "all"
     """`all`: one matrix for both embeddings and the output (needs a shared vocabulary);
     `output`: the target embedding is the output matrix; `inputs`: the two embeddings are one;
@@ -165,8 +167,8 @@ class T5Config(BlocksConfig):
     """As published, and one for a laptop."""
     family: Literal["t5"] = "t5"
     size: Literal["tiny", "small", "base", "large", "small-1.1", "base-1.1"] | None = None
-    encoder_layers: int = Field(default=2, ge=1)
-    decoder_layers: int = Field(default=2, ge=1)
+    encoder_layers: int = Field(default=2, ge=1, le=DEEPEST)
+    decoder_layers: int = Field(default=2, ge=1, le=DEEPEST)
     tied: Literal["all", "output", "inputs", "none"] = "all"
     norm: NormKind = "rms"
     bias: bool = False
@@ -200,7 +202,7 @@ class GPTConfig(BlocksConfig):
         "nano", "mini", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3",
         "nano-llama", "mini-llama", "llama-7b",
     ] | None = None  # fmt: skip
-    layers: int = Field(default=4, ge=1)
+    layers: int = Field(default=4, ge=1, le=DEEPEST)
     heads: int = Field(default=4, ge=1)
     hidden: int = Field(default=512, ge=1)
     activation: Activation = "gelu_tanh"
@@ -223,8 +225,8 @@ class BertConfig(BlocksConfig):
     }  # fmt: skip
     family: Literal["bert"] = "bert"
     size: Literal["tiny", "mini", "base", "large"] | None = None
-    layers: int = Field(default=2, ge=1)
-    token_types: int = Field(default=2, ge=0)
+    layers: int = Field(default=2, ge=1, le=DEEPEST)
+    token_types: int = Field(default=2, ge=0, le=LONGEST)
     """Kinds of sentence (first and second) that have a vector of their own; 0: none."""
     heads: int = Field(default=2, ge=1)
     hidden: int = Field(default=512, ge=1)

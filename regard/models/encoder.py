@@ -96,6 +96,10 @@ class Encoder(nn.Module):
         """What leaves the stack for each token: (tokens, dim)."""
         if tap is not None:
             tap.begin(self.sites())
+        kinds = self.config.token_types
+        if kinds and texts.types is not None and not 0 <= int(texts.types.max()) < kinds:
+            got = f"the type {int(texts.types.max())} of a token"
+            raise InputError("the tokenizer's template", got=got, expected=f"0 to {kinds - 1}")
         ctx = reading(self.config, self.encoder, texts.ids, causal=False, tap=tap)
         x = self.embed(texts.ids.ids, ctx.where, ctx.positions, texts.types)  # (tokens, dim)
         return self.encoder(ctx.visit("encoder.embedding", x), ctx)

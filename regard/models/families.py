@@ -65,7 +65,7 @@ def understood(description: dict[str, Any]) -> tuple[BlocksConfig, tuple[int, ..
         InputError: It is not a description, or of no model that there can be.
     """
     family = description.get("family")
-    if description.get("regard") != 1 or family not in FAMILIES:
+    if description.get("regard") != 1 or not isinstance(family, str) or family not in FAMILIES:
         raise InputError(
             "config.json",
             got=f"regard {description.get('regard')!r}, family {family!r}",
@@ -76,5 +76,5 @@ def understood(description: dict[str, Any]) -> tuple[BlocksConfig, tuple[int, ..
     try:
         vocabularies = tuple(int(description[name]) for name in names)
         return config.model_validate(description["model"]), vocabularies
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputError("config.json", got=str(error).splitlines()[0]) from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
+from regard.files import read_regular
 from regard.tokens.sentencepiece import PieceModel, read_pieces
 from regard.tokens.spec import damaged
 
@@ -36,10 +37,7 @@ class Folder:
         """All of a file."""
         file = self.path / name
         try:
-            size = file.stat().st_size
-            if size > LARGEST:
-                raise damaged(str(file), f"{size} bytes, more than any tokenizer has")
-            return file.read_bytes()
+            return read_regular(file, most=LARGEST)
         except OSError as problem:
             raise InputError(
                 f"could not read {file}",

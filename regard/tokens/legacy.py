@@ -25,13 +25,16 @@ from regard.tokens.sentencepiece import (
     Piece,
     PieceModel,
 )
-from regard.tokens.spec import HIDDEN, Spec, damaged, guarded
+from regard.tokens.spec import HIDDEN, Spec, check_characters, damaged, guarded
 
 QWEN_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 """Where Qwen2 cuts a text before it looks for merges: each digit alone, line ends together."""
+
+MOST_WORK = 2**28
+"""The squares of all pieces' lengths together; published vocabularies have some millions."""
 
 MARIAN_SYMBOLS = {"<unk>": UNKNOWN, "<s>": CONTROL, "</s>": CONTROL, "<pad>": CONTROL}
 
@@ -149,8 +152,10 @@ def _numbered(name: str, found: Mapping[str, Piece]) -> Piece:
 
 def _assembled(model: PieceModel, entries: Sequence[Piece], file: str) -> Spec:
     with guarded(file):
+        if model.algorithm == BPE:
+            _check_work(entries, file)
         inner = Inner(_byte_pairs(entries) if model.algorithm == BPE else _unigram(model, entries))
-        inner.normalizer = normalizers.Sequence(_normalizers(model))
+        inner.normalizer = normalizers.Sequence(_normalizers(model, file))
         inner.decoder = decoders.Sequence(
             [
                 decoders.Replace(HIDDEN, ""),
@@ -168,10 +173,11 @@ def _assembled(model: PieceModel, entries: Sequence[Piece], file: str) -> Spec:
     return spec
 
 
-def _normalizers(model: PieceModel) -> list[normalizers.Normalizer]:
+def _normalizers(model: PieceModel, file: str) -> list[normalizers.Normalizer]:
     """SentencePiece's steps, in its order."""
     steps: list[normalizers.Normalizer] = []
     if model.characters:
+        check_characters(model.characters, file)
         steps.append(normalizers.Precompiled(model.characters))
     if model.single_spaces:
         steps.append(normalizers.Replace(Regex(" {2,}"), " "))
@@ -194,6 +200,13 @@ def _unigram(model: PieceModel, entries: Sequence[Piece]) -> models.Unigram:
     return models.Unigram(
         [entry(piece) for piece in entries], unk_id=unknown, byte_fallback=model.byte_fallback
     )
+
+
+def _check_work(entries: Sequence[Piece], file: str) -> None:
+    """Refuses pieces that would take minutes to cut in all ways."""
+    work = sum(len(piece.text) ** 2 for piece in entries)
+    if work > MOST_WORK:
+        raise damaged(file, f"pieces so long that cutting takes {work:,} steps, over {MOST_WORK:,}")
 
 
 def _byte_pairs(entries: Sequence[Piece]) -> models.BPE:

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer as Inner
 
 from regard.errors import InputError
 from regard.tokens.kinds import CHARACTER, SPECIAL, UNKNOWN, WORD, byte_symbols
+from regard.tokens.spec import check_growth
 
 KINDS = {
     ("WordLevel", "Split", WORD): "words",
@@ -55,6 +56,7 @@ def read(spec: object) -> tuple[Inner, str]:
     """
     kind = _kind_of(spec)
     _check_settings(spec, kind)
+    check_growth(_field(spec, "decoder"), "tokenizer.json")
     try:
         inner = Inner.from_str(json.dumps(spec))
     except BaseException as problem:

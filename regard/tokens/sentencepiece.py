@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from regard.tokens.spec import damaged
+from regard.tokens.spec import check_lengths, damaged
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """What a piece is."""
@@ -84,6 +84,7 @@ def _check(model: PieceModel, file: str) -> None:
         raise damaged(file, f"{len(model.pieces)} pieces")
     if len(texts) != len(model.pieces):
         raise damaged(file, "a piece that is there twice")
+    check_lengths((piece.text for piece in model.pieces), file)
     if not all(piece.text and math.isfinite(piece.score) for piece in model.pieces):
         raise damaged(file, "a piece without text or with a score that is no number")
     if sum(piece.kind == UNKNOWN for piece in model.pieces) != 1:

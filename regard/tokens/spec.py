@@ -7,9 +7,12 @@ of the file, never a panic.
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from tokenizers import Tokenizer as Inner
@@ -25,6 +28,10 @@ Without it a Unigram model finds "</s>" in a text as it finds any other piece.
 """
 MOST_IDS = 4_000_000
 """More than any published vocabulary has; beyond it a file is damaged or hostile."""
+LONGEST_PIECE = 4096
+"""Characters; the longest published pieces have some hundred. Work grows with their square."""
+MOST_GROWTH = 4096
+"""Times as long as a text that normalising makes of it; published ones stay below 100."""
 _PROBE = "Probe: é 東京 👩 </s>\t1"
 
 
@@ -55,10 +62,56 @@ def damaged(file: str, got: str) -> InputError:
 def build(spec: Spec, file: str) -> Inner:
     """The library's tokenizer, in which special symbols in a text are text."""
     with guarded(file):
+        check_growth(spec.get("normalizer"), file)
+        check_growth(spec.get("decoder"), file)
+        vocab, added = spec["model"]["vocab"], spec.get("added_tokens") or []
+        pieces = vocab if isinstance(vocab, dict) else (piece for piece, _ in vocab)
+        check_lengths(chain(pieces, (entry["content"] for entry in added)), file)
         inner = Inner.from_str(json.dumps(_hidden(spec)))
         inner.encode_special_tokens = True
         inner.decode(inner.encode(_PROBE).ids)  # some damage shows only in use
     return inner
+
+
+def check_lengths(pieces: Iterable[str], file: str) -> None:
+    """Refuses pieces that take more than their share of time and memory to look for."""
+    longest = max(map(len, pieces), default=0)
+    if longest > LONGEST_PIECE:
+        raise damaged(file, f"a piece of {longest:,} characters, more than {LONGEST_PIECE:,}")
+
+
+def check_growth(step: Any, file: str) -> None:
+    """Refuses steps that would make a text many times as long, before one of them is taken."""
+    if _growth(step, file) > MOST_GROWTH:
+        raise damaged(file, f"steps that make a text more than {MOST_GROWTH:,} times as long")
+
+
+def _growth(step: Any, file: str) -> int:
+    """How many times as long the steps of a normalizer or a decoder may make a text, at most."""
+    match step:
+        case {"normalizers": [*steps]} | {"decoders": [*steps]}:
+            return math.prod(_growth(each, file) for each in steps)
+        case {"type": "Replace", "pattern": {"String": str(old)}, "content": str(new)} if old:
+            return max(1, -(-len(new) // len(old)))
+        case {"type": "Replace", "content": str(new)}:
+            return 1 + len(new)  # a pattern may match between any two characters
+        case {"type": "Prepend", "prepend": str(new)}:
+            return 1 + len(new)
+        case {"precompiled_charsmap": characters}:
+            return check_characters(base64.b64decode(characters, validate=True), file)
+    return 1
+
+
+def check_characters(data: bytes, file: str) -> int:
+    """How many bytes a compiled map makes of a character, at most.
+
+    Raises:
+        InputError: It is shorter than its first number says; the library would take that memory.
+    """
+    size = 4 + int.from_bytes(data[:4], "little")
+    if size > len(data) or size % 4:
+        raise damaged(file, f"a map of characters of {len(data):,} bytes that claims {size:,}")
+    return max(1, *map(len, data[size:].split(b"\0")))
 
 
 def pieces_of(inner: Inner, spec: Spec, file: str) -> list[str]:

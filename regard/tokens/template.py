@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from regard.errors import InputError
+
+MOST_PARTS = 64
+"""Of a template: each may be a whole text again."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,12 @@ def _template(step: Any, file: str) -> Template:
     match step["type"]:
         case "TemplateProcessing":
             symbols = step["special_tokens"]
-            single, pair = (tuple(_parts(step[name], symbols)) for name in ("single", "pair"))
+            single, pair = (
+                tuple(islice(_parts(step[name], symbols), MOST_PARTS + 1))
+                for name in ("single", "pair")
+            )
+            if max(len(single), len(pair)) > MOST_PARTS:
+                raise _refused(file, f"one of more than {MOST_PARTS} parts")
             return Template(single, pair)
         case "BertProcessing":
             return _around(int(step["cls"][1]), int(step["sep"][1]), second=1)
@@ -86,6 +95,8 @@ def _parts(pieces: Any, symbols: Any) -> Iterator[Part]:
     for piece in pieces:
         [(kind, value)] = piece.items()
         segment = int(value["type_id"])
+        if segment < 0:
+            raise ValueError(f"type_id {segment}")
         if kind == "Sequence":
             yield Part({"A": 0, "B": 1}[value["id"]], 0, segment)
         else:

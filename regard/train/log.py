@@ -144,9 +144,9 @@ def _lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
     for number, raw in enumerate(whole, start=1):
         try:
             line = json.loads(raw)
-            if not isinstance(line["step"], int):
+            if not (isinstance(line["step"], int) and 0 <= line["step"] < 2**63):
                 raise TypeError
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(
                 f"{path}, line {number}",
                 got=repr(raw[:40].decode(errors="replace")),
@@ -296,5 +296,9 @@ def plot_losses(metrics: list[dict[str, Any]], path: Path) -> None:
 
 def _curve(metrics: list[dict[str, Any]], key: str) -> tuple[list[int], list[float]]:
     points = [(line["step"], line[key]) for line in metrics if key in line]
-    losses = [math.nan if loss is None else float(loss) for _, loss in points]
+    # What is no number, or none of 64 bits, leaves a gap.
+    plain = [isinstance(loss, int | float) and abs(loss) < 1e300 for _, loss in points]
+    losses = [
+        float(loss) if fine else math.nan for (_, loss), fine in zip(points, plain, strict=True)
+    ]
     return [step for step, _ in points], losses

@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import safetensors.torch
 import torch
@@ -19,13 +20,15 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.files import write_file
+from regard.files import open_regular, read_regular, write_file
 from regard.models.config import BlocksConfig
 from regard.models.cost import shapes
 from regard.models.families import Model, build
+from regard.runtime import check_memory
 from regard.weights.bert import BERT, DISTILBERT, ROBERTA
 from regard.weights.gpt import GPT2, LLAMA
 from regard.weights.kind import Kind, Names
+from regard.weights.pickled import read_pickled
 from regard.weights.translators import BART, MARIAN, T5
 
 KINDS: dict[str, Kind] = {
@@ -44,8 +47,8 @@ KINDS: dict[str, Kind] = {
 """Their `model_type` -> what we know of it."""
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
-ODD = (AttributeError, KeyError, IndexError, TypeError, AssertionError)
-"""What torch's reader of pickles ends in, beside its own errors, where bytes were changed."""
+ODD = (AttributeError, KeyError, IndexError, TypeError, AssertionError, BadZipFile)
+"""What readers of pickles end in, beside their own errors, where bytes were changed."""
 LARGEST = 2**24
 """Bytes of JSON that are read; a larger file is no config and no index."""
 
@@ -106,7 +109,12 @@ def _understood(
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"])) or "the sizes"
-        raise InputError(f"{folder / CONFIG}: {where}", got=fault["msg"]) from error
+        if not fault["msg"].startswith("Input should be "):
+            raise InputError(f"{folder / CONFIG}: {where}", got=fault["msg"]) from error
+        expected = fault["msg"].removeprefix("Input should be ")
+        raise InputError(
+            f"{folder / CONFIG}: {where}", got=fault["input"], expected=expected
+        ) from error
     except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
         raise InputError(f"{folder / CONFIG}", got=str(error).partition("\n")[0]) from error
 
@@ -179,9 +187,7 @@ def read_json(path: Path) -> dict[str, Any]:
         InputError: There is none.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-        value = json.loads(content)
+        value = json.loads(read_regular(path, most=LARGEST))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
@@ -196,8 +202,12 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_tensors(folder: Path, *, pickled: bool = False) -> dict[str, Tensor]:
     """All tensors of a folder, by their names, in 32 bits where they are real numbers."""
     tensors: dict[str, Tensor] = {}
+    needed = 0
     for file in _files(folder, pickled=pickled):
-        for name, tensor in _load(file).items():
+        found = _load(file)  # in the file still: a copy in 32 bits is what takes memory
+        needed += sum(4 * tensor.numel() for tensor in found.values())
+        check_memory(f"{file}: its weights in 32 bits", needed)
+        for name, tensor in found.items():
             if name in tensors:
                 raise InputError(f"{file}", got=f"{name} again", expected="each tensor in one file")
             tensors[name] = tensor.float() if tensor.is_floating_point() else tensor
@@ -237,9 +247,10 @@ def _parts(folder: Path, index: str, ending: str) -> Iterator[Path]:
 
 def _load(file: Path) -> dict[str, Tensor]:
     try:
+        open_regular(file).close()  # a pipe among the parts would never end
         if file.suffix == ".safetensors":
             return safetensors.torch.load_file(file)
-        found = torch.load(file, map_location="cpu", weights_only=True)
+        return read_pickled(file)
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
     except pickle.UnpicklingError:
@@ -252,20 +263,3 @@ def _load(file: Path) -> dict[str, Tensor]:
     except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, *ODD) as error:
         got = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(f"{file} is damaged", got=got) from None
-    if not isinstance(found, dict) or not all(map(_is_plain, found, found.values())):
-        raise InputError(str(file), got="something else", expected="plain tensors by name")
-    return found
-
-
-def _is_plain(name: Any, tensor: Any) -> bool:
-    """Whether it is a tensor as weights are: named, and with a number in the file for each of its.
-
-    A view of one number can be a tensor of any size, and fill the memory when it is copied.
-    """
-    return (
-        isinstance(name, str)
-        and isinstance(tensor, Tensor)
-        and (tensor.layout, tensor.device.type) == (torch.strided, "cpu")
-        and not tensor.is_quantized
-        and tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
-    )

@@ -25,9 +25,12 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.files import open_regular, read_regular
 from regard.models.config import GPTConfig
 from regard.models.decoder import Decoder
+from regard.runtime import check_memory
 from regard.tokens import Foreign, Roles, Vocabulary
+from regard.tokens.folder import LARGEST
 from regard.tokens.legacy import pieces as assembled
 from regard.tokens.sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNKNOWN, Piece, PieceModel
 from regard.tokens.spelling import FALLBACK
@@ -128,7 +131,7 @@ def _read_header(file: Path) -> Header:
     """The first numbers, once they are found to fit the length of the file."""
     try:
         size = file.stat().st_size
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             start = opened.read(_HEADER.size)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
@@ -148,6 +151,7 @@ def _read_header(file: Path) -> Header:
     header = Header(dim, hidden, layers, heads, kv_heads, abs(vocab), vocab > 0, max_length)
     if size != header.size:
         raise _damaged(file, f"{size} bytes where its sizes need {header.size}")
+    check_memory(f"{file}: its weights", size)
     return header
 
 
@@ -214,7 +218,7 @@ def _beside(file: Path, vocab: int) -> Path:
 
 def _read_tokenizer(file: Path, vocab: int) -> Vocabulary:
     try:
-        data = file.read_bytes()
+        data = read_regular(file, most=LARGEST)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     entries = list(_entries(data, file))

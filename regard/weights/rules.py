@@ -149,6 +149,8 @@ def _bring(
         return {name: torch.zeros(shapes[name]) for name in rule.ours}
     if missing:
         raise InputError("the weights", got=f"no {missing[0]}", expected="it, for this config.json")
+    if any(name not in shapes for name in rule.ours):
+        raise InputError("the weights", got=f"a {rule.theirs[0]}", expected="none, by config.json")
     parts = [theirs[name] for name in rule.theirs]
     for name, part in zip(rule.theirs, parts, strict=True):
         if not part.is_floating_point():

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from regard.data import annotations
 from regard.data.annotations import Excerpt, LabelledText, Question, TaggedWords
 from regard.data.config import LabelledData
 from regard.data.labelled import labels_in, load_labelled, read_labelled, set_aside
@@ -124,3 +125,16 @@ def test_splits_come_from_their_files_with_checksums(write):
     splits = load_labelled(LabelledData(train=train, valid=valid, test=valid), "classify")
     assert [len(splits.train), len(splits.valid), len(splits.tests["test"])] == [2, 1, 1]
     assert splits.checksums.keys() == {train, valid}
+
+
+def test_labelled_lines_and_documents_have_a_greatest_length(write, monkeypatch):
+    monkeypatch.setattr(annotations._numbered, "__defaults__", (1000,))
+    monkeypatch.setattr(annotations, "LONGEST_DOCUMENT", 1000)
+    long = "x" * 2000
+    for name, task in (("a.tsv.gz", "classify"), ("a.jsonl", "classify"), ("a.conll", "tag")):
+        with pytest.raises(InputError, match=r":1: over-long \(more than 1,000 bytes\)"):
+            read_labelled(write(name, f"{long}\n"), task)
+    with pytest.raises(InputError, match=r"over-long|at most 1,000"):
+        read_labelled(write("a.json.gz", json.dumps(SQUAD | {"x": long})), "answer")
+    with pytest.raises(InputError, match=r"got more text, expected at most 1,000 characters"):
+        read_labelled(write("b.json.gz", "\n" * 2000), "answer")

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import struct
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.tokens import Vocabulary, folder, read_folder
-from regard.tokens.sentencepiece import read_pieces
+from regard.tokens import Foreign, Roles, Vocabulary, folder, read_folder, spec
+from regard.tokens.legacy import pieces as assembled
+from regard.tokens.sentencepiece import BPE, Piece, PieceModel, read_pieces
 from regard.tokens.template import read_template
 
 
@@ -157,7 +160,7 @@ def test_odd_settings_are_refused_or_passed_over(settings_, published, tmp_path)
 def test_a_file_beyond_all_measure_is_not_read(published, tmp_path, monkeypatch):
     copied(published("gpt2"), tmp_path)
     monkeypatch.setattr(folder, "LARGEST", 1000)
-    with pytest.raises(InputError, match="more than any tokenizer has"):
+    with pytest.raises(InputError, match="bytes, expected at most 1,000"):
         read_folder(tmp_path)
 
 
@@ -231,3 +234,77 @@ def test_templates_that_cannot_be_said_are_refused():
         with pytest.raises(InputError, match="post-processor"):
             read_template(processor, "tokenizer.json")
     assert read_template(two, "").fill([7], [8]) == ([2, 7, 1, 8, 1], [0, 0, 0, 1, 1])
+
+
+def whole(**parts):
+    """A tokenizer of three words, with other parts."""
+    words = {"a": 0, "b": 1, "[UNK]": 2}
+    model = {"type": "WordLevel", "vocab": words, "unk_token": "[UNK]"}
+    return {"version": "1.0", "added_tokens": [], "model": model, **parts}
+
+
+def replacing(old, new, kind="String"):
+    return {"type": "Replace", "pattern": {kind: old}, "content": new}
+
+
+def several(steps, kind="normalizers"):
+    return {"type": "Sequence", kind: steps}
+
+
+def compiled(claimed, strings):
+    characters = base64.b64encode(struct.pack("<I", claimed) + bytes(4) + strings).decode()
+    return {"type": "Precompiled", "precompiled_charsmap": characters}
+
+
+LONG = "x" * 1_000_000
+GROWING = "more than 4,096 times as long"
+TEXT = {"Sequence": {"id": "A", "type_id": 0}}
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"normalizer": replacing("a", LONG)}, GROWING),
+        ({"normalizer": several([replacing("o", "o" * 10)] * 9)}, GROWING),
+        ({"normalizer": several([several([replacing("", "a", "Regex")] * 30)])}, GROWING),
+        ({"normalizer": several([{"type": "Prepend", "prepend": "ab"}] * 30)}, GROWING),
+        ({"normalizer": compiled(4, LONG.encode())}, GROWING),
+        ({"decoder": several([replacing("o", "o" * 10)] * 9, "decoders")}, GROWING),
+        ({"normalizer": compiled(0xFFFFFFF0, b"")}, "8 bytes that claims 4,294,967,284"),
+        ({"normalizer": several([compiled(0xFFFFFFF0, b"")])}, "that claims 4,294,967,284"),
+        ({"normalizer": compiled(7, b"")}, "that claims 11"),
+        ({"model": {"type": "WordLevel", "vocab": {LONG: 0}}}, "1,000,000 characters.* 4,096"),
+        ({"model": {"type": "Unigram", "vocab": [[LONG, 0.0]]}}, "1,000,000 characters.* 4,096"),
+        ({"post_processor": {"type": "TemplateProcessing", "single": [TEXT] * 65, "pair": [TEXT],
+                             "special_tokens": {}}}, "more than 64 parts"),
+    ],
+)  # fmt: skip
+def test_what_would_take_memory_or_hours_is_refused_with_its_limit(parts, told, monkeypatch):
+    monkeypatch.setattr(spec.Inner, "from_str", lambda _: pytest.fail("it was built"))
+    with pytest.raises(InputError, match=told) as caught:
+        Foreign(whole(**parts), Roles())
+    assert len(str(caught.value)) < 600
+
+
+def test_steps_as_published_ones_have_them_are_no_bombs():
+    spaces = [replacing(" {2,}", " ", "Regex"), replacing(" ", "▁")]
+    steps = several([*spaces, {"type": "Prepend", "prepend": "▁"}, replacing("``", '"')])
+    assert Foreign(whole(normalizer=steps), Roles()).vocab == 3
+
+
+def test_a_long_piece_is_refused_before_it_is_cut_in_all_ways():
+    def model(*pieces):
+        entries = [Piece("<unk>", kind=2), *(Piece(text) for text in pieces)]
+        return PieceModel(tuple(entries), algorithm=BPE)
+
+    long = struct.pack("<B", 10) + b"\xc0\x84\x3d" + LONG.encode()
+    size = len(long)
+    varint = bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14])
+    with pytest.raises(InputError, match=r"a piece of 1,000,000 characters, more than 4,096"):
+        read_pieces(GOOD + b"\x0a" + varint + long, "own.model")
+    many = [f"{'a' * 4000}{number}" for number in range(20)]
+    with pytest.raises(InputError, match=r"takes \d+,\d+,\d+ steps, over 268,435,456"):
+        assembled(model(*many), "own.model")
+    claiming = replace(model("a"), characters=b"\xff\xff\xff\xff")
+    with pytest.raises(InputError, match="that claims"):
+        assembled(claiming, "own.model")

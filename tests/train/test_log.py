@@ -283,3 +283,23 @@ def test_training_goes_on_when_nobody_reads_what_it_says(monkeypatch):
     with Progress(10, 0, quiet=False) as progress:
         progress.say("a line")
         progress.update(10, loss=1.0, targets_per_second=1.0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[" * 100_000, b'{"step": ' + b"9" * 400 + b"}", b'{"step": -1}', b'{"step": "1"}', b"5"],
+    ids=["deep", "huge", "negative", "text", "number"],
+)
+def test_a_line_that_nobody_could_have_written_is_named(tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1, "loss": 1.0}\n' + line + b"\n")
+    with pytest.raises(InputError, match=r"metrics\.jsonl, line 2") as caught:
+        cut_back(path, 5)
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_a_loss_that_is_no_number_leaves_a_gap():
+    odd = [1.5, 2, None, "x", [], 10**400, True]
+    steps, losses = log._curve([{"step": n, "loss": each} for n, each in enumerate(odd)], "loss")
+    assert steps == list(range(len(odd)))
+    assert [loss for loss in losses if math.isfinite(loss)] == [1.5, 2.0, 1.0]
