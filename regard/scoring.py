@@ -58,6 +58,11 @@ class Report:
 
     sets: tuple[SetReport, ...]
 
+    def check(self) -> None:
+        """Refuses scores of texts that the model cannot read; see `Evaluation.check`."""
+        for each in self.sets:
+            each.evaluation.check()
+
     def to_json(self) -> list[dict[str, Any]]:
         """One object a set."""
         return [each.to_json() for each in self.sets]
@@ -75,6 +80,10 @@ class Report:
             )
             if each.pronouns is not None:
                 lines.append(f"  {'pronouns right':<22}{'':>7}{'':>33}{each.pronouns:>9.1f}")
+            lines.append(
+                f"  {'unknown words':<22}  {found.unknown_source.share:.1%} of the sources, "
+                f"{found.unknown_target.share:.1%} of the targets"
+            )
             for name, count, bleu, exact in each.phenomena:
                 lines.append(f"  {name:<22}{count:>7}{'':>17}{bleu:>8.2f}{'':>8}{exact:>9.1f}")
         scores = self.sets[0].evaluation.scores
@@ -126,10 +135,18 @@ def evaluate_sets(
     lowercase: bool = False,
     **decode: Any,
 ) -> Report:
-    """Scores each set; writes hypotheses, numbers and a picture if there is a folder for them."""
+    """Scores each set; writes hypotheses, numbers and a picture if there is a folder for them.
+
+    Args:
+        pipeline: What is scored.
+        sets: Pairs by name.
+        out: The folder.
+        lowercase: Score without regard to case.
+        **decode: What differs from the recipe's `decode`.
+    """
     reports = []
     for name, pairs in sets.items():
-        evaluation = pipeline.evaluate(pairs, lowercase=lowercase, **decode)
+        evaluation = pipeline.evaluate(pairs, lowercase=lowercase, allow_unknown=True, **decode)
         reports.append(_report(name, pairs, evaluation, lowercase=lowercase))
         if out is not None:
             _write_set(out, name, pairs, evaluation)

@@ -120,6 +120,9 @@ def evaluate(
         bool, typer.Option("--lowercase", help="Score without regard to case.")
     ] = False,
     beam: Beam = None,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Exit 0 even if most words are unknown.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     threads: Threads = None,
@@ -155,6 +158,8 @@ def evaluate(
         print(report.table())
     if out is not None:
         say(f"hypotheses and pictures are in {out}", quiet=quiet)
+    if not allow_unknown:
+        report.check()
 
 
 @app.command()
@@ -228,7 +233,8 @@ def translate(
 
     def work(sentences: list[str]) -> list[list[Output]]:
         prefixes = None if prefix is None else [prefix] * len(sentences)
-        return pipeline.outputs(sentences, prefixes=prefixes, knock_out=knock_out or (), **options)
+        given = {"prefixes": prefixes, "knock_out": knock_out or (), **options}
+        return pipeline.outputs(sentences, allow_unknown=True, **given)  # `lines` has refused them
 
     if texts == ["-"]:
         texts, source = None, "-"
@@ -276,7 +282,8 @@ def look(
     pipeline = open_pipeline(place, threads, precision)
     if pipeline.recipe.task in ("translate", "rewrite") and not pipeline.has_holes(text):
         Lines(pipeline, allow_unknown=allow_unknown).check(text)
-    seen = pipeline.look(text, target=target, knock_out=knock_out or (), **chosen(beam=beam))
+    given = {"target": target, "knock_out": knock_out or (), **chosen(beam=beam)}
+    seen = pipeline.look(text, allow_unknown=True, **given)  # refused before, or allowed
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
     seen.save(out, kind=kind, layer=number, head=head, word=word)
     print(seen.target or text)

@@ -199,12 +199,8 @@ class Generate:
     def write(self, model: Decoder, prompt: Sequence[int], config: DecodeConfig) -> Iterator[str]:
         """The text that follows a prompt, piece by piece, as it becomes certain.
 
-        A beam may take back what it said, so what it says is only known at its end.
+        Of beams, what all of them have in common is certain.
         """
-        if config.beam > 1:
-            [[best, *_]] = self.predict(model, [prompt], config)
-            yield best.text
-            return
         writer, said = self.tokenizer.writer(), 0
         # Ids are written with the prompt before them: whether a word follows a space is seen there.
         for token in prompt:
@@ -219,9 +215,8 @@ class Generate:
                 limit=model.config.max_length,
             )
             for step in steps:
-                partials = [partial.ids for partial in step.partials[:1]]
                 done = [hypotheses[0].ids for _, hypotheses in step.done]
-                for ids in [*partials, *done][:1]:
+                for ids in [*step.settled, *done]:
                     for token in ids[said:]:
                         yield writer.push(token)
                     said = len(ids)
