@@ -95,9 +95,9 @@ class Evaluation:
         Raises:
             FoundProblems: More than half of the words of one side are unknown.
         """
-        self.unknown_source.check("the sources")
+        self.unknown_source.check("the words of the sources")
         if not self.lowercase:  # else words may be unknown for their case alone
-            self.unknown_target.check("the targets")
+            self.unknown_target.check("the words of the targets")
 
 
 class Pipeline:
@@ -567,6 +567,7 @@ class Pipeline:
         *,
         lowercase: bool = False,
         allow_unknown: bool = False,
+        tell: Callable[[int], None] | None = None,
         **decode: Any,
     ) -> Evaluation:
         """Loss, perplexity, BLEU and chrF on pairs, and the translations.
@@ -575,6 +576,7 @@ class Pipeline:
             pairs: Sources and targets.
             lowercase: Score without regard to case.
             allow_unknown: Score also what is mostly unknown words.
+            tell: Told of the pairs that are done.
             **decode: What differs from the recipe's `decode`.
 
         Raises:
@@ -585,7 +587,8 @@ class Pipeline:
         sources, targets = [each.source for each in pairs], [each.target for each in pairs]
         encoded = task.readable(pairs, self.model.config.max_length)
         measured = task.evaluate(self.model, encoded)
-        hypotheses = self.translate(sources, **decode, allow_unknown=True)
+        outputs = task.predict(self.model, sources, self.decoding(**decode), tell=tell)
+        hypotheses = [best.text for best, *_ in outputs]
         found = Evaluation(
             measured["loss"],
             measured["perplexity"],

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 
+from regard import text_scores
+from regard.bench import progress
 from regard.loading import load
 from tests.commands import is_refused
 from tests.test_other_peoples_models import add_tokenizer
@@ -112,3 +115,52 @@ def test_masked_tokens_of_a_text_are_scored(regard, folders, tmp_path):
     row = json.loads(found.out)
     assert row["loss"] == pytest.approx(math.log(row["perplexity"]))
     assert 0 <= row["masked"] <= 100
+
+
+def test_the_loss_of_a_text_is_said_first_and_suggestions_on_request(
+    regard, folders, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "my.txt").write_text("the cat sat on the mat\n" * 9)
+    place, said = str(folders / "generate"), []
+    counted = text_scores.word_accuracy
+
+    def asked(*given, **more):
+        said.append(capsys.readouterr().out)
+        return counted(*given, **more)
+
+    monkeypatch.setattr(text_scores, "word_accuracy", asked)
+    plain = regard("eval", place, "--data", "my.txt")
+    assert plain.code == 0, plain.err
+    assert not said
+    first, *others = plain.out.splitlines()
+    assert first.startswith("my.txt: 56 tokens, loss ")
+    assert others == ["unknown tokens: 0.0%"]
+    more = regard("eval", place, "--data", "my.txt", "--suggest")
+    assert said == [f"{first}\n"]
+    assert "next word among 3 suggested: " in more.out
+    assert "words" not in json.loads(regard("eval", place, "--data", "my.txt", "--json").out)
+    is_refused(regard("eval", str(folders / "fill"), "--data", "my.txt", "--suggest"), "--suggest")
+
+
+def test_an_evaluation_says_how_far_it_is_where_it_takes_long(
+    regard, folders, tmp_path, monkeypatch
+):
+    (tmp_path / "my.txt").write_text("the cat sat on the mat\n" * 20)
+    monkeypatch.setattr(progress.Progress, "_left", lambda *_: "1:23")
+    clock = iter(range(0, 10_000, 20))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    for kind in ("generate", "fill"):
+        found = regard("eval", str(folders / kind), "--data", "my.txt")
+        assert "0%  1:23 left  reading the text\n" in found.err
+        assert re.search(r"(99|100)%  1:23 left  loss\n", found.err)
+        assert not regard("eval", str(folders / kind), "--data", "my.txt", "--quiet").err
+
+
+def test_a_text_of_unknown_words_is_scored_with_exit_1(regard, folders, tmp_path):
+    (tmp_path / "my.txt").write_text("zork blib the blub\n" * 9)
+    for kind in ("generate", "fill"):
+        found = regard("eval", str(folders / kind), "--data", "my.txt")
+        assert found.code == 1
+        assert "loss " in found.out
+        assert "of my.txt is not in the model's vocabulary" in found.err
+        assert regard("eval", str(folders / kind), "--data", "my.txt", "--allow-unknown").code == 0

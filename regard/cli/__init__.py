@@ -35,6 +35,7 @@ from regard.cli.options import (
 from regard.errors import InputError, UserError, WriteError
 
 if TYPE_CHECKING:
+    from regard.pipeline import Pipeline
     from regard.tasks import Output
 
 app = typer.Typer(
@@ -120,6 +121,9 @@ def evaluate(
         bool, typer.Option("--lowercase", help="Score without regard to case.")
     ] = False,
     beam: Beam = None,
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="Of a GPT: how often it suggests the next word, too.")
+    ] = False,
     allow_unknown: Annotated[
         bool, typer.Option("--allow-unknown", help="Exit 0 even if most words are unknown.")
     ] = False,
@@ -129,37 +133,59 @@ def evaluate(
     precision: Precision = "fp32",
 ) -> None:
     """Loss, perplexity, and the measures of the task: BLEU and chrF (sacrebleu), accuracy, F1."""
+    from regard.bench.progress import Progress
     from regard.scoring import evaluate_sets, pairs_to_score
 
     pipeline = open_pipeline(place, threads, precision)
+    if suggest and pipeline.recipe.task != "generate":
+        raise InputError("--suggest", got=f"{pipeline}", expected="a model that writes on")
     if pipeline.recipe.task in ("generate", "restore", "fill"):
-        from regard.bench.progress import Progress
-        from regard.text_scores import evaluate_text
-
-        with Progress(1.0, quiet=quiet or not sys.stderr.isatty()) as bar:
-            found = evaluate_text(pipeline, files, tell=bar.reach)
-        print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.table())
+        asked = {"suggest": suggest, "allow_unknown": allow_unknown}
+        _evaluate_text(pipeline, files, **asked, as_json=as_json, quiet=quiet)
         return
     if pipeline.recipe.task in ("classify", "tag", "answer"):
         from regard.scoring import evaluate_labelled
 
         labelled = evaluate_labelled(pipeline, split, files, out)
-        for entry in labelled.to_json() if as_json else ():
-            print(json.dumps(entry, ensure_ascii=False))
-        if not as_json:
-            print(labelled.table())
+        rows = [json.dumps(entry, ensure_ascii=False) for entry in labelled.to_json()]
+        print("\n".join(rows) if as_json else labelled.table())
+        if not allow_unknown:
+            labelled.check()
         return
     sets = pairs_to_score(pipeline, split, files)
-    report = evaluate_sets(pipeline, sets, out, lowercase=lowercase, **chosen(beam=beam))
-    if as_json:
-        for entry in report.to_json():
-            print(json.dumps(entry, ensure_ascii=False))
-    else:
-        print(report.table())
+    with Progress(1.0, quiet=quiet, at_once=False) as bar:
+        more = chosen(beam=beam)
+        report = evaluate_sets(pipeline, sets, out, lowercase=lowercase, tell=bar.reach, **more)
+    rows = [json.dumps(entry, ensure_ascii=False) for entry in report.to_json()]
+    print("\n".join(rows) if as_json else report.table())
     if out is not None:
         say(f"hypotheses and pictures are in {out}", quiet=quiet)
     if not allow_unknown:
         report.check()
+
+
+def _evaluate_text(
+    pipeline: Pipeline,
+    files: str | None,
+    *,
+    suggest: bool,
+    allow_unknown: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Prints the loss of a model of plain text as soon as it is known, then what else there is."""
+    from regard.bench.progress import Progress
+    from regard.text_scores import SUGGESTED, evaluate_text
+
+    with Progress(1.0, quiet=quiet, at_once=False) as bar:
+        first = None if as_json else lambda early: bar.show(early.headline())
+        asked = SUGGESTED if suggest else 0
+        found = evaluate_text(pipeline, files, words=asked, tell=bar.reach, first=first)
+    rest = [json.dumps(found.to_json(), ensure_ascii=False)] if as_json else found.details()
+    for line in rest:
+        print(line)
+    if not allow_unknown:
+        found.check()
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -172,6 +172,7 @@ class Translate:
         prefixes: Sequence[str] | None = None,
         tap: Tap | None = None,
         allow_unknown: bool = True,
+        tell: Callable[[int], None] | None = None,
     ) -> list[list[Output]]:
         """The best translations of each source, best first, in the order of the sources.
 
@@ -183,6 +184,7 @@ class Translate:
             tap: What to record or edit. Records are those of one batch, row by row as the
                 sources stand, so all sources are then decoded in one.
             allow_unknown: Whether sources may have unknown words.
+            tell: Told of the sentences that are done.
         """
         longest = model.config.max_length
         ids = [self.source_ids(text, longest, allow_unknown=allow_unknown) for text in sources]
@@ -202,6 +204,8 @@ class Translate:
                     limit=longest,
                 )
                 results |= dict(zip(part, found, strict=True))
+                if tell is not None:
+                    tell(len(part))
         return [[self._output(each) for each in results[i]] for i in range(len(ids))]
 
     def _parts(self, ids: Sequence[Sequence[int]], config: DecodeConfig) -> list[list[int]]:

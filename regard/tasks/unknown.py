@@ -60,9 +60,9 @@ class Unknown:
             FoundProblems: It says how many, and some of them.
         """
         if self.share > MOST:
+            such = f", such as {', '.join(self.examples)}" if self.examples else ""
             raise FoundProblems(
-                f"unknown words: {self.share:.0%} of the words of {what} are not in the model's "
-                f"vocabulary, such as {', '.join(self.examples)}",
+                f"unknown words: {self.share:.0%} of {what} is not in the model's vocabulary{such}",
                 fix="is it the language the model knows, on the right side? --allow-unknown (in "
                 "Python allow_unknown=True) takes the scores all the same",
             )

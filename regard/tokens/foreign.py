@@ -206,6 +206,11 @@ class Foreign:
         """Whether its entries are whole words, so that nothing is left of an unknown one."""
         return self._whole
 
+    @property
+    def spells_all(self) -> bool:
+        """Whether it has every byte, so that nothing is unknown."""
+        return self._kind in ("bpe", "fallback")
+
     def writer(self) -> Writer:
         """What turns ids that come one by one into text."""
         alone = [token for token, piece in enumerate(self._pieces) if piece in FALLBACK]

@@ -7,7 +7,7 @@ they are what `decode` gives for all ids, and no piece ends within a character.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from os.path import commonprefix
+from itertools import takewhile
 
 CLEANED = {
     " .": ".",
@@ -87,9 +87,9 @@ class Writer:
             whole = len(self._window) - 1
             while whole > 0 and self._window[whole] in self._more:
                 whole -= 1
-            settled = commonprefix([settled, self._decode(self._window[:whole])])
+            settled = _common(settled, self._decode(self._window[:whole]))
         if self._quote in self._window:
-            settled = commonprefix([settled, self._decode([*self._window, self._quote or 0])])
+            settled = _common(settled, self._decode([*self._window, self._quote or 0]))
         if self._clean:
             for pattern in CLEANED:
                 for size in range(len(pattern) - 1, 0, -1):
@@ -104,3 +104,9 @@ class Writer:
         pending = len(text) - self._shown
         if kept[0] not in self._joined and len(spelled) > pending and text.endswith(spelled):
             self._window, self._shown = kept, len(spelled) - pending
+
+
+def _common(one: str, two: str) -> str:
+    """What two texts begin with."""
+    same = takewhile(lambda letters: letters[0] == letters[1], zip(one, two, strict=False))
+    return one[: sum(1 for _ in same)]
