@@ -85,7 +85,7 @@ class Progress:
         self._done = self._settled
 
     def reach(self, done: float, what: str) -> None:
-        """So much is behind us in all, and this is being done; with less of it, work begins anew."""
+        """So much is behind us in all, and this is being done; less than before is new work."""
         if done < self._done:
             self._began = time.monotonic()
         self._done = done
