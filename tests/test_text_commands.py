@@ -164,3 +164,42 @@ def test_a_text_of_unknown_words_is_scored_with_exit_1(regard, folders, tmp_path
         assert "loss " in found.out
         assert "of my.txt is not in the model's vocabulary" in found.err
         assert regard("eval", str(folders / kind), "--data", "my.txt", "--allow-unknown").code == 0
+
+
+@pytest.mark.parametrize("command", ["classify", "embed", "fill"])
+def test_what_is_not_read_of_a_long_text_is_said_in_one_line(regard, folders, caplog, command):
+    place = str(folders / ("fill" if command == "embed" else command))
+    longest = load(place).model.config.max_length
+    mask = "<mask> " if command == "fill" else ""
+    for words in (longest - 2, longest - 3):
+        assert regard(command, place, f"{mask}{'the cat ' * words}"[: 4 * words - 1]).code == 0
+    assert not caplog.messages
+    texts = ("the cat", "a dog " * longest, "the cat " * longest)
+    assert regard(command, place, *(f"{mask}{text}" for text in texts)).code == 0
+    left = longest + 2 + bool(mask)
+    assert f"its last {left} tokens are left out, the model reads {longest}" in caplog.messages[0]
+    assert f"'{mask}a dog a dog" in caplog.messages[0]
+    if command == "embed":  # all texts at once
+        assert caplog.messages[0].startswith("warning: text 2, ")
+        assert caplog.messages[0].endswith("; so are parts of 1 more")
+        assert len(caplog.messages) == 1
+
+
+def test_a_long_question_is_cut_with_a_warning_and_a_long_context_is_read_in_windows(
+    regard, folders, caplog
+):
+    place = str(folders / "answer")
+    long = "the cat sat on the mat " * 20
+    assert regard("answer", place, "the cat", "--context", long).code == 0
+    assert not caplog.messages
+    assert regard("answer", place, long, "--context", "the cat").code == 0
+    assert "tokens are left out" in caplog.messages[0]
+    caplog.clear()
+    assert regard("tag", str(folders / "tag"), long).code == 0
+    assert not caplog.messages
+
+
+def test_no_more_words_are_suggested_than_can_be_read(regard, folders):
+    found = regard("suggest", str(folders / "generate"), "the", "--top", "60000")
+    is_refused(found, "--top", "60000", "1 to 1000")
+    assert regard("suggest", str(folders / "generate"), "the", "--top", "1000").code == 0
