@@ -50,7 +50,9 @@ def choose_penalty(pipeline, valid, lowercase: bool) -> tuple[float, dict[float,
     references = [pair.target for pair in valid]
     found = {}
     for penalty in PENALTIES:
-        texts = pipeline.translate([pair.source for pair in valid], length_penalty=penalty)
+        texts = pipeline.translate(
+            [pair.source for pair in valid], length_penalty=penalty, allow_unknown=True
+        )
         found[penalty] = score(texts, references, lowercase=lowercase).bleu
         print(f"validation BLEU {found[penalty]:.2f} at length penalty {penalty}", flush=True)
     return max(found, key=lambda penalty: found[penalty]), found

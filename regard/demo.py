@@ -230,7 +230,7 @@ def _samples(trained: Pipeline, splits: Splits, console: Console) -> list[tuple[
     chosen = [pairs[i] for pairs in splits.tests.values() for i in (0, 1)]
     samples = []
     for pair in chosen:
-        text = trained.translate(pair.source)
+        text = trained.translate(pair.source, allow_unknown=True)
         samples.append((pair.source, text, pair.target))
         mark = "=" if text == pair.target else "reference: " + pair.target
         console.print(f"\n  {pair.source}\n    → {text}\n      {mark}", markup=False)

@@ -51,17 +51,10 @@ class Lines:
         self.strict, self.as_json = strict, as_json
 
     def check(self, text: str) -> str:
-        """The text itself, if the model can read it.
-
-        A vocabulary of words reads all unknown words as one: what it would say of them is made up.
-        """
-        self.pipeline.translator().source_ids(text, self.pipeline.model.config.max_length)
+        """The text itself, if the model can read it; a warning names what is lost of it."""
+        task, longest = self.pipeline.translator(), self.pipeline.model.config.max_length
+        task.source_ids(text, longest, allow_unknown=self.allow_unknown)
         words = self.pipeline.vocabulary.source.unknown_words(text)
-        if words and self.pipeline.recipe.tokens.kind == "words" and not self.allow_unknown:
-            raise InputError(
-                f"the model does not know: {', '.join(words)}",
-                fix="use other words, or --allow-unknown to go on around them",
-            )
         if words:
             _logger.warning("warning: the model does not know: %s", ", ".join(words))
         return text
@@ -82,17 +75,15 @@ class Lines:
             sys.stdout.flush()
 
     def grow(self, texts: list[str] | None, source: str | None, options: dict[str, Any]) -> None:
-        """Shows each translation as it grows; where a beam takes something back, it starts over."""
+        """Shows each translation as it grows; one line for each, of which nothing is taken back."""
         if self.as_json:
             raise InputError("--stream with --json", expected="one of the two")
+        options = {**options, "allow_unknown": True}  # what is not allowed was refused
         for text in self._each(texts, source):
             shown = ""
-            for partial in () if text is None else self.pipeline.stream(text, **options):
-                if partial.startswith(shown):
-                    sys.stdout.write(partial[len(shown) :])
-                else:
-                    terminal = sys.stdout.isatty()
-                    sys.stdout.write(f"\r\033[K{partial}" if terminal else f"\n{partial}")
+            steps = () if text is None else self.pipeline.stream(text, **options)
+            for partial in steps:
+                sys.stdout.write(partial[len(shown) :])
                 sys.stdout.flush()
                 shown = partial
             sys.stdout.write("\n")

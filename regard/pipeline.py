@@ -16,7 +16,7 @@ from regard.data.batch import Ragged
 from regard.data.config import LabelledData
 from regard.data.pair import Pair
 from regard.decode.config import DRAWING, DecodeConfig
-from regard.decode.engine import stream
+from regard.decode.engine import Step, stream
 from regard.errors import InputError
 from regard.exchange import export
 from regard.explain.heads import HeadSummary, pairs_for, summarise, texts_for
@@ -48,6 +48,7 @@ from regard.tasks.accuracy import Measures
 from regard.tasks.metrics import Scores, score
 from regard.tasks.reader import Text
 from regard.tasks.supervised import Course, Supervised
+from regard.tasks.unknown import Unknown
 from regard.tasks.words import Words, compare
 from regard.tokens import Vocabulary, only_foreign
 from regard.train import checkpoint
@@ -75,10 +76,28 @@ class Evaluation:
     perplexity: float
     scores: Scores
     hypotheses: tuple[str, ...]
+    unknown_source: Unknown
+    """How much of the sources the vocabulary does not have."""
+    unknown_target: Unknown
+    """The same of the targets."""
+    lowercase: bool = False
+    """Whether targets were scored without regard to case."""
 
     def to_json(self) -> dict[str, Any]:
         """The numbers, without the hypotheses."""
-        return {"loss": self.loss, "perplexity": self.perplexity, **asdict(self.scores)}
+        found = {"loss": self.loss, "perplexity": self.perplexity}
+        sides = {"source": self.unknown_source.share, "target": self.unknown_target.share}
+        return {**found, **asdict(self.scores), "unknown": sides}
+
+    def check(self) -> None:
+        """Refuses scores of texts that the model cannot read.
+
+        Raises:
+            FoundProblems: More than half of the words of one side are unknown.
+        """
+        self.unknown_source.check("the words of the sources")
+        if not self.lowercase:  # else words may be unknown for their case alone
+            self.unknown_target.check("the words of the targets")
 
 
 class Pipeline:
@@ -172,7 +191,7 @@ class Pipeline:
         Args:
             texts: One sentence or several.
             **decode: What differs from the recipe's `decode`, such as `beam=4`; also
-                `prefixes` and `knock_out`.
+                `prefixes`, `knock_out` and `allow_unknown`.
         """
         if isinstance(texts, str):
             return self.outputs([texts], **decode)[0][0].text
@@ -184,6 +203,7 @@ class Pipeline:
         *,
         prefixes: Sequence[str] | None = None,
         knock_out: Sequence[str] = (),
+        allow_unknown: bool = False,
         **decode: Any,
     ) -> list[list[Output]]:
         """The n best translations of each sentence, with log-probabilities and scores.
@@ -192,42 +212,73 @@ class Pipeline:
             texts: Sentences.
             prefixes: How each translation is to begin.
             knock_out: Heads to take away, such as `decoder.1.cross.3`.
+            allow_unknown: Go on around words that a vocabulary of words does not have.
             **decode: What differs from the recipe's `decode`.
+
+        Raises:
+            InputError: A text is empty or too long, or has unknown words that are not allowed.
         """
-        tap = self._without(knock_out) if knock_out else None
         return self.translator().predict(
-            self.model, texts, self.decoding(**decode), prefixes=prefixes, tap=tap
+            self.model,
+            texts,
+            self.decoding(**decode),
+            prefixes=prefixes,
+            tap=self._without(knock_out) if knock_out else None,
+            allow_unknown=allow_unknown,
         )
 
     def stream(
-        self, text: str, *, prefix: str = "", knock_out: Sequence[str] = (), **decode: Any
+        self,
+        text: str,
+        *,
+        prefix: str = "",
+        knock_out: Sequence[str] = (),
+        allow_unknown: bool = False,
+        **decode: Any,
     ) -> Iterator[str]:
-        """The translation as it grows, one token more at a time.
+        """The translation as it grows: each text begins with the one before, the last is whole.
 
-        In beam search each is the best beam so far, which may take back what it said.
+        Nothing is taken back. In beam search a word is shown once all beams have it, so that a
+        translation grows by several words at a time.
 
         Args:
             text: The sentence.
             prefix: How the translation is to begin.
             knock_out: Heads to take away, such as `decoder.1.cross.3`.
+            allow_unknown: Go on around words that a vocabulary of words does not have.
             **decode: What differs from the recipe's `decode`.
+
+        Raises:
+            InputError: As `outputs`, before anything is computed.
         """
         longest, task = self.model.config.max_length, self.translator()
-        source = Ragged.of([task.source_ids(text, longest)])
-        steps = stream(
-            self.model,
-            source,
-            task.symbols(),
-            self.decoding(**decode),
-            prefixes=[task.opening(prefix, longest)],
-            tap=self._without(knock_out) if knock_out else None,
-            limit=longest,
+        source = Ragged.of([task.source_ids(text, longest, allow_unknown=allow_unknown)])
+        return self._grown(
+            stream(
+                self.model,
+                source,
+                task.symbols(),
+                self.decoding(**decode),
+                prefixes=[task.opening(prefix, longest)],
+                tap=self._without(knock_out) if knock_out else None,
+                limit=longest,
+            )
         )
+
+    def _grown(self, steps: Iterator[Step]) -> Iterator[str]:
+        """The text of one sentence, whenever more of it is certain; at the end, all of it."""
+        writer, shown, said = self.vocabulary.target.writer(), "", 0
         for step in steps:
-            for partial in step.partials[:1]:
-                yield self.vocabulary.target.decode(partial.ids)
+            for ids in step.settled:
+                more = "".join(map(writer.push, ids[said:]))
+                said = len(ids)
+                if more:
+                    shown += more
+                    yield shown
             for _, hypotheses in step.done:
-                yield self.vocabulary.target.decode(hypotheses[0].ids)
+                whole = self.translator().written(hypotheses[0].ids)
+                if whole != shown or not shown:
+                    yield whole
 
     def decoding(self, **changes: Any) -> DecodeConfig:
         """The recipe's way of decoding with some changes, checked."""
@@ -287,11 +338,14 @@ class Pipeline:
         [[best, *_]] = task.predict(self.model, [text], self.decoding(**decode))
         return task.restored(text, best, self.model.config.max_length)
 
-    def _rewritten(self, texts: Sequence[str], **decode: Any) -> list[str]:
+    def _rewritten(
+        self, texts: Sequence[str], *, allow_unknown: bool = False, **decode: Any
+    ) -> list[str]:
         """What an encoder-decoder makes of each text: of one with holes, what is missing there."""
         holed = [self.has_holes(text) for text in texts]
         plain = [text for text, hole in zip(texts, holed, strict=True) if not hole]
-        translated = iter(self.translate(plain, **decode) if plain else ())
+        known = {**decode, "allow_unknown": allow_unknown}
+        translated = iter(self.translate(plain, **known) if plain else ())
         if self._restore is None or len(plain) == len(texts):
             return list(translated)
         torn = [text for text, hole in zip(texts, holed, strict=True) if hole]
@@ -450,6 +504,7 @@ class Pipeline:
         *,
         target: str | None = None,
         knock_out: Sequence[str] = (),
+        allow_unknown: bool = False,
         **decode: Any,
     ) -> Look:
         """The attention of every layer and head while this sentence is translated, or restored.
@@ -458,6 +513,7 @@ class Pipeline:
             text: The sentence; a text with holes, if the model restores such.
             target: What to follow instead of searching for it.
             knock_out: Heads to take away, such as `decoder.1.cross.3`.
+            allow_unknown: Look at words that a vocabulary of words does not have, too.
             **decode: What differs from the recipe's `decode`.
         """
         if not isinstance(self.model, EncoderDecoder):
@@ -469,6 +525,9 @@ class Pipeline:
                 self.model, only_foreign(self.vocabulary), text, without=knock_out, name=self.name
             )
         holes = self._restore if self.has_holes(text) else None
+        if holes is None:
+            most = self.model.config.max_length
+            self.translator().source_ids(text, most, allow_unknown=allow_unknown)
         return record(
             self.model,
             holes or self.translator(),
@@ -504,16 +563,45 @@ class Pipeline:
         return summarise(self.model, passages, progress=progress)
 
     def evaluate(
-        self, pairs: Sequence[Pair | tuple[str, str]], *, lowercase: bool = False, **decode: Any
+        self,
+        pairs: Sequence[Pair | tuple[str, str]],
+        *,
+        lowercase: bool = False,
+        allow_unknown: bool = False,
+        tell: Callable[[int], None] | None = None,
+        **decode: Any,
     ) -> Evaluation:
-        """Loss, perplexity, BLEU and chrF on pairs, and the translations."""
+        """Loss, perplexity, BLEU and chrF on pairs, and the translations.
+
+        Args:
+            pairs: Sources and targets.
+            lowercase: Score without regard to case.
+            allow_unknown: Score also what is mostly unknown words.
+            tell: Told of the pairs that are done.
+            **decode: What differs from the recipe's `decode`.
+
+        Raises:
+            FoundProblems: More than half of the words of one side are unknown.
+        """
         pairs = _pairs(pairs)
-        task = self.translator()
+        task, both = self.translator(), self.vocabulary
+        sources, targets = [each.source for each in pairs], [each.target for each in pairs]
         encoded = task.readable(pairs, self.model.config.max_length)
         measured = task.evaluate(self.model, encoded)
-        hypotheses = self.translate([pair.source for pair in pairs], **decode)
-        scores = score(hypotheses, [pair.target for pair in pairs], lowercase=lowercase)
-        return Evaluation(measured["loss"], measured["perplexity"], scores, tuple(hypotheses))
+        outputs = task.predict(self.model, sources, self.decoding(**decode), tell=tell)
+        hypotheses = [best.text for best, *_ in outputs]
+        found = Evaluation(
+            measured["loss"],
+            measured["perplexity"],
+            score(hypotheses, targets, lowercase=lowercase),
+            tuple(hypotheses),
+            Unknown.of(both.source, sources),
+            Unknown.of(both.target, targets),
+            lowercase=lowercase,
+        )
+        if not allow_unknown:
+            found.check()
+        return found
 
     def quantised(self) -> Pipeline:
         """The same in 8 bits: to decode, score and look into, not to train or save."""

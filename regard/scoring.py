@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from regard.data import grammar
+from regard.data.annotations import text_of
 from regard.data.config import Files, LabelledData
 from regard.data.labelled import load_labelled, read_labelled
 from regard.data.pair import Pair
@@ -22,6 +24,7 @@ from regard.pipeline import Evaluation, Pipeline
 from regard.recipe import Recipe
 from regard.tasks.accuracy import Measures
 from regard.tasks.metrics import by_length, score
+from regard.tasks.unknown import Unknown
 from regard.train import checkpoint
 
 Row = tuple[str, int, float, float]
@@ -58,6 +61,11 @@ class Report:
 
     sets: tuple[SetReport, ...]
 
+    def check(self) -> None:
+        """Refuses scores of texts that the model cannot read; see `Evaluation.check`."""
+        for each in self.sets:
+            each.evaluation.check()
+
     def to_json(self) -> list[dict[str, Any]]:
         """One object a set."""
         return [each.to_json() for each in self.sets]
@@ -75,6 +83,10 @@ class Report:
             )
             if each.pronouns is not None:
                 lines.append(f"  {'pronouns right':<22}{'':>7}{'':>33}{each.pronouns:>9.1f}")
+            lines.append(
+                f"  {'unknown words':<22}  {found.unknown_source.share:.1%} of the sources, "
+                f"{found.unknown_target.share:.1%} of the targets"
+            )
             for name, count, bleu, exact in each.phenomena:
                 lines.append(f"  {name:<22}{count:>7}{'':>17}{bleu:>8.2f}{'':>8}{exact:>9.1f}")
         scores = self.sets[0].evaluation.scores
@@ -124,12 +136,31 @@ def evaluate_sets(
     out: Path | None,
     *,
     lowercase: bool = False,
+    tell: Callable[[float, str], None] | None = None,
     **decode: Any,
 ) -> Report:
-    """Scores each set; writes hypotheses, numbers and a picture if there is a folder for them."""
-    reports = []
+    """Scores each set; writes hypotheses, numbers and a picture if there is a folder for them.
+
+    Args:
+        pipeline: What is scored.
+        sets: Pairs by name.
+        out: The folder.
+        lowercase: Score without regard to case.
+        tell: Told which share of the work is done, and what of it.
+        **decode: What differs from the recipe's `decode`.
+    """
+    reports, done, whole = [], 0, sum(map(len, sets.values()))
+
+    def told(name: str, count: int) -> None:
+        nonlocal done
+        done += count
+        if tell is not None:
+            tell(done / max(1, whole), name)
+
     for name, pairs in sets.items():
-        evaluation = pipeline.evaluate(pairs, lowercase=lowercase, **decode)
+        evaluation = pipeline.evaluate(
+            pairs, lowercase=lowercase, allow_unknown=True, tell=partial(told, name), **decode
+        )
         reports.append(_report(name, pairs, evaluation, lowercase=lowercase))
         if out is not None:
             _write_set(out, name, pairs, evaluation)
@@ -146,11 +177,28 @@ class LabelledReport:
     """All sets of labelled examples that were scored: how many each has, and how well it went."""
 
     sets: Mapping[str, tuple[int, Measures]]
+    unknown: Mapping[str, Unknown]
+    """How much of the texts of each the vocabulary cannot spell."""
+
+    def check(self) -> None:
+        """Refuses scores of texts that the model cannot read.
+
+        Raises:
+            FoundProblems: More than half of the words of a set are unknown.
+        """
+        for name, unknown in self.unknown.items():
+            unknown.check(f"the words of {name}")
 
     def to_json(self) -> list[dict[str, Any]]:
         """One object a set."""
         return [
-            {"set": name, "examples": count, **found.overall, "by_label": found.by_label}
+            {
+                "set": name,
+                "examples": count,
+                **found.overall,
+                "unknown": self.unknown[name].share,
+                "by_label": found.by_label,
+            }
             for name, (count, found) in self.sets.items()
         ]
 
@@ -159,6 +207,7 @@ class LabelledReport:
         lines = []
         for name, (count, found) in self.sets.items():
             lines.append(f"{name:<24}{count:>7}  {_numbers(found.overall)}")
+            lines.append(f"  {'unknown words':<29}  {self.unknown[name].share:.1%}")
             lines += [f"  {label:<29}  {_numbers(each)}" for label, each in found.by_label.items()]
         return "\n".join(lines)
 
@@ -198,7 +247,11 @@ def evaluate_labelled(
     else:
         raise InputError("eval", got=f"{pipeline.name} without data", expected="--data FILE")
     report = LabelledReport(
-        {name: (len(examples), pipeline.measure(examples)) for name, examples in sets.items()}
+        {name: (len(examples), pipeline.measure(examples)) for name, examples in sets.items()},
+        {
+            name: Unknown.of(pipeline.vocabulary.source, map(text_of, examples))
+            for name, examples in sets.items()
+        },
     )
     if out is not None:
         text = json.dumps(report.to_json(), ensure_ascii=False, indent=1)

@@ -255,6 +255,28 @@ def test_too_long_a_pair_is_refused_by_eval_and_heads(regard, tmp_path: Path) ->
         is_refused(regard(command, TINY, "--data", "long.tsv"), "too long", "1200")
 
 
+def test_scores_of_foreign_text_say_so_and_exit_1(regard, tmp_path: Path) -> None:
+    (tmp_path / "p.tsv").write_text("Bonjour le monde\tHallo Welt\nThe dog sleeps.\tDer Hund.\n")
+    found = regard("eval", TINY, "--data", "p.tsv")
+    assert found.code == 0
+    assert "50.0% of the sources" in found.out
+    (tmp_path / "p.tsv").write_text("Bonjour le monde\tDer Hund schläft.\n")
+    found = regard("eval", TINY, "--data", "p.tsv")
+    assert found.code == 1
+    assert "100.0% of the sources, 0.0% of the targets" in found.out
+    assert "100% of the words of the sources" in found.err
+    found = regard("eval", TINY, "--data", "p.tsv", "--json", "--allow-unknown")
+    assert (found.code, found.err) == (0, "")
+    assert json.loads(found.out)["unknown"] == {"source": 1.0, "target": 0.0}
+
+
+def test_a_stream_is_one_line_of_what_is_said_without_it(regard) -> None:
+    text = "The animal didn't cross the street because it was too tired."
+    streamed = regard("translate", TINY, text, "--stream", feed=b"")
+    assert streamed.out == regard("translate", TINY, text).out
+    assert "\r" not in streamed.out
+
+
 def test_lowercase_reaches_every_score(regard, tmp_path: Path) -> None:
     (tmp_path / "p.tsv").write_text("The dog sleeps.\tder hund SCHLÄFT.\n")
     entry = json.loads(regard("eval", TINY, "--data", "p.tsv", "--lowercase", "--json").out)

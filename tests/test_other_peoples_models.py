@@ -53,7 +53,11 @@ def test_a_gpt_2_folder_is_asked_looked_into_saved_and_loaded(gpt, tmp_path):
     said = p.generate("the cat", max_length=5)
     assert "".join(p.write("the cat", max_length=5)).strip() == said.strip()
     assert len(p.suggest("the", count=3)) == 3
-    assert p.look("the cat sat").maps[0].queries == ("the", "cat", "sat")
+    look = p.look("the cat sat")
+    assert look.maps[0].queries == ("the", "cat", "sat")
+    assert look.orientation(look.maps[0])[0] == "the word that looks"
+    page = look.save(tmp_path / "look.html").read_text()
+    assert "being written" not in page
     p.save(tmp_path / "ours")
     again = regard.load(tmp_path / "ours")
     assert again.generate("the cat", max_length=5) == said

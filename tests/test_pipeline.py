@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import torch
 
 import regard
 from regard.data import grammar
-from regard.errors import InputError
+from regard.errors import FoundProblems, InputError
 from regard.loading import load, shipped
 from regard.pipeline import Pipeline
 from regard.scoring import pairs_of
@@ -145,6 +146,57 @@ def test_the_stream_ends_with_the_translation(pipeline: Pipeline) -> None:
     steps = list(pipeline.stream("The dog sleeps.", beam=1))
     assert steps[0] == "Der"
     assert steps[-1] == "Der Hund schläft."
+
+
+@pytest.mark.parametrize("text", [TIRED.source, WIDE.source, "The old woman sees the dog."])
+@pytest.mark.parametrize("decode", [{}, {"beam": 1}, {"sample": True, "beam": 1, "n_best": 3}])
+def test_a_stream_takes_nothing_back(pipeline: Pipeline, text: str, decode: dict) -> None:
+    steps = list(pipeline.stream(text, **decode))
+    assert steps[-1] == pipeline.translate(text, **decode)
+    for before, after in itertools.pairwise(steps):
+        assert after.startswith(before)
+        assert len(after) > len(before)
+
+
+def test_a_stream_shows_something_before_its_end(pipeline: Pipeline) -> None:
+    assert len(list(pipeline.stream(TIRED.source))) > 2
+
+
+ASKED = {
+    "translate": lambda p, text, **more: p.translate(text, **more),
+    "a batch": lambda p, text, **more: p.translate(["The dog sleeps.", text], **more)[1],
+    "outputs": lambda p, text, **more: p.outputs([text], **more)[0][0].text,
+    "generate": lambda p, text, **more: p.generate(text, **more),
+    "stream": lambda p, text, **more: [*p.stream(text, **more)][-1],
+    "look": lambda p, text, **more: p.look(text, **more).target,
+}
+
+
+@pytest.mark.parametrize("how", ASKED)
+def test_unknown_words_are_refused_unless_they_are_allowed(pipeline: Pipeline, how: str) -> None:
+    with pytest.raises(InputError, match=r"does not know: xylophone, zebras\n.*allow_unknown=True"):
+        ASKED[how](pipeline, "The xylophone sees zebras.")
+    allowed = ASKED[how](pipeline, "The xylophone sees zebras.", allow_unknown=True)
+    assert (
+        allowed == pipeline.outputs(["The xylophone sees zebras."], allow_unknown=True)[0][0].text
+    )
+
+
+def test_a_stream_refuses_before_its_first_step(pipeline: Pipeline) -> None:
+    with pytest.raises(InputError, match="xylophone"):
+        pipeline.stream("The xylophone sleeps.")
+
+
+def test_scores_of_unknown_words_are_refused_above_half(pipeline: Pipeline) -> None:
+    half = [("The dog sleeps.", "Der Hund schläft."), ("zork blib blub", "Der Hund schläft.")]
+    assert pipeline.evaluate(half).unknown_source.share == 0.5
+    mostly = [*half, ("blub!", "Der Hund schläft.")]
+    with pytest.raises(FoundProblems, match=r"57% of the words of the sources .* zork, blib, blub"):
+        pipeline.evaluate(mostly)
+    found = pipeline.evaluate(mostly, allow_unknown=True)
+    assert found.to_json()["unknown"] == {"source": 4 / 7, "target": 0.0}
+    with pytest.raises(FoundProblems, match="of the targets"):
+        pipeline.evaluate([("The dog sleeps.", "zork blub")])
 
 
 def test_evaluation_counts(pipeline: Pipeline) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 
-from regard import lines
+from regard import lines, text_scores
+from regard.bench import progress
 from regard.data import text as text_files
 from regard.loading import load
 from tests.commands import is_refused
@@ -138,3 +140,91 @@ def test_a_context_may_come_through_a_pipe_and_is_bounded(regard, folders, tmp_p
     (tmp_path / "context").write_text("the " * 1000)
     found = regard("answer", place, "the", "--context-file", "context")
     is_refused(found, "context: too long: expected at most 1,000 bytes")
+
+
+def test_the_loss_of_a_text_is_said_first_and_suggestions_on_request(
+    regard, folders, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "my.txt").write_text("the cat sat on the mat\n" * 9)
+    place, said = str(folders / "generate"), []
+    counted = text_scores.word_accuracy
+
+    def asked(*given, **more):
+        said.append(capsys.readouterr().out)
+        return counted(*given, **more)
+
+    monkeypatch.setattr(text_scores, "word_accuracy", asked)
+    plain = regard("eval", place, "--data", "my.txt")
+    assert plain.code == 0, plain.err
+    assert not said
+    first, *others = plain.out.splitlines()
+    assert first.startswith("my.txt: 56 tokens, loss ")
+    assert others == ["unknown tokens: 0.0%"]
+    more = regard("eval", place, "--data", "my.txt", "--suggest")
+    assert said == [f"{first}\n"]
+    assert "next word among 3 suggested: " in more.out
+    assert "words" not in json.loads(regard("eval", place, "--data", "my.txt", "--json").out)
+    is_refused(regard("eval", str(folders / "fill"), "--data", "my.txt", "--suggest"), "--suggest")
+
+
+def test_an_evaluation_says_how_far_it_is_where_it_takes_long(
+    regard, folders, tmp_path, monkeypatch
+):
+    (tmp_path / "my.txt").write_text("the cat sat on the mat\n" * 20)
+    monkeypatch.setattr(progress.Progress, "_left", lambda *_: "1:23")
+    clock = iter(range(0, 10_000, 20))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    for kind in ("generate", "fill"):
+        found = regard("eval", str(folders / kind), "--data", "my.txt")
+        assert "0%  1:23 left  reading the text\n" in found.err
+        assert re.search(r"(99|100)%  1:23 left  loss\n", found.err)
+        assert not regard("eval", str(folders / kind), "--data", "my.txt", "--quiet").err
+
+
+def test_a_text_of_unknown_words_is_scored_with_exit_1(regard, folders, tmp_path):
+    (tmp_path / "my.txt").write_text("zork blib the blub\n" * 9)
+    for kind in ("generate", "fill"):
+        found = regard("eval", str(folders / kind), "--data", "my.txt")
+        assert found.code == 1
+        assert "loss " in found.out
+        assert "of my.txt is not in the model's vocabulary" in found.err
+        assert regard("eval", str(folders / kind), "--data", "my.txt", "--allow-unknown").code == 0
+
+
+@pytest.mark.parametrize("command", ["classify", "embed", "fill"])
+def test_what_is_not_read_of_a_long_text_is_said_in_one_line(regard, folders, caplog, command):
+    place = str(folders / ("fill" if command == "embed" else command))
+    longest = load(place).model.config.max_length
+    mask = "<mask> " if command == "fill" else ""
+    for words in (longest - 2, longest - 3):
+        assert regard(command, place, f"{mask}{'the cat ' * words}"[: 4 * words - 1]).code == 0
+    assert not caplog.messages
+    texts = ("the cat", "a dog " * longest, "the cat " * longest)
+    assert regard(command, place, *(f"{mask}{text}" for text in texts)).code == 0
+    left = longest + 2 + bool(mask)
+    assert f"its last {left} tokens are left out, the model reads {longest}" in caplog.messages[0]
+    assert f"'{mask}a dog a dog" in caplog.messages[0]
+    if command == "embed":  # all texts at once
+        assert caplog.messages[0].startswith("warning: text 2, ")
+        assert caplog.messages[0].endswith("; so are parts of 1 more")
+        assert len(caplog.messages) == 1
+
+
+def test_a_long_question_is_cut_with_a_warning_and_a_long_context_is_read_in_windows(
+    regard, folders, caplog
+):
+    place = str(folders / "answer")
+    long = "the cat sat on the mat " * 20
+    assert regard("answer", place, "the cat", "--context", long).code == 0
+    assert not caplog.messages
+    assert regard("answer", place, long, "--context", "the cat").code == 0
+    assert "tokens are left out" in caplog.messages[0]
+    caplog.clear()
+    assert regard("tag", str(folders / "tag"), long).code == 0
+    assert not caplog.messages
+
+
+def test_no_more_words_are_suggested_than_can_be_read(regard, folders):
+    found = regard("suggest", str(folders / "generate"), "the", "--top", "60000")
+    is_refused(found, "--top", "60000", "1 to 1000")
+    assert regard("suggest", str(folders / "generate"), "the", "--top", "1000").code == 0

@@ -20,13 +20,21 @@ class Progress:
         total: Seconds that the work is thought to take; the time left is scaled by what it took.
         quiet: Show nothing at all.
         interval: Seconds between two lines where there is no terminal.
+        at_once: Whether the first of these lines comes at the beginning, else after an interval.
     """
 
-    def __init__(self, total: float, *, quiet: bool = False, interval: float = 15.0) -> None:
+    def __init__(
+        self,
+        total: float,
+        *,
+        quiet: bool = False,
+        interval: float = 15.0,
+        at_once: bool = True,
+    ) -> None:
         self.total, self.quiet, self.interval = max(total, 1e-9), quiet, interval
         self._done = self._settled = 0.0
         self._began = time.monotonic()
-        self._told = -math.inf
+        self._told = -math.inf if at_once else self._began
         self._bar: RichBar | None = None
         self._task: TaskID | None = None
 
@@ -58,6 +66,15 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
+    def show(self, text: str) -> None:
+        """Prints a result at once, on standard output, above the bar."""
+        if self._bar is not None:
+            self._bar.stop()
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+        if self._bar is not None:
+            self._bar.start()
+
     def advance(self, seconds: float) -> None:
         """So much of what was thought to be needed is behind us."""
         self._done += seconds
@@ -68,7 +85,9 @@ class Progress:
         self._done = self._settled
 
     def reach(self, done: float, what: str) -> None:
-        """So much is behind us in all, and this is being done."""
+        """So much is behind us in all, and this is being done; less than before is new work."""
+        if done < self._done:
+            self._began = time.monotonic()
         self._done = done
         self.say(what)
 

@@ -38,6 +38,7 @@ from regard.errors import InputError, Interrupted, UserError, WriteError
 from regard.stopping import be_the_command, end, end_at_once, give_back
 
 if TYPE_CHECKING:
+    from regard.pipeline import Pipeline
     from regard.tasks import Output
 
 app = typer.Typer(
@@ -123,41 +124,71 @@ def evaluate(
         bool, typer.Option("--lowercase", help="Score without regard to case.")
     ] = False,
     beam: Beam = None,
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="Of a GPT: how often it suggests the next word, too.")
+    ] = False,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Exit 0 even if most words are unknown.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     threads: Threads = None,
     precision: Precision = "fp32",
 ) -> None:
     """Loss, perplexity, and the measures of the task: BLEU and chrF (sacrebleu), accuracy, F1."""
+    from regard.bench.progress import Progress
     from regard.scoring import evaluate_sets, pairs_to_score
 
     pipeline = open_pipeline(place, threads, precision)
+    if suggest and pipeline.recipe.task != "generate":
+        raise InputError("--suggest", got=f"{pipeline}", expected="a model that writes on")
     if pipeline.recipe.task in ("generate", "restore", "fill"):
-        from regard.bench.progress import Progress
-        from regard.text_scores import evaluate_text
-
-        with Progress(1.0, quiet=quiet or not sys.stderr.isatty()) as bar:
-            found = evaluate_text(pipeline, files, tell=bar.reach)
-        print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.table())
+        asked = {"suggest": suggest, "allow_unknown": allow_unknown}
+        _evaluate_text(pipeline, files, **asked, as_json=as_json, quiet=quiet)
         return
     if pipeline.recipe.task in ("classify", "tag", "answer"):
         from regard.scoring import evaluate_labelled
 
         labelled = evaluate_labelled(pipeline, split, files, out)
-        for entry in labelled.to_json() if as_json else ():
-            print(json.dumps(entry, ensure_ascii=False))
-        if not as_json:
-            print(labelled.table())
+        rows = [json.dumps(entry, ensure_ascii=False) for entry in labelled.to_json()]
+        print("\n".join(rows) if as_json else labelled.table())
+        if not allow_unknown:
+            labelled.check()
         return
     sets = pairs_to_score(pipeline, split, files)
-    report = evaluate_sets(pipeline, sets, out, lowercase=lowercase, **chosen(beam=beam))
-    if as_json:
-        for entry in report.to_json():
-            print(json.dumps(entry, ensure_ascii=False))
-    else:
-        print(report.table())
+    with Progress(1.0, quiet=quiet, at_once=False) as bar:
+        more = chosen(beam=beam)
+        report = evaluate_sets(pipeline, sets, out, lowercase=lowercase, tell=bar.reach, **more)
+    rows = [json.dumps(entry, ensure_ascii=False) for entry in report.to_json()]
+    print("\n".join(rows) if as_json else report.table())
     if out is not None:
         say(f"hypotheses and pictures are in {out}", quiet=quiet)
+    if not allow_unknown:
+        report.check()
+
+
+def _evaluate_text(
+    pipeline: Pipeline,
+    files: str | None,
+    *,
+    suggest: bool,
+    allow_unknown: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Prints the loss of a model of plain text as soon as it is known, then what else there is."""
+    from regard.bench.progress import Progress
+    from regard.text_scores import SUGGESTED, evaluate_text
+
+    with Progress(1.0, quiet=quiet, at_once=False) as bar:
+        first = None if as_json else lambda early: bar.show(early.headline())
+        asked = SUGGESTED if suggest else 0
+        found = evaluate_text(pipeline, files, words=asked, tell=bar.reach, first=first)
+    rest = [json.dumps(found.to_json(), ensure_ascii=False)] if as_json else found.details()
+    for line in rest:
+        print(line)
+    if not allow_unknown:
+        found.check()
 
 
 @app.command()
@@ -231,7 +262,8 @@ def translate(
 
     def work(sentences: list[str]) -> list[list[Output]]:
         prefixes = None if prefix is None else [prefix] * len(sentences)
-        return pipeline.outputs(sentences, prefixes=prefixes, knock_out=knock_out or (), **options)
+        given = {"prefixes": prefixes, "knock_out": knock_out or (), **options}
+        return pipeline.outputs(sentences, allow_unknown=True, **given)  # `lines` has refused them
 
     if texts == ["-"]:
         texts, source = None, "-"
@@ -279,7 +311,8 @@ def look(
     pipeline = open_pipeline(place, threads, precision)
     if pipeline.recipe.task in ("translate", "rewrite") and not pipeline.has_holes(text):
         Lines(pipeline, allow_unknown=allow_unknown).check(text)
-    seen = pipeline.look(text, target=target, knock_out=knock_out or (), **chosen(beam=beam))
+    given = {"target": target, "knock_out": knock_out or (), **chosen(beam=beam)}
+    seen = pipeline.look(text, allow_unknown=True, **given)  # refused before, or allowed
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
     seen.save(out, kind=kind, layer=number, head=head, word=word)
     print(seen.target or text)

@@ -86,6 +86,15 @@ class Question:
         return self.context
 
 
+def text_of(example: LabelledText | TaggedWords | Question) -> str:
+    """All that is read of an example, as one text."""
+    if isinstance(example, TaggedWords):
+        return " ".join(example.words)
+    if isinstance(example, Question):
+        return f"{example.question} {example.context}"
+    return example.text if example.pair is None else f"{example.text} {example.pair}"
+
+
 Example = TypeVar("Example", LabelledText, TaggedWords, Question)
 
 

@@ -90,6 +90,9 @@ class Step:
     each sentence's best beam, which may be another one than a step before."""
     logprob: Tensor
     """(shown,)"""
+    settled: tuple[tuple[int, ...], ...]
+    """For each sentence under way, the tokens that its best hypothesis begins with whatever comes:
+    in beam search, what all beams have in common. They only ever grow."""
 
     @property
     def partials(self) -> list[Partial]:
@@ -264,6 +267,7 @@ def outcome(index: int, move: Move, search: Search) -> Step:
         sentences=tuple(live.sentences[row // live.width].number for row in rows),
         tokens=live.said[rows],
         logprob=torch.tensor([live.logprob[row] for row in rows], dtype=torch.float64),
+        settled=tuple(search.settled()),
     )
 
 

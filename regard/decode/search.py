@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from random import Random
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -214,6 +215,10 @@ class Search(Protocol):
         """The rows worth showing while decoding goes on."""
         ...
 
+    def settled(self) -> list[tuple[int, ...]]:
+        """For each sentence under way, the tokens its best hypothesis begins with for sure."""
+        ...
+
 
 class Draw:
     """Every row goes its own way: greedy takes the likeliest token, sampling draws one.
@@ -259,6 +264,10 @@ class Draw:
     def leading(self) -> list[int]:
         """The rows that have not ended."""
         return [row for row, open_ in enumerate(self.open) if open_]
+
+    def settled(self) -> list[tuple[int, ...]]:
+        """What all samples of a sentence have in common; of one sample, all of it."""
+        return agreed(self.live, self.open, self.found)
 
     def _taken(self, branch: Branch, *, free: bool) -> Branch:
         """Keeps the hypothesis if it ends with this; returns what to go on with."""
@@ -353,6 +362,10 @@ class Beam:
         """The best beam of each sentence."""
         return list(range(0, len(self.live.tokens), self.live.width))
 
+    def settled(self) -> list[tuple[int, ...]]:
+        """What all beams that go on, and the best hypothesis found so far, have in common."""
+        return agreed(self.live, [total > NEVER for total in self.live.total], self.found)
+
     def _branches(
         self, first: int, vocab: int, totals: list[float], index: list[int], gained: list[float]
     ) -> list[Branch]:
@@ -400,6 +413,28 @@ class Beam:
         if stop == "never" and alpha > 0:
             length = sentence.room  # the kindest length that a continuation may reach
         return leader / length**alpha <= found[-1].score
+
+
+def agreed(
+    live: Live, goes_on: Sequence[bool], found: Mapping[int, Sequence[Hypothesis]]
+) -> list[tuple[int, ...]]:
+    """For each sentence, the tokens that all hypotheses begin with that may still be its best.
+
+    Args:
+        live: The hypotheses under way.
+        goes_on: Which of its rows may still become a hypothesis.
+        found: The finished ones of each sentence; only the best of them can stay the best.
+    """
+    rows, width = live.said.tolist(), live.width
+    settled = []
+    for place, sentence in enumerate(live.sentences):
+        here = range(place * width, (place + 1) * width)
+        ways = [rows[row] for row in here if goes_on[row]]
+        if found[sentence.number]:
+            ways.append(list(min(found[sentence.number], key=by_score).ids))
+        alike = takewhile(lambda column: len(set(column)) == 1, zip(*ways, strict=False))
+        settled.append(tuple(column[0] for column in alike))
+    return settled
 
 
 def check_finite(some: Sequence[float]) -> None:

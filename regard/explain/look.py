@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from regard.errors import InputError
-from regard.explain.maps import AttentionMap, Weights, row_entropy, visible
+from regard.explain.maps import AttentionMap, Weights, row_entropy, shortened, visible
 from regard.files import write_file
 
 Kind = Literal["alignment", "grid", "self", "positions"]
@@ -109,7 +109,7 @@ class Look:
         if attention_map.stack.endswith(".cross"):
             kind = self.source_language or "source"
             return written, f"the {kind} words looked at"
-        if attention_map.stack == "decoder.self":
+        if attention_map.writes:
             return written, "the words before it that are looked at"
         return "the word that looks", "the words looked at"
 
@@ -180,6 +180,20 @@ class Look:
         from regard.explain.plot import draw, render
 
         return write_file(path, render(draw(self, choice), ending))
+
+    def __repr__(self) -> str:
+        """What is in it and how to see it, in a few lines: its weights would fill pages."""
+        lines = [f"Look of {self.model}" if self.model else "Look"]
+        texts = {"source": self.source, "target": self.target} if self.source else {}
+        for name, text in (texts or {"title": self.title}).items():
+            lines += [f"  {name:<14} {visible(shortened(text, 80))}"] if text else []
+        for stack in dict.fromkeys(each.stack for each in self.maps):
+            maps = [each for each in self.maps if each.stack == stack]
+            size = f"{len(maps)} × {max(each.heads for each in maps)} (layers × heads)"
+            lines.append(f"  {stack:<14} {size}, from {maps[0].site} on")
+        lines += [f"  without        {', '.join(self.knocked_out)}"] if self.knocked_out else []
+        shown = '.save("look.html") for a page, .png or .svg for a picture'
+        return "\n".join([*lines, f"  to see it      {shown}"])
 
     def _usual_kind(self, layer: int | str | None, word: str | None) -> Kind:
         cross = [m for m in self.maps if m.stack.endswith(".cross")]

@@ -30,7 +30,8 @@ class AttentionMap:
         site: Its name, such as `decoder.2.cross` or `encoder.0.self`.
         weights: Who looks at what, (heads, query, key). A row sums to 1, or to 0 where there
             was nothing to look at.
-        queries: The label of each row. In a decoder, the token that the step *predicts*.
+        queries: The label of each row. In the decoder of an encoder-decoder, the token that the
+            step *predicts*; else the one that looks.
         keys: The label of each column: what is looked at.
     """
 
@@ -65,6 +66,15 @@ class AttentionMap:
     def heads(self) -> int:
         """How many heads were recorded."""
         return int(self.weights.shape[0])
+
+    @property
+    def writes(self) -> bool:
+        """Whether a row is a word being written; a stack that looks at its own words only reads."""
+        return self.stack.startswith("decoder.") and self.queries != self.keys
+
+    def __repr__(self) -> str:
+        heads, queries, keys = self.weights.shape
+        return f"AttentionMap({self.site!r}, {heads} heads, {queries} queries, {keys} keys)"
 
     def seen(self, head: int | None = None) -> Weights:
         """The map of one head, or the mean over heads: (query, key)."""
@@ -174,3 +184,8 @@ def visible(text: str) -> str:
     shown = (VISIBLE.get(letter, letter) for letter in text)
     # control characters and lone surrogates can be neither drawn nor encoded
     return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs") else c for c in shown)
+
+
+def shortened(text: str, longest: int = 140) -> str:
+    """A title that leaves room for the picture."""
+    return text if len(text) <= longest else f"{text[:longest]}…"

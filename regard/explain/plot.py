@@ -139,10 +139,10 @@ def _draw_positions(look: Look, choice: Choice) -> Figure:
     panel = Panel(values, rows, [c.replace("-", "−") for c in columns], weight_scale(values))
     words = len(choice.map.queries)
     # a decoder's step at place t writes word t, and has read the words before it
-    origin = {
-        "encoder.self": "0 is the word itself, −1 the one before",
-        "decoder.self": "0 is the word written last, −1 the one before",
-    }.get(choice.map.stack, "0 is the word of the same number")
+    origin = "0 is the word of the same number"
+    if choice.map.stack.endswith(".self"):
+        which = "written last" if choice.map.writes else "itself"
+        origin = f"0 is the word {which}, −1 the one before"
     facts = [
         "Rows: the heads.",
         f"Columns: how far from its own place a word looks; {origin}.",

@@ -14,7 +14,7 @@ from regard.data.batch import Ragged
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.explain.look import Look
-from regard.explain.maps import AttentionMap, merge_words
+from regard.explain.maps import AttentionMap, merge_words, shortened
 from regard.layers import Tap, knock_out
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder, Texts
@@ -127,11 +127,6 @@ def record_text(
         target="",
         knocked_out=tuple(without),
     )
-
-
-def shortened(text: str, longest: int = 140) -> str:
-    """A title that leaves room for the picture."""
-    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def _note(*, given: bool, finished: bool) -> str:

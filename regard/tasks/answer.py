@@ -24,6 +24,7 @@ from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.tasks.accuracy import Measures, answer_scores
 from regard.tasks.supervised import Supervised, texts_of
+from regard.tasks.task import warn_cut
 
 _INSIDE = re.compile(
     "(?:(?![\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
@@ -79,6 +80,10 @@ class Answer(Supervised[Question]):
             rows += [part.row for part in self._parts(example, longest, answer)[0]]
         return rows
 
+    def _space(self, longest: int) -> int:
+        """The most tokens of a question, which may fill half of it, and a part of its context."""
+        return self.room(longest) - len(self.tokenizer.template([], []))
+
     def _parts(
         self, example: Question, longest: int, answer: Excerpt | None
     ) -> tuple[list[_Part], list[Span]]:
@@ -86,7 +91,7 @@ class Answer(Supervised[Question]):
         tokenizer = self.tokenizer
         ids, spans = tokenizer.spans(example.context)
         around = tokenizer.template([-1], [-2])
-        space = self.room(longest) - len(around) + 2
+        space = self._space(longest)
         question = tokenizer.encode(example.question)[: space // 2]
         before = around.index(-2) - 1 + len(question)
         place = None if answer is None else _tokens_of(answer, spans)
@@ -145,6 +150,10 @@ class Answer(Supervised[Question]):
             unanswerable: Whether "no answer" may be said. None: if it was trained to.
         """
         examples = [Question(question, context, ()) for question, context in questions]
+        asked = [question for question, _ in questions]
+        most = self._space(model.config.max_length) // 2
+        sizes = map(len, self.tokenizer.encode_batch(asked))
+        warn_cut(asked, [max(0, size - most) for size in sizes], most)
         parted = [self._parts(each, model.config.max_length, None) for each in examples]
         logits = self._logits(model, [part.row for parts, _ in parted for part in parts])
         none = self.course.unanswerable if unanswerable is None else unanswerable

@@ -139,13 +139,22 @@ class Fill:
         each = F.cross_entropy(logits, _classes(batch.follows), reduction="none")  # (pairs,)
         return total + (each * _holes_in_each(batch)).sum()
 
-    def evaluate(self, model: Encoder) -> dict[str, float]:
-        """On fixed holes: mean loss and share of right tokens; of pairs, the same of those."""
+    def evaluate(
+        self, model: Encoder, tell: Callable[[int], None] | None = None
+    ) -> dict[str, float]:
+        """On fixed holes: mean loss and share of right tokens; of pairs, the same of those.
+
+        Args:
+            model: What fills holes.
+            tell: Told of the tokens of each batch that is done.
+        """
         sums: dict[str, float] = {}
         with evaluating(model):
             for batch in self.valid.evaluation():
                 for name, value in _measure(model, batch).items():
                     sums[name] = sums.get(name, 0.0) + value
+                if tell is not None:
+                    tell(batch.ids.ids.numel())
         mean = partial(_mean, sums)
         found = {"loss": mean("loss", "holes"), "accuracy": mean("right", "holes")}
         found["perplexity"] = math.exp(min(found["loss"], 700.0))

@@ -38,6 +38,10 @@ TORN = 32
 """Tokens that are left out where a long text is cut: a word torn there would have others."""
 LONGEST_WORD = 12
 """The most tokens of a word that is suggested."""
+MOST_SUGGESTED = 1000
+"""The most words that are suggested: each has to be read."""
+MOST_READ = 4096
+"""Beginnings of words that are read, at most; a model that knows of no words would have no end."""
 
 
 _logger = logging.getLogger(__name__)
@@ -145,7 +149,7 @@ class Generate:
         wanted, left = config.max_length or 1, longest - len(ids)
         if left < 1:
             read = max(1, longest - min(config.max_length or longest, longest // 2))
-            _logger.warning("warning: only the last %d tokens of the prompt are read", read)
+            _warn_read(read)
             return ids[-read:]
         if left < wanted:
             _logger.warning("warning: room for %d more tokens, not for %d", left, wanted)
@@ -199,12 +203,8 @@ class Generate:
     def write(self, model: Decoder, prompt: Sequence[int], config: DecodeConfig) -> Iterator[str]:
         """The text that follows a prompt, piece by piece, as it becomes certain.
 
-        A beam may take back what it said, so what it says is only known at its end.
+        Of beams, what all of them have in common is certain.
         """
-        if config.beam > 1:
-            [[best, *_]] = self.predict(model, [prompt], config)
-            yield best.text
-            return
         writer, said = self.tokenizer.writer(), 0
         # Ids are written with the prompt before them: whether a word follows a space is seen there.
         for token in prompt:
@@ -219,9 +219,8 @@ class Generate:
                 limit=model.config.max_length,
             )
             for step in steps:
-                partials = [partial.ids for partial in step.partials[:1]]
                 done = [hypotheses[0].ids for _, hypotheses in step.done]
-                for ids in [*partials, *done][:1]:
+                for ids in [*step.settled, *done]:
                     for token in ids[said:]:
                         yield writer.push(token)
                     said = len(ids)
@@ -239,17 +238,43 @@ class Generate:
     def suggest(self, model: Decoder, text: str, count: int = 3) -> list[Suggestion]:
         """The likeliest next words, put together from sub-words, with their probabilities.
 
+        Says so if not all of the text can be read.
+
+        Args:
+            model: What was trained to write on.
+            text: What has been written so far.
+            count: How many words.
+
+        Raises:
+            InputError: For more words than `MOST_SUGGESTED`, or none.
+        """
+        if not 1 <= count <= MOST_SUGGESTED:
+            expected = f"1 to {MOST_SUGGESTED}"
+            raise InputError("the number of words (--top)", got=count, expected=expected)
+        most = self._room(model)[1] - 1
+        if len(self._last(text.rstrip(), most)) > most:
+            _warn_read(most)
+        return self.likeliest(model, text, count)
+
+    def _room(self, model: Decoder) -> tuple[int, int]:
+        """The most tokens of a word to suggest, and what is left for the text before it."""
+        room = min(LONGEST_WORD, model.config.max_length // 2)
+        return room, max(2, model.config.max_length - room)
+
+    def likeliest(self, model: Decoder, text: str, count: int) -> list[Suggestion]:
+        """The same without a word about what is not read.
+
         P(word) = P(its tokens) · P(what follows begins something else), summed over the ways to
         spell it. Beginnings are followed best first; no word is likelier than its beginning, so
-        that the search can stop.
+        that the search can stop; it stops at `MOST_READ` beginnings in any case.
 
         Args:
             model: What was trained to write on.
             text: What has been written so far.
             count: How many words.
         """
-        room = min(LONGEST_WORD, model.config.max_length // 2)
-        prompt = self.prompt(text.rstrip(), max(2, model.config.max_length - room))
+        room, longest = self._room(model)
+        prompt = self.prompt(text.rstrip(), longest)
         begins, goes_on = (edge.to(model.embed.weight.device) for edge in self._edges)
         if not text.strip():  # the first word of all has no space before it
             begins = begins | goes_on
@@ -259,9 +284,9 @@ class Generate:
             state = model.start(None, 1, len(prompt) + room)
             if prompt[:-1]:  # read once; its last token is read with each beginning
                 model.read(Ragged.of([prompt[:-1]]), state)
-            while waiting:
+            for _ in range(MOST_READ // WORDS_AT_ONCE):
                 enough = sorted(words.values(), reverse=True)[count - 1 : count]
-                if enough and enough[0] >= math.exp(-waiting[0][0]):
+                if not waiting or (enough and enough[0] >= math.exp(-waiting[0][0])):
                     break
                 some = [heapq.heappop(waiting) for _ in range(min(WORDS_AT_ONCE, len(waiting)))]
                 rows = _next(model, state, prompt, [ids for _, ids in some])
@@ -291,6 +316,10 @@ def _next(
     state.reorder(torch.tensor([row if row < there else 0 for row in range(len(some))]))
     texts = Ragged.of([[prompt[-1], *ids] for ids in some])
     return model.read(texts, state).log_softmax(dim=1)
+
+
+def _warn_read(count: int) -> None:
+    _logger.warning("warning: only the last %d tokens of the prompt are read", count)
 
 
 def opens(tokenizer: Foreign) -> bool:
@@ -354,7 +383,7 @@ def word_accuracy(
     asked = places[step // 2 :: step][:words]
     ranks = []
     for text, start, word in asked:
-        said = [each.word for each in task.suggest(model, text[:start], top)]
+        said = [each.word for each in task.likeliest(model, text[:start], top)]
         ranks.append(said.index(word) if word in said else top)
         if tell is not None:
             tell(1)

@@ -15,6 +15,7 @@ from regard.data.batch import Ragged, alike
 from regard.errors import InputError
 from regard.models.encoder import Encoder, Texts
 from regard.models.mode import evaluating
+from regard.tasks.task import warn_cut
 from regard.tokens import Vocabulary, only_foreign
 
 TOKENS_AT_ONCE = 1024
@@ -68,9 +69,19 @@ class Reader:
             first, second = (text, None) if isinstance(text, str) else text
             ids, pair = encode(first), None if second is None else encode(second)
             room = longest - len(tokenizer.template([], None if pair is None else []))
+            whole = len(ids) + len(pair or ())
             ids, pair = _shortened(ids, pair, room)
-            found.append(Read(tokenizer.template(ids, pair), tokenizer.token_types(ids, pair)))
+            types = tokenizer.token_types(ids, pair)
+            left_out = whole - len(ids) - len(pair or ())
+            found.append(Read(tokenizer.template(ids, pair), types, left_out))
         return found
+
+    def _asked(self, texts: Sequence[Text], longest: int, *, symbols: bool = False) -> list[Read]:
+        """The same for texts that somebody asks about, who is told what is not read of them."""
+        read = self.read(texts, longest, symbols=symbols)
+        cut = [len(each.ids) for each in read if each.left_out]
+        warn_cut(texts, [each.left_out for each in read], max(cut, default=longest))
+        return read
 
     def parts(self, read: Sequence[Read]) -> Iterator[tuple[list[int], Texts]]:
         """Texts of like length together, each with its place among all of them."""
@@ -106,7 +117,7 @@ class Reader:
         """
         out = torch.empty(len(texts), width)
         with evaluating(model):
-            parts = list(self.parts(self.read(texts, model.config.max_length)))
+            parts = list(self.parts(self._asked(texts, model.config.max_length)))
             answers = spread(lambda part: answer(part[1]), parts)
             for (index, _), values in zip(parts, answers, strict=True):
                 out[index] = values
@@ -122,7 +133,7 @@ class Reader:
         [symbol] = self.tokenizer.tokens([mask])
         for written in MASKS:
             texts = [text.replace(written, symbol) for text in texts]
-        read = self.read(texts, model.config.max_length, symbols=True)
+        read = self._asked(texts, model.config.max_length, symbols=True)
         if not all(mask in each.ids for each in read):
             raise InputError("fill", got="no mask in the text", expected=f"{MASKS[0]} for a word")
         found: list[list[list[Filling]]] = [[] for _ in read]
@@ -175,6 +186,8 @@ class Read:
 
     ids: list[int]
     types: list[int]
+    left_out: int = 0
+    """The tokens of the text that are more than the model reads."""
 
 
 def _shortened(

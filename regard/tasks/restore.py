@@ -10,7 +10,7 @@ The spans are chosen anew in each epoch, as are the holes of `Fill`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,13 +132,26 @@ class Restore:
         """Cross-entropy of what is to be said, a sum."""
         return model.loss(batch.source, batch.target_in, batch.target_out, self.smoothing)
 
-    def evaluate(self, model: EncoderDecoder, rows: Rows | None = None) -> dict[str, float]:
-        """On fixed spans: mean negative log-likelihood of a token to say, and its exponential."""
+    def evaluate(
+        self,
+        model: EncoderDecoder,
+        rows: Rows | None = None,
+        tell: Callable[[int], None] | None = None,
+    ) -> dict[str, float]:
+        """On fixed spans: mean negative log-likelihood of a token to say, and its exponential.
+
+        Args:
+            model: What restores.
+            rows: Text; None: the validation text.
+            tell: Told of the tokens of each batch that is done.
+        """
         total, count = 0.0, 0
         with evaluating(model):
             for batch in self._fixed(rows):
                 total += float(model.loss(batch.source, batch.target_in, batch.target_out))
                 count += batch.target_out.numel()
+                if tell is not None:
+                    tell(batch.source.ids.numel() + batch.target_out.numel())
         return per_token(total, count)
 
     def accuracy(
@@ -148,6 +161,7 @@ class Restore:
         rows: Rows | None = None,
         *,
         texts: int = 100,
+        tell: Callable[[int], None] | None = None,
     ) -> SpanAccuracy:
         """How many of the same spans are put back token by token.
 
@@ -156,6 +170,7 @@ class Restore:
             config: How to search.
             rows: Text; None: the validation text.
             texts: How many texts at most, spread evenly over all.
+            tell: Told of the texts that are done.
         """
         pairs = [
             pair
@@ -164,7 +179,7 @@ class Restore:
         ]
         asked = pairs[:: -(-len(pairs) // texts)]
         spans = right = 0
-        found = self._decode(model, [source for source, _ in asked], config)
+        found = self._decode(model, [source for source, _ in asked], config, None, tell)
         for (_, target), [best, *_] in zip(asked, found, strict=True):
             said = self._spans(best.ids)
             cut = self._spans(target[1:])  # without the begin symbol
@@ -240,6 +255,7 @@ class Restore:
         ids: Sequence[Sequence[int]],
         config: DecodeConfig,
         tap: Tap | None = None,
+        tell: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """What is said of each source, best first, in their order; like lengths go together."""
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
@@ -253,6 +269,8 @@ class Restore:
                 sources, longest = Ragged.of([ids[i] for i in part]), model.config.max_length
                 found = decode(model, sources, self.symbols(), config, tap=tap, limit=longest)
                 results |= dict(zip(part, found, strict=True))
+                if tell is not None:
+                    tell(len(part))
         return [results[i] for i in range(len(ids))]
 
     def restored(self, text: str, output: Output, longest: int) -> Restored:

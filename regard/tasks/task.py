@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -9,6 +10,10 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from regard.data.batch import Cursor
+
+SHOWN = 40
+"""Characters by which a long text is named."""
+_logger = logging.getLogger(__name__)
 
 
 class Task(Protocol):
@@ -48,6 +53,30 @@ def per_token(total: float, count: int) -> dict[str, float]:
     """
     mean = total / max(1, count)
     return {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
+
+
+def warn_cut(texts: Sequence[Any], left_out: Sequence[int], longest: int) -> None:
+    """Says in a line which texts are longer than a model reads, and how much of them is left out.
+
+    Args:
+        texts: Texts, or pairs of them.
+        left_out: The tokens of each that are left out.
+        longest: The most tokens the model reads.
+    """
+    cut = [place for place, count in enumerate(left_out) if count]
+    if not cut:
+        return
+    first, several = cut[0], len(texts) > 1
+    text = texts[first] if isinstance(texts[first], str) else " ".join(texts[first])
+    name = repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
+    _logger.warning(
+        "warning: %s%s is cut: its last %d tokens are left out, the model reads %d at once%s",
+        f"text {first + 1}, " if several else "",
+        name,
+        left_out[first],
+        longest,
+        f"; so are parts of {len(cut) - 1} more" if len(cut) > 1 else "",
+    )
 
 
 def listed(what: str, index: Sequence[int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -18,6 +18,7 @@ from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
 from regard.tasks.task import listed, per_token
+from regard.tasks.unknown import check_known
 from regard.tokens import Foreign, Vocabulary
 
 ROWS_AT_ONCE = 128
@@ -126,10 +127,17 @@ class Translate:
         banned = (target.pad, target.begin, target.unknown)
         return Symbols(target.begin, target.end, target.pad, banned)
 
-    def source_ids(self, text: str, longest: int) -> list[int]:
-        """The ids of one sentence to translate, refused if there are none or too many."""
+    def source_ids(self, text: str, longest: int, *, allow_unknown: bool = True) -> list[int]:
+        """The ids of one sentence to translate, refused if there are none or too many.
+
+        Args:
+            text: The sentence.
+            longest: The most tokens the model can read.
+            allow_unknown: Whether it may have words that a vocabulary of words does not have.
+        """
         ids = self.vocabulary.source.encode(text)
         _checked(ids, "the sentence to translate", longest)
+        check_known(self.vocabulary.source, text, allow_unknown=allow_unknown)
         return self.vocabulary.source.template(ids)
 
     def target_ids(self, text: str, longest: int) -> list[int]:
@@ -163,6 +171,8 @@ class Translate:
         *,
         prefixes: Sequence[str] | None = None,
         tap: Tap | None = None,
+        allow_unknown: bool = True,
+        tell: Callable[[int], None] | None = None,
     ) -> list[list[Output]]:
         """The best translations of each source, best first, in the order of the sources.
 
@@ -173,9 +183,11 @@ class Translate:
             prefixes: How each translation is to begin.
             tap: What to record or edit. Records are those of one batch, row by row as the
                 sources stand, so all sources are then decoded in one.
+            allow_unknown: Whether sources may have unknown words.
+            tell: Told of the sentences that are done.
         """
         longest = model.config.max_length
-        ids = [self.source_ids(text, longest) for text in sources]
+        ids = [self.source_ids(text, longest, allow_unknown=allow_unknown) for text in sources]
         openings = [self.opening(text, longest) for text in prefixes or [""] * len(ids)]
         results: dict[int, list[Hypothesis]] = {}
         recording = tap is not None and bool(tap.sites)
@@ -192,6 +204,8 @@ class Translate:
                     limit=longest,
                 )
                 results |= dict(zip(part, found, strict=True))
+                if tell is not None:
+                    tell(len(part))
         return [[self._output(each) for each in results[i]] for i in range(len(ids))]
 
     def _parts(self, ids: Sequence[Sequence[int]], config: DecodeConfig) -> list[list[int]]:

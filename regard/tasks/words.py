@@ -22,6 +22,7 @@ from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder, Texts
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
+from regard.tasks.task import warn_cut
 from regard.tokens import Foreign, Tokenizer
 
 TOKENS_AT_ONCE = 4096
@@ -131,7 +132,12 @@ def compare(
     """
     if not sentences:
         raise InputError("words", got="no sentence", expected="some with the word in them")
-    read = [_Sentence.of(tokenizer, text, model.config.max_length) for text in sentences]
+    unknown = tokenizer.unknown_words(word)
+    if unknown:  # it would be found wherever another unknown word stands
+        raise InputError(f"the model does not know the word {unknown[0]!r}", fix="ask for another")
+    longest = model.config.max_length
+    read = [_Sentence.of(tokenizer, text, longest) for text in sentences]
+    warn_cut(sentences, [sentence.left_out for sentence in read], longest)
     with evaluating(model):
         vectors = _vectors(model, [sentence.ids for sentence in read], layer)
     wanted = _folded(tokenizer.words(tokenizer.encode(word))[0])
@@ -157,12 +163,15 @@ class _Sentence:
     words: list[str]
     index: list[int]
     """For each id the number of its word."""
+    left_out: int
+    """How many tokens more it has than the model reads."""
 
     @staticmethod
     def of(tokenizer: Foreign | Tokenizer, text: str, longest: int) -> _Sentence:
-        around = len(tokenizer.template([]))
-        ids = tokenizer.template(tokenizer.encode(text)[: longest - around])
-        return _Sentence(ids, *tokenizer.words(ids))
+        room = longest - len(tokenizer.template([]))
+        whole = tokenizer.encode(text)
+        ids = tokenizer.template(whole[:room])
+        return _Sentence(ids, *tokenizer.words(ids), max(0, len(whole) - room))
 
     def find(self, wanted: list[str], word: str, number: int) -> list[range]:
         """The words of each occurrence."""

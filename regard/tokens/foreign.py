@@ -27,7 +27,16 @@ from regard.tokens.spec import (
     pieces_of,
     special_symbols,
 )
-from regard.tokens.spelling import FALLBACK, WRITTEN, Span, checked, group, printable, words_of
+from regard.tokens.spelling import (
+    FALLBACK,
+    WRITTEN,
+    Span,
+    checked,
+    group,
+    lost_words,
+    printable,
+    words_of,
+)
 from regard.tokens.template import read_template
 from regard.tokens.writer import CLEANED, Writer
 
@@ -78,6 +87,7 @@ class Foreign:
         self._pieces = pieces_of(self._inner, spec, file)
         self._vocab = len(self._pieces) if vocab is None else vocab
         self._kind = kind_of(spec)
+        self._whole = self._kind == "words" and spec["model"].get("type") == "WordLevel"
         self._written = [WRITTEN[self._kind](piece) if piece else b"" for piece in self._pieces]
         self._json = json.dumps(spec, separators=(",", ":"))
         self._check_ids()
@@ -185,11 +195,21 @@ class Foreign:
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that the vocabulary cannot spell: each once, in order."""
-        ids, spans = self.spans(text)
-        words, index = group(text, spans)
-        unknown = self._specials.unknown
-        lost = [at for token, at in zip(ids, index, strict=True) if token == unknown]
-        return list(dict.fromkeys(words[at] for at in lost))
+        return list(dict.fromkeys(word for word, lost in self.reading(text) if lost))
+
+    def reading(self, text: str) -> list[tuple[str, bool]]:
+        """The words of a text, each with whether it cannot be spelled, whole or in part."""
+        return lost_words(text, *self.spans(text), self._specials.unknown)
+
+    @property
+    def holds_words(self) -> bool:
+        """Whether its entries are whole words, so that nothing is left of an unknown one."""
+        return self._whole
+
+    @property
+    def spells_all(self) -> bool:
+        """Whether it has every byte, so that nothing is unknown."""
+        return self._kind in ("bpe", "fallback")
 
     def writer(self) -> Writer:
         """What turns ids that come one by one into text."""

@@ -107,6 +107,15 @@ def words_of(
     return words, index
 
 
+def lost_words(
+    text: str, ids: Sequence[int], spans: Sequence[Span], unknown: int | None
+) -> list[tuple[str, bool]]:
+    """The words of a text, each with whether the unknown symbol stands for it or a part of it."""
+    words, index = group(text, spans)
+    lost = {at for token, at in zip(ids, index, strict=True) if token == unknown}
+    return [(word, place in lost) for place, word in enumerate(words)]
+
+
 def spell(parts: Sequence[bytes]) -> tuple[str, list[Span]]:
     """The text that pieces spell, and from which to which character of it each piece reaches."""
     text = b"".join(parts).decode("utf-8", "surrogateescape")

@@ -18,6 +18,7 @@ from regard.tokens.config import TokensConfig
 from regard.tokens.foreign import Foreign, Roles
 from regard.tokens.kinds import (
     BEGIN,
+    CONTINUES,
     END,
     PAD,
     SPECIAL,
@@ -26,7 +27,8 @@ from regard.tokens.kinds import (
 )
 from regard.tokens.saved import parse, read
 from regard.tokens.spacing import join_words
-from regard.tokens.spelling import WRITTEN, checked, group, printable, words_of
+from regard.tokens.spelling import WRITTEN, checked, group, lost_words, printable, words_of
+from regard.tokens.writer import Writer
 
 _SPECIAL = dict(enumerate(SPECIAL))
 _CHUNK = 10_000
@@ -102,10 +104,30 @@ class Tokenizer:
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that become `<unk>`, whole or in part: each once, in order."""
+        return list(dict.fromkeys(word for word, lost in self.reading(text) if lost))
+
+    def reading(self, text: str) -> list[tuple[str, bool]]:
+        """The words of a text, each with whether it becomes `<unk>`, whole or in part."""
         encoding = self._encode(text)
-        words, index = group(text, encoding.offsets)
-        lost = [at for token, at in zip(encoding.ids, index, strict=True) if token == UNKNOWN]
-        return list(dict.fromkeys(words[at] for at in lost))
+        return lost_words(text, encoding.ids, encoding.offsets, UNKNOWN)
+
+    def writer(self) -> Writer:
+        """What turns ids that come one by one into text."""
+        silent = frozenset(range(len(SPECIAL)))
+        if self._kind not in ("words", "wordpiece"):
+            return Writer(self.decode, silent)
+        more = [token for token, piece in enumerate(self._pieces) if piece.startswith(CONTINUES)]
+        return Writer(
+            self.decode,
+            silent,
+            more=frozenset(more if self._kind == "wordpiece" else ()),
+            quote=self._inner.token_to_id("'"),
+        )
+
+    @property
+    def holds_words(self) -> bool:
+        """Whether its entries are whole words, so that nothing is left of an unknown one."""
+        return self._kind == "words"
 
     @property
     def specials(self) -> Roles:

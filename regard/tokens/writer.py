@@ -7,6 +7,7 @@ they are what `decode` gives for all ids, and no piece ends within a character.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 CLEANED = {
     " .": ".",
@@ -37,6 +38,9 @@ class Writer:
         joined: Ids that stand for one byte each and are only understood together with the others
             beside them, as in vocabularies that fall back to bytes.
         clean: Whether `decode` takes spaces before punctuation away.
+        more: Ids that go on with a word, whose spelling is certain where the next one begins; None
+            where words are not put together.
+        quote: The id of a mark whose own spaces hang on whether another one follows it.
     """
 
     def __init__(
@@ -46,8 +50,11 @@ class Writer:
         joined: frozenset[int] = frozenset(),
         *,
         clean: bool = False,
+        more: frozenset[int] | None = None,
+        quote: int | None = None,
     ) -> None:
         self._decode, self._silent, self._joined, self._clean = decode, silent, joined, clean
+        self._more, self._quote = more, quote
         self._window: list[int] = []
         self._shown = 0  # characters of the window's text that were given out
 
@@ -62,7 +69,7 @@ class Writer:
         certain = len(text) - self._uncertain(text)
         written = text[self._shown : certain]
         self._shown = max(self._shown, certain)
-        if len(self._window) > _LONGEST:
+        if len(self._window) > _LONGEST and self._more is None:
             self._forget(text)
         return written
 
@@ -76,6 +83,13 @@ class Writer:
         """How many characters at the end may still change."""
         # spaces too: some decoders take those at the end away
         settled = text.rstrip(_UNFINISHED).rstrip(" ")
+        if self._more:  # a word that goes on may be written in another way
+            whole = len(self._window) - 1
+            while whole > 0 and self._window[whole] in self._more:
+                whole -= 1
+            settled = _common(settled, self._decode(self._window[:whole]))
+        if self._quote in self._window:
+            settled = _common(settled, self._decode([*self._window, self._quote or 0]))
         if self._clean:
             for pattern in CLEANED:
                 for size in range(len(pattern) - 1, 0, -1):
@@ -90,3 +104,9 @@ class Writer:
         pending = len(text) - self._shown
         if kept[0] not in self._joined and len(spelled) > pending and text.endswith(spelled):
             self._window, self._shown = kept, len(spelled) - pending
+
+
+def _common(one: str, two: str) -> str:
+    """What two texts begin with."""
+    same = takewhile(lambda letters: letters[0] == letters[1], zip(one, two, strict=False))
+    return one[: sum(1 for _ in same)]

@@ -85,8 +85,8 @@ def read_tokens(given: Any, tokenizer: Any = None, row: int = 0) -> Tokens:
     """The tokens of one row.
 
     Args:
-        given: Words; or ids, as a list, a tensor (length,) or (batch, length), or what a
-            tokenizer returns, whose `attention_mask` then tells padding.
+        given: Words; or ids, as a list, a tensor (length,) or (batch, length), what `generate`
+            returns, or what a tokenizer returns, whose `attention_mask` then tells padding.
         tokenizer: What made the ids.
         row: Which row of a batch.
 
@@ -95,7 +95,13 @@ def read_tokens(given: Any, tokenizer: Any = None, row: int = 0) -> Tokens:
     """
     mask = None
     if isinstance(given, Mapping):
-        given, mask = given["input_ids"], given.get("attention_mask")
+        mask, ids = given.get("attention_mask"), given.get("input_ids")
+        given = given.get("sequences") if ids is None else ids  # what `generate` returns
+        if given is None:
+            raise InputError(
+                "tokens", got="an output without ids", expected="what the model read, and wrote",
+                fix="pass its inputs, or what generate returned",
+            )  # fmt: skip
     pieces = _one_row(given, row)
     # what was generated behind an input is no padding
     real = [bool(one) for one in _one_row(mask, row)] if mask is not None else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -70,6 +70,24 @@ class Layer:
         if self.kind == "cross":
             return "decoder"
         return next((part for part in parts if part in ("encoder", "decoder")), "layers")
+
+    def site(self, *, paired: bool) -> str:
+        """Its name in a look: stack, number, kind.
+
+        Args:
+            paired: Whether the model is an encoder-decoder.
+        """
+        stack = "layers" if self.stack == "decoder" and not paired else self.stack
+        return f"{stack}.{self.number or 0}.{self.kind}"
+
+    def sites(self, *, paired: bool) -> tuple[str, ...]:
+        """The same, and as Regard's own models call it: `decoder.3.self` of a GPT."""
+        shown = self.site(paired=paired)
+        stack, _, rest = shown.partition(".")
+        if stack != "layers":
+            return (shown,)
+        causal = self.stack == "decoder" or getattr(self.module, "is_causal", True)
+        return shown, f"{'decoder' if causal else 'encoder'}.{rest}"
 
 
 def attention_layers(model: nn.Module, version: str) -> dict[str, Layer]:
@@ -180,6 +198,8 @@ def check_layer(layer: Layer, implementation: str) -> None:
 def pick_layers(known: dict[str, Layer], asked: Layers) -> list[Layer]:
     """The layers that names, patterns with `*`, or numbers ask for (None: all), in order.
 
+    A name is a path in the model, or, where there is no such path, a site: `decoder.1.cross`.
+
     Raises:
         InputError: For one that is not there, or a number that several have.
     """
@@ -193,17 +213,43 @@ def pick_layers(known: dict[str, Layer], asked: Layers) -> list[Layer]:
 def _named(known: dict[str, Layer], asked: str | int) -> list[str]:
     """The names that one name, pattern or number stands for."""
     if isinstance(asked, int):
-        found = [name for name, layer in known.items() if layer.number == asked]
-        if len(found) > 1:
-            raise InputError(
-                f"layer {asked}",
-                got=f"{len(found)} layers of that number",
-                expected="a name",
-                fix=f"try {' or '.join(found[:3])}",
-            )
+        found = _only(asked, [name for name, each in known.items() if each.number == asked])
     else:
         found = [name for name in known if fnmatchcase(name, asked)]
+        found = found or at_site(known, asked)
     if not found:
         close = get_close_matches(str(asked), known, n=1, cutoff=0.0)
         raise InputError("no such layer", got=asked, expected=f"one such as {close[0]}")
+    return found
+
+
+def at_site(known: Mapping[str, Layer], asked: str) -> list[str]:
+    """The names of the layers at a site such as `decoder.1.cross`, or at a pattern of sites.
+
+    Raises:
+        InputError: If several layers share the one site.
+    """
+    paired = is_paired(known)
+    found = [
+        name for name, layer in known.items()
+        if any(fnmatchcase(site, asked) for site in layer.sites(paired=paired))
+    ]  # fmt: skip
+    return found if "*" in asked else _only(asked, found)
+
+
+def is_paired(known: Mapping[str, Layer]) -> bool:
+    """Whether there is attention from a decoder to its encoder."""
+    return any(layer.kind == "cross" for layer in known.values())
+
+
+def _only(asked: str | int, found: list[str]) -> list[str]:
+    """The one that was found, or none."""
+    if len(found) > 1:
+        of = "number" if isinstance(asked, int) else "name"
+        raise InputError(
+            f"layer {asked}",
+            got=f"{len(found)} layers of that {of}",
+            expected="a name",
+            fix=f"try {' or '.join(found[:3])}",
+        )
     return found

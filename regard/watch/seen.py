@@ -22,8 +22,11 @@ from regard.layers import Tap
 from regard.layers.product import Records
 from regard.watch.call import SITE, Call
 from regard.watch.labels import Tokens, read_tokens
-from regard.watch.modules import Layer
+from regard.watch.modules import Layer, at_site
 from regard.watch.registry import WEIGHTS
+
+SHOWN = 6
+"""Layers that are listed when what was seen is printed."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Recorded:
 
     Attributes:
         records: The values, by site.
+        shape: That of the recorded weights: (batch, heads, query, key).
         queries: How many queries the call had.
         keys: How many keys it had.
         newest: The first head's last key (batch, head_dim), to know a row again.
@@ -39,18 +43,22 @@ class Recorded:
     """
 
     records: Records
+    shape: tuple[int, int, int, int]
     queries: int
     keys: int
     newest: Tensor
     before: Tensor | None
 
     @classmethod
-    def of(cls, call: Call, records: Records) -> Recorded:
+    def of(cls, call: Call, records: Records, wanted: Tap) -> Recorded:
         """Of a call, keep what is needed to join it with others."""
-        queries, keys = call.q.shape[2], call.k.shape[2]
+        (batch, heads, queries, _), keys = call.q.shape, call.k.shape[2]
+        some = heads if wanted.heads is None else len(wanted.heads)
+        asked = queries if wanted.queries is None or queries == 1 else len(wanted.queries)
+        shape = batch, some, asked, keys
         first = call.k[:, 0].detach()  # (batch, key, head_dim)
         before = first[:, keys - queries - 1].cpu().clone() if keys > queries else None
-        return cls(records, queries, keys, first[:, -1].cpu().clone(), before)
+        return cls(records, shape, queries, keys, first[:, -1].cpu().clone(), before)
 
     def before_at(self, rows: int | slice) -> Tensor | None:
         """`before`, of some rows."""
@@ -60,14 +68,19 @@ class Recorded:
 class Step(Mapping[str, Tensor]):
     """The weights of one pass, by layer: each (batch, heads, query, key).
 
-    A layer that runs several times in a pass has `#1`, `#2`, … behind its name from the second on.
+    A layer is named by its path, by its site (`decoder.1.cross`), or by its number; where several
+    have the same number, as in an encoder-decoder, by its place among all of them. One that runs
+    several times in a pass has `#1`, `#2`, … behind its name from the second on.
     """
 
-    def __init__(self, calls: Mapping[str, Recorded]) -> None:
-        self.calls = dict(calls)
+    def __init__(self, calls: Mapping[str, Recorded], layers: Mapping[str, Layer]) -> None:
+        self.calls, self._layers = dict(calls), layers
 
-    def __getitem__(self, layer: str) -> Tensor:
+    def __getitem__(self, layer: str | int) -> Tensor:
         return self.at(layer, "weights")
+
+    def __contains__(self, layer: object) -> bool:
+        return layer in self.calls
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.calls)
@@ -75,7 +88,10 @@ class Step(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self.calls)
 
-    def at(self, layer: str, site: str) -> Tensor:
+    def __repr__(self) -> str:
+        return f"Step({', '.join(f'{name} {call.shape}' for name, call in self.calls.items())})"
+
+    def at(self, layer: str | int, site: str) -> Tensor:
         """What was recorded at another site of a layer, such as `heads`."""
         records = self._records(layer)
         if f"{SITE}.{site}" not in records:
@@ -83,21 +99,47 @@ class Step(Mapping[str, Tensor]):
         return records[f"{SITE}.{site}"]
 
     def part(
-        self, layer: str, heads: Sequence[int] | None = None, queries: Sequence[int] | None = None
+        self,
+        layer: str | int,
+        heads: Sequence[int] | None = None,
+        queries: Sequence[int] | None = None,
     ) -> Tensor:
         """`step[layer][:, heads][:, :, queries]`, without computing the rest (None: all)."""
         return self._records(layer).part(WEIGHTS, heads, queries)
 
-    def blocks(self, layer: str) -> Iterator[tuple[slice, Tensor]]:
+    def blocks(self, layer: str | int) -> Iterator[tuple[slice, Tensor]]:
         """Some queries after another: which they are, and their (batch, heads, queries, key)."""
         return self._records(layer).blocks(WEIGHTS)
 
-    def _records(self, layer: str) -> Records:
-        if layer not in self.calls:
+    def _records(self, layer: str | int) -> Records:
+        return self.calls[self.name(layer)].records
+
+    def name(self, layer: str | int) -> str:
+        """The path of a layer that is named in any way.
+
+        Raises:
+            InputError: If it was not seen.
+        """
+        if isinstance(layer, str) and layer in self.calls:
+            return layer
+        found = self._numbered(layer) if isinstance(layer, int) else self._at_site(layer)
+        if found is None:
             close = get_close_matches(str(layer), self.calls, n=1, cutoff=0.0)
             expected = f"one such as {close[0]}" if close else "a pass of the model in the `with`"
             raise InputError("not seen", got=layer, expected=expected)
-        return self.calls[layer].records
+        return found
+
+    def _numbered(self, number: int) -> str | None:
+        """The layer of a number, if each has its own; else the one at that place."""
+        names = list(self.calls)
+        numbers = [self._layers[name.partition("#")[0]].number for name in names]
+        if number >= 0 and len({*numbers}) == len(numbers):
+            return names[numbers.index(number)] if number in numbers else None
+        return names[number] if -len(names) <= number < len(names) else None
+
+    def _at_site(self, site: str) -> str | None:
+        called = {name: self._layers[name] for name in self.calls if name in self._layers}
+        return next(iter(at_site(called, site)), None)
 
 
 class Seen:
@@ -108,8 +150,10 @@ class Seen:
         steps: The weights of each pass, in order.
     """
 
-    def __init__(self, layers: Mapping[str, Layer], wanted: Tap, *, paired: bool) -> None:
-        self.layers = dict(layers)
+    def __init__(
+        self, layers: Mapping[str, Layer], wanted: Tap, *, paired: bool, model: str = "a model"
+    ) -> None:
+        self.layers, self._model = dict(layers), model
         self.steps: list[Step] = []
         self._wanted, self._paired = wanted, paired
         self._fresh = True
@@ -121,24 +165,47 @@ class Seen:
     def keep(self, name: str, call: Call, records: Records) -> None:
         """Takes what was recorded of one call."""
         if self._fresh:
-            self.steps.append(Step({}))
+            self.steps.append(Step({}, self.layers))
             self._fresh = False
         calls = self.steps[-1].calls
         again = sum(key.partition("#")[0] == name for key in calls)
-        calls[f"{name}#{again}" if again else name] = Recorded.of(call, records)
+        calls[f"{name}#{again}" if again else name] = Recorded.of(call, records, self._wanted)
 
     @property
     def weights(self) -> Step:
         """The weights of each layer, of the last pass in which it ran."""
-        return Step({name: call for step in self.steps for name, call in step.calls.items()})
+        calls = {name: call for step in self.steps for name, call in step.calls.items()}
+        return Step(calls, self.layers)
 
-    def joined(self, layer: str, rows: Sequence[int] | Tensor | None = None) -> Tensor:
+    def __repr__(self) -> str:
+        """What was seen, layer by layer, and how to read and draw it."""
+        weights = self.weights
+        what = ", ".join(site.partition(".")[2] for site in self._wanted.sites)
+        begun = (
+            f"Seen of {self._model}: {what} of {len(weights)} layers in {len(self.steps)} passes"
+        )
+        if not weights:
+            return f"{begun}; call the model in the `with`"
+        lines = [f"  {self._site(name):<16} {name} {call.shape}"
+                 for name, call in weights.calls.items()]  # fmt: skip
+        more = len(lines) - SHOWN
+        lines = lines if more <= 0 else [*lines[:SHOWN], f"  … and {more} more"]
+        name = next(iter(weights))
+        number = self._layer(name).number or 0
+        number = number if weights.name(number) == name else 0
+        read = f'seen.weights["{name}"] or seen.weights[{number}]: (batch, heads, query, key)'
+        if WEIGHTS not in self._wanted.sites:
+            read = f'seen.weights.at({number}, "{what.partition(",")[0]}")'
+        drawn = 'seen.look(tokens).save("look.html"): pictures'
+        return "\n".join([begun, *lines, f"  {read}", f"  {drawn}"])
+
+    def joined(self, layer: str | int, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """The steps of one `generate`, end to end: (batch, heads, query, key).
 
         There is a query for each token that was read; keys that did not yet exist have weight 0.
 
         Args:
-            layer: Its name.
+            layer: Its name, site or number, as for `weights`.
             rows: With beams, the row of the hypothesis at each step: `out.beam_indices[i]` of what
                 `generate(…, return_dict_in_generate=True, output_scores=True)` returns. The batch
                 is then 1. Without beams, rows stay what they are.
@@ -146,7 +213,7 @@ class Seen:
         Raises:
             InputError: If the passes do not continue each other, or beams changed their rows.
         """
-        self.weights[layer]  # refuses names that were not seen
+        layer = self.weights.name(layer)  # refuses what was not seen
         calls = [step.calls[layer] for step in self.steps if layer in step.calls]
         cross = self._layer(layer).kind == "cross"
         followed = None if rows is None else _followed(rows)
@@ -263,10 +330,8 @@ class Seen:
 
     def _site(self, name: str) -> str:
         """A layer's name as a look has it: stack, number, kind."""
-        layer = self._layer(name)
-        again = name.partition("#")[2]
-        stack = "layers" if layer.stack == "decoder" and not self._paired else layer.stack
-        return f"{stack}.{again or layer.number or 0}.{layer.kind}"
+        stack, number, kind = self._layer(name).site(paired=self._paired).split(".")
+        return f"{stack}.{name.partition('#')[2] or number}.{kind}"
 
     def _check_rows(self) -> None:
         """Refuses steps in which any layer's rows changed."""

@@ -16,7 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from regard.errors import InputError
 from regard.layers import Edit, Tap
 from regard.watch.call import SITE, Call
-from regard.watch.modules import Layers, attention_layers, check_layer, pick_layers
+from regard.watch.modules import Layers, attention_layers, check_layer, is_paired, pick_layers
 from regard.watch.registry import ACTIVE, hold, own_name, release
 from regard.watch.seen import Seen
 
@@ -31,7 +31,7 @@ def watch(
     heads: Sequence[int] | None = None,
     queries: Sequence[int] | None = None,
     sites: Sequence[str] = ("weights",),
-    knock_out: Iterable[tuple[str | int, int]] = (),
+    knock_out: Iterable[str | tuple[str | int, int]] = (),
     edits: Iterable[Edit] = (),
 ) -> Watch:
     """Watches the attention of a Hugging Face model while a `with` lasts.
@@ -41,13 +41,15 @@ def watch(
 
     Args:
         model: A model of `transformers`, in any mode, on any device.
-        layers: What to record: names of layers as in `model.named_modules()`, patterns with `*`,
-            or numbers where only one layer has it. By default all layers.
+        layers: What to record: names of layers as in `model.named_modules()`, sites such as
+            `decoder.1.cross`, patterns with `*`, or numbers where only one layer has it. By
+            default all layers.
         heads: Record only these heads of scores and weights.
         queries: Record only these positions of scores and weights. A step of generating has one,
             which is recorded always.
         sites: What to record of a layer, among `SITES`.
-        knock_out: Heads to take away, as (layer, head): what they would have added is zero.
+        knock_out: Heads to take away, as `decoder.1.cross.3` or as (layer, head): what they would
+            have added is zero.
         edits: Other changes, at sites such as `model.layers.3.self_attn.weights`.
 
     Raises:
@@ -97,7 +99,7 @@ class Watch:
             check_layer(layer, own_name(layer.config))
         self._layers = chosen
         self._names = {layer.name: layer for layer in chosen.values()}
-        self._paired = any(layer.kind == "cross" for layer in known.values())
+        self._paired = is_paired(known)
         self._configs = list({id(layer.config): layer.config for layer in chosen.values()}.values())
         self._hooks: list[RemovableHandle] = []
         self._depth = 0
@@ -105,7 +107,8 @@ class Watch:
     def __enter__(self) -> Seen:
         if self._hooks:
             raise InputError("watch", got="a watch that has begun", expected="one `with` at a time")
-        self.seen = Seen(self._names, self._wanted, paired=self._paired)
+        name = type(self.model).__name__
+        self.seen = Seen(self._names, self._wanted, paired=self._paired, model=name)
         self._checked: set[nn.Module] = set()
         self._depth = 0
         hold(self._library, self._configs)
@@ -258,13 +261,22 @@ def _numbers(what: str, given: Any) -> list[int] | None:
         raise InputError(what, got=repr(given), expected="whole numbers, such as [0, 3]") from None
 
 
-def _knocked_out(heads: Iterable[tuple[str | int, int]]) -> list[Edit]:
+def _knocked_out(heads: Iterable[str | tuple[str | int, int]]) -> list[Edit]:
     """An edit for each head: its output is zero before the output projection."""
     edits = []
-    for pair in heads if isinstance(heads, Iterable) else [heads]:
+    single = isinstance(heads, str) or not isinstance(heads, Iterable)
+    each: Iterable[Any] = [heads] if single else heads
+    for given in each:
+        pair = given
+        if isinstance(given, str):  # decoder.1.cross.3, or the path of a layer and a number
+            name, _, number = given.rpartition(".")
+            pair = (name, int(number)) if number.isdecimal() else None
         if not isinstance(pair, tuple | list) or len(pair) != 2 or type(pair[1]) is not int:
-            expected = 'pairs of a layer and a number, such as [("model.layers.1.self_attn", 2)]'
-            raise InputError("knock_out", got=repr(pair), expected=expected)
+            expected = (
+                'pairs of a layer and a number, such as [("model.layers.1.self_attn", 2)], or '
+                "names such as decoder.1.cross.3"
+            )
+            raise InputError("knock_out", got=repr(given), expected=expected)
         layer, head = pair
         edits.append(Edit(f"{layer}.heads", _silence(head), head))
     return edits

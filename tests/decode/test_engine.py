@@ -461,6 +461,20 @@ def test_the_stream_grows_by_a_token_and_ends_with_what_decode_gives(model, conf
     assert [results[number] for number in range(len(SENTENCES))] == expected
 
 
+def test_what_is_settled_is_how_the_best_hypothesis_begins(model, config):
+    source = Ragged.of(SENTENCES)
+    best = [found[0].ids for found in decode(model, source, SYMBOLS, config)]
+    longest, going = [0] * len(best), set(range(len(best)))
+    for step in stream(model, source, SYMBOLS, config):
+        going -= {number for number, _ in step.done}
+        assert len(step.settled) == len(going)
+        for number, ids in zip(sorted(going), step.settled, strict=True):
+            assert ids == best[number][: len(ids)]
+            assert len(ids) >= longest[number]
+            longest[number] = len(ids)
+    assert max(longest) > 2 or config.beam > 8  # so many beams rarely agree
+
+
 def test_streaming_leaves_gradients_on_outside_the_model(model):
     steps = stream(model, Ragged.of([[5, 6]]), SYMBOLS, DecodeConfig())
     next(steps)

@@ -124,6 +124,29 @@ def test_orientation_names_the_languages():
     )
 
 
+def test_rows_of_a_model_that_only_reads_are_the_words_that_look():
+    alone = AttentionMap("decoder.0.self", blurred(5, 5, 1.0), SOURCE, SOURCE)
+    rows, columns = look().orientation(alone)
+    assert (rows, columns) == ("the word that looks", "the words looked at")
+    rows, columns = look().orientation(look().site("decoder.0.self"))
+    assert rows == "the word being written"
+
+
+def test_a_look_is_printed_in_a_few_lines():
+    seen = look(source="the cat\nsees " + "x" * 500, target="die Katze", knocked_out=("a.1.b.2",))
+    lines = str(seen).splitlines()
+    assert repr(seen) == str(seen)
+    assert len(lines) < 10
+    assert max(map(len, lines)) < 120
+    assert "the cat⏎sees" in lines[1]
+    assert "die Katze" in lines[2]
+    assert "decoder.cross  3 × 2 (layers × heads)" in str(seen)
+    assert "a.1.b.2" in str(seen)
+    assert '.save("look.html")' in lines[-1]
+    assert len(repr(compare(seen, seen))) < 2000
+    assert len(repr(seen.choose("grid"))) < 1000
+
+
 def test_a_comparison_shows_the_same_place_of_both():
     sharper = look(maps=tuple(m for m in look().maps if m.layer != 1))
     both = compare(sharper, look(), ("a", "b"))

@@ -10,8 +10,9 @@ import torch
 
 from regard.data.batch import Ragged
 from regard.decode import DecodeConfig
+from regard.errors import InputError
 from regard.models import GPTConfig, build
-from regard.tasks import Generate
+from regard.tasks import Generate, generate
 from regard.tasks.generate import word_accuracy
 from regard.tokens import TokensConfig
 from regard.tokens.plain import learn_plain
@@ -80,6 +81,17 @@ def test_a_stream_is_what_is_predicted_piece_by_piece(letters):
         assert "".join(task.write(model, prompt, config)) == best.text
 
 
+@pytest.mark.parametrize(
+    "config", [{"beam": 3}, {"beam": 4, "n_best": 2}, {"sample": True, "n_best": 3}]
+)
+def test_a_stream_of_several_is_the_best_of_them(letters, config):
+    task, model = letters
+    for seed, text in enumerate(("ab", "ba aab", "")):
+        prompt, chosen = task.prompt(text, 48), DecodeConfig(**config, max_length=12, seed=seed)
+        [[best, *_]] = task.predict(model, [prompt], chosen)
+        assert "".join(task.write(model, prompt, chosen)) == best.text
+
+
 def test_prompts_beside_each_other_change_nothing(letters):
     task, model = letters
     prompts = [task.prompt(text, 48) for text in ("ab ba", "", "b aab a b")]
@@ -88,6 +100,41 @@ def test_prompts_beside_each_other_change_nothing(letters):
     for prompt, [best, *_] in zip(prompts, together, strict=True):
         [[alone, *_]] = task.predict(model, [prompt], config)
         assert alone.text == best.text
+
+
+def test_so_many_words_are_not_suggested(letters):
+    task, model = letters
+    for count in (0, -1, 1001, 60_000):
+        with pytest.raises(InputError, match="expected 1 to 1000"):
+            task.suggest(model, "ab ba", count)
+
+
+def test_suggesting_ends_for_a_model_that_knows_no_end_of_words(letters, monkeypatch):
+    task, model = letters
+    reads = []
+
+    def endless(*given):  # every word goes on, with a letter or another
+        some = given[-1]
+        reads.append(len(some))
+        rows = torch.full((len(some), task.tokenizer.vocab), -40.0)
+        rows[:, task._edges[0] if not some[0] else task._edges[1]] = -0.7
+        return rows
+
+    monkeypatch.setattr(generate, "_next", endless)
+    assert len(task.suggest(model, "ab", 5)) == 5
+    assert sum(reads) <= generate.MOST_READ
+
+
+def test_a_long_text_before_a_suggestion_is_cut_with_a_warning(letters, caplog):
+    task, model = letters
+    task.suggest(model, "ab " * 11)  # there are 48 positions, 12 of them for a word
+    assert not caplog.messages
+    found = task.suggest(model, "ab " * 100)
+    assert caplog.messages == ["warning: only the last 35 tokens of the prompt are read"]
+    assert found == task.suggest(model, "b " + "ab " * 60)
+    caplog.clear()
+    word_accuracy(task, model, ["ab " * 60], words=3)
+    assert not caplog.messages
 
 
 def test_word_accuracy_counts_words_among_those_suggested(letters):

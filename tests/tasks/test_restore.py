@@ -163,7 +163,9 @@ def is_measured(pipeline, folder):
     report = evaluate_text(pipeline)
     rows = gather(pipeline.recipe, pipeline.vocabulary).task
     assert report.loss == pytest.approx(rows.evaluate(pipeline.model)["loss"])
-    assert report.to_json().keys() == {"name", "tokens", "loss", "perplexity", "spans"}
+    assert report.to_json().keys() == {
+        "name", "tokens", "loss", "perplexity", "spans", "unknown",
+    }  # fmt: skip
     assert report.spans.spans >= report.spans.texts > 0
     other = evaluate_text(pipeline, str(folder / "text.txt"))
     assert other.tokens > report.tokens

@@ -138,3 +138,23 @@ def test_a_sentence_without_the_word_and_a_layer_that_is_not_there_are_refused()
         compare(model, tokenizer, "model", SENTENCES, layer=7)
     with pytest.raises(InputError, match="no sentence"):
         compare(model, tokenizer, "model", [])
+
+
+@pytest.mark.parametrize("kind", ["words", "wordpiece"])
+def test_an_unknown_word_is_refused_by_name(kind):
+    ours = tokenizer_for("fill", kind)
+    encoder = Encoder(BertConfig(**SIZES, layers=1), ours.vocab)
+    for word in ("zö", "model zö"):
+        with pytest.raises(InputError, match="does not know the word 'zö'"):
+            compare(encoder, ours, word, ["I saw the xé walk", "The zö was trained"])
+    found = compare(encoder, ours, "model", ["the xé model", "the zö model"])
+    assert [each.text.count("[model]") for each in found.occurrences] == [1, 1]
+
+
+def test_a_sentence_that_is_cut_is_named(caplog):
+    ours = tokenizer_for("fill", "words")
+    encoder = Encoder(BertConfig(**SIZES, layers=1), ours.vocab)
+    compare(encoder, ours, "model", ["the model", "the model " + "walk " * 60])
+    [message] = caplog.messages
+    assert "text 2, 'the model walk" in message
+    assert "last 32 tokens are left out" in message

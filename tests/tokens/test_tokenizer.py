@@ -23,6 +23,8 @@ SENTENCES = (
 )  # fmt: skip
 PAIRS = [Pair(source, target) for source, target in SENTENCES]
 TEXTS = [text for pair in SENTENCES for text in pair]
+QUOTED = Pair("' \" „ “ ” « » ‘ ’ ‚ ( ) , . a - b well-known 3.5", "'a' \"b\" „a“ a' b' /")
+WITH_QUOTES = {kind: learn([QUOTED], TokensConfig(kind=kind, vocab=300)).source for kind in KINDS}
 LEARNED = {kind: learn(PAIRS, TokensConfig(kind=kind, vocab=400)).source for kind in KINDS}
 
 
@@ -30,6 +32,22 @@ LEARNED = {kind: learn(PAIRS, TokensConfig(kind=kind, vocab=400)).source for kin
 def test_ordinary_sentences_survive_there_and_back(kind):
     for text in (*TEXTS[:6], "", "Das Tier"):
         assert LEARNED[kind].decode(LEARNED[kind].encode(text)) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seeds=st.lists(st.integers(0, 10_000), max_size=30))
+@settings(max_examples=150, deadline=None)
+def test_ids_one_by_one_are_written_as_decode_gives_them(kind, seeds):
+    ours = WITH_QUOTES[kind]
+    ids = [seed % ours.vocab for seed in seeds]
+    writer = ours.writer()
+    assert "".join([*map(writer.push, ids), writer.close()]) == ours.decode(ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_are_written_before_the_end(kind):
+    writer, ids = LEARNED[kind].writer(), LEARNED[kind].encode("The dog didn't bark twice.")
+    assert sum(bool(writer.push(token)) for token in ids) > 3
 
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe"])

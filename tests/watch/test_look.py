@@ -125,6 +125,23 @@ def test_a_decoders_output_is_labelled_by_what_looks(make):
     assert found.queries == found.keys == tuple(words[:-1])
 
 
+def test_what_generate_returns_is_looked_at_as_it_is(make):
+    case, tokenizer, ids = make("gpt2"), byte_level(), torch.tensor([[2, 3, 4]])
+    with regard.watch(case.model) as seen:
+        out = case.model.generate(
+            ids, max_new_tokens=2, min_new_tokens=2, do_sample=False, return_dict_in_generate=True,
+            suppress_tokens=[*range(13, 40)],
+        )  # fmt: skip
+    whole, plain = (seen.look(each, tokenizer=tokenizer) for each in (out, out.sequences))
+    found = whole.site("layers.1.self")
+    assert found.queries == found.keys == plain.site("layers.1.self").queries
+    assert found.queries[0] == "the"
+    assert found.queries[1].startswith("dogs")
+    assert whole.orientation(found)[0] == "the word that looks"
+    with torch.no_grad(), pytest.raises(InputError, match="an output without ids"):
+        seen.look(case.model(ids), tokenizer=tokenizer)
+
+
 def test_a_hypothesis_that_ended_before_others_has_padding_behind_it(make):
     case = make("llama")
     with regard.watch(case.model) as seen:

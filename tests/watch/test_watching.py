@@ -48,6 +48,77 @@ def test_unknown_names_are_refused_with_the_nearest(make):
         regard.watch(make("bart").model, 1)
 
 
+PLACES = {
+    "gpt2": ("decoder.1.self", "layers.1.self", "transformer.h.1.attn"),
+    "llama": ("decoder.1.self", "layers.1.self", LAYER),
+    "bert": ("encoder.1.self", "encoder.1.self", "bert.encoder.layer.1.attention.self"),
+    "vit": ("encoder.1.self", "layers.1.self", "layers.1.attention"),
+    "marian": ("decoder.1.cross", "decoder.1.cross", "model.decoder.layers.1.encoder_attn"),
+    "t5": ("decoder.1.cross", "decoder.1.cross", "decoder.block.1.layer.1.EncDecAttention"),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_head_has_one_name_in_every_model(make, name):
+    case, (site, shown, path) = make(name), PLACES[name]
+    with torch.no_grad():
+        with regard.watch(case.model, [], knock_out=[(path, 3)]):
+            expected = case.run()
+        for given in ([f"{site}.3"], f"{site}.3", [f"{shown}.3"], [f"{path}.3"], [(site, 3)]):
+            with regard.watch(case.model, site, knock_out=given) as seen:
+                found = case.run()
+            assert torch.equal(found, expected), given
+            assert list(seen.weights) == [path]
+            for layer in (site, shown, 1):
+                assert torch.equal(seen.weights[layer], seen.weights[path])
+    stack, _, kind = site.split(".")
+    other = "encoder" if stack == "decoder" else "decoder"
+    for wrong in (f"{other}.1.{kind}.3", f"{stack}.7.{kind}.3", "blocks.1.self.3"):
+        with pytest.raises(InputError, match="no such layer: got"):
+            regard.watch(case.model, knock_out=[wrong])
+
+
+def test_weights_are_read_by_number_and_by_place_where_numbers_are_shared(make):
+    case = make("gpt2")
+    with torch.no_grad(), regard.watch(case.model) as seen:
+        case.run()
+    names = list(seen.weights)
+    for number, name in enumerate(names):
+        assert torch.equal(seen.weights[number], seen.weights[name])
+        assert torch.equal(seen.joined(number), seen.joined(name))
+        assert torch.equal(seen.weights.part(number, [1]), seen.weights.part(name, [1]))
+    assert torch.equal(seen.weights[-1], seen.weights[names[-1]])
+    for wrong in (len(names), -len(names) - 1):
+        with pytest.raises(InputError, match="not seen"):
+            seen.weights[wrong]
+    with torch.no_grad(), regard.watch(case.model, layers=1) as seen:
+        case.run()
+    assert torch.equal(seen.weights[1], seen.weights[names[1]])
+    with pytest.raises(InputError, match="not seen: got 0"):  # it was not watched
+        seen.weights[0]
+    case = make("bart")
+    with torch.no_grad(), regard.watch(case.model) as seen:
+        case.run()
+    for place, name in enumerate(seen.weights):
+        assert torch.equal(seen.weights[place], seen.weights[name])
+
+
+def test_what_was_seen_is_printed(make):
+    case = make("gpt2")
+    with torch.no_grad(), regard.watch(case.model, heads=[0, 3]) as seen:
+        assert "call the model in the `with`" in repr(seen)
+        case.run()
+    shape = tuple(seen.weights[0].shape)
+    assert repr(seen).startswith("Seen of GPT2LMHeadModel: weights of 2 layers in 1 passes")
+    assert f"transformer.h.1.attn {shape}" in repr(seen)
+    assert "seen.weights[0]" in repr(seen)
+    assert "seen.look(" in repr(seen)
+    assert f"transformer.h.1.attn {shape}" in repr(seen.weights)
+    with torch.no_grad(), regard.watch(case.model, 1, sites=("heads",)) as seen:
+        case.run()
+    assert 'seen.weights.at(1, "heads")' in repr(seen)
+
+
 def test_unknown_heads_and_queries_are_refused_when_the_layer_runs(make):
     case = make("llama")
     for options in ({"heads": [4]}, {"queries": [6]}, {"knock_out": [(LAYER, -1)]}):
