@@ -52,6 +52,14 @@ def _snapshot(place: str | Path) -> Snapshot:
     if Path(place).exists():
         return checkpoint.read(checkpoint.find(Path(place)))
     model = shipped().get(str(place))
+    if model is None and str(place) in recipes.shipped():
+        run = f"runs/{Path(place).name}"
+        needs = recipes.shipped()[str(place)].partition(": add ")[2]
+        needs = needs or ("data.train=FILE" if str(place).startswith("own/") else "")
+        command = " ".join(["regard train", str(place), *([needs] if needs else []), "-o", run])
+        raise InputError(
+            f"{place} is a recipe, not a model", fix=f"train it ({command}), then name {run}"
+        )
     if model is None:
         known = ", ".join(shipped()) or "none"
         raise InputError(
@@ -101,9 +109,28 @@ def bring(source: Path, tokenizer: Path | None = None) -> Pipeline:
     """
     if source.is_dir():
         return from_hub(source, source.name, pickled=True)
+    if source.exists():
+        _check_file(source)
     model, vocabulary = read_llama2c(source, tokenizer)
     recipe = recipe_of(model.config, (model.vocab,), source)
     return Pipeline(model, vocabulary, recipe, source.stem)
+
+
+def _check_file(source: Path) -> None:
+    """Refuses a single file of another kind than llama2.c's, and says where its like belongs."""
+    zipped = False
+    if source.is_file():
+        with source.open("rb") as file:
+            zipped = file.read(2) == b"PK"  # as torch saves
+    if source.suffix.lower() == ".bin" and not zipped:
+        return
+    got, fix = f"a {source.suffix or 'nameless'} file", "save it with save_pretrained(FOLDER)"
+    if zipped or source.suffix.lower() in (".pth", ".pt", ".ckpt", ".pkl", ".safetensors"):
+        got += ": weights alone, which do not say what model they belong to"
+        fix = "name the folder that has config.json beside them; without one, build the model in " \
+              "transformers, load them there and save_pretrained(FOLDER)"  # fmt: skip
+    expected = "a Hugging Face folder, or a .bin of llama2.c"
+    raise InputError(f"import {source}", got=got, expected=expected, fix=fix)
 
 
 def shipped() -> dict[str, Traversable]:

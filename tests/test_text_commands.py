@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 
 import pytest
+import torch
 
+from regard import recipe as recipes
 from regard.loading import load
+from regard.materials import gather
+from regard.pipeline import Pipeline
+from regard.scoring import first_try
+from tests import tiny_t5
 from tests.commands import is_refused
 from tests.test_other_peoples_models import add_tokenizer
 from tests.their_models import save
@@ -102,7 +109,43 @@ def test_what_a_model_cannot_do_is_refused_with_what_it_can(regard, folders, wor
 
 def test_nothing_is_written_before_wrong_options_are_refused(regard, folders):
     place = str(folders / "generate")
-    is_refused(regard("generate", place, "the cat", "--greedy", "--temperature", "2"), "temp")
+    found = regard("generate", place, "the cat", "--greedy", "--temperature", "2")
+    is_refused(found, "temp", "leave temperature out", "generate without --greedy")
+
+
+def test_heads_of_a_model_without_text_ask_for_some(regard, folders):
+    found = regard("heads", str(folders / "generate"))
+    is_refused(found, "error: heads: ", "--data")
+
+
+@pytest.mark.parametrize("task", ["generate", "fill", "classify", "tag", "answer", "restore"])
+def test_what_is_advised_after_a_training_works_as_it_is_typed(regard, folders, tmp_path, task):
+    place = tmp_path / "a run"
+    if task == "restore":
+        tiny_t5.save(place)
+    else:
+        place.symlink_to(folders / task)
+    p = load(place)
+    p.recipe = p.recipe.model_copy(update={"task": task})
+    first, second = first_try(p, "a run").split("   ")
+    assert shlex.split(second) == ["regard", "eval", "a run"]
+    found = regard(*shlex.split(first)[1:])
+    assert found.code == 0, found.err
+    assert task == "answer" or found.out.strip()
+
+
+@pytest.mark.parametrize("kind", ["words", "bpe"])
+def test_what_is_advised_for_pairs_is_a_sentence_that_the_model_knows(regard, tmp_path, kind):
+    shipped = first_try(load("tiny/translate"), "tiny/translate").split("   ")[0]
+    assert regard(*shlex.split(shipped)[1:]).code == 0
+    text = "it's $HOME and `more`"
+    (tmp_path / "my.tsv").write_text(f"never seen words\t\n{text}\tx\n" + "a b\tx y\n" * 3)
+    overrides = ["data.train=my.tsv", "data.on_bad=skip", f"tokens.kind={kind}", "tokens.vocab=300"]
+    recipe = recipes.load("own/translate", overrides)
+    p = Pipeline(torch.nn.Linear(1, 1), gather(recipe).vocabulary, recipe)
+    words = shlex.split(first_try(p, "run").split("   ")[0])
+    assert words[:3] == ["regard", "translate", "run"]
+    assert words[3:] == ["a b" if kind == "words" else text]  # the other pair was held out
 
 
 def test_masked_tokens_of_a_text_are_scored(regard, folders, tmp_path):

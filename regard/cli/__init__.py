@@ -53,8 +53,23 @@ USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ =
 """What typer raises for a wrong option; its home differs between versions of typer."""
 
 
-NEXT = {"rewrite": "translate"}
-"""The command to try after a training, where it has another name than the task."""
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"regard {version('regard')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _regard(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Say which it is."),
+    ] = False,
+) -> None:
+    """Attention models that can be trained, run, looked into, edited and watched change."""
+    del version  # said before anything else is done
 
 
 @app.command()
@@ -100,8 +115,10 @@ def train(
         raise InputError("--seed", got=seed, expected="0 or more")
     pipeline = run(recipes.load(recipe, changes), out, resume=resume, quiet=quiet, threads=threads)
     say(f"{pipeline} is in {out}", quiet=quiet)
-    verb = NEXT.get(pipeline.recipe.task, pipeline.recipe.task)
-    say(f'try: regard {verb} {out} "…"   regard eval {out}', quiet=quiet)
+    if not quiet:
+        from regard.scoring import first_try
+
+        say(f"try: {first_try(pipeline, out)}")
 
 
 @app.command("eval")
@@ -476,11 +493,14 @@ def list_runs(
     folder: Annotated[Path, typer.Argument(help="Where runs are.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """List shipped models, and the runs in a folder with their best validation loss."""
-    from regard.scoring import runs_in
+    """List shipped models, and a folder's runs, checkpoints and Hugging Face folders."""
+    from regard.scoring import runs_in, runs_table
 
-    for entry in runs_in(folder):
-        print(json.dumps(entry) if as_json else "  ".join(str(value) for value in entry.values()))
+    found = list(runs_in(folder))
+    for entry in found if as_json else ():
+        print(json.dumps(entry))
+    if not as_json:
+        print(runs_table(found))
 
 
 @app.command()
