@@ -77,7 +77,7 @@ def cores() -> int:
 
 
 def describe() -> dict[str, str]:
-    """What `regard env` prints: versions, what the machine offers, the threads of a command."""
+    """What `regard env` prints: versions, and what the machine offers."""
     import torch
 
     kernels = {
@@ -90,7 +90,7 @@ def describe() -> dict[str, str]:
         **{package: _version(package) for package in _PACKAGES},
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": str(cores()),
-        "threads": str(_threads(None)),
+        "threads": str(torch.get_num_threads()),
         "memory": _memory(),
         "CPU capability": torch.backends.cpu.get_cpu_capability(),
         "kernels": ", ".join(name for name, there in kernels.items() if there) or "none",

@@ -506,8 +506,9 @@ def list_runs(
 @app.command()
 def env(as_json: AsJson = False) -> None:
     """Versions, threads and what this machine can do."""
-    from regard.runtime import describe
+    from regard.runtime import describe, setup
 
+    setup()  # as every command: REGARD_THREADS counts
     found = describe()
     if as_json:
         print(json.dumps(found))
