@@ -19,7 +19,8 @@ from regard.tokens import Vocabulary
 from regard.tokens.hub import read_folder
 from regard.train import checkpoint
 from regard.train.checkpoint import Snapshot
-from regard.weights.folder import is_foreign, read_model, read_outline
+from regard.train.folder import CONFIG, RECIPE
+from regard.weights.folder import is_foreign, read_json, read_model, read_outline
 from regard.weights.llama2c import read_llama2c
 
 
@@ -95,9 +96,14 @@ def outline(place: str) -> tuple[Recipe, tuple[int, ...]]:
     if path.is_dir() and is_foreign(path):
         config, sizes = read_outline(path)
         return recipe_of(config, sizes, path), sizes
-    snapshot = _snapshot(place)
-    recipe = recipes.from_text(snapshot.recipe, f"{place}/recipe.yaml")
-    return recipe, vocabularies_in(snapshot.config)
+    if not path.exists():
+        snapshot = _snapshot(place)  # a shipped model
+        return recipes.from_text(snapshot.recipe, place), vocabularies_in(snapshot.config)
+    folder = checkpoint.newest(path)  # all checkpoints of a run are of one model
+    recipe = recipes.load(folder / RECIPE)
+    description = read_json(folder / CONFIG)
+    understood(description)
+    return recipe, vocabularies_in(description)
 
 
 def bring(source: Path, tokenizer: Path | None = None) -> Pipeline:

@@ -310,9 +310,9 @@ def _known(pipeline: Pipeline) -> str:
     if isinstance(data, GrammarData | ToyData):
         few = load_splits(data.model_copy(update={"pairs": FEW, "held_out": FEW})).splits.train
     elif isinstance(data, FileData | MixtureData):
-        parts = list(data.parts.values()) if isinstance(data, MixtureData) else []
-        prefix, files = (parts[0].prefix, parts[0].train) if parts else ("", data.train)
-        rows = islice(read_pairs(files, data.max_words), FEW)
+        part = data if isinstance(data, FileData) else next(iter(data.parts.values()))
+        prefix = "" if isinstance(part, FileData) else part.prefix
+        rows = islice(read_pairs(part.train, data.max_words), FEW)
         few = [Pair(prefix + row.source, row.target) for row in rows if isinstance(row, Pair)]
     # about six words: a sentence, and short
     sources = sorted((pair.source for pair in few), key=lambda text: abs(len(text.split()) - 6))

@@ -386,7 +386,8 @@ def plan(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RECIPE|SIZE]", help="A recipe, or a size: base, gpt2, bert-base, …"
+            metavar="[RECIPE|SIZE|DIR]",
+            help="A recipe, a size (base, gpt2, …), or a model's folder.",
         ),
     ] = None,
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
@@ -415,7 +416,8 @@ def plan(
         print(table())
         return
     if what is None:
-        raise InputError("plan", got="nothing", expected="a recipe or a size", fix="try plan gpt2")
+        raise InputError("plan", got="nothing", expected="a recipe, a size or a folder",
+                         fix="try plan gpt2")  # fmt: skip
 
     setup(threads, None)
     found = compute(

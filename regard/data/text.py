@@ -304,7 +304,9 @@ def _csv(file: str) -> Iterator[tuple[_Side, _Side] | Problem]:
         elif not any(cell.strip() for cell in cells):
             yield Problem(file, number, EMPTY)
         elif len(cells) != 2:
-            hint = "; commas part them, not semicolons" if len(cells) == 1 and ";" in cells[0] else ""
+            hint = (
+                "; commas part them, not semicolons" if len(cells) == 1 and ";" in cells[0] else ""
+            )
             yield Problem(file, number, COLUMNS, f"{len(cells)}, not 2{hint}")
         else:
             yield _Side(file, number, cells[0]), _Side(file, number, cells[1])
@@ -321,7 +323,8 @@ def csv_rows(file: str, expected: str) -> Iterator[tuple[int, list[str] | Proble
 
     def lines() -> Iterator[str]:
         nonlocal last
-        for last, line in numbered(file, expected):
+        for number, line in numbered(file, expected):
+            last = number
             yield line.decode("utf-8", "surrogateescape") + "\n"
 
     rows = csv.reader(lines(), strict=True)

@@ -355,6 +355,6 @@ def check(config: DecodeConfig) -> None:
                 name,
                 got=f"{value} without sampling",
                 expected="sample: true with it",
-                fix=f"leave {name} out, or draw: sample: true (translate --sample; generate without "
-                "--greedy and --beam)",
+                fix=f"leave {name} out, or draw: sample: true (translate --sample; "
+                "generate without --greedy and --beam)",
             )

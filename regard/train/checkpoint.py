@@ -50,6 +50,7 @@ __all__ = [
     "find",
     "last_weights",
     "latest",
+    "newest",
     "read",
     "read_best",
     "save",
@@ -172,6 +173,15 @@ def find(place: Path) -> Path:
     for message in messages:
         _logger.warning(message)
     return folder
+
+
+def newest(place: Path) -> Path:
+    """The last checkpoint of a run, or the one that a folder is; its files are not compared."""
+    if (place / MANIFEST).is_file():
+        return place
+    if not (folders := _checkpoints(place)):
+        raise _nothing_to_load(place)
+    return folders[0]
 
 
 def read_best(run: Path) -> Best | None:

@@ -134,7 +134,10 @@ def test_splits_come_from_their_files_with_checksums(write):
 def test_csv_is_read_as_tsv_is(write):
     texts = write("a.csv", 'text,label\n"good, and ""cheap""",pos\nbad,neg\n')
     found, _ = read_labelled(texts, "classify", header=True)
-    assert [(each.text, each.label) for each in found] == [('good, and "cheap"', "pos"), ("bad", "neg")]
+    assert [(each.text, each.label) for each in found] == [
+        ('good, and "cheap"', "pos"),
+        ("bad", "neg"),
+    ]
     pairs = read_labelled(write("b.csv", '"a, b",c,yes\n'), "classify")[0]
     assert pairs == [LabelledText("a, b", "c", "yes")]
     tags = read_labelled(write("c.csv", 'Anna,B-per\n",",O\n\nParis,B-loc\n'), "tag")[0]

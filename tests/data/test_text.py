@@ -120,7 +120,9 @@ def test_any_text_without_tabs_and_newlines_is_read_as_it_stands(tmp_path_factor
     ],
 )
 def test_a_bad_line_is_named(write, name, line, what, detail):
-    good = {"x.tsv": b"a\tb\n", "x.csv": b'a,"b"\n'}.get(name) or b'{"source": "a", "target": "b"}\n'
+    good = {"x.tsv": b"a\tb\n", "x.csv": b'a,"b"\n'}.get(
+        name
+    ) or b'{"source": "a", "target": "b"}\n'
     file = write(name, good + line + b"\n" + good)
     rows = list(read_pairs(file, max_words=4))
     assert rows[0] == rows[2] == Pair("a", "b")
