@@ -2,7 +2,7 @@
 
 On a stream one line in is one line out, in order, flushed. An empty line gives an empty line; one
 that cannot be read gives an empty line and a warning with its number. As an argument the same
-input is an error.
+input is an error. At a terminal one line is asked for at a time, and what is wrong with it is said.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
-from regard.pipeline import Pipeline
+from regard.pipeline import Pipeline, check_texts
 from regard.tasks import Output
 
 Work = Callable[[list[str]], list[list[Output]]]
+PROMPT = "> "
 AT_ONCE = 64
 """Lines translated together, if that many are there already."""
 
@@ -54,6 +56,7 @@ class Lines:
 
         A vocabulary of words reads all unknown words as one: what it would say of them is made up.
         """
+        check_texts("translate", text)
         self.pipeline.translator().source_ids(text, self.pipeline.model.config.max_length)
         words = self.pipeline.vocabulary.source.unknown_words(text)
         if words and self.pipeline.recipe.tokens.kind == "words" and not self.allow_unknown:
@@ -72,6 +75,12 @@ class Lines:
 
     def pipe(self, source: str | None, work: Work) -> None:
         """Translates a file or a pipe."""
+        if asking(source):
+            for text in self._each(None, source):
+                with saying():
+                    self._write(text or "", *work([text or ""]))
+                sys.stdout.flush()
+            return
         for first, lines in read_lines(source):
             texts = [self._readable(first + place, line) for place, line in enumerate(lines)]
             outputs = iter(work([text for text in texts if text is not None]))
@@ -104,7 +113,16 @@ class Lines:
             return
         for first, lines in read_lines(source):
             for place, line in enumerate(lines):
-                yield self._readable(first + place, line)
+                if not asking(source):
+                    yield self._readable(first + place, line)
+                elif (text := self._asked(line)) is not None:
+                    yield text
+
+    def _asked(self, line: bytes) -> str | None:
+        """What a person typed, if the model can read it; else that is said."""
+        with saying():
+            return self.check(decoded_line(line))
+        return None
 
     def _readable(self, number: int, line: bytes) -> str | None:
         """The text of a line if the model can read it; else None, and a warning unless empty."""
@@ -149,8 +167,9 @@ def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
     Args:
         source: A file; `-` or None is standard input.
     """
-    if source is None and sys.stdin.isatty():
-        raise InputError("no text", fix="give some as arguments, --input FILE, or a pipe")
+    if asking(source):
+        yield from _typed()
+        return
     if source is None or source == "-":
         yield from _batches(sys.stdin.fileno())
         return
@@ -159,6 +178,46 @@ def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
             yield from _batches(file.fileno())
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise InputError(f"--input {source}", got=error.strerror, expected="a text file") from error
+
+
+def asking(source: str | None) -> bool:
+    """Whether lines come from a person at a terminal, one by one."""
+    return source is None and sys.stdin is not None and sys.stdin.isatty()
+
+
+@contextmanager
+def saying() -> Iterator[None]:
+    """At a terminal: says what is wrong with a line, so that the next can be asked for."""
+    try:
+        yield
+    except InputError as error:
+        sys.stderr.write(f"error: {error}\n")
+
+
+def decoded_line(line: bytes) -> str:
+    """The text of a line.
+
+    Raises:
+        InputError: It is not UTF-8.
+    """
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError("the line", got="no UTF-8", expected="text") from None
+
+
+def _typed() -> Iterator[tuple[int, list[bytes]]]:
+    """What a person types, a line at a time; an empty line or Ctrl-D is the end."""
+    number = 1
+    while True:
+        sys.stderr.write(PROMPT)
+        sys.stderr.flush()
+        line = sys.stdin.buffer.readline()
+        if not line.strip():
+            sys.stderr.write("" if line else "\n")
+            return
+        yield number, [line.rstrip(b"\r\n")]
+        number += 1
 
 
 def _batches(descriptor: int) -> Iterator[tuple[int, list[bytes]]]:

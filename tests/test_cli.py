@@ -84,7 +84,7 @@ def test_prefix_and_sampling(regard) -> None:
     [
         (["translate"], ["DIR"]),
         (["translate", "nowhere", "x"], ["nowhere", "tiny/translate"]),
-        (["translate", "tiny/translate", ""], ["got nothing"]),
+        (["translate", "tiny/translate", ""], ["an empty text"]),
         (["translate", "tiny/translate", "The zebra sleeps."], ["zebra", "--allow-unknown"]),
         (["translate", TINY, "The dog.", "--beam", "0"], ["beam", "got 0"]),
         (["translate", TINY, "The dog.", "--beam", "x"], ["--beam"]),

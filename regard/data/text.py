@@ -1,8 +1,8 @@
 """Files of parallel text -> pairs of sentences: the first step for a person's own data.
 
-In: two line-aligned files, a TSV, CSV or JSONL file, plain or `.gz`. Out: for each line a `Pair`, or a
-`Problem` that names file and line. Nothing is mended and nothing skipped unasked: a corpus with a
-line too many on one side trains a model on noise, and nobody notices.
+In: two line-aligned files, a TSV, CSV or JSONL file, plain or `.gz`. Out: for each line a `Pair`,
+or a `Problem` that names file and line. Nothing is mended and nothing skipped unasked: a corpus
+with a line too many on one side trains a model on noise, and nobody notices.
 """
 
 from __future__ import annotations
