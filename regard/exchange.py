@@ -16,6 +16,7 @@ from regard.models.cost import sides
 from regard.recipe import Recipe
 from regard.tokens import Vocabulary
 from regard.tokens.config import TokensConfig
+from regard.tokens.foreign import Foreign
 from regard.train.config import TrainConfig
 from regard.weights.folder import write_model
 from regard.weights.generation import GENERATION, read_decoding, roles_in, write_decoding
@@ -102,8 +103,15 @@ def _write(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, fo
         write_file(folder / GENERATION, (json.dumps(said, indent=2) + "\n").encode())
     if vocabulary is None:
         return
+    if vocabulary.files:
+        for name, data in vocabulary.files.items():
+            write_file(folder / name, data)
+        return
     if not vocabulary.shared:
-        raise InputError("export", got="two vocabularies", expected="one for source and target")
+        foreign = isinstance(vocabulary.source, Foreign)
+        fix = "import its folder again: its files are kept" if foreign else "tokens.shared=true"
+        got = "a tokenizer for each side" + (", its files not kept" if foreign else "")
+        raise InputError("export", got=got, expected="one for both, or Marian's files", fix=fix)
     tokenizer = vocabulary.source
     write_file(folder / "tokenizer.json", tokenizer.library_json().encode())
     names = {

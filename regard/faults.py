@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import reduce
 from types import NoneType
@@ -152,11 +152,15 @@ class Source:
     name: str
     lines: Mapping[Path, int]
     overrides: Mapping[Path, str]
+    """In the order in which they were given."""
+    blamed: Mapping[tuple[int | str, ...], Path] = field(default_factory=dict)
+    """The override that is wrong, by pydantic's name of a place where values disagree."""
 
     def place(self, path: Path) -> tuple[tuple[int, int], str]:
         """Where a key was set, and its rank: lines of the file, then overrides, then nowhere."""
         if path in self.overrides:
-            return (1, 0), override_label(self.overrides[path])
+            order = list(self.overrides).index(path)
+            return (1, order), override_label(self.overrides[path])
         for known in (path, path[:1]):
             if known in self.lines:
                 return (0, self.lines[known]), f"{self.name}:{self.lines[known]}"
@@ -293,9 +297,11 @@ def _disagreement(detail: ErrorDetails, path: Path, source: Source) -> _Fault:
     """Values that are each allowed, but not together: blames an override if there was one."""
     message = detail["msg"].removeprefix("Value error, ")
     named: tuple[Path, ...] = detail.get("ctx", {}).get("keys", ())
+    wrong = source.blamed.get(detail["loc"])
     overridden = [key for key in source.overrides if key in named or key[:1] == path]
-    if overridden or named:
-        rank, what = source.place([*overridden, *named][0])
+    first = [*([wrong] if wrong else []), *overridden, *named]
+    if first:
+        rank, what = source.place(first[0])
     else:
         rank, what = source.what(path)
     return _Fault(rank, path, f"{what}: {message}")

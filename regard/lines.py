@@ -2,7 +2,7 @@
 
 On a stream one line in is one line out, in order, flushed. An empty line gives an empty line; one
 that cannot be read gives an empty line and a warning with its number. As an argument the same
-input is an error.
+input is an error. At a terminal one line is asked for at a time, and what is wrong with it is said.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from regard.data.text import LONGEST_LINE
 from regard.errors import InputError
-from regard.pipeline import Pipeline
+from regard.pipeline import Pipeline, check_texts
 from regard.tasks import Output
 
 Work = Callable[[list[str]], list[list[Output]]]
+PROMPT = "> "
 AT_ONCE = 64
 """Lines translated together, if that many are there already."""
 
@@ -52,6 +54,7 @@ class Lines:
 
     def check(self, text: str) -> str:
         """The text itself, if the model can read it; a warning names what is lost of it."""
+        check_texts("translate", text)
         task, longest = self.pipeline.translator(), self.pipeline.model.config.max_length
         task.source_ids(text, longest, allow_unknown=self.allow_unknown)
         words = self.pipeline.vocabulary.source.unknown_words(text)
@@ -66,6 +69,12 @@ class Lines:
 
     def pipe(self, source: str | None, work: Work) -> None:
         """Translates a file or a pipe."""
+        if asking(source):
+            for text in self._each(None, source):
+                with saying():
+                    self._write(text or "", *work([text or ""]))
+                sys.stdout.flush()
+            return
         for first, lines in read_lines(source):
             texts = [self._readable(first + place, line) for place, line in enumerate(lines)]
             outputs = iter(work([text for text in texts if text is not None]))
@@ -96,7 +105,16 @@ class Lines:
             return
         for first, lines in read_lines(source):
             for place, line in enumerate(lines):
-                yield self._readable(first + place, line)
+                if not asking(source):
+                    yield self._readable(first + place, line)
+                elif (text := self._asked(line)) is not None:
+                    yield text
+
+    def _asked(self, line: bytes) -> str | None:
+        """What a person typed, if the model can read it; else that is said."""
+        with saying():
+            return self.check(decoded_line(line))
+        return None
 
     def _readable(self, number: int, line: bytes) -> str | None:
         """The text of a line if the model can read it; else None, and a warning unless empty."""
@@ -153,8 +171,9 @@ def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
     Args:
         source: A file; `-` or None is standard input.
     """
-    if source is None and sys.stdin.isatty():
-        raise InputError("no text", fix="give some as arguments, --input FILE, or a pipe")
+    if asking(source):
+        yield from _typed()
+        return
     if source is None or source == "-":
         yield from _batches(sys.stdin.fileno())
         return
@@ -163,6 +182,46 @@ def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
             yield from _batches(file.fileno())
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise InputError(f"--input {source}", got=error.strerror, expected="a text file") from error
+
+
+def asking(source: str | None) -> bool:
+    """Whether lines come from a person at a terminal, one by one."""
+    return source is None and sys.stdin is not None and sys.stdin.isatty()
+
+
+@contextmanager
+def saying() -> Iterator[None]:
+    """At a terminal: says what is wrong with a line, so that the next can be asked for."""
+    try:
+        yield
+    except InputError as error:
+        sys.stderr.write(f"error: {error}\n")
+
+
+def decoded_line(line: bytes) -> str:
+    """The text of a line that a person typed.
+
+    Raises:
+        InputError: It is not UTF-8, or there is too much of it.
+    """
+    try:
+        return text_of(line)
+    except UnicodeDecodeError:
+        raise InputError("the line", got="no UTF-8", expected="text") from None
+
+
+def _typed() -> Iterator[tuple[int, list[bytes]]]:
+    """What a person types, a line at a time; an empty line or Ctrl-D is the end."""
+    number = 1
+    while True:
+        sys.stderr.write(PROMPT)
+        sys.stderr.flush()
+        line = sys.stdin.buffer.readline()
+        if not line.strip():
+            sys.stderr.write("" if line else "\n")
+            return
+        yield number, [line.rstrip(b"\r\n")]
+        number += 1
 
 
 def _batches(descriptor: int) -> Iterator[tuple[int, list[bytes]]]:

@@ -19,8 +19,8 @@ from regard.tokens import Vocabulary
 from regard.tokens.hub import read_folder
 from regard.train import checkpoint
 from regard.train.checkpoint import Snapshot
-from regard.train.folder import check_tensors
-from regard.weights.folder import is_foreign, read_model, read_outline
+from regard.train.folder import CONFIG, RECIPE, check_tensors
+from regard.weights.folder import is_foreign, read_json, read_model, read_outline
 from regard.weights.llama2c import read_llama2c
 
 
@@ -53,6 +53,14 @@ def _snapshot(place: str | Path) -> Snapshot:
     if Path(place).exists():
         return checkpoint.chosen(Path(place))
     model = shipped().get(str(place))
+    if model is None and str(place) in recipes.shipped():
+        run = f"runs/{Path(place).name}"
+        needs = recipes.shipped()[str(place)].partition(": add ")[2]
+        needs = needs or ("data.train=FILE" if str(place).startswith("own/") else "")
+        command = " ".join(["regard train", str(place), *([needs] if needs else []), "-o", run])
+        raise InputError(
+            f"{place} is a recipe, not a model", fix=f"train it ({command}), then name {run}"
+        )
     if model is None:
         known = ", ".join(shipped()) or "none"
         raise InputError(
@@ -88,9 +96,14 @@ def outline(place: str) -> tuple[Recipe, tuple[int, ...]]:
     if path.is_dir() and is_foreign(path):
         config, sizes = read_outline(path)
         return recipe_of(config, sizes, path), sizes
-    snapshot = _snapshot(place)
-    recipe = recipes.from_text(snapshot.recipe, f"{place}/recipe.yaml")
-    return recipe, vocabularies_in(snapshot.config)
+    if not path.exists():
+        snapshot = _snapshot(place)  # a shipped model
+        return recipes.from_text(snapshot.recipe, place), vocabularies_in(snapshot.config)
+    folder = checkpoint.newest(path)  # all checkpoints of a run are of one model
+    recipe = recipes.load(folder / RECIPE)
+    description = read_json(folder / CONFIG)
+    understood(description)
+    return recipe, vocabularies_in(description)
 
 
 def bring(source: Path, tokenizer: Path | None = None) -> Pipeline:
@@ -102,9 +115,28 @@ def bring(source: Path, tokenizer: Path | None = None) -> Pipeline:
     """
     if source.is_dir():
         return from_hub(source, source.name, pickled=True)
+    if source.exists():
+        _check_file(source)
     model, vocabulary = read_llama2c(source, tokenizer)
     recipe = recipe_of(model.config, (model.vocab,), source)
     return Pipeline(model, vocabulary, recipe, source.stem)
+
+
+def _check_file(source: Path) -> None:
+    """Refuses a single file of another kind than llama2.c's, and says where its like belongs."""
+    zipped = False
+    if source.is_file():
+        with source.open("rb") as file:
+            zipped = file.read(2) == b"PK"  # as torch saves
+    if source.suffix.lower() == ".bin" and not zipped:
+        return
+    got, fix = f"a {source.suffix or 'nameless'} file", "save it with save_pretrained(FOLDER)"
+    if zipped or source.suffix.lower() in (".pth", ".pt", ".ckpt", ".pkl", ".safetensors"):
+        got += ": weights alone, which do not say what model they belong to"
+        fix = "name the folder that has config.json beside them; without one, build the model in " \
+              "transformers, load them there and save_pretrained(FOLDER)"  # fmt: skip
+    expected = "a Hugging Face folder, or a .bin of llama2.c"
+    raise InputError(f"import {source}", got=got, expected=expected, fix=fix)
 
 
 def shipped() -> dict[str, Traversable]:

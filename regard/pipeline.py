@@ -25,6 +25,7 @@ from regard.explain.record import record, record_text
 from regard.ids import check_ids, check_roles, embed_ids, generate_ids, is_ids, logits_of, rows_of
 from regard.layers import Tap, knock_out
 from regard.layers.int8 import quantise
+from regard.layers.without import without
 from regard.models import Decoder, EncoderDecoder, Model, describe
 from regard.recipe import Recipe
 from regard.tasks import (
@@ -218,6 +219,7 @@ class Pipeline:
         Raises:
             InputError: A text is empty or too long, or has unknown words that are not allowed.
         """
+        check_texts("translate", texts)
         return self.translator().predict(
             self.model,
             texts,
@@ -251,6 +253,7 @@ class Pipeline:
         Raises:
             InputError: As `outputs`, before anything is computed.
         """
+        check_texts("translate", text)
         longest, task = self.model.config.max_length, self.translator()
         source = Ragged.of([task.source_ids(text, longest, allow_unknown=allow_unknown)])
         return self._grown(
@@ -284,6 +287,12 @@ class Pipeline:
         """The recipe's way of decoding with some changes, checked."""
         if not changes:
             return self.recipe.decode
+        if "max_new_tokens" in changes:  # as transformers calls it
+            if "max_length" in changes:
+                raise InputError(
+                    "max_new_tokens", got="max_length beside it", expected="one of the two"
+                )
+            changes["max_length"] = changes.pop("max_new_tokens")
         if changes.get("sample") is False:  # then how the recipe draws has nothing to say
             changes = {
                 **{name: DecodeConfig.model_fields[name].default for name in DRAWING},
@@ -297,7 +306,9 @@ class Pipeline:
         check_roles(config, self.model)
         return config
 
-    def generate(self, prompts: Any, *, mask: Any = None, **decode: Any) -> Any:
+    def generate(
+        self, prompts: Any, *, mask: Any = None, knock_out: Sequence[str] = (), **decode: Any
+    ) -> Any:
         """What follows a prompt, or each of several, without the prompt itself.
 
         Args:
@@ -305,97 +316,131 @@ class Pipeline:
                 encoder-decoder reads them as sources.
             mask: (batch, length) Beside ids in rows: 1 for real ones, 0 for padding, on either
                 side.
-            **decode: What differs from the recipe's `decode`, such as `sample=True`.
+            knock_out: Heads to take away, such as `decoder.1.self.3`.
+            **decode: What differs from the recipe's `decode`, such as `sample=True`;
+                `max_new_tokens` is another name of `max_length`.
         """
         one = isinstance(prompts, str) or is_ids(prompts)
         several = [prompts] if one else list(prompts)
+        check_texts("generate", several)
+        model = self._model(knock_out)
         found: list[Any]
         if mask is not None and several and isinstance(several[0], str):
             raise InputError("mask", got="texts", expected="ids beside it")
         if several and is_ids(several[0]):
             rows, _ = rows_of(prompts, mask)
-            found = generate_ids(self.model, self._vocabulary, rows, self.decoding(**decode))
+            found = generate_ids(model, self._vocabulary, rows, self.decoding(**decode))
         elif isinstance(self.model, EncoderDecoder):
-            found = self._rewritten(several, **decode)
+            found = self._rewritten(several, knock_out=knock_out, **decode)
         else:
             task, longest = self._able(Generate, "generate"), self.model.config.max_length
             config = self.decoding(**decode)
             ids = [task.begun(text, longest, config) for text in several]
-            outputs = task.predict(self.model, ids, config)
+            outputs = task.predict(model, ids, config)
             found = [best.text for best, *_ in outputs]
         return found[0] if one else found
 
-    def restore(self, text: str, **decode: Any) -> Restored:
+    def restore(self, text: str, *, knock_out: Sequence[str] = (), **decode: Any) -> Restored:
         """A text whose holes (`<extra_id_0>`, or `___`) are filled, and what was put into each.
 
         Args:
             text: With holes.
+            knock_out: Heads to take away, such as `decoder.1.cross.3`.
             **decode: What differs from the recipe's `decode`, such as `beam=4`.
         """
+        check_texts("restore", text)
         task = self._restore or self._able(Restore, "restore")
         if not task.has_hole(text):
             raise InputError("restore", got="no hole in the text", expected="___ where words miss")
-        [[best, *_]] = task.predict(self.model, [text], self.decoding(**decode))
+        model = self._model(knock_out)
+        [[best, *_]] = task.predict(model, [text], self.decoding(**decode))
         return task.restored(text, best, self.model.config.max_length)
 
     def _rewritten(
-        self, texts: Sequence[str], *, allow_unknown: bool = False, **decode: Any
+        self,
+        texts: Sequence[str],
+        *,
+        knock_out: Sequence[str],
+        allow_unknown: bool = False,
+        **decode: Any,
     ) -> list[str]:
         """What an encoder-decoder makes of each text: of one with holes, what is missing there."""
         holed = [self.has_holes(text) for text in texts]
         plain = [text for text, hole in zip(texts, holed, strict=True) if not hole]
-        known = {**decode, "allow_unknown": allow_unknown}
+        known = {**decode, "knock_out": knock_out, "allow_unknown": allow_unknown}
         translated = iter(self.translate(plain, **known) if plain else ())
         if self._restore is None or len(plain) == len(texts):
             return list(translated)
         torn = [text for text, hole in zip(texts, holed, strict=True) if hole]
-        restored = iter(self._restore.predict(self.model, torn, self.decoding(**decode)))
+        model = self._model(knock_out)
+        restored = iter(self._restore.predict(model, torn, self.decoding(**decode)))
         return [next(restored)[0].text if hole else next(translated) for hole in holed]
 
-    def write(self, prompt: str, **decode: Any) -> Iterator[str]:
+    def write(self, prompt: str, *, knock_out: Sequence[str] = (), **decode: Any) -> Iterator[str]:
         """The same for one prompt, piece by piece, as the text becomes certain."""
+        check_texts("generate", prompt)
         task = self._able(Generate, "generate")
-        config = self.decoding(**decode)
-        return task.write(
-            self.model, task.begun(prompt, self.model.config.max_length, config), config
-        )
+        config, model = self.decoding(**decode), self._model(knock_out)
+        return task.write(model, task.begun(prompt, model.config.max_length, config), config)
 
-    def suggest(self, text: str, count: int = 3) -> list[Suggestion]:
+    def suggest(
+        self, text: str, count: int = 3, *, knock_out: Sequence[str] = ()
+    ) -> list[Suggestion]:
         """The likeliest next words with their probabilities, as a phone offers them."""
-        return self._able(Generate, "suggest").suggest(self.model, text, count)
+        check_texts("suggest", text)
+        return self._able(Generate, "suggest").suggest(self._model(knock_out), text, count)
 
     @overload
-    def fill(self, texts: str, count: int = 5) -> list[list[Filling]]: ...
-    @overload
-    def fill(self, texts: list[str], count: int = 5) -> list[list[list[Filling]]]: ...
     def fill(
-        self, texts: str | list[str], count: int = 5
+        self, texts: str, count: int = 5, *, knock_out: Sequence[str] = ()
+    ) -> list[list[Filling]]: ...
+    @overload
+    def fill(
+        self, texts: list[str], count: int = 5, *, knock_out: Sequence[str] = ()
+    ) -> list[list[list[Filling]]]: ...
+    def fill(
+        self, texts: str | list[str], count: int = 5, *, knock_out: Sequence[str] = ()
     ) -> list[list[Filling]] | list[list[list[Filling]]]:
         """For each `[MASK]` of a text, or of each of several, the likeliest words."""
+        check_texts("fill", texts)
         one, task = isinstance(texts, str), self._able(Reader, "fill")
-        found = task.fill(self.model, [texts] if isinstance(texts, str) else texts, count)
+        found = task.fill(
+            self._model(knock_out), [texts] if isinstance(texts, str) else texts, count
+        )
         return found[0] if one else found
 
     @overload
-    def classify(self, texts: Text) -> list[Labelled]: ...
+    def classify(self, texts: Text, *, knock_out: Sequence[str] = ()) -> list[Labelled]: ...
     @overload
-    def classify(self, texts: list[Text]) -> list[list[Labelled]]: ...
-    def classify(self, texts: Text | list[Text]) -> list[Labelled] | list[list[Labelled]]:
+    def classify(
+        self, texts: list[Text], *, knock_out: Sequence[str] = ()
+    ) -> list[list[Labelled]]: ...
+    def classify(
+        self, texts: Text | list[Text], *, knock_out: Sequence[str] = ()
+    ) -> list[Labelled] | list[list[Labelled]]:
         """The classes of a text (or pair), or of each of several, likeliest first."""
+        check_texts("classify", texts)
         task, several = self._able(Reader, "classify"), isinstance(texts, list)
-        found = task.classify(self.model, texts if isinstance(texts, list) else [texts])
+        found = task.classify(self._model(knock_out), texts if isinstance(texts, list) else [texts])
         return found if several else found[0]
 
     @overload
-    def tag(self, text: str | list[str]) -> list[Tagged]: ...
+    def tag(self, text: str | list[str], *, knock_out: Sequence[str] = ()) -> list[Tagged]: ...
     @overload
-    def tag(self, text: list[list[str]]) -> list[list[Tagged]]: ...
-    def tag(self, text: str | list[str] | list[list[str]]) -> list[Tagged] | list[list[Tagged]]:
+    def tag(
+        self, text: list[list[str]], *, knock_out: Sequence[str] = ()
+    ) -> list[list[Tagged]]: ...
+    def tag(
+        self, text: str | list[str] | list[list[str]], *, knock_out: Sequence[str] = ()
+    ) -> list[Tagged] | list[list[Tagged]]:
         """The tag of each word of a text with its probability; longer texts are read in windows.
 
         Args:
             text: A text, or its words; or the words of each of several.
+            knock_out: Heads to take away, such as `encoder.1.self.3`.
         """
+        if isinstance(text, str):
+            check_texts("tag", text)
         one = isinstance(text, str) or not text or isinstance(text[0], str)
         several: Any = [text] if one else text
         spaced = [word for words in several if not isinstance(words, str)
@@ -403,17 +448,18 @@ class Pipeline:
         if spaced:
             fix = "for several texts: p.tag([text.split() for text in texts])"
             raise InputError("tag", got=f"the word {spaced[0]!r}", expected="one word", fix=fix)
-        found = self._able(Tag, "tag").tag(self.model, several)
+        found = self._able(Tag, "tag").tag(self._model(knock_out), several)
         return found[0] if one else found
 
     @overload
     def answer(
-        self, question: str, context: str, count: int = 1, *, unanswerable: bool | None = None
-    ) -> list[FoundAnswer]: ...
+        self, question: str, context: str, count: int = 1, *, unanswerable: bool | None = None,
+        knock_out: Sequence[str] = (),
+    ) -> list[FoundAnswer]: ...  # fmt: skip
     @overload
     def answer(
         self, question: list[str], context: str | list[str], count: int = 1,
-        *, unanswerable: bool | None = None,
+        *, unanswerable: bool | None = None, knock_out: Sequence[str] = (),
     ) -> list[list[FoundAnswer]]: ...  # fmt: skip
     def answer(
         self,
@@ -422,6 +468,7 @@ class Pipeline:
         count: int = 1,
         *,
         unanswerable: bool | None = None,
+        knock_out: Sequence[str] = (),
     ) -> list[FoundAnswer] | list[list[FoundAnswer]]:
         """The likeliest answers to a question, cut out of a text, best first; or to several.
 
@@ -431,6 +478,7 @@ class Pipeline:
                 reads is read in windows.
             count: How many answers.
             unanswerable: Whether "no answer", an empty one, is allowed. None: as trained.
+            knock_out: Heads to take away, such as `encoder.1.self.3`.
         """
         task = self._able(Answer, "answer")
         questions = [question] if isinstance(question, str) else list(question)
@@ -438,10 +486,9 @@ class Pipeline:
         if len(contexts) != len(questions):
             raise InputError("contexts", got=len(contexts), expected=f"one, or {len(questions)}")
         for name, given in (("the question", questions), ("the context", contexts)):
-            if not all(each.strip() for each in given):
-                raise InputError(name, got="nothing", expected="some words")
+            check_texts(name, given)
         pairs = list(zip(questions, contexts, strict=True))
-        found = task.answer(self.model, pairs, count, unanswerable=unanswerable)
+        found = task.answer(self._model(knock_out), pairs, count, unanswerable=unanswerable)
         return found[0] if isinstance(question, str) else found
 
     def measure(self, examples: Sequence[Any]) -> Measures:
@@ -455,21 +502,31 @@ class Pipeline:
                              expected="one for classify, tag or answer")  # fmt: skip
         return self.task.measure(self.model, examples)
 
-    def embed(self, texts: Any, *, pool: str = "mean", normalise: bool = True) -> Tensor:
+    def embed(
+        self,
+        texts: Any,
+        *,
+        pool: str = "mean",
+        normalise: bool = True,
+        knock_out: Sequence[str] = (),
+    ) -> Tensor:
         """A vector for a text, (dim,), or for each of several, (texts, dim).
 
         Args:
             texts: One or several, or the ids of one or several.
             pool: `mean` of all tokens, or `cls`: the first.
             normalise: Whether vectors have length 1, so that their product is their cosine.
+            knock_out: Heads to take away, such as `encoder.1.self.3`.
         """
         one = isinstance(texts, str) or is_ids(texts)
         several = [texts] if one else list(texts)
+        check_texts("embed", several)
+        model = self._model(knock_out)
         if several and is_ids(several[0]):
-            found = embed_ids(self.model, several, pool=pool, normalise=normalise)
+            found = embed_ids(model, several, pool=pool, normalise=normalise)
         else:
             task = self._able(Reader, "embed")
-            found = task.embed(self.model, several, pool=pool, normalise=normalise)
+            found = task.embed(model, several, pool=pool, normalise=normalise)
         return found[0] if one else found
 
     def words(
@@ -483,6 +540,7 @@ class Pipeline:
             layer: Take what leaves this block, from 0; None: the top.
             count: How many near words to list.
         """
+        check_texts("words", [word, *sentences])
         tokenizer = self.vocabulary.source
         return compare(self.model, tokenizer, word, sentences, layer=layer, count=count)
 
@@ -516,6 +574,7 @@ class Pipeline:
             allow_unknown: Look at words that a vocabulary of words does not have, too.
             **decode: What differs from the recipe's `decode`.
         """
+        check_texts("look", text)
         if not isinstance(self.model, EncoderDecoder):
             if target is not None or decode:
                 raise InputError(
@@ -633,11 +692,28 @@ class Pipeline:
         )
 
     def _without(self, heads: Sequence[str]) -> Tap:
-        return Tap(edits=[knock_out(head) for head in heads])
+        return Tap(edits=[knock_out(head) for head in _names(heads)])
+
+    def _model(self, gone: Sequence[str]) -> Any:
+        """The model, without these heads if there are any."""
+        return without(self.model, _names(gone)) if gone else self.model
 
     def __repr__(self) -> str:
         size = f"{self.parameters:,} parameters"
         return f"Pipeline({self.name!r}, {self.recipe.task}, {size}, {self.precision})"
+
+
+def check_texts(verb: str, texts: Any) -> None:
+    """Refuses an empty text among one or several, or pairs of them; ids are no texts."""
+    for text in [texts] if isinstance(texts, str | tuple) else texts:
+        for part in text if isinstance(text, tuple) else (text,):
+            if isinstance(part, str) and not part.strip():
+                raise InputError(verb, got="an empty text", expected="some words")
+
+
+def _names(heads: Sequence[str]) -> Sequence[str]:
+    """The names of heads, given as one or several."""
+    return [heads] if isinstance(heads, str) else heads
 
 
 def _pairs(pairs: Sequence[Pair | tuple[str, str]]) -> list[Pair]:

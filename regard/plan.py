@@ -360,7 +360,8 @@ def plan(
     """What a recipe, a size or a known model costs, without allocating it.
 
     Args:
-        what: A size of `RECIPES`, a name of `NAMED`, a shipped recipe, or a recipe's file.
+        what: A size of `RECIPES`, a name of `NAMED`, a shipped recipe, a recipe's file, or the
+            folder of a model: a run, a checkpoint, or one of Hugging Face.
         overrides: Such as `model.dim=1024`, as a recipe takes them.
         tokens: Of the training, source and target; by default those of the recipe's steps.
         flops: The matrix rate in FLOP/s; by default it is measured here.

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from regard import recipe as recipes
 from regard.beginning import sketched
-from regard.data.config import LabelledData
+from regard.data.config import LabelledData, NoData
 from regard.document import write
 from regard.errors import InputError
+from regard.loading import outline
 from regard.models.config import BertConfig, ModelConfig
 from regard.models.cost import sides
 from regard.models.named import NAMED, Named
@@ -64,6 +65,12 @@ def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found
         overrides: As a recipe takes them.
         vocab: Entries of each vocabulary; by default what is known of them.
     """
+    if is_folder(what):
+        recipe, sizes = outline(what)
+        if overrides:
+            recipe = recipes.from_text(recipes.dump(recipe), what, overrides)
+        sizes = (vocab,) * sides(recipe.model) if vocab is not None else sizes
+        return Found(what, recipe, sizes, "--vocab" if vocab is not None else "the folder's")
     name, recipe = _named_or_loaded(what, overrides)
     recipe, sizes = sketched(recipe)
     if vocab is not None:
@@ -73,6 +80,11 @@ def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found
     most = BYTES_AND_SPECIAL if recipe.tokens.kind == "bytes" else recipe.tokens.vocab
     source = "its own" if what in NAMED else "the recipe's maximum"
     return Found(name, recipe, (most,) * sides(recipe.model), source)
+
+
+def is_folder(what: str) -> bool:
+    """Whether a name means a folder with a model; sizes and shipped recipes go first."""
+    return Path(what).is_dir() and what not in {*NAMED, *RECIPES, *recipes.shipped()}
 
 
 def _named_or_loaded(what: str, overrides: Sequence[str]) -> tuple[str, Recipe]:
@@ -87,7 +99,7 @@ def _named_or_loaded(what: str, overrides: Sequence[str]) -> tuple[str, Recipe]:
     near = near or get_close_matches(what.lower(), [*names, *shipped], n=3)
     raise InputError(
         f"{what}: no such size or recipe",
-        expected="a size such as base, gpt2 or bert-base, a recipe or a file",
+        expected="a size such as base, gpt2 or bert-base, a recipe, a file or a model's folder",
         fix=f"did you mean {', '.join(near)}?" if near else f"sizes: {', '.join(names)}",
     )
 
@@ -140,6 +152,9 @@ def budget_of(
 ) -> Budget:
     """The tokens of a training, and what that number rests on."""
     named = NAMED.get(what)
+    trained = any(change.startswith("train.") for change in overrides)
+    if isinstance(recipe.data, NoData) and is_folder(what) and not trained:
+        return Budget(float(ENOUGH * sum(counts.values())), f"{ENOUGH} a parameter")
     if named is not None and not any(change.startswith("train.") for change in overrides):
         if not named.steps:
             return Budget(float(ENOUGH * sum(counts.values())), f"{ENOUGH} a parameter")

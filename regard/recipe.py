@@ -182,14 +182,23 @@ def from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
         got = "an empty file" if document.values is None else "no keys"
         fix = "`regard recipe tiny/translate` prints one to start from"
         raise InputError(name, got=got, expected="a recipe", fix=fix)
-    parsed = [(*_parse(override), override) for override in overrides]
-    values = _completed(_lay_over(document.values, {path: v for path, v, _ in parsed}))
-    typed = {path: override for path, _, override in parsed}
+    given: dict[tuple[str, ...], Any] = {}
+    typed: dict[tuple[str, ...], str] = {}
+    for place, override in enumerate(overrides):
+        try:
+            path, value = _parse(override)
+        except InputError:
+            from_text(text, name, overrides[:place])  # what is wrong before it is said first
+            raise
+        given[path], typed[path] = value, override
+    values = _completed(_lay_over(document.values, given))
     try:
         # Strict: "no" is not false, 1.0 is not 1, true is not 1.
         return Recipe.model_validate(values, strict=True)
     except ValidationError as error:
-        raise first_fault(error, values, Source(name, document.lines, typed), KEYS) from None
+        blamed = _to_blame(error, document.values, given)
+        source = Source(name, document.lines, typed, blamed)
+        raise first_fault(error, values, source, KEYS) from None
 
 
 def dump(recipe: Recipe) -> str:
@@ -324,6 +333,31 @@ def _lay_over(values: dict[str, Any], given: Mapping[tuple[str, ...], Any]) -> d
         if isinstance(inside, dict):  # else the file is wrong there, which validation says
             inside[path[-1]] = value
     return merged
+
+
+def _to_blame(
+    error: ValidationError, values: dict[str, Any], given: Mapping[tuple[str, ...], Any]
+) -> dict[tuple[int | str, ...], tuple[str, ...]]:
+    """For each place where values disagree, the override that is the wrong one.
+
+    It is the first without which they agree; else the first without which they disagree otherwise.
+    """
+    found = {each["loc"]: each["msg"] for each in error.errors(include_url=False)}
+    mended: dict[tuple[int | str, ...], tuple[str, ...]] = {}
+    changed: dict[tuple[int | str, ...], tuple[str, ...]] = {}
+    for path in given:
+        rest = {other: value for other, value in given.items() if other != path}
+        left: dict[tuple[int | str, ...], str] = {}
+        try:
+            Recipe.model_validate(_completed(_lay_over(values, rest)), strict=True)
+        except ValidationError as other:
+            left = {each["loc"]: each["msg"] for each in other.errors(include_url=False)}
+        for place in found:
+            if place not in left and left.keys() <= found.keys():
+                mended.setdefault(place, path)
+            elif left.get(place) != found[place]:
+                changed.setdefault(place, path)
+    return changed | mended
 
 
 def _completed(values: dict[str, Any]) -> dict[str, Any]:

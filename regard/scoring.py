@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from regard.data import grammar
 from regard.data.annotations import text_of
-from regard.data.config import Files, LabelledData
+from regard.data.config import (
+    FileData,
+    Files,
+    GrammarData,
+    LabelledData,
+    MixtureData,
+    ToyData,
+)
 from regard.data.labelled import load_labelled, read_labelled
 from regard.data.pair import Pair
 from regard.data.sources import load_splits
-from regard.data.text import load_pairs
+from regard.data.text import load_pairs, read_pairs
 from regard.errors import InputError
 from regard.explain.heads import HeadSummary
 from regard.files import write_file
@@ -26,9 +35,13 @@ from regard.tasks.accuracy import Measures
 from regard.tasks.metrics import by_length, score
 from regard.tasks.unknown import Unknown
 from regard.train import checkpoint
+from regard.train.folder import CONFIG
+from regard.weights.folder import read_json
 
 Row = tuple[str, int, float, float]
 """Name, sentences, BLEU, exact match."""
+FEW = 50
+"""Pairs among which a source to try is looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,12 +338,80 @@ def heads_table(heads: Sequence[HeadSummary], pairs: int) -> str:
     return "\n".join(lines)
 
 
+TRIES = {
+    "generate": 'generate {} "The"',
+    "fill": 'fill {} "The [MASK] is open."',
+    "restore": 'restore {} "The ___ is open."',
+    "classify": 'classify {} "A joy from start to end."',
+    "tag": 'tag {} "Anna lives in Rome."',
+    "answer": 'answer {} "Where does Anna live?" --context "Anna lives in Rome."',
+}
+"""A command to try after a training, for models that read any text."""
+
+
+def first_try(pipeline: Pipeline, run: str) -> str:
+    """Commands that work on a new run as they stand."""
+    place, task = shlex.quote(run), pipeline.recipe.task
+    asked = TRIES[task].format(place) if task in TRIES else f"translate {place} {_known(pipeline)}"
+    return f"regard {asked}   regard eval {place}"
+
+
+def _known(pipeline: Pipeline) -> str:
+    """A short source of the training data, of words that the model knows, as a shell reads it."""
+    data = pipeline.recipe.data
+    few: Iterable[Pair] = ()
+    if isinstance(data, GrammarData | ToyData):
+        few = load_splits(data.model_copy(update={"pairs": FEW, "held_out": FEW})).splits.train
+    elif isinstance(data, FileData | MixtureData):
+        part = data if isinstance(data, FileData) else next(iter(data.parts.values()))
+        prefix = "" if isinstance(part, FileData) else part.prefix
+        rows = islice(read_pairs(part.train, data.max_words), FEW)
+        few = [Pair(prefix + row.source, row.target) for row in rows if isinstance(row, Pair)]
+    # about six words: a sentence, and short
+    sources = sorted((pair.source for pair in few), key=lambda text: abs(len(text.split()) - 6))
+    unknown = pipeline.vocabulary.source.unknown_words
+    known = next((text for text in sources if not unknown(text)), None)
+    return shlex.quote(known) if known else f"{shlex.quote(sources[0])} --allow-unknown"
+
+
+def runs_table(found: Sequence[Mapping[str, Any]]) -> str:
+    """For people: a line an entry, under headings; "-" where there is nothing to say."""
+    keys = ("name", "kind", "step", "best_loss")
+    rows = [["name", "kind", "last step", "best loss"]]
+    rows += [["-" if each.get(key) is None else str(each[key]) for key in keys] for each in found]
+    for row, each in zip(rows[1:], found, strict=True):
+        row[1] += f" ({each['model']})" if "model" in each else ""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(keys))]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
 def runs_in(folder: Path) -> Iterator[dict[str, Any]]:
-    """Shipped models, and the runs below a folder with their last step and best loss."""
+    """Shipped models, and below a folder its runs, checkpoints and Hugging Face folders."""
     if not folder.is_dir():
         raise InputError(f"ls {folder}", got="no such folder", expected="a folder with runs in it")
     for name in shipped():
         yield {"name": name, "kind": "shipped"}
-    found = [*folder.glob("*/checkpoints"), *folder.glob("*/*/checkpoints")]
-    for place in sorted(path.parent for path in found):
-        yield {"name": str(place), "kind": "run", **checkpoint.summary(place)}
+    runs: set[Path] = set()
+    for place in sorted([folder, *folder.glob("*"), *folder.glob("*/*")]):
+        if runs & set(place.parents):  # its checkpoints
+            continue
+        if (place / "checkpoints").is_dir():
+            runs.add(place)
+            yield {"name": str(place), "kind": "run", **checkpoint.summary(place)}
+        elif (place / CONFIG).is_file():
+            yield from _model_in(place)
+
+
+def _model_in(place: Path) -> Iterator[dict[str, Any]]:
+    """What a folder with a `config.json` is, if it is a model's."""
+    try:
+        said = read_json(place / CONFIG)
+    except InputError:
+        return
+    if "regard" in said:
+        yield {"name": str(place), "kind": "checkpoint", "model": said.get("family")}
+    elif isinstance(said.get("model_type"), str):
+        yield {"name": str(place), "kind": "Hugging Face", "model": said["model_type"]}

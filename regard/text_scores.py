@@ -182,7 +182,7 @@ def passages(pipeline: Pipeline, files: str | None, count: int) -> list[list[int
         files: As for `evaluate_text`.
         count: How many.
     """
-    corpus = (_rows(pipeline, files) if files else _held_out(pipeline)).corpus
+    corpus = (_rows(pipeline, files) if files else _held_out(pipeline, "heads")).corpus
     length = min(PASSAGE, pipeline.model.config.max_length)
     starts = [
         (number, start)
@@ -215,16 +215,16 @@ def held_out_loss(pipeline: Pipeline) -> dict[str, float]:
     return pipeline.task.evaluate(pipeline.model, _held_out(pipeline))
 
 
-def _held_out(pipeline: Pipeline) -> Rows:
-    _check_text(pipeline.recipe)
+def _held_out(pipeline: Pipeline, verb: str = "eval") -> Rows:
+    _check_text(pipeline.recipe, verb)
     rows = gather(pipeline.recipe, pipeline.vocabulary).task.valid
     assert rows is not None
     return rows
 
 
-def _check_text(recipe: Recipe) -> None:
+def _check_text(recipe: Recipe, verb: str = "eval") -> None:
     if not isinstance(recipe.data, TextData | PythonData):
-        raise InputError("eval", got="a model without text of its own", fix="give --data my.txt")
+        raise InputError(verb, got="a model without text of its own", fix="give --data my.txt")
 
 
 def _names(files: str) -> tuple[str, ...]:

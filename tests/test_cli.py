@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from regard.loading import load
 from tests.commands import is_refused
 
 TINY = "tiny/translate"
@@ -82,7 +84,7 @@ def test_prefix_and_sampling(regard) -> None:
     [
         (["translate"], ["DIR"]),
         (["translate", "nowhere", "x"], ["nowhere", "tiny/translate"]),
-        (["translate", "tiny/translate", ""], ["got nothing"]),
+        (["translate", "tiny/translate", ""], ["an empty text"]),
         (["translate", "tiny/translate", "The zebra sleeps."], ["zebra", "--allow-unknown"]),
         (["translate", TINY, "The dog.", "--beam", "0"], ["beam", "got 0"]),
         (["translate", TINY, "The dog.", "--beam", "x"], ["--beam"]),
@@ -329,3 +331,57 @@ def test_a_command_without_its_second_word_gets_help(regard) -> None:
     result = regard("data")
     assert result.code == 2
     assert "check" in result.err
+
+
+def test_the_version_is_said_at_once(regard):
+    from importlib.metadata import version
+
+    result = regard("--version")
+    assert (result.code, result.out) == (0, f"regard {version('regard')}\n")
+
+
+def test_env_tells_the_threads_that_a_command_would_use(regard, monkeypatch):
+    monkeypatch.setenv("REGARD_THREADS", "3")
+    assert json.loads(regard("env", "--json").out)["threads"] == "3"
+    torch.set_num_threads(1)  # as in all tests
+    monkeypatch.setenv("REGARD_THREADS", "many")
+    is_refused(regard("env"), "REGARD_THREADS", "many")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("tiny/copy", "regard train tiny/copy -o runs/copy"),
+        ("own/base", "regard train own/base data.train=FILE -o runs/base"),
+        ("own/answer", "start.folder=DIR data.train=FILE -o runs/answer"),
+    ],
+)
+def test_a_recipe_is_told_from_a_model(regard, name, command):
+    is_refused(regard("translate", name, "1 2 3"), f"{name} is a recipe, not a model", command)
+
+
+@pytest.mark.parametrize("name", ["x.pth", "x.pt", "x.safetensors", "zipped.bin"])
+def test_a_file_of_weights_alone_is_said_to_be_one(regard, tmp_path, name):
+    (tmp_path / name).write_bytes(b"PK\x03\x04 and more than a header of seven numbers")
+    is_refused(regard("import", name, "-o", "new"), "weights alone", "a Hugging Face folder")
+    assert not (tmp_path / "new").exists()
+
+
+def test_runs_checkpoints_and_other_peoples_folders_are_listed_under_headings(regard, tmp_path):
+    load("tiny/translate").save(tmp_path / "mine")
+    (tmp_path / "runs/begun/checkpoints").mkdir(parents=True)
+    (tmp_path / "their").mkdir()
+    (tmp_path / "their/config.json").write_text('{"model_type": "gpt2"}')
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/config.json").write_text('{"model_type": ')
+    lines = [line.split() for line in regard("ls").out.splitlines()]
+    assert lines == [
+        ["name", "kind", "last", "step", "best", "loss"],
+        ["tiny/translate", "shipped", "-", "-"],
+        ["mine", "checkpoint", "(transformer)", "-", "-"],
+        ["runs/begun", "run", "-", "-"],
+        ["their", "Hugging", "Face", "(gpt2)", "-", "-"],
+    ]
+    rows = [json.loads(line) for line in regard("ls", "--json").out.splitlines()]
+    assert [row["name"] for row in rows] == ["tiny/translate", "mine", "runs/begun", "their"]
+    assert rows[2] == {"name": "runs/begun", "kind": "run", "step": None, "best_loss": None}

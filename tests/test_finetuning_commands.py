@@ -139,8 +139,11 @@ def test_a_vocabulary_without_a_begin_symbol_is_learned_with_and_asked(regard, t
     (tmp_path / "qwen/tokenizer_config.json").write_text(json.dumps(settings))
     (tmp_path / "my.txt").write_text("the cat sat\n\na dog ran\n\n" * 9)
     done(regard("train", "own/generate", "start.folder=qwen", *GPT, *SHORT, "-o", "run"))
-    for prompt in ("the cat", ""):
-        done(regard("generate", "run", prompt, "--tokens", "3"))
+    done(regard("generate", "run", "the cat", "--tokens", "3"))
+    p = load("run")
+    nothing = p.task.begun("", 40, p.decoding(max_length=3))
+    assert nothing == [p.vocabulary.source.end]  # what ended the text before
+    assert len(p.generate(nothing, max_length=3)) <= 3
 
 
 def test_what_the_folder_decides_is_refused_if_it_is_asked_for(regard, theirs, tmp_path):

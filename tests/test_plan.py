@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from importlib import import_module
 
 import pytest
@@ -12,11 +13,14 @@ import regard
 from regard import recipe as recipes
 from regard.data.batch import Ragged
 from regard.errors import InputError
+from regard.loading import load
 from regard.models import FAMILIES, SIZES, TransformerConfig, build
 from regard.models.named import NAMED
 from regard.plan import PAPER, measure_rate, paper_training_flops, plan, training_flops
 from regard.planned import RECIPES
 from tests import tiny_bert
+from tests.commands import is_refused
+from tests.their_models import save
 
 RATE = 1e12
 planning = import_module("regard.plan")  # `regard.plan` is the function
@@ -320,3 +324,28 @@ def test_durations_have_three_digits(hours, words):
 )  # fmt: skip
 def test_sizes_have_three_digits(number, words):
     assert planning._short(number, "B") == words
+
+
+def test_a_folder_is_planned_without_its_weights(regard, tmp_path):
+    p = load("tiny/translate")
+    p.save(tmp_path / "mine")
+    (tmp_path / "mine/model.safetensors").write_bytes(b"not read")
+    (tmp_path / "run/checkpoints").mkdir(parents=True)
+    shutil.copytree(tmp_path / "mine", tmp_path / "run/checkpoints/00000005")
+    for name in ("mine", "run"):
+        found = plan(str(tmp_path / name), flops=1e12)
+        assert found.total == p.parameters
+        assert found.vocab == p.vocabulary.target.vocab
+        assert found.tokens == plan("tiny/translate", flops=1e12).tokens
+    result = regard("plan", "run", "train.steps=7", "--flops", "1e12", "--json")
+    assert json.loads(result.out)["plan"] == "run"
+    is_refused(regard("plan", "."), "run")  # a folder of something else
+
+
+def test_somebody_elses_folder_is_planned_from_its_config(tmp_path):
+    theirs = save("gpt2", tmp_path / "theirs")
+    found = plan(str(tmp_path / "theirs"), flops=1e12)
+    assert found.total == sum(each.numel() for each in theirs.parameters())
+    assert found.tokens == 20 * found.total
+    (tmp_path / "theirs/model.safetensors").unlink()
+    assert plan(str(tmp_path / "theirs"), flops=1e12).total == found.total

@@ -647,3 +647,24 @@ def test_the_docstring_examples_run():
     results = doctest.testmod(recipe)
     assert results.attempted
     assert not results.failed
+
+
+@pytest.mark.parametrize(
+    ("overrides", "wrong"),
+    [
+        ("model.dropout=0.2 model.heads=7", "model.heads=7"),
+        ("model.dim=128 model.heads=7", "model.heads=7"),  # 128 goes well with the file's 4
+        ("model.dim=66 model.heads=7", "model.dim=66"),  # wrong with any heads that are named
+        ("model.heads=7 model.kv_heads=5", "model.heads=7"),
+        ("tokens.lowercase=true tokens.kind=bpe tokens.vocab=100", "tokens.kind=bpe"),
+        ("model.tied=all tokens.shared=false", "tokens.shared=false"),  # tied is all already
+        ("train.steps=-1 model.dim=-3", "train.steps=-1"),
+        ("model.dim=-3 train.steps=-1", "model.dim=-3"),
+        ("train.warmup=x train.lr=1", "train.warmup=x"),
+        ("train.warmup=3 train.lr=1", "train.lr=1"),
+    ],
+)
+def test_the_override_that_is_wrong_is_blamed(overrides, wrong):
+    with pytest.raises(InputError) as caught:
+        load("tiny/copy", overrides.split())
+    assert str(caught.value).startswith(f"override {wrong}: ")

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import os
 import re
+import shlex
+import sys
 
 import pytest
+import torch
 
-from regard import lines, text_scores
+from regard import cli, lines, text_scores
+from regard import recipe as recipes
 from regard.bench import progress
 from regard.data import text as text_files
+from regard.data.batch import Ragged
+from regard.errors import InputError
+from regard.layers import Tap, knock_out
+from regard.layers.without import without
 from regard.loading import load
-from tests.commands import is_refused
+from regard.materials import gather
+from regard.pipeline import Pipeline
+from regard.scoring import first_try
+from tests import tiny_t5
+from tests.commands import Result, is_refused
 from tests.test_other_peoples_models import add_tokenizer
 from tests.their_models import save
 
@@ -106,7 +120,43 @@ def test_what_a_model_cannot_do_is_refused_with_what_it_can(regard, folders, wor
 
 def test_nothing_is_written_before_wrong_options_are_refused(regard, folders):
     place = str(folders / "generate")
-    is_refused(regard("generate", place, "the cat", "--greedy", "--temperature", "2"), "temp")
+    found = regard("generate", place, "the cat", "--greedy", "--temperature", "2")
+    is_refused(found, "temp", "leave temperature out", "generate without --greedy")
+
+
+def test_heads_of_a_model_without_text_ask_for_some(regard, folders):
+    found = regard("heads", str(folders / "generate"))
+    is_refused(found, "error: heads: ", "--data")
+
+
+@pytest.mark.parametrize("task", ["generate", "fill", "classify", "tag", "answer", "restore"])
+def test_what_is_advised_after_a_training_works_as_it_is_typed(regard, folders, tmp_path, task):
+    place = tmp_path / "a run"
+    if task == "restore":
+        tiny_t5.save(place)
+    else:
+        place.symlink_to(folders / task)
+    p = load(place)
+    p.recipe = p.recipe.model_copy(update={"task": task})
+    first, second = first_try(p, "a run").split("   ")
+    assert shlex.split(second) == ["regard", "eval", "a run"]
+    found = regard(*shlex.split(first)[1:])
+    assert found.code == 0, found.err
+    assert task == "answer" or found.out.strip()
+
+
+@pytest.mark.parametrize("kind", ["words", "bpe"])
+def test_what_is_advised_for_pairs_is_a_sentence_that_the_model_knows(regard, tmp_path, kind):
+    shipped = first_try(load("tiny/translate"), "tiny/translate").split("   ")[0]
+    assert regard(*shlex.split(shipped)[1:]).code == 0
+    text = "it's $HOME and `more`"
+    (tmp_path / "my.tsv").write_text(f"never seen words\t\n{text}\tx\n" + "a b\tx y\n" * 3)
+    overrides = ["data.train=my.tsv", "data.on_bad=skip", f"tokens.kind={kind}", "tokens.vocab=300"]
+    recipe = recipes.load("own/translate", overrides)
+    p = Pipeline(torch.nn.Linear(1, 1), gather(recipe).vocabulary, recipe)
+    words = shlex.split(first_try(p, "run").split("   ")[0])
+    assert words[:3] == ["regard", "translate", "run"]
+    assert words[3:] == ["a b" if kind == "words" else text]  # the other pair was held out
 
 
 def test_masked_tokens_of_a_text_are_scored(regard, folders, tmp_path):
@@ -228,3 +278,148 @@ def test_no_more_words_are_suggested_than_can_be_read(regard, folders):
     found = regard("suggest", str(folders / "generate"), "the", "--top", "60000")
     is_refused(found, "--top", "60000", "1 to 1000")
     assert regard("suggest", str(folders / "generate"), "the", "--top", "1000").code == 0
+
+
+EMPTY = {
+    "generate": ("generate",), "suggest": ("generate",), "fill": ("fill",), "embed": ("fill",),
+    "classify": ("classify",), "tag": ("tag",),
+    "answer": ("answer", "--context", "the cat sat"), "look": ("fill",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+@pytest.mark.parametrize("verb", [*EMPTY, "translate"])
+def test_an_empty_text_is_an_error_in_every_verb_and_in_python(regard, folders, verb, text):
+    kind, *more = EMPTY.get(verb, ("",))
+    place = "tiny/translate" if verb == "translate" else str(folders / kind)
+    is_refused(regard(verb, place, text, *more), "an empty text", "some words")
+    p = load(place)
+    given = (text, "the cat sat") if verb == "answer" else (text,)
+    with pytest.raises(InputError, match="an empty text"):
+        getattr(p, verb)(*given)
+    if verb not in ("answer", "look", "suggest", "tag"):
+        with pytest.raises(InputError, match="an empty text"):
+            getattr(p, verb)(["the cat", text])
+
+
+@pytest.mark.parametrize("verb", ["generate", "suggest", "fill", "embed", "classify", "tag",
+                                  "answer"])  # fmt: skip
+def test_a_head_can_be_taken_away_in_every_verb(regard, folders, verb):
+    kind, *more = EMPTY[verb]
+    place, text = str(folders / kind), "the <mask> sat on" if verb == "fill" else "the cat sat"
+    more += ["--tokens", "9", "--samples", "3"] if verb == "generate" else []
+    stack = "decoder" if kind == "generate" else "encoder"
+    gone = [f"{stack}.{layer}.self.{head}" for layer in range(2) for head in (0, 2, 3)]
+    words = [word for head in gone for word in ("--knock-out", head)]
+    plain = regard(verb, place, text, *more, "--json")
+    without = regard(verb, place, text, *more, "--json", *words)
+    assert without.code == 0, without.err
+    assert without.out != plain.out
+    assert regard(verb, place, text, *more, "--json").out == plain.out
+    wrong = regard(verb, place, text, *more, "--knock-out", f"{stack}.7.self.0")
+    is_refused(wrong, "no such site", f"{stack}.7.self")
+
+
+def test_without_heads_a_model_computes_what_a_tap_makes_of_it(folders):
+    p = load(str(folders / "generate"))
+    gone, ids = ["decoder.1.self.2", "decoder.0.self.0"], Ragged.of([[5, 6, 7, 8], [9, 10]])
+    tap = Tap(edits=[knock_out(head) for head in gone])
+    with torch.no_grad():
+        for model in (p.model, p.quantised().model):
+            expected = model(ids, tap)
+            twin = without(model, gone)
+            assert torch.equal(twin(ids), expected)
+            assert not torch.equal(model(ids), expected)
+        every = without(p.model, ["decoder.*.self.1"])
+        tap = Tap(edits=[knock_out("decoder.0.self.1"), knock_out("decoder.1.self.1")])
+        assert torch.equal(every(ids), p.model(ids, tap))
+    shared = dict(p.model.named_parameters())
+    twin = without(p.model, gone)
+    assert all(each is shared[name.replace(".out.out.", ".out.")]
+               for name, each in twin.named_parameters())  # fmt: skip
+    written = "".join(p.write("the cat", max_length=5, knock_out=gone))
+    assert written.strip() == p.generate("the cat", max_length=5, knock_out=gone).strip()
+    assert p.suggest("the", knock_out="decoder.0.self.0") == p.suggest("the", knock_out=gone[1:])
+
+
+def test_new_tokens_have_the_name_that_transformers_gives_them(folders):
+    p = load(str(folders / "generate"))
+    for count in (1, 4):
+        assert p.generate([5, 6], max_new_tokens=count) == p.generate([5, 6], max_length=count)
+        assert len(p.generate([5, 6], max_new_tokens=count, min_length=count)) == count
+    assert list(p.write("the cat", max_new_tokens=3)) == list(p.write("the cat", max_length=3))
+    with pytest.raises(InputError, match="max_new_tokens: got max_length beside it"):
+        p.generate("the cat", max_new_tokens=3, max_length=3)
+    t = load("tiny/translate")
+    assert t.translate("The dog sleeps.", max_new_tokens=2) == t.translate(
+        "The dog sleeps.", max_length=2
+    )
+
+
+@pytest.fixture
+def typed(regard, monkeypatch, capsys):  # noqa: ARG001 (it restores what a command sets)
+    """Runs a command at a terminal where somebody types."""
+
+    def run(*words, keys: bytes):
+        ours, theirs = os.openpty()
+        os.write(ours, keys)
+        monkeypatch.setattr(sys, "argv", ["regard", *words])
+        code = 0
+        with open(theirs, encoding="utf-8") as stdin:  # noqa: PTH123 (a descriptor)
+            monkeypatch.setattr(sys, "stdin", stdin)
+            try:
+                cli.main()
+            except SystemExit as stop:
+                code = stop.code
+        os.close(ours)
+        return Result(code, *capsys.readouterr())
+
+    return run
+
+
+CTRL_D = b"\x04"
+
+
+@pytest.mark.parametrize("end", [CTRL_D, b"\n"])
+def test_at_a_terminal_a_line_is_asked_for_and_answered(typed, end):
+    keys = b"The dog sleeps.\nThe xyz sleeps.\nThe cat sees a bird.\n" + end
+    found = typed("translate", "tiny/translate", keys=keys)
+    assert found.code == 0
+    assert found.out == "Der Hund schläft.\nDie Katze sieht einen Vogel.\n"
+    assert found.err.count("> ") == 4
+    assert "error: the model does not know: xyz" in found.err
+    assert found.err.endswith("> \n" if end == CTRL_D else "> ")
+    grown = typed("translate", "tiny/translate", "--stream", "--beam", "1", keys=keys)
+    assert grown.out == found.out
+
+
+@pytest.mark.parametrize("verb", ["generate", "suggest", "fill", "embed", "classify", "tag",
+                                  "answer"])  # fmt: skip
+def test_every_verb_of_text_asks_at_a_terminal(regard, typed, folders, verb):
+    kind, *more = EMPTY[verb]
+    more += ["--greedy", "--tokens", "3"] if verb == "generate" else []
+    text = "the <mask> sat" if verb == "fill" else "the cat sat"
+    place, wrong = str(folders / kind), b"the cat\n" if verb == "fill" else b"the \xff cat\n"
+    found = typed(verb, place, *more, keys=wrong + text.encode() + b"\n" + CTRL_D)
+    assert found.code == 0
+    assert found.out == regard(verb, place, text, *more).out
+    assert found.err.count("error: ") == 1
+    assert found.err.count("> ") == 3
+
+
+def test_ctrl_c_at_the_prompt_ends_with_130(typed, monkeypatch):
+    class Interrupted(io.StringIO):
+        buffer = property(lambda self: self)
+
+        def readline(self, *_):
+            raise KeyboardInterrupt
+
+        def isatty(self):
+            return True
+
+    def leave(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr("builtins.open", lambda *_, **__: Interrupted())
+    assert typed("translate", "tiny/translate", keys=b"").code == 130

@@ -57,8 +57,23 @@ USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ =
 """What typer raises for a wrong option; its home differs between versions of typer."""
 
 
-NEXT = {"rewrite": "translate"}
-"""The command to try after a training, where it has another name than the task."""
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"regard {version('regard')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _regard(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Say which it is."),
+    ] = False,
+) -> None:
+    """Attention models that can be trained, run, looked into, edited and watched change."""
+    del version  # said before anything else is done
 
 
 @app.command()
@@ -104,8 +119,10 @@ def train(
         raise InputError("--seed", got=seed, expected="0 or more")
     pipeline = run(recipes.load(recipe, changes), out, resume=resume, quiet=quiet, threads=threads)
     say(f"{pipeline} is in {out}", quiet=quiet)
-    verb = NEXT.get(pipeline.recipe.task, pipeline.recipe.task)
-    say(f'try: regard {verb} {out} "…"   regard eval {out}', quiet=quiet)
+    if not quiet:
+        from regard.scoring import first_try
+
+        say(f"try: {first_try(pipeline, out)}")
 
 
 @app.command("eval")
@@ -405,7 +422,8 @@ def plan(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RECIPE|SIZE]", help="A recipe, or a size: base, gpt2, bert-base, …"
+            metavar="[RECIPE|SIZE|DIR]",
+            help="A recipe, a size (base, gpt2, …), or a model's folder.",
         ),
     ] = None,
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
@@ -434,7 +452,8 @@ def plan(
         print(table())
         return
     if what is None:
-        raise InputError("plan", got="nothing", expected="a recipe or a size", fix="try plan gpt2")
+        raise InputError("plan", got="nothing", expected="a recipe, a size or a folder",
+                         fix="try plan gpt2")  # fmt: skip
 
     setup(threads, None)
     found = compute(
@@ -512,18 +531,22 @@ def list_runs(
     folder: Annotated[Path, typer.Argument(help="Where runs are.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """List shipped models, and the runs in a folder with their best validation loss."""
-    from regard.scoring import runs_in
+    """List shipped models, and a folder's runs, checkpoints and Hugging Face folders."""
+    from regard.scoring import runs_in, runs_table
 
-    for entry in runs_in(folder):
-        print(json.dumps(entry) if as_json else "  ".join(str(value) for value in entry.values()))
+    found = list(runs_in(folder))
+    for entry in found if as_json else ():
+        print(json.dumps(entry))
+    if not as_json:
+        print(runs_table(found))
 
 
 @app.command()
 def env(as_json: AsJson = False) -> None:
     """Versions, threads and what this machine can do."""
-    from regard.runtime import describe
+    from regard.runtime import describe, setup
 
+    setup()  # as every command: REGARD_THREADS counts
     found = describe()
     if as_json:
         print(json.dumps(found))

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from regard.cli.options import (
     AsJson,
     Beam,
     Input,
+    KnockOut,
     Place,
     Precision,
     Quiet,
@@ -55,6 +57,7 @@ def generate(
     repetition_penalty: Annotated[float | None, typer.Option("--repetition-penalty")] = None,
     no_repeat_ngram: Annotated[int | None, typer.Option("--no-repeat-ngram", help="Size.")] = None,
     samples: Annotated[int, typer.Option("--samples", help="Texts for each prompt.", min=1)] = 1,
+    knock_out: KnockOut = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     threads: Threads = None,
@@ -72,7 +75,9 @@ def generate(
 
     def show(prompt: str) -> None:
         for sample in range(samples):
-            pieces = pipeline.write(prompt, **options, seed=first + sample)
+            pieces = pipeline.write(
+                prompt, knock_out=knock_out or (), **options, seed=first + sample
+            )
             if as_json:
                 print(json.dumps({"text": prompt, "more": "".join(pieces)}, ensure_ascii=False))
                 continue
@@ -91,6 +96,7 @@ def suggest(
     texts: Texts = None,
     source: Input = None,
     top: Count = 3,
+    knock_out: KnockOut = None,
     as_json: AsJson = False,
     threads: Threads = None,
     precision: Precision = "fp32",
@@ -99,7 +105,7 @@ def suggest(
     pipeline = open_pipeline(place, threads, precision)
 
     def show(text: str) -> None:
-        found = pipeline.suggest(text, top)
+        found = pipeline.suggest(text, top, knock_out=knock_out or ())
         if as_json:
             row = {"text": text, "words": [asdict(word) for word in found]}
             print(json.dumps(row, ensure_ascii=False))
@@ -114,6 +120,7 @@ def fill(
     texts: Texts = None,
     source: Input = None,
     top: Count = 5,
+    knock_out: KnockOut = None,
     as_json: AsJson = False,
     threads: Threads = None,
     precision: Precision = "fp32",
@@ -122,7 +129,7 @@ def fill(
     pipeline = open_pipeline(place, threads, precision)
 
     def show(text: str) -> None:
-        found = pipeline.fill(text, top)
+        found = pipeline.fill(text, top, knock_out=knock_out or ())
         if as_json:
             row = {"text": text, "masks": [[asdict(word) for word in mask] for mask in found]}
             print(json.dumps(row, ensure_ascii=False))
@@ -136,6 +143,7 @@ def classify(
     place: Place,
     texts: Texts = None,
     source: Input = None,
+    knock_out: KnockOut = None,
     as_json: AsJson = False,
     threads: Threads = None,
     precision: Precision = "fp32",
@@ -145,7 +153,8 @@ def classify(
 
     def show(line: str) -> None:
         first, tab, second = line.partition("\t")
-        found = pipeline.classify((first, second) if tab else first)
+        given = (first, second) if tab else first
+        found = pipeline.classify(given, knock_out=knock_out or ())
         if as_json:
             classes = {label.label: label.probability for label in found}
             print(json.dumps({"text": line, "classes": classes}, ensure_ascii=False))
@@ -159,6 +168,7 @@ def tag(
     place: Place,
     texts: Texts = None,
     source: Input = None,
+    knock_out: KnockOut = None,
     as_json: AsJson = False,
     threads: Threads = None,
     precision: Precision = "fp32",
@@ -169,7 +179,7 @@ def tag(
     pipeline = open_pipeline(place, threads, precision)
 
     def show(line: str) -> None:
-        found = pipeline.tag(line)
+        found = pipeline.tag(line, knock_out=knock_out or ())
         if not as_json:
             print(" ".join(f"{word.word}/{word.tag}" for word in found))
             return
@@ -195,6 +205,7 @@ def answer(
     ] = None,
     source: Input = None,
     top: Count = 1,
+    knock_out: KnockOut = None,
     as_json: AsJson = False,
     threads: Threads = None,
     precision: Precision = "fp32",
@@ -204,7 +215,7 @@ def answer(
     pipeline = open_pipeline(place, threads, precision)
 
     def show(question: str) -> None:
-        found = pipeline.answer(question, text, top)
+        found = pipeline.answer(question, text, top, knock_out=knock_out or ())
         if as_json:
             row = {"text": question, "answers": [asdict(answer) for answer in found]}
             print(json.dumps(row, ensure_ascii=False))
@@ -248,17 +259,34 @@ def embed(
         str | None, typer.Option("--near", help="Print the texts nearest to this one instead.")
     ] = None,
     top: Count = 5,
+    knock_out: KnockOut = None,
     as_json: AsJson = False,
     threads: Threads = None,
     precision: Precision = "fp32",
 ) -> None:
     """A vector for each text, or which texts are nearest in meaning."""
+    from regard.lines import asking
+
     pipeline = open_pipeline(place, threads, precision)
+    vectors_of = partial(pipeline.embed, pool=pool, knock_out=knock_out or ())
+
+    def show(line: str) -> None:
+        vector = vectors_of(line)
+        if near is not None:
+            closeness = float(vector @ vectors_of(near))
+            row: dict[str, Any] = {"text": line, "closeness": closeness}
+            print(json.dumps(row, ensure_ascii=False) if as_json else f"{closeness:.3f}  {line}")
+        else:
+            print_vector(line, vector.tolist(), as_json=as_json)
+
+    if not texts and asking(source):
+        each(texts, source, show, as_json=as_json)
+        return
     lines = list(decoded(texts, source))
     told = [line for line in lines if line.strip()]  # an empty line gives an empty line
-    vectors = pipeline.embed(told, pool=pool)
+    vectors = vectors_of(told)
     if near is not None:
-        closeness = vectors @ pipeline.embed(near, pool=pool)
+        closeness = vectors @ vectors_of(near)
         best = closeness.topk(min(top, len(told)))
         for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True):
             if as_json:
@@ -268,11 +296,15 @@ def embed(
         return
     rows = iter(vectors.tolist())
     for line in lines:
-        vector = next(rows) if line.strip() else []
-        if as_json:
-            print(json.dumps({"text": line, "vector": vector}, ensure_ascii=False))
-        else:
-            print(" ".join(f"{number:.5f}" for number in vector))
+        print_vector(line, next(rows) if line.strip() else [], as_json=as_json)
+
+
+def print_vector(line: str, vector: Sequence[float], *, as_json: bool) -> None:
+    """A text's vector: its numbers, or an object with them."""
+    if as_json:
+        print(json.dumps({"text": line, "vector": vector}, ensure_ascii=False))
+    else:
+        print(" ".join(f"{number:.5f}" for number in vector))
 
 
 def restore(
@@ -280,6 +312,7 @@ def restore(
     texts: Texts = None,
     source: Input = None,
     beam: Beam = None,
+    knock_out: KnockOut = None,
     as_json: AsJson = False,
     threads: Threads = None,
     precision: Precision = "fp32",
@@ -288,7 +321,7 @@ def restore(
     pipeline = open_pipeline(place, threads, precision)
 
     def show(text: str) -> None:
-        found = pipeline.restore(text, **chosen(beam=beam))
+        found = pipeline.restore(text, knock_out=knock_out or (), **chosen(beam=beam))
         if as_json:
             row = {"text": text, "restored": found.text, "spans": found.spans}
             print(json.dumps(row, ensure_ascii=False))
@@ -362,10 +395,16 @@ def each(
 
     On a stream one line in is one line out, in order, flushed. An empty line gives an empty one,
     and a line that cannot be used an empty one and a warning with its number; with --json the
-    line alone. As an argument the same is an error.
+    line alone. As an argument the same is an error. At a terminal lines are asked for.
     """
-    from regard.lines import text_of
+    from regard.lines import asking, decoded_line, saying, text_of
 
+    if not texts and asking(source):
+        for _, line in pieces(texts, source):
+            with saying():
+                show(decoded_line(line) if isinstance(line, bytes) else line)
+            sys.stdout.flush()
+        return
     for number, line in pieces(texts, source):
         try:
             text = text_of(line) if isinstance(line, bytes) else line
@@ -387,9 +426,12 @@ def each(
 def decoded(texts: list[str] | None, source: str | None) -> Iterator[str]:
     """The same for a command that has to see all lines before it says a word."""
     from regard.lines import text_of
+    from regard.pipeline import check_texts
 
     for number, line in pieces(texts, source):
         try:
+            if number is None:
+                check_texts("embed", line)
             yield text_of(line) if isinstance(line, bytes) else line
         except UnicodeDecodeError:
             raise InputError(f"line {number}", got="no UTF-8", expected="text") from None

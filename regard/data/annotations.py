@@ -1,6 +1,6 @@
 """Examples with labels, and the formats of files that hold them.
 
-In: texts with a class (TSV, JSONL), words with tags (columns as in CoNLL, JSONL), or questions
+In: texts with a class (TSV, CSV, JSONL), words with tags (columns as in CoNLL, JSONL), or questions
 about a text (SQuAD's JSON, JSONL), plain or `.gz`. Out: for each example a `LabelledText`,
 `TaggedWords` or `Question`, or a `Problem` that names file and line.
 """
@@ -20,6 +20,7 @@ from regard.data.text import (
     LONGEST_LINE,
     UNDECODABLE,
     Problem,
+    csv_rows,
     encodable,
     numbered,
 )
@@ -166,7 +167,7 @@ def _text_in(row: dict[str, Any], key: str) -> str:
         found = ", ".join(map(repr, row)) or "none"
         raise _Unfit(KEYS, f"{found}: {key!r} should be a text")
     if not value.strip():
-        raise _Unfit(EMPTY, repr(key))
+        raise _Unfit(f"empty {key}", "")
     return value
 
 
@@ -183,12 +184,12 @@ def _label(row: dict[str, Any]) -> str:
 def _texts(file: str, header: bool) -> Iterator[LabelledText | Problem]:
     if _ends(file, ".jsonl"):
         return _each(file, _text_of)
-    if _ends(file, ".tsv"):
+    if _ends(file, ".tsv") or _ends(file, ".csv"):
         return _columns(file, header=header)
     raise InputError(
         file,
         got="a name that tells no format",
-        expected=".tsv (text, tab, label; or text, tab, text, tab, label) or .jsonl",
+        expected=".tsv or .csv (text, label; or text, text, label) or .jsonl",
     )
 
 
@@ -199,13 +200,14 @@ def _text_of(row: dict[str, Any]) -> LabelledText:
 
 def _columns(file: str, *, header: bool) -> Iterator[LabelledText | Problem]:
     width = 0  # of the first line: a file has texts or pairs, not both
-    for number, line in _numbered(file):
+    rows = csv_rows(file, "examples with labels") if _ends(file, ".csv") else _tabbed(file)
+    for number, row in rows:
         if number == 1 and header:
             continue
-        if isinstance(line, Problem):
-            yield line
+        if isinstance(row, Problem):
+            yield row
             continue
-        cells = [cell.strip() for cell in line.split("\t")]
+        cells = [cell.strip() for cell in row]
         if number == 1 and {cell.lower() for cell in cells} <= HEADERS:
             raise InputError(
                 f"{file}:1",
@@ -213,15 +215,23 @@ def _columns(file: str, *, header: bool) -> Iterator[LabelledText | Problem]:
                 expected="an example",
                 fix="data.header=true leaves the first line out",
             )
-        if not line.strip():
+        if not any(cells):
             yield Problem(file, number, EMPTY)
         elif len(cells) not in ((width,) if width else (2, 3)):
             yield Problem(file, number, COLUMNS, f"{len(cells)}, not {width or '2 or 3'}")
         elif not all(cells):
-            yield Problem(file, number, EMPTY, f"column {cells.index('') + 1}")
+            place = cells.index("") + 1
+            yield Problem(file, number, "empty label" if place == len(cells) else "empty text",
+                          f"column {place}")  # fmt: skip
         else:
             width = len(cells)
             yield LabelledText(cells[0], cells[1] if width == 3 else None, cells[-1])
+
+
+def _tabbed(file: str) -> Iterator[tuple[int, list[str] | Problem]]:
+    """The numbered rows of a TSV file."""
+    for number, line in _numbered(file):
+        yield number, line if isinstance(line, Problem) else line.split("\t")
 
 
 # Words with tags
@@ -249,20 +259,23 @@ def _sentences(file: str) -> Iterator[TaggedWords | Problem]:
     """A word a line, its tag in the last column; an empty line ends a sentence."""
     words: list[tuple[str, str]] = []
     bad: Problem | None = None
-    for number, line in _numbered(file):
-        if isinstance(line, str) and not line.strip():
+    rows = csv_rows(file, "examples with labels") if _ends(file, ".csv") else _tabbed(file)
+    for number, cells in rows:
+        if isinstance(cells, Problem):
+            bad = bad or cells
+            continue
+        if not any(cell.strip() for cell in cells):
             yield from _sentence(words, bad)
             words, bad = [], None
             continue
-        if isinstance(line, Problem):
-            bad = bad or line
-            continue
-        cells = line.split("\t") if "\t" in line else line.split()
+        if len(cells) == 1:
+            cells = cells[0].split()
         word, tag = cells[0].strip(), cells[-1].strip()
         if word == DOCUMENT:
             continue
         if len(cells) < 2 or not word or not tag:
-            bad = bad or Problem(file, number, COLUMNS, f"{line!r}, not a word and its tag")
+            told = " ".join(cells)
+            bad = bad or Problem(file, number, COLUMNS, f"{told!r}, not a word and its tag")
         words.append((word, tag))
     yield from _sentence(words, bad)
 

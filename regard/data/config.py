@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from regard.config import Config
 
 Files = str | tuple[str, str]
-"""One TSV or JSONL file, or two line-aligned files (source, target); plain or `.gz`."""
+"""One TSV, CSV or JSONL file, or two line-aligned files (source, target); plain or `.gz`."""
 
 
 class GrammarData(Config):
@@ -87,14 +87,14 @@ class LabelledData(Config):
 
     kind: Literal["labelled"] = "labelled"
     train: str
-    """classify: `.tsv` (text, perhaps a second one, label) or `.jsonl` (text, pair, label);
+    """classify: `.tsv`, `.csv` (text, perhaps a second, label) or `.jsonl` (text, pair, label);
     tag: a word a line with its tag in the last column, or `.jsonl` (words, tags);
     answer: SQuAD's `.json`, or `.jsonl` (context, question, answers)."""
     valid: str | None = None
     """Without it, `held_out` examples are set aside, chosen by `seed`, and not trained on."""
     test: str | None = None
     header: bool = False
-    """Whether the first line of a `.tsv` names its columns."""
+    """Whether the first line of a `.tsv` or `.csv` names its columns."""
     held_out: int = Field(default=500, ge=1)
     on_bad: Literal["stop", "skip"] = "stop"
     """What to do with examples that cannot be used."""

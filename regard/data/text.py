@@ -1,12 +1,13 @@
 """Files of parallel text -> pairs of sentences: the first step for a person's own data.
 
-In: two line-aligned files, a TSV or a JSONL file, plain or `.gz`. Out: for each line a `Pair`, or a
-`Problem` that names file and line. Nothing is mended and nothing skipped unasked: a corpus with a
-line too many on one side trains a model on noise, and nobody notices.
+In: two line-aligned files, a TSV, CSV or JSONL file, plain or `.gz`. Out: for each line a `Pair`,
+or a `Problem` that names file and line. Nothing is mended and nothing skipped unasked: a corpus
+with a line too many on one side trains a model on noise, and nobody notices.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
 import json
@@ -21,6 +22,7 @@ from typing import IO, Literal
 
 from regard.data.config import Files
 from regard.data.pair import Pair
+from regard.data.suspicions import Sides, is_header, named_languages
 from regard.errors import InputError
 
 LONGEST_LINE = 2**24
@@ -30,12 +32,18 @@ BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 EMPTY = "empty line"
+EMPTY_SIDES = ("empty source", "empty target")
+HEADER = "names of columns"
+SWAPPED = "sides that look swapped"
+QUOTES = "not CSV"
 UNDECODABLE = "not UTF-8"
 LONG = "over-long"
 COLUMNS = "wrong number of columns"
 JSON = "not JSON"
 KEYS = "wrong keys"
 CONTROL = "a control character in the text"
+FEWEST = 8
+"""Pairs, at least, for a pair that is unlike the others to be told."""
 _CONTROL = re.compile(r"[\x00\n]")
 """A sentence has no line break or NUL: a file with them was taken for another kind."""
 
@@ -102,7 +110,7 @@ def read_pairs(files: Files, max_words: int) -> Iterator[Pair | Problem]:
     """Read parallel text line by line.
 
     Args:
-        files: One `.tsv` or `.jsonl` file, or two line-aligned files; plain or `.gz`.
+        files: One `.tsv`, `.csv` or `.jsonl` file, or two line-aligned files; plain or `.gz`.
         max_words: A pair with more words than this on a side is a problem.
 
     Yields:
@@ -111,9 +119,17 @@ def read_pairs(files: Files, max_words: int) -> Iterator[Pair | Problem]:
     Raises:
         InputError: If a file cannot be read at all, is empty, or two files differ in length.
     """
+    return (row for _, row in _read(files, max_words))
+
+
+def _read(files: Files, max_words: int) -> Iterator[tuple[int, Pair | Problem]]:
+    """The same with the number of each line."""
     rows = _single(files) if isinstance(files, str) else _aligned(*files)
     for row in rows:
-        yield row if isinstance(row, Problem) else _judged(row, max_words)
+        if isinstance(row, Problem):
+            yield row.line, row
+        else:
+            yield row[0].line, _judged(row, max_words)
 
 
 def load_pairs(
@@ -122,7 +138,7 @@ def load_pairs(
     """Read all pairs of a corpus.
 
     Args:
-        files: One `.tsv` or `.jsonl` file, or two line-aligned files; plain or `.gz`.
+        files: One `.tsv`, `.csv` or `.jsonl` file, or two line-aligned files; plain or `.gz`.
         max_words: A pair with more words than this on a side is a problem.
         on_bad: `stop` at the first problem, or `skip` such lines.
 
@@ -159,7 +175,7 @@ def check(files: Files, max_words: int, shown: int = 10) -> Report:
     """Look through a corpus without stopping at bad lines.
 
     Args:
-        files: One `.tsv` or `.jsonl` file, or two line-aligned files; plain or `.gz`.
+        files: One `.tsv`, `.csv` or `.jsonl` file, or two line-aligned files; plain or `.gz`.
         max_words: A pair with more words than this on a side is a problem.
         shown: How many problems to keep with file and line.
 
@@ -172,7 +188,9 @@ def check(files: Files, max_words: int, shown: int = 10) -> Report:
     duplicates = 0
     sources: Counter[int] = Counter()
     targets: Counter[int] = Counter()
-    for row in read_pairs(files, max_words):
+    sides = Sides()
+    top: Pair | None = None
+    for line, row in _read(files, max_words):
         if isinstance(row, Problem):
             problems[row.what] += 1
             first += [row] if len(first) < shown else []
@@ -182,14 +200,39 @@ def check(files: Files, max_words: int, shown: int = 10) -> Report:
         seen.add(key)
         sources[len(row.source.split())] += 1
         targets[len(row.target.split())] += 1
+        sides.learn(row)
+        top = row if line == 1 else top
+    words = _lengths(sources + targets).mean
+    for odd in _suspicions(files, max_words, sides, top if top and is_header(top, words) else None):
+        problems[odd.what] += 1
+        first += [odd] if len(first) < shown else []
     return Report(
         pairs=sources.total(),
         problems=dict(problems),
-        first=tuple(first),
+        first=tuple(sorted(first, key=lambda problem: problem.line)),
         duplicates=duplicates,
         source=_lengths(sources),
         target=_lengths(targets),
     )
+
+
+def _suspicions(
+    files: Files, max_words: int, sides: Sides, header: Pair | None
+) -> Iterator[Problem]:
+    """What looks wrong in pairs that can be used one by one, from a second look at the file."""
+    name = _name(files)
+    if header is not None:
+        found = f"{header.source!r} and {header.target!r}: if so, take the line out"
+        yield Problem(name, 1, HEADER, found)
+    told, guessed = named_languages(files), sides.languages()
+    if told is not None and guessed == told[::-1]:
+        detail = f"the name tells {told[0]} and {told[1]}, the text {told[1]} and {told[0]}"
+        yield Problem(name, 1, SWAPPED, detail)
+    if sides.pairs < FEWEST:
+        return
+    pairs = ((line, row) for line, row in _read(files, max_words) if isinstance(row, Pair))
+    for line in sides.swapped(pairs):
+        yield Problem(name, line, SWAPPED, "each is more like the other lines' other side")
 
 
 @dataclass(frozen=True)
@@ -203,9 +246,9 @@ class _Side:
 
 def _judged(sides: tuple[_Side, _Side], max_words: int) -> Pair | Problem:
     """A pair, if both texts can be used."""
-    for side in sides:
+    for side, empty in zip(sides, EMPTY_SIDES, strict=True):
         if not side.text.strip():
-            return Problem(side.file, side.line, EMPTY)
+            return Problem(side.file, side.line, empty)
         if (found := _CONTROL.search(side.text)) is not None:
             return Problem(side.file, side.line, CONTROL, repr(found.group()))
         if (words := len(side.text.split())) > max_words:
@@ -235,12 +278,15 @@ def _aligned(source: str, target: str) -> Iterator[tuple[_Side, _Side] | Problem
 def _single(file: str) -> Iterator[tuple[_Side, _Side] | Problem]:
     """The lines of one file, each read by the format that the name tells."""
     name = file.lower().removesuffix(".gz")
+    if name.endswith(".csv"):
+        yield from _csv(file)
+        return
     read = next((FORMATS[suffix] for suffix in FORMATS if name.endswith(suffix)), None)
     if read is None:
         raise InputError(
             file,
             got="a name that tells no format",
-            expected="two files, or one that ends in .tsv or .jsonl (or with .gz after it)",
+            expected="two files, or one that ends in .tsv, .csv or .jsonl (or with .gz after it)",
             fix="two aligned files are written [source.txt, target.txt]",
         )
     for line in _lines(file):
@@ -255,6 +301,57 @@ def _tsv(line: _Side) -> tuple[_Side, _Side] | Problem:
     if len(columns) != 2:
         return Problem(line.file, line.line, COLUMNS, f"{len(columns)}, not 2")
     return _Side(line.file, line.line, columns[0]), _Side(line.file, line.line, columns[1])
+
+
+def _csv(file: str) -> Iterator[tuple[_Side, _Side] | Problem]:
+    for number, cells in csv_rows(file, "one pair a line"):
+        if isinstance(cells, Problem):
+            yield cells
+        elif not any(cell.strip() for cell in cells):
+            yield Problem(file, number, EMPTY)
+        elif len(cells) != 2:
+            hint = (
+                "; commas part them, not semicolons" if len(cells) == 1 and ";" in cells[0] else ""
+            )
+            yield Problem(file, number, COLUMNS, f"{len(cells)}, not 2{hint}")
+        else:
+            yield _Side(file, number, cells[0]), _Side(file, number, cells[1])
+
+
+def csv_rows(file: str, expected: str) -> Iterator[tuple[int, list[str] | Problem]]:
+    """The rows of a CSV file, each with the number of its first line, or what is wrong with one.
+
+    Args:
+        file: Plain or packed; commas between cells, a cell with commas or quotes in quotes.
+        expected: What it should hold, to say of an empty one.
+    """
+    last, too_long = 0, list[Problem]()
+
+    def lines() -> Iterator[str]:
+        nonlocal last
+        for last, line in numbered(file, expected):  # noqa: B007 (read below)
+            if isinstance(line, Problem):
+                too_long.append(line)
+                line = b""
+            yield line.decode("utf-8", "surrogateescape") + "\n"
+
+    rows = csv.reader(lines(), strict=True)
+    while True:
+        first = last + 1
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as problem:  # a cell without end is cut off by csv's own limit
+            yield first, Problem(file, first, QUOTES, str(problem))
+            continue
+        if too_long:
+            yield first, too_long.pop(0)
+            too_long.clear()
+        elif not all(map(encodable, cells)):
+            yield first, Problem(file, first, UNDECODABLE)
+        else:
+            yield first, cells
 
 
 def _jsonl(line: _Side) -> tuple[_Side, _Side] | Problem:

@@ -363,5 +363,6 @@ def check(config: DecodeConfig) -> None:
                 name,
                 got=f"{value} without sampling",
                 expected="sample: true with it",
-                fix=f"set sample: true (--sample), or leave {name} out",
+                fix=f"leave {name} out, or draw: sample: true (translate --sample; "
+                "generate without --greedy and --beam)",
             )

@@ -19,7 +19,7 @@ from regard.tokens.folder import Folder
 from regard.tokens.foreign import Foreign, Roles
 from regard.tokens.published import Built, Kind, Settings, build, find_kind
 from regard.tokens.spec import Spec, guarded
-from regard.tokens.tokenizer import Vocabulary
+from regard.tokens.tokenizer import KEPT, Vocabulary
 
 ROLES = {
     "begin": "bos_token",
@@ -74,7 +74,12 @@ def read_folder(folder: Path) -> Vocabulary | None:
         by_role = {role: roles[key][1] for role, key in ROLES.items() if key in roles}
         known = Roles(**by_role, start=start if type(start) is int else None)
         found.append(Foreign(spec, known, file=side.file, clean=spaced, vocab=side.vocab))
-    return Vocabulary(found[0], found[-1]) if found else None
+    if not found:
+        return None
+    kept = KEPT if len(found) > 1 else ()
+    return Vocabulary(
+        found[0], found[-1], {name: files.bytes(name) for name in kept if files.has(name)}
+    )
 
 
 def _settings(folder: Folder) -> dict[str, Any]:

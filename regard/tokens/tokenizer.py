@@ -6,8 +6,10 @@ a `Vocabulary` both; `learn` makes one from the training split, and a checkpoint
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tokenizers import Tokenizer as Inner
@@ -27,10 +29,14 @@ from regard.tokens.kinds import (
 )
 from regard.tokens.saved import parse, read
 from regard.tokens.spacing import join_words
+from regard.tokens.spec import damaged
 from regard.tokens.spelling import WRITTEN, checked, group, lost_words, printable, words_of
 from regard.tokens.writer import Writer
 
 _SPECIAL = dict(enumerate(SPECIAL))
+KEPT = ("vocab.json", "target_vocab.json", "source.spm", "target.spm", "tokenizer_config.json",
+        "special_tokens_map.json", "added_tokens.json")  # fmt: skip
+"""The files of a folder with a tokenizer for each side: no `tokenizer.json` holds two."""
 _CHUNK = 10_000
 """Sentences encoded at once: enough for all cores, few enough to hold."""
 
@@ -174,6 +180,8 @@ class Vocabulary:
 
     source: Tokenizer | Foreign
     target: Tokenizer | Foreign
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Of two that came from a folder: its files, among `KEPT`, as they were."""
 
     @property
     def shared(self) -> bool:
@@ -184,7 +192,9 @@ class Vocabulary:
         """Both as one text: shared, that of the one; else `{"source": …, "target": …}`."""
         if self.shared:
             return self.source.to_json()
-        return f'{{"source":{self.source.to_json()},"target":{self.target.to_json()}}}'
+        packed = {name: base64.b64encode(data).decode() for name, data in self.files.items()}
+        files = f',"files":{json.dumps(packed)}' if packed else ""
+        return f'{{"source":{self.source.to_json()},"target":{self.target.to_json()}{files}}}'
 
     @staticmethod
     def from_json(text: str) -> Vocabulary:
@@ -196,7 +206,8 @@ class Vocabulary:
         """
         spec = parse(text)
         if "source" in spec or "target" in spec:
-            return Vocabulary(_side(spec.get("source")), _side(spec.get("target")))
+            sides = _side(spec.get("source")), _side(spec.get("target"))
+            return Vocabulary(*sides, _unpacked(spec.get("files", {})))
         both = _side(spec)
         return Vocabulary(both, both)
 
@@ -214,6 +225,16 @@ def _side(spec: object) -> Tokenizer | Foreign:
     if isinstance(spec, dict) and "foreign" in spec:
         return Foreign.from_spec(spec)
     return Tokenizer(*read(spec))
+
+
+def _unpacked(files: object) -> dict[str, bytes]:
+    """The kept files of a folder from their text; no other name is ever written."""
+    if not isinstance(files, dict) or not files.keys() <= set(KEPT):
+        raise damaged("tokenizer.json", "files that no tokenizer has")
+    try:
+        return {name: base64.b64decode(text, validate=True) for name, text in files.items()}
+    except (TypeError, ValueError):
+        raise damaged("tokenizer.json", "files that are no base64") from None
 
 
 def learn(pairs: Sequence[Pair], config: TokensConfig) -> Vocabulary:

@@ -75,6 +75,7 @@ __all__ = [
     "find",
     "last_weights",
     "latest",
+    "newest",
     "read",
     "read_best",
     "save",
@@ -273,6 +274,15 @@ def _manifest_in_run(folder: Path) -> Manifest:
             fix="it is not a checkpoint of this run; put it somewhere else",
         )
     return manifest
+
+
+def newest(place: Path) -> Path:
+    """The last checkpoint of a run, or the one that a folder is; its files are not compared."""
+    if (place / MANIFEST).is_file():
+        return place
+    if not (folders := _checkpoints(place)):
+        raise _nothing_to_load(place)
+    return folders[0]
 
 
 def read_best(run: Path) -> Best | None:

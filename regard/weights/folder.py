@@ -49,6 +49,8 @@ CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 ODD = (AttributeError, KeyError, IndexError, TypeError, AssertionError, BadZipFile)
 """What readers of pickles end in, beside their own errors, where bytes were changed."""
+MOST_LAYERS = 1000
+"""Of a model that is sketched from its config alone."""
 LARGEST = 2**24
 """Bytes of JSON that are read; a larger file is no config and no index."""
 
@@ -72,7 +74,7 @@ def read_model(folder: Path, *, pickled: bool = False) -> Model:
     their = read_json(folder / CONFIG)
     kind = kind_of(their, folder)
     tensors = kind.whole_names(read_tensors(folder, pickled=pickled))
-    config, vocabularies, shapes = _understood(folder, their, tensors)
+    config, vocabularies, shapes = _understood(folder, their, tensors, len(tensors))
     ours = kind.names(config).bring(tensors, shapes)
     model: Model = build(config, *vocabularies)
     model.load_state_dict(ours)
@@ -88,21 +90,23 @@ def read_outline(folder: Path) -> tuple[BlocksConfig, tuple[int, ...]]:
     """
     their = read_json(folder / CONFIG)
     mapped: dict[str, Tensor] = {}
+    if not (folder / WEIGHTS).is_file() and not (folder / INDEX).is_file():
+        return _understood(folder, their, {}, MOST_LAYERS)[:2]  # the config alone
     for file in _files(folder, pickled=False):
         mapped |= _load(file)  # into memory comes only what is looked at
     tensors = kind_of(their, folder).whole_names(mapped)
-    return _understood(folder, their, tensors)[:2]
+    return _understood(folder, their, tensors, len(tensors))[:2]
 
 
 def _understood(
-    folder: Path, their: dict[str, Any], tensors: dict[str, Tensor]
+    folder: Path, their: dict[str, Any], tensors: dict[str, Tensor], count: int
 ) -> tuple[BlocksConfig, tuple[int, ...], dict[str, torch.Size]]:
     """What a config of theirs means: ours, the sizes of vocabularies, and every tensor's shape."""
     kind = kind_of(their, folder)
     try:
         config: BlocksConfig = kind.read(their, Names(their, tensors))
         vocabularies = _vocabularies(their, kind)
-        wanted = shapes(config, vocabularies, len(tensors), str(folder / CONFIG))
+        wanted = shapes(config, vocabularies, count, str(folder / CONFIG))
         return config, vocabularies, wanted
     except KeyError as error:
         raise InputError(f"{folder / CONFIG}", got=f"no {error.args[0]}", expected="one") from error

@@ -71,11 +71,16 @@ def test_questions_are_read(write, answers):
 @pytest.mark.parametrize(("task", "name", "text", "said"), [
     ("classify", "a.tsv", "a\tpos\nb\n", "a.tsv:2: wrong number of columns"),
     ("classify", "a.tsv", "a\tpos\nb\tc\tneg\n", "a.tsv:2: wrong number of columns (3, not 2)"),
-    ("classify", "a.tsv", "a\tpos\n\tneg\n", "a.tsv:2: empty line (column 1)"),
+    ("classify", "a.tsv", "a\tpos\n\tneg\n", "a.tsv:2: empty text (column 1)"),
+    ("classify", "a.tsv", "a\tpos\nb\t\n", "a.tsv:2: empty label (column 2)"),
+    ("classify", "a.csv", 'a,pos\n"b, c"\n', "a.csv:2: wrong number of columns (1, not 2)"),
+    ("classify", "a.csv", 'a,pos\n,neg\n', "a.csv:2: empty text (column 1)"),
+    ("classify", "a.csv", 'a,pos\n"b"c,neg\n', "a.csv:2: not CSV"),
+    ("classify", "a.csv", "text,label\na,pos", "data.header=true"),
     ("classify", "a.tsv", "a\tpos\n\nb\tneg", "a.tsv:2: empty line"),
     ("classify", "a.tsv", b"a\tpos\n\xff\tneg\n", "a.tsv:2: not UTF-8 (byte 0xff at 1)"),
     ("classify", "a.tsv", "sentence\tlabel\na\tpos", "data.header=true"),
-    ("classify", "a.csv", "a,pos", "a name that tells no format"),
+    ("classify", "a.txt", "a,pos", "a name that tells no format"),
     ("classify", "a.jsonl", '{"text": "a"}', "a.jsonl:1: wrong keys ('label'"),
     ("classify", "a.jsonl", '{"text": "a", "label": null}', "a.jsonl:1: wrong keys"),
     ("classify", "a.jsonl", "[]", "a.jsonl:1: not JSON"),
@@ -138,3 +143,16 @@ def test_labelled_lines_and_documents_have_a_greatest_length(write, monkeypatch)
         read_labelled(write("a.json.gz", json.dumps(SQUAD | {"x": long})), "answer")
     with pytest.raises(InputError, match=r"got more text, expected at most 1,000 characters"):
         read_labelled(write("b.json.gz", "\n" * 2000), "answer")
+
+
+def test_csv_is_read_as_tsv_is(write):
+    texts = write("a.csv", 'text,label\n"good, and ""cheap""",pos\nbad,neg\n')
+    found, _ = read_labelled(texts, "classify", header=True)
+    assert [(each.text, each.label) for each in found] == [
+        ('good, and "cheap"', "pos"),
+        ("bad", "neg"),
+    ]
+    pairs = read_labelled(write("b.csv", '"a, b",c,yes\n'), "classify")[0]
+    assert pairs == [LabelledText("a, b", "c", "yes")]
+    tags = read_labelled(write("c.csv", 'Anna,B-per\n",",O\n\nParis,B-loc\n'), "tag")[0]
+    assert tags == [TaggedWords(("Anna", ","), ("B-per", "O")), TaggedWords(("Paris",), ("B-loc",))]

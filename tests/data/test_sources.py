@@ -73,8 +73,8 @@ def test_skipped_lines_are_counted_over_all_files(tmp_path):
     train = write(tmp_path / "train.tsv", [*numbered(20), ("", "x")])
     test = write(tmp_path / "test.tsv", [*numbered(2, 50), ("a b c", "x"), ("", "y")])
     config = FileData(train=train, test=test, on_bad="skip", max_words=2)
-    assert load_splits(config).skipped == {"empty line": 2, "over-long": 1}
-    with pytest.raises(InputError, match=r"train\.tsv:21: empty line"):
+    assert load_splits(config).skipped == {"empty source": 2, "over-long": 1}
+    with pytest.raises(InputError, match=r"train\.tsv:21: empty source"):
         load_splits(FileData(train=train, test=test, max_words=2))
 
 

@@ -11,6 +11,8 @@ from regard.data import text
 from regard.data.pair import Pair
 from regard.data.text import Lengths, Problem, check, load_pairs, read_pairs
 from regard.errors import InputError
+from regard.recipe import load as load_recipe
+from regard.scoring import pairs_of
 
 GOOD = [Pair("a dog", "ein Hund"), Pair("a cat", "eine Katze")]
 
@@ -83,8 +85,18 @@ def test_any_text_without_tabs_and_newlines_is_read_as_it_stands(tmp_path_factor
     [
         ("x.tsv", b"", "empty line", ""),
         ("x.tsv", b"  \t ", "empty line", ""),
-        ("x.tsv", b"a\t", "empty line", ""),
-        ("x.tsv", b"\tb", "empty line", ""),
+        ("x.tsv", b"a\t", "empty target", ""),
+        ("x.tsv", b"\tb", "empty source", ""),
+        ("x.csv", b"", "empty line", ""),
+        ("x.csv", b" , ", "empty line", ""),
+        ("x.csv", b"a,", "empty target", ""),
+        ("x.csv", b'"",b', "empty source", ""),
+        ("x.csv", b"a", "wrong number of columns", "1, not 2"),
+        ("x.csv", b"a;b", "wrong number of columns", "semicolons"),
+        ("x.csv", b"a,b,c", "wrong number of columns", "3, not 2"),
+        ("x.csv", b"a,b\xff", "not UTF-8", ""),
+        ("x.csv", b'"a"b,c', "not CSV", "expected after"),
+        ("x.csv", b'"a\nb",c', "a control character in the text", "\\n"),
         ("x.tsv", b"a", "wrong number of columns", "1, not 2"),
         ("x.tsv", b"a\tb\tc", "wrong number of columns", "3, not 2"),
         ("x.tsv", b"a\tb\xff", "not UTF-8", "byte 0xff at 4"),
@@ -105,11 +117,13 @@ def test_any_text_without_tabs_and_newlines_is_read_as_it_stands(tmp_path_factor
         ("x.tsv", b"a\0b\tc", "a control character in the text", "\\x00"),
         ("x.jsonl", b'{"source": "a", "target": 1}', "wrong keys", "'target' is not a text"),
         ("x.jsonl", b'{"source": "\\ud800", "target": "b"}', "not UTF-8", "'source'"),
-        ("x.jsonl", b'{"source": " ", "target": "b"}', "empty line", ""),
+        ("x.jsonl", b'{"source": " ", "target": "b"}', "empty source", ""),
     ],
 )
 def test_a_bad_line_is_named(write, name, line, what, detail):
-    good = b"a\tb\n" if name == "x.tsv" else b'{"source": "a", "target": "b"}\n'
+    good = {"x.tsv": b"a\tb\n", "x.csv": b'a,"b"\n'}.get(
+        name
+    ) or b'{"source": "a", "target": "b"}\n'
     file = write(name, good + line + b"\n" + good)
     rows = list(read_pairs(file, max_words=4))
     assert rows[0] == rows[2] == Pair("a", "b")
@@ -152,7 +166,7 @@ def test_what_cannot_be_read_says_why(write, tmp_path):
     cases = {
         str(tmp_path / "missing.tsv"): "no such file.*\n.*good.txt",
         str(tmp_path / "no" / "missing.tsv"): "no folder",
-        good: r"tells no format.*\.tsv or \.jsonl",
+        good: r"tells no format.*\.tsv, \.csv or \.jsonl",
         write("empty.tsv", ""): "an empty file",
         write("empty.tsv.gz", ""): "an empty file",
         write("wide.tsv", "a\tb\n".encode("utf-16")): "UTF-16.*\niconv",
@@ -238,3 +252,97 @@ def test_a_line_that_would_fill_the_memory_is_a_problem_with_its_number(write, m
     assert skipped == {"over-long": 2}
     sides = write("a.txt", f"a\n{long}\n"), write("b.txt", "b\nc\n")
     assert load_pairs(sides, 9, "skip")[1] == {"over-long": 1}
+    table = write("bomb.csv", f'a,b\n"{long}",c\nd,e\n')
+    assert load_pairs(table, 9, "skip") == ([Pair("a", "b"), Pair("d", "e")], {"over-long": 1})
+
+
+def test_csv_has_commas_and_quotes_inside_quotes(write):
+    file = write("x.csv", '"a, b","c ""d"" e"\r\nf,g\n')
+    assert list(read_pairs(file, 9)) == [Pair("a, b", 'c "d" e'), Pair("f", "g")]
+    packed = write("x.csv.gz", '"a, b",c\n')
+    assert list(read_pairs(packed, 9)) == [Pair("a, b", "c")]
+
+
+def test_a_quote_that_is_never_closed_is_told_where_it_opens_and_bounded(write):
+    file = write("x.csv", 'a,b\nc,"d\n' + "e,f\n" * 3)
+    first, bad = read_pairs(file, 9)
+    assert first == Pair("a", "b")
+    assert (bad.line, bad.what) == (2, "not CSV")
+    long = write("long.csv", 'a,b\nc,"' + "x" * 200_000 + '"\ng,h\n')
+    rows = list(read_pairs(long, 9))
+    assert (rows[1].line, rows[1].what) == (2, "not CSV")
+    assert "field limit (131072)" in rows[1].detail
+    assert rows[2] == Pair("g", "h")
+
+
+ENGLISH = ["The dog sees the cat.", "A man walks through the old street.", "She was too tired.",
+           "The children play with a ball.", "We were at home all day.", "This is not my house.",
+           "What do you want to eat?", "The bird sings in the morning.", "He reads a long book.",
+           "Tom is here."]  # fmt: skip
+GERMAN = ["Der Hund sieht die Katze.", "Ein Mann geht durch die alte Straße.", "Sie war zu müde.",
+          "Die Kinder spielen mit einem Ball.", "Wir waren den ganzen Tag zu Hause.",
+          "Das ist nicht mein Haus.", "Was willst du essen?", "Der Vogel singt am Morgen.",
+          "Er liest ein langes Buch.", "Tom ist hier."]  # fmt: skip
+PAIRS = [*zip(ENGLISH, GERMAN, strict=True)]
+
+
+def looked_through(write, pairs, name="x.tsv"):
+    report = check(write(name, "".join(f"{one}\t{two}\n" for one, two in pairs)), 99)
+    return [(problem.line, problem.what) for problem in report.first]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [("source", "target"), ("en", "de"), ("English", "German"), ("SRC", "TGT"), ("en-US", "de_DE"),
+     ("source text", "target text"), ("english sentence", "Deutsch"), ("input", "output")],
+)  # fmt: skip
+def test_a_header_row_is_told(write, header):
+    assert looked_through(write, [header, *PAIRS]) == [(1, "names of columns")]
+    assert looked_through(write, [*PAIRS, header]) == []  # only a first line can be one
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        PAIRS,
+        PAIRS * 5,
+        [("Hi.", "Hallo!"), *PAIRS],
+        [("it", "es"), ("dog", "Hund"), ("cat", "Katze"), ("German", "Deutsch"), ("no", "nein")],
+        [("German", "Deutsch"), ("dog", "Hund"), ("bird", "Vogel")],
+        [("A text about the target.", "Ein Text."), *PAIRS],
+        [(text, text) for text in ENGLISH],
+        [(text, text.split()[0]) for text in ENGLISH],
+        [(text, "Tom " + text.lower()) for text in ENGLISH],
+        [*PAIRS, ("Tom and Maria", "Tom und Maria"), ("New York", "New York"), ("42", "42")],
+        [*PAIRS, ("The dog sees the cat.", "The dog sees the cat.")],  # left untranslated
+    ],
+)
+def test_ordinary_pairs_raise_no_suspicion(write, pairs):
+    assert looked_through(write, pairs) == []
+
+
+@pytest.mark.parametrize("kind", ["translate", "copy", "reverse", "sort"])
+def test_shipped_data_raises_no_suspicion(write, kind):
+    pairs = pairs_of(load_recipe(f"tiny/{kind}", ["data.pairs=400"]), "train")
+    assert looked_through(write, [(pair.source, pair.target) for pair in pairs]) == []
+
+
+@pytest.mark.parametrize("places", [(3,), (12, 40), (0, 7, 69)])
+def test_lines_whose_sides_are_swapped_are_told(write, places):
+    made = pairs_of(load_recipe("tiny/translate", ["data.pairs=60"]), "train")
+    pairs = [*PAIRS, *((pair.source, pair.target) for pair in made)]
+    pairs = [pair[::-1] if place in places else pair for place, pair in enumerate(pairs)]
+    found = looked_through(write, pairs)
+    assert found == [(place + 1, "sides that look swapped") for place in places]
+
+
+def test_files_that_hold_each_others_language_are_told(write):
+    english, german = ("\n".join(text * 5) + "\n" for text in (ENGLISH, GERMAN))
+    right = check((write("a.en", english), write("a.de", german)), 99)
+    wrong = check((write("b.en", german), write("b.de", english)), 99)
+    assert not right.problems
+    assert wrong.problems == {"sides that look swapped": 1}
+    assert "the text de and en" in str(wrong.first[0])
+    assert looked_through(write, [pair[::-1] for pair in PAIRS] * 5, "my.en-de.tsv") == [
+        (1, "sides that look swapped")
+    ]

@@ -125,7 +125,7 @@ def test_questions_without_answer_or_text_are_refused(theirs_and_ours):
         0,
         0,
     ]
-    with pytest.raises(InputError, match="the context: got nothing"):
+    with pytest.raises(InputError, match="the context: got an empty text"):
         p.answer("why ?", "  ")
 
 

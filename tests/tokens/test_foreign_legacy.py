@@ -9,10 +9,12 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
+from regard.loading import bring, load
 from regard.tokens import Vocabulary, read_folder
 from regard.tokens.sentencepiece import BPE, UNIGRAM, read_pieces
 
@@ -190,6 +192,81 @@ def test_both_sides_of_marian_are_those_of_transformers(marian, corpus):
     for text in plain:
         assert again.source.encode(text) == source.encode(text)
         assert again.target.encode(text) == target.encode(text)
+
+
+@pytest.fixture(scope="module")
+def marian_model(marian, tmp_path_factory):
+    """The same folder with the weights of a tiny model, and that model."""
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("model") / "marian"
+    shutil.copytree(marian, folder)
+    size = len(json.loads((folder / "vocab.json").read_text()))
+    torch.manual_seed(0)
+    config = transformers.MarianConfig(
+        vocab_size=size, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=24,
+        decoder_ffn_dim=24, encoder_attention_heads=2, decoder_attention_heads=2,
+        max_position_embeddings=64, pad_token_id=size - 1, decoder_start_token_id=size - 1,
+        eos_token_id=0, forced_eos_token_id=0, num_beams=3,
+    )  # fmt: skip
+    model = transformers.MarianMTModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    return folder, model
+
+
+MARIAN_FILES = ("vocab.json", "source.spm", "target.spm", "tokenizer_config.json")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("imported", [False, True])
+def test_marian_goes_out_with_the_files_it_came_with(imported, marian_model, tmp_path, corpus):
+    transformers = pytest.importorskip("transformers")
+    folder, model = marian_model
+    p = ours = load(folder)
+    if imported:
+        bring(folder).save(tmp_path / "own")
+        p = load(tmp_path / "own")
+    p.export(tmp_path / "out")
+    for name in MARIAN_FILES:
+        assert (tmp_path / "out" / name).read_bytes() == (folder / name).read_bytes()
+    assert not (tmp_path / "out" / "tokenizer.json").exists()
+    again = load(tmp_path / "out")
+    before, after = (
+        transformers.MarianTokenizer.from_pretrained(each) for each in (folder, tmp_path / "out")
+    )
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval()
+    for text in (TEXTS[3], corpus[0], ">>fra<< The dog"):
+        ids, written = after(text)["input_ids"], after(text_target=text)["input_ids"]
+        assert (before(text)["input_ids"], before(text_target=text)["input_ids"]) == (ids, written)
+        source, target = again.vocabulary.source, again.vocabulary.target
+        assert source.template(source.encode(text)) == ids
+        assert target.template(target.encode(text)) == written
+        assert target.decode(written) == after.decode(written, skip_special_tokens=True)
+        for beams in (1, 3):
+            settings = {"max_new_tokens": 8, "num_beams": beams}
+            told = model.generate(torch.tensor([ids]), **settings)[0].tolist()
+            assert theirs.generate(torch.tensor([ids]), **settings)[0].tolist() == told
+            [best, *_] = again.outputs([text], max_length=8, beam=beams)[0]
+            told = told[1 : told.index(0) if 0 in told else None]
+            assert list(best.hypothesis.ids) == told
+            assert best.text == ours.translate(text, max_length=8, beam=beams)
+
+
+def test_a_tokenizer_a_side_without_its_files_is_not_exported(marian_model, tmp_path):
+    p = load(marian_model[0])
+    p._vocabulary = Vocabulary(p.vocabulary.source, p.vocabulary.target)  # as an older import
+    with pytest.raises(InputError, match="import its folder again"):
+        p.export(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("files", [{"../x": ""}, {"vocab.json": "%"}, {"vocab.json": 3}, [1]])
+def test_forged_files_of_a_vocabulary_are_damage(marian, files):
+    spec = json.loads(read_folder(marian).to_json())
+    with pytest.raises(InputError, match=r"tokenizer\.json"):
+        Vocabulary.from_json(json.dumps(spec | {"files": files}))
 
 
 def older(folder: Path, to: Path, kind: str) -> Path:
