@@ -88,17 +88,17 @@ class Frames(People):
     def __init__(self, seed: str) -> None:
         super().__init__(seed)
         self._sentences: tuple[tuple[float, Callable[[], Said]], ...] = (
-            (0.2, self.plain),
+            (0.23, self.plain),
             (0.05, self.being),
-            (0.23, self.contest),
+            (0.21, self.contest),
             (0.05, self.reason),
             (0.06, self.taking),
-            (0.07, self.her_or_him),
-            (0.11, self.linked),
-            (0.08, self.reported),
+            (0.06, self.her_or_him),
+            (0.13, self.linked),
+            (0.07, self.reported),
             (0.04, self.relative),
             (0.04, self.question),
-            (0.07, self.long),
+            (0.06, self.long),
         )
 
     def sentence(self) -> Said:
