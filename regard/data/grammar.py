@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 from regard.data.frames import DECIDING, Frames
 from regard.data.gloss import gloss, word_for_word
@@ -62,9 +63,14 @@ DEMO: tuple[Pair, Pair] = (_demo("tired", 0), _demo("wide", 1))
 Combination = tuple[str, str]
 
 
+def _order(combination: Combination) -> tuple[int, Combination]:
+    """What to sort by for an order as if by chance, the same on every machine."""
+    return zlib.crc32(" ".join(combination).encode()), combination
+
+
 def _chance(combination: Combination) -> int:
     """A number below 100 for two words, the same on every machine."""
-    return zlib.crc32(" ".join(combination).encode()) % 100
+    return _order(combination)[0] % 100
 
 
 def _held_out() -> tuple[frozenset[Combination], frozenset[Combination], frozenset[Combination]]:
@@ -85,7 +91,7 @@ def _held_out() -> tuple[frozenset[Combination], frozenset[Combination], frozens
 def _one_of_each(combinations: set[Combination]) -> frozenset[Combination]:
     """As many as can be chosen with no word in two of them, so that each word keeps its others."""
     chosen: list[Combination] = []
-    for one in sorted(combinations, key=lambda c: (zlib.crc32(" ".join(c).encode()), c)):
+    for one in sorted(combinations, key=_order):
         if all(set(one).isdisjoint(other) for other in chosen):
             chosen.append(one)
     return frozenset(chosen)
@@ -93,10 +99,10 @@ def _one_of_each(combinations: set[Combination]) -> frozenset[Combination]:
 
 HELD_OBJECTS, HELD_ADJECTIVES, HELD_PRONOUNS = _held_out()
 HELD_PEOPLE = frozenset(
-    min(({(verb.name, noun.english) for noun in TWO_GENDERS} - HELD_OBJECTS), key=_chance)
+    min({(verb.name, noun.english) for noun in TWO_GENDERS} - HELD_OBJECTS, key=_order)
     for verb in SETTLING
 )
-"""One noun of two genders for each verb, of whose him and her it tells only in the test."""
+"""For each verb one noun of two genders that its him or her never stands for in training."""
 
 
 def _combined(found: Account) -> bool:
@@ -150,18 +156,24 @@ def _take(
     So many in a hundred as are to be `unpunctuated` lose their final mark; `seen` has all with it.
     """
     taken: list[Pair] = []
-    while len(taken) < count:
-        sentence = draw()
-        found = account(sentence)
-        if not wanted(found):
-            continue
-        one = pair(sentence, found.phenomena())
-        if not is_settled(found, one.source):
-            continue
+    for one in _pairs(draw, wanted):
+        if len(taken) == count:
+            break
         if one.source not in seen and _length(one) in lengths:
             seen.add(one.source)
             taken.append(_perhaps_unpunctuated(one, unpunctuated))
     return tuple(taken)
+
+
+def _pairs(draw: Callable[[], Said], wanted: Callable[[Account], bool]) -> Iterator[Pair]:
+    """All that are wanted and have one translation, without end."""
+    while True:
+        sentence = draw()
+        found = account(sentence)
+        if wanted(found):
+            one = pair(sentence, found.phenomena())
+            if is_settled(found, one.source):
+                yield one
 
 
 def _perhaps_unpunctuated(one: Pair, share: int) -> Pair:
@@ -219,10 +231,8 @@ def splits(pairs: int, held_out: int, seed: int) -> Splits:
 
 def sample(count: int, seed: int) -> tuple[Pair, ...]:
     """Pairs of the whole grammar, held out or not; a sentence may come twice."""
-    draw, taken = Frames(f"{seed} sample").sentence, list[Pair]()
-    while len(taken) < count:
-        taken += _take(draw, lambda _: True, 1, set(), unpunctuated=UNPUNCTUATED)
-    return tuple(taken)
+    drawn = islice(_pairs(Frames(f"{seed} sample").sentence, lambda _: True), count)
+    return tuple(_perhaps_unpunctuated(one, UNPUNCTUATED) for one in drawn)
 
 
 def pronoun_is_right(reference: Pair, hypothesis: str) -> bool:
