@@ -2,7 +2,8 @@
 
 A seed comes in, sentence structures go out, as in `frames`, of which these are a part. English
 has one word for the two, and German must choose at the noun, before it has come to the pronoun.
-Nobody else in the sentence can be meant by the pronoun: those beside are animals, several, or "we".
+Nobody else in the sentence can be meant by the pronoun: those beside are animals, several, of
+the other gender, or "we".
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from regard.data.lexicon import (
     ADJECTIVES,
     DATIVE,
     INTRANSITIVE,
-    PERSON,
     TRANSITIVE,
     TWO_GENDERS,
     WAIT_FOR,
@@ -99,7 +99,7 @@ class People(Choices):
         first, second = self.choose(MEETINGS), self.choose(ACTS)
         if first is second:
             return self.meeting()
-        others = self._others(first)
+        others = self._others(first, person)
         if isinstance(others, Phrase) and others.noun not in second.subjects:
             return self.meeting()
         return Shared(
@@ -143,7 +143,7 @@ class People(Choices):
         """What others do, with the pronoun as the object."""
         verb = self.choose(verbs)
         return Clause(
-            self._others(verb),
+            self._others(verb, person),
             verb,
             pronoun_for(person),
             tense=tense,
@@ -151,9 +151,10 @@ class People(Choices):
             about=person.noun,
         )
 
-    def _others(self, verb: Verb) -> Nominal:
-        """An animal, several people, I or we: nobody whom she or he could be."""
+    def _others(self, verb: Verb, person: Phrase) -> Nominal:
+        """An animal, several people, a man beside a her, I or we: nobody who could be meant."""
         if self.happens(0.3):
             return self.choose((I, WE))
         noun = self.choose(verb.subjects)
-        return self.phrase(noun, adjective=0.12, plural=1 if noun.kind in PERSON else 0.26)
+        alike = noun.kind in (person.noun.kind, "young") or noun in TWO_GENDERS
+        return self.phrase(noun, adjective=0.12, plural=1 if alike else 0.26)

@@ -31,8 +31,8 @@ PHENOMENA = ("gender", "case", "adjective", "plural", "verb_second", "verb_final
              "negation", "pronoun", "modal", "preposition", "relative", "question",
              "natural_gender", "unpunctuated")  # fmt: skip
 """Every tag that a pair can have."""
-
-
+OTHER = {"he": "she", "she": "he"}
+AGREEING = {"he": {"he", "him", "his"}, "she": {"she", "her"}}
 _HE_OR_SHE = re.compile(r"\b(?:he|him|his|she|her)\b")
 
 
@@ -80,7 +80,8 @@ def account(sentence: Said) -> Account:
 def is_settled(found: Account, english: str) -> bool:
     """Whether a sentence with a noun of two genders tells by a later pronoun which is meant.
 
-    The noun is its only person, and each he and she comes after the noun and agrees with it.
+    Each he and she comes after the noun and agrees with it, and nobody else could be meant: all
+    other people in it are several, or of the other gender.
 
     Args:
         found: The sentence's account.
@@ -91,12 +92,13 @@ def is_settled(found: Account, english: str) -> bool:
     """
     if "natural_gender" not in found.tags:
         return True
-    if len(found.people) != 1:
+    noun, *more = (one for one in found.people if one in TWO_GENDERS)
+    others = {one.kind for one in found.people if one is not noun}
+    if more or not others <= {OTHER[noun.kind]}:
         return False
-    before, *after = re.split(rf"\b{found.people[0].english}\b", english.lower(), maxsplit=1)
-    agreeing = {"she", "her"} if found.people[0].gender == "f" else {"he", "him", "his"}
+    before, *after = re.split(rf"\b{noun.english}\b", english.lower(), maxsplit=1)
     later = set(_HE_OR_SHE.findall(" ".join(after)))
-    return bool(later) and later <= agreeing and not _HE_OR_SHE.search(before)
+    return bool(later) and later <= AGREEING[noun.kind] and not _HE_OR_SHE.search(before)
 
 
 def _clauses(sentence: Said, order: str = "main") -> Iterator[tuple[Clause, str]]:
