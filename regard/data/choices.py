@@ -32,7 +32,7 @@ Item = TypeVar("Item")
 KIN = frozenset(nouns_of("brother friend uncle sister aunt daughter"))
 OWNED = KIN | frozenset(
     nouns_of(
-        "beast child teacher doctor pupil baker vehicle vessel thing opening device food drink "
+        "beast child teacher doctor vehicle vessel thing opening device food drink "
         "garden house room kitchen school village city"
     )
 )
@@ -121,7 +121,7 @@ class Choices:
         *,
         bare: bool = False,
         owner: str = "",
-        adjective: float = 0.3,
+        adjective: float = 0.33,
         plural: float = 0.26,
     ) -> Phrase:
         """A phrase around a noun.

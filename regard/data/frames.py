@@ -89,11 +89,11 @@ class Frames(People):
         super().__init__(seed)
         self._sentences: tuple[tuple[float, Callable[[], Said]], ...] = (
             (0.23, self.plain),
-            (0.05, self.being),
+            (0.04, self.being),
             (0.21, self.contest),
             (0.05, self.reason),
             (0.06, self.taking),
-            (0.06, self.her_or_him),
+            (0.07, self.her_or_him),
             (0.13, self.linked),
             (0.07, self.reported),
             (0.04, self.relative),

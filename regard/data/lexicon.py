@@ -37,15 +37,11 @@ he        man/men           Mann         m  Männer
 she       teacher           Lehrerin     f  Lehrerinnen
 she       doctor            Ärztin       f  Ärztinnen
 she       friend            Freundin     f  Freundinnen
-she       pupil             Schülerin    f  Schülerinnen
-she       baker             Bäckerin     f  Bäckerinnen
 he        teacher           Lehrer       m  Lehrer
 he        brother           Bruder       m  Brüder
 he        friend            Freund       m  Freunde
 he        king              König        m  Könige
 he        doctor            Arzt         m  Ärzte
-he        pupil             Schüler      m  Schüler
-he        baker             Bäcker       m  Bäcker
 he        uncle             Onkel        m  Onkel
 she       woman/women       Frau         f  Frauen
 she       sister            Schwester    f  Schwestern
@@ -127,11 +123,11 @@ with two genders the masculine comes last: it is the usual one, and its plural i
 ADJECTIVE_TABLE = """
 big          groß                : beast person vehicle vessel waters open grounds building thing
 small        klein               : beast person vehicle waters open grounds building thing
-old          alt                 : beast he woman queen aunt teacher doctor friend baker vehicle
+old          alt                 : beast he woman queen aunt teacher doctor friend vehicle
     bridge building thing opening device
 young        jung                : beast he she
 new          neu            =    : vehicle vessel bridge building thing opening device teacher
-    friend doctor pupil baker king queen
+    friend doctor king queen
 beautiful    schön               : bird cat horse person waters open grounds height building picture
 ugly         hässlich       -    : vehicle building bag picture chair table lamp shirt door
 black        schwarz        =    : beast vehicle box bag chair table shirt door lamp

@@ -299,8 +299,6 @@ GENDERED = {
     "teacher": ("Lehrerin", "Lehrer"),
     "doctor": ("Ärztin", "Arzt"),
     "friend": ("Freundin", "Freund"),
-    "pupil": ("Schülerin", "Schüler"),
-    "baker": ("Bäckerin", "Bäcker"),
 }
 
 
@@ -345,7 +343,7 @@ def test_several_are_masculine_and_the_feminine_plural_never_comes(corpus):
     text = " ".join(one.target for one in corpus.train)
     assert "Freunde" in text
     assert "Ärzten" in text
-    assert not re.search(r"Lehrerinnen|Ärztinnen|Freundinnen|Schülerinnen|Bäckerinnen", text)
+    assert not re.search(r"Lehrerinnen|Ärztinnen|Freundinnen", text)
 
 
 def test_both_genders_come_equally_often():
@@ -357,10 +355,8 @@ def test_both_genders_come_equally_often():
 def test_her_and_him_are_tested_with_verbs_they_never_had_for_that_noun(corpus):
     train = _settling(corpus.train)
     assert not train & HELD_PEOPLE
-    assert len(train) >= 30
-    names = {noun for _, noun in HELD_PEOPLE}
-    assert {noun for _, noun in train} == set(GENDERED)
-    assert len(names) >= 4
+    assert len(train) >= 20
+    assert {noun for _, noun in train} == {noun for _, noun in HELD_PEOPLE} == set(GENDERED)
     for one in corpus.tests["natural_gender"]:
         assert "natural_gender" in one.tags
         assert _settling([one]) <= HELD_PEOPLE

@@ -267,8 +267,8 @@ HAND_WRITTEN = [
     (Linked(does(the("teacher", female=True), "run away"), "because", does(the("goat", "a"), "wait for", SHE)), "The teacher ran away because a goat waited for her.", "Die Lehrerin lief weg, weil eine Ziege auf sie wartete."),
     (Linked(does(WE, "wait for", HE, time="today"), "when", does(the("teacher"), "sing"), sub_first=True), "When the teacher sang, we waited for him today.", "Als der Lehrer sang, warteten wir heute auf ihn."),
     (Linked(does(WE, "thank", SHE), "when", does(the("doctor", female=True), "come back"), sub_first=True), "When the doctor came back, we thanked her.", "Als die Ärztin zurückkam, dankten wir ihr."),
-    (Shared(does(several("king"), "see", the("pupil", "a", female=True)), does(several("king"), "look at", SHE, elided=True)), "The kings saw a pupil and looked at her.", "Die Könige sahen eine Schülerin und sahen sie an."),
-    (does(the("baker", "this", female=True, adjective="old"), "sell", the("car", "her")), "This old baker sold her car.", "Diese alte Bäckerin verkaufte ihr Auto."),
+    (Shared(does(several("king"), "see", the("friend", "a", female=True)), does(several("king"), "look at", SHE, elided=True)), "The kings saw a friend and looked at her.", "Die Könige sahen eine Freundin und sahen sie an."),
+    (does(the("doctor", "this", female=True, adjective="old"), "sell", the("car", "her")), "This old doctor sold her car.", "Diese alte Ärztin verkaufte ihr Auto."),
     # relative clauses
     (is_(the("dog", relative=does(Which(NOUN["dog"]), "chase", the("cat"))), "tired"), "The dog that chased the cat was tired.", "Der Hund, der die Katze jagte, war müde."),
     (is_(the("cat", relative=does(the("dog"), "chase", Which(NOUN["cat"]))), "tired"), "The cat that the dog chased was tired.", "Die Katze, die der Hund jagte, war müde."),
