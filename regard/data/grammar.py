@@ -98,11 +98,10 @@ def _one_of_each(combinations: set[Combination]) -> frozenset[Combination]:
 
 
 HELD_OBJECTS, HELD_ADJECTIVES, HELD_PRONOUNS = _held_out()
-HELD_PEOPLE = frozenset(
-    min({(verb.name, noun.english) for noun in TWO_GENDERS} - HELD_OBJECTS, key=_order)
-    for verb in SETTLING
-)
-"""For each verb one noun of two genders that its him or her never stands for in training."""
+_PEOPLE = [{(verb.name, noun.english) for noun in TWO_GENDERS} for verb in SETTLING]
+HELD_PEOPLE = frozenset(min(ones, key=_order) for ones in _PEOPLE if HELD_OBJECTS.isdisjoint(ones))
+"""(verb, noun of two genders): in training, the verb's him or her never stands for the noun. A verb
+that is without one of these nouns already keeps the others."""
 
 
 def _combined(found: Account) -> bool:
