@@ -8,6 +8,7 @@ the other gender, or "we".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from regard.data.choices import Choices
@@ -53,7 +54,7 @@ class People(Choices):
 
     def her_or_him(self) -> Said:
         """Any of the frames below."""
-        frames = (
+        frames: tuple[tuple[float, Callable[[], Said]], ...] = (
             (0.25, self.state_and_care),
             (0.25, self.event_and_care),
             (0.2, self.event_by_others),
