@@ -88,9 +88,9 @@ class Frames(People):
     def __init__(self, seed: str) -> None:
         super().__init__(seed)
         self._sentences: tuple[tuple[float, Callable[[], Said]], ...] = (
-            (0.23, self.plain),
+            (0.22, self.plain),
             (0.04, self.being),
-            (0.21, self.contest),
+            (0.22, self.contest),
             (0.05, self.reason),
             (0.06, self.taking),
             (0.07, self.her_or_him),
