@@ -39,7 +39,9 @@ SCORED = 200
 NAMES = {
     "combinations": "unseen combinations of known words",
     "pronouns": 'unseen nouns and predicates for "it"',
+    "natural_gender": 'unseen "her" and "him" for a teacher',
     "long": "longer than 90% of training",
+    "unpunctuated": "without their full stop",
 }
 
 

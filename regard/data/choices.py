@@ -121,7 +121,7 @@ class Choices:
         *,
         bare: bool = False,
         owner: str = "",
-        adjective: float = 0.3,
+        adjective: float = 0.33,
         plural: float = 0.26,
     ) -> Phrase:
         """A phrase around a noun.

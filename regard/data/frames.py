@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from regard.data.choices import ATTRIBUTES, INDOORS, PEOPLE, PREDICATES, STATES, Choices
+from regard.data.choices import ATTRIBUTES, INDOORS, PEOPLE, PREDICATES, STATES
 from regard.data.lexicon import ADJECTIVES, DATIVE, NOUNS, PERSON, SAYING, TRANSITIVE
+from regard.data.people import People
 from regard.data.phrases import IT, WHO, Phrase, Pronoun, Said, Which, pronoun_for
 from regard.data.sentences import Clause, Joined, Linked, Question, Reported, Shared
 from regard.data.words import Adjective, Noun, Verb
@@ -81,22 +82,23 @@ def _urges(adjective: Adjective, verb: Verb) -> bool:
     return adjective.english in URGING or (verb.name, adjective.english) in NEEDS
 
 
-class Frames(Choices):
+class Frames(People):
     """Draws sentences from one seeded stream."""
 
     def __init__(self, seed: str) -> None:
         super().__init__(seed)
         self._sentences: tuple[tuple[float, Callable[[], Said]], ...] = (
-            (0.25, self.plain),
-            (0.05, self.being),
-            (0.23, self.contest),
+            (0.22, self.plain),
+            (0.04, self.being),
+            (0.22, self.contest),
             (0.05, self.reason),
             (0.06, self.taking),
+            (0.07, self.her_or_him),
             (0.13, self.linked),
-            (0.08, self.reported),
+            (0.07, self.reported),
             (0.04, self.relative),
             (0.04, self.question),
-            (0.07, self.long),
+            (0.06, self.long),
         )
 
     def sentence(self) -> Said:

@@ -26,11 +26,11 @@ from regard.data.words import Verb, english_plural
 
 FUNCTION_WORDS = {
     "the": "die", "a": "ein", "an": "ein", "this": "diese", "these": "diese", "many": "viele",
-    "i": "ich", "we": "wir", "he": "er", "she": "sie", "it": "es", "they": "sie", "them": "sie",
-    "that": "dass", "who": "wer", "am": "bin", "is": "ist", "are": "sind", "was": "war",
-    "were": "waren", "isn't": "ist nicht", "aren't": "sind nicht", "wasn't": "war nicht",
-    "weren't": "waren nicht", "do": "tun", "does": "tut", "did": "tat", "don't": "nicht",
-    "doesn't": "nicht", "didn't": "nicht", "can": "kann", "could": "konnte",
+    "i": "ich", "we": "wir", "he": "er", "him": "ihn", "she": "sie", "it": "es", "they": "sie",
+    "them": "sie", "that": "dass", "who": "wer", "am": "bin", "is": "ist", "are": "sind",
+    "was": "war", "were": "waren", "isn't": "ist nicht", "aren't": "sind nicht",
+    "wasn't": "war nicht", "weren't": "waren nicht", "do": "tun", "does": "tut", "did": "tat",
+    "don't": "nicht", "doesn't": "nicht", "didn't": "nicht", "can": "kann", "could": "konnte",
     "can't": "kann nicht", "couldn't": "konnte nicht", "must": "muss", "had": "musste",
     "want": "wollen", "wants": "will", "wanted": "wollte", "and": "und", "but": "aber",
     "front": "Vorderseite", "of": "von", "up": "auf", "away": "weg", "back": "zurück",

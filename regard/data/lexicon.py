@@ -4,12 +4,16 @@ Comes before everything else in the grammar. A table row holds an English word, 
 word, what inflection cannot guess, and what the word can be said of. What comes out are tuples
 of `Noun`, `Adjective`, `Verb` and `Adverb`, ready to be inflected by `german` and `english`.
 
-Each English word has one German word, so that a sentence has one translation. Left out are
-nouns whose plural equals their singular (sheep), verbs whose past equals their present (read),
-and the weak masculines (der Junge, den Jungen).
+Each English word has one German word, so that a sentence has one translation. A few nouns for
+people have two, by gender (teacher: Lehrerin, Lehrer); their sentences tell which by a he or she.
+Left out are nouns whose plural equals their singular (sheep), verbs whose past equals their
+present (read), and the weak masculines (der Junge, den Jungen).
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
 
 from regard.data.words import Adjective, Adverb, Noun, Verb, english_past, english_plural
 
@@ -30,6 +34,9 @@ beast     rabbit            Kaninchen    n  Kaninchen
 beast     duck              Ente         f  Enten
 beast     donkey            Esel         m  Esel
 he        man/men           Mann         m  Männer
+she       teacher           Lehrerin     f  Lehrerinnen
+she       doctor            Ärztin       f  Ärztinnen
+she       friend            Freundin     f  Freundinnen
 he        teacher           Lehrer       m  Lehrer
 he        brother           Bruder       m  Brüder
 he        friend            Freund       m  Freunde
@@ -110,13 +117,14 @@ drink     water/-           Wasser       n  -
 drink     coffee/-          Kaffee       m  -
 drink     juice/-           Saft         m  -
 """
-"""kind, English (with an irregular plural, "-" for none), German, gender, German plural."""
+"""kind, English (with an irregular plural, "-" for none), German, gender, German plural. Of a noun
+with two genders the masculine comes last: it is the usual one, and its plural is said of all."""
 
 ADJECTIVE_TABLE = """
 big          groß                : beast person vehicle vessel waters open grounds building thing
 small        klein               : beast person vehicle waters open grounds building thing
-old          alt                 : beast he woman queen aunt vehicle bridge building thing
-    opening device
+old          alt                 : beast he woman queen aunt teacher doctor friend vehicle
+    bridge building thing opening device
 young        jung                : beast he she
 new          neu            =    : vehicle vessel bridge building thing opening device teacher
     friend doctor king queen
@@ -309,6 +317,10 @@ def _noun(row: str) -> Noun:
 
 NOUNS = tuple(_noun(row) for row in _rows(NOUN_TABLE))
 
+_COUNTS = Counter(noun.english for noun in NOUNS)
+TWO_GENDERS = tuple(noun for noun in NOUNS if _COUNTS[noun.english] > 1)
+"""The nouns of which German has a feminine and a masculine, both of them."""
+
 
 def nouns_of(names: str) -> tuple[Noun, ...]:
     """The nouns that a table's cell names, by kind or one by one."""
@@ -372,6 +384,8 @@ def _adverb(row: str) -> Adverb:
 
 ADJECTIVES = tuple(_adjective(row) for row in _rows(ADJECTIVE_TABLE))
 TRANSITIVE = tuple(_verb(row) for row in _rows(TRANSITIVE_TABLE))
+WAIT_FOR = replace(_verb("wait for : warten : anyone : anyone"), preposition="auf")
+"""The one verb whose German object has a preposition; it takes pronouns only."""
 DATIVE = tuple(_verb(row, case="dat") for row in _rows(DATIVE_TABLE))
 GIVING = tuple(_verb(row) for row in _rows(GIVING_TABLE))
 INTRANSITIVE = tuple(_intransitive(row) for row in _rows(INTRANSITIVE_TABLE))

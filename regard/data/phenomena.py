@@ -5,16 +5,35 @@ A sentence structure goes in; out comes an `Account` of it, from one walk over i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from regard.data.phrases import IT, PREPOSITIONS, WE, WHO, I, Nominal, Phrase, Pronoun, Said, Which
+from regard.data.lexicon import PERSON, TWO_GENDERS
+from regard.data.phrases import (
+    HE,
+    IT,
+    PREPOSITIONS,
+    SHE,
+    WE,
+    WHO,
+    I,
+    Nominal,
+    Phrase,
+    Pronoun,
+    Said,
+    Which,
+)
 from regard.data.sentences import Clause, Joined, Linked, Question, Reported, Shared
 from regard.data.words import Noun
 
 PHENOMENA = ("gender", "case", "adjective", "plural", "verb_second", "verb_final", "separable",
-             "negation", "pronoun", "modal", "preposition", "relative", "question")  # fmt: skip
+             "negation", "pronoun", "modal", "preposition", "relative", "question",
+             "natural_gender", "unpunctuated")  # fmt: skip
 """Every tag that a pair can have."""
+OTHER = {"he": "she", "she": "he"}
+AGREEING = {"he": {"he", "him", "his"}, "she": {"she", "her"}}
+_HE_OR_SHE = re.compile(r"\b(?:he|him|his|she|her)\b")
 
 
 @dataclass(slots=True)
@@ -27,6 +46,8 @@ class Account:
         objects: Each (verb, object).
         adjectives: Each (adjective, noun), before the noun or after "is".
         pronouns: Each (adjective, noun) where "it" is said for the noun.
+        people: Its people in the singular, as often as they are named.
+        settling: Each (verb, noun) where him or her is said for a noun of two genders.
     """
 
     tags: set[str] = field(default_factory=set)
@@ -34,6 +55,8 @@ class Account:
     objects: list[tuple[str, str]] = field(default_factory=list)
     adjectives: list[tuple[str, str]] = field(default_factory=list)
     pronouns: list[tuple[str, str]] = field(default_factory=list)
+    people: list[Noun] = field(default_factory=list)
+    settling: list[tuple[str, str]] = field(default_factory=list)
 
     def phenomena(self) -> tuple[str, ...]:
         """The tags in their fixed order."""
@@ -52,6 +75,30 @@ def account(sentence: Said) -> Account:
     for clause, order in _clauses(sentence):
         _note_clause(found, clause, order)
     return found
+
+
+def is_settled(found: Account, english: str) -> bool:
+    """Whether a sentence with a noun of two genders tells by a later pronoun which is meant.
+
+    Each he and she comes after the noun and agrees with it, and nobody else could be meant: all
+    other people in it are several, or of the other gender.
+
+    Args:
+        found: The sentence's account.
+        english: The sentence.
+
+    Returns:
+        True also of a sentence without such a noun.
+    """
+    if "natural_gender" not in found.tags:
+        return True
+    noun, *more = (one for one in found.people if one in TWO_GENDERS)
+    others = {one.kind for one in found.people if one is not noun}
+    if more or not others <= {OTHER[noun.kind]}:
+        return False
+    before, *after = re.split(rf"\b{noun.english}\b", english.lower(), maxsplit=1)
+    later = set(_HE_OR_SHE.findall(" ".join(after)))
+    return bool(later) and later <= AGREEING[noun.kind] and not _HE_OR_SHE.search(before)
 
 
 def _clauses(sentence: Said, order: str = "main") -> Iterator[tuple[Clause, str]]:
@@ -93,6 +140,8 @@ def _note_clause(found: Account, clause: Clause, order: str) -> None:
         noun = clause.about if isinstance(clause.object, Pronoun) else _noun(clause.object)
         if noun:
             found.objects.append((verb.name, noun.english))
+            if clause.object in (HE, SHE) and noun in TWO_GENDERS:
+                found.settling.append((verb.name, noun.english))
     if clause.indirect:
         _note_nominal(found, clause.indirect, "dat")
     if clause.place:
@@ -124,6 +173,12 @@ def _note_nominal(found: Account, nominal: Nominal, case: str) -> None:
         found.tags.add("plural")
     else:
         found.genders.add(nominal.noun.gender)
+    # Of several, the masculine stands for both genders: no English word asks for Lehrerinnen.
+    of_two = nominal.noun in TWO_GENDERS and not (nominal.plural and nominal.noun.gender == "m")
+    if of_two:
+        found.tags.add("natural_gender")
+    if of_two or (nominal.noun.kind in PERSON and not nominal.plural):
+        found.people.append(nominal.noun)
     # Only the masculine has an accusative of its own: den Hund, but die Katze, das Pferd.
     if case == "dat" or (case == "acc" and nominal.noun.gender == "m" and not nominal.plural):
         found.tags.add("case")

@@ -166,6 +166,8 @@ class Clause:
         pronoun = isinstance(self.object, Pronoun)
         words = [object_, when, indirect] if pronoun else [when, indirect, object_]
         words.append("nicht" if negated else "")
+        if self.verb and self.verb.preposition:  # wartete heute nicht auf sie
+            words = [*words[1:], f"{self.verb.preposition} {words[0]}"]
         if self.place:
             words.append(self.place.german())
         if self.predicate:

@@ -54,6 +54,8 @@ class Verb:
     objects: tuple[Noun, ...] = ()
     case: str = "acc"
     """The case of the object; of the thing given it is always accusative."""
+    preposition: str = ""
+    """What stands before the German object: "auf" in "auf sie warten"."""
     places: tuple[str, ...] = ()
     """The kinds of prepositional phrases that go with it."""
 

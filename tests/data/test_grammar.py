@@ -9,11 +9,13 @@ from collections import Counter
 
 import pytest
 
+from regard.data import grammar
 from regard.data.frames import CONTESTED, DECIDING, Frames
 from regard.data.grammar import (
     DEMO,
     HELD_ADJECTIVES,
     HELD_OBJECTS,
+    HELD_PEOPLE,
     HELD_PRONOUNS,
     LONGEST,
     gloss,
@@ -34,7 +36,7 @@ from regard.data.lexicon import (
 from regard.data.pair import Pair
 from regard.data.phenomena import PHENOMENA
 from regard.data.phrases import HE
-from regard.data.sentences import Clause
+from regard.data.sentences import Clause, pair
 from regard.errors import InputError
 
 NOUN = {noun.english: noun for noun in NOUNS}
@@ -76,13 +78,15 @@ def test_the_lectures_sentences_can_be_drawn_but_are_not_given_to_training(corpu
 
 def test_no_source_is_in_two_places_and_none_comes_twice(corpus):
     groups = [corpus.train, corpus.valid, *corpus.tests.values()]
-    sources = Counter(one.source for group in groups for one in group)
+    sources = Counter(one.source.rstrip(".?") for group in groups for one in group)
     assert max(sources.values()) == 1
     assert len(corpus.train) == 8_000
     assert {name: len(pairs) for name, pairs in corpus.tests.items()} == {
         "combinations": 200,
         "pronouns": 200,
+        "natural_gender": 200,
         "long": 200,
+        "unpunctuated": 200,
     }
 
 
@@ -252,10 +256,125 @@ def test_every_phenomenon_is_frequent(corpus):
 def test_sentences_are_well_formed(corpus):
     for one in corpus.train:
         for text in (one.source, one.target):
-            assert re.fullmatch(r"[A-ZÄÖÜ][\w', ]*\w[.?]", text), text
+            mark = "" if "unpunctuated" in one.tags else "?" if "question" in one.tags else "."
+            assert re.fullmatch(rf"[A-ZÄÖÜ][\w', ]*\w{re.escape(mark)}", text), text
             assert "  " not in text
             assert " ," not in text
             assert ",," not in text
+
+
+# Sentences without their final mark
+
+
+def test_a_part_of_training_and_validation_lacks_its_final_mark_on_both_sides(corpus):
+    for pairs in (corpus.train, corpus.valid):
+        bare = [one for one in pairs if "unpunctuated" in one.tags]
+        assert 0.15 < len(bare) / len(pairs) < 0.35
+        for one in pairs:
+            ends = one.source[-1], one.target[-1]
+            assert all(end.isalpha() for end in ends) == ("unpunctuated" in one.tags)
+    assert any("question" in one.tags for one in corpus.train if "unpunctuated" in one.tags)
+
+
+def test_one_held_out_set_lacks_its_final_marks_and_the_others_have_them(corpus):
+    for name, pairs in corpus.tests.items():
+        for one in pairs:
+            assert ("unpunctuated" in one.tags) == (name == "unpunctuated")
+            assert (one.source[-1] in ".?") == (one.target[-1] in ".?") == (name != "unpunctuated")
+
+
+def test_without_its_mark_a_sentence_is_otherwise_the_same(monkeypatch):
+    drawn = sample(300, 3)
+    monkeypatch.setattr(grammar, "UNPUNCTUATED", 0)
+    for one, whole in zip(drawn, sample(300, 3), strict=True):
+        cut = -1 if "unpunctuated" in one.tags else None
+        assert (one.source, one.target) == (whole.source[:cut], whole.target[:cut])
+    assert len({"unpunctuated" in one.tags for one in drawn}) == 2
+
+
+# Nouns whose gender a later pronoun tells
+
+
+GENDERED = {
+    "teacher": ("Lehrerin", "Lehrer"),
+    "doctor": ("Ärztin", "Arzt"),
+    "friend": ("Freundin", "Freund"),
+}
+
+
+def _natural(pairs):
+    """Each sentence with such a noun in the singular, and the noun, read from the English."""
+    for one in pairs:
+        found = re.findall(rf"\b(?:{'|'.join(GENDERED)})\b", one.source)
+        if found:
+            yield one, found
+
+
+def test_a_noun_of_two_genders_always_has_a_later_pronoun_that_tells_which(corpus):
+    seen = Counter()
+    for group in (corpus.train, corpus.valid, *corpus.tests.values(), sample(3000, 7)):
+        for one, found in _natural(group):
+            assert len(found) == 1, one
+            assert "natural_gender" in one.tags
+            before, after = re.split(rf"\b{found[0]}\b", one.source.lower())
+            said = re.findall(r"\b(?:he|him|his|she|her)\b", after)
+            assert not re.search(r"\b(?:he|him|his|she|her)\b", before), one
+            genders = {word in ("she", "her") for word in said}
+            assert len(genders) == 1, one
+            feminine, masculine = GENDERED[found[0]]
+            meant = feminine if genders == {True} else masculine
+            assert re.search(rf"\b{meant}\b", one.target), one
+            seen[meant] += 1
+    assert set(seen) == {word for both in GENDERED.values() for word in both}
+
+
+def test_nobody_else_could_be_she_or_he(corpus):
+    women, men = ("she", "her"), ("he", "him", "his")
+    alone = {noun.english: noun.kind for noun in NOUNS if noun.english not in GENDERED}
+    for one, _ in _natural(corpus.train):
+        words = WORD.findall(one.source.lower())
+        kinds = {alone.get(word) for word in words}
+        assert "young" not in kinds, one
+        assert ("she" not in kinds) if set(words) & set(women) else True, one
+        assert ("he" not in kinds) if set(words) & set(men) else True, one
+
+
+def test_several_are_masculine_and_the_feminine_plural_never_comes(corpus):
+    text = " ".join(one.target for one in corpus.train)
+    assert "Freunde" in text
+    assert "Ärzten" in text
+    assert not re.search(r"Lehrerinnen|Ärztinnen|Freundinnen", text)
+
+
+def test_both_genders_come_equally_often():
+    frames = Frames("either")
+    words = Counter(pair(frames.her_or_him()).source.split()[-1] for _ in range(4000))
+    assert 0.9 < words["her."] / words["him."] < 1.1
+
+
+def test_her_and_him_are_tested_with_verbs_they_never_had_for_that_noun(corpus):
+    train = _settling(corpus.train)
+    assert not train & HELD_PEOPLE
+    assert len(train) >= 20
+    assert {noun for _, noun in train} == {noun for _, noun in HELD_PEOPLE} == set(GENDERED)
+    for one in corpus.tests["natural_gender"]:
+        assert "natural_gender" in one.tags
+        assert _settling([one]) <= HELD_PEOPLE
+        assert _settling([one])
+    known = {one.source for one in corpus.train}
+    assert not known & {one.source for one in corpus.tests["natural_gender"]}
+
+
+def _settling(pairs) -> set[tuple[str, str]]:
+    """(verb, noun) of each him or her that is an object, read from the English."""
+    forms = _forms() | {f"{form} for": "wait for" for form in ("wait", "waits", "waited")}
+    verbs = "|".join(sorted(forms, key=len, reverse=True))
+    taken = re.compile(rf"\b({verbs}) (?:him|her)(?:[.,?]|$)")
+    return {
+        (forms[verb], found[0])
+        for one, found in _natural(pairs)
+        for verb in taken.findall(one.source.lower())
+    }
 
 
 # The baseline and the score
@@ -293,3 +412,10 @@ def test_an_object_pronoun_is_scored_too():
     assert pronoun_is_right(reference, "Der Hund fand einen Ball und trug ihn.")
     assert not pronoun_is_right(reference, "Der Hund fand den Ball und versteckte sie.")
     assert not pronoun_is_right(Pair("", "Der Hund schlief."), "Der Hund schlief.")
+
+
+def test_her_in_the_dative_is_scored_and_her_car_is_not():
+    reference = Pair("", "Die Ärztin kam zurück und wir dankten ihr.")
+    assert pronoun_is_right(reference, "Die Frau kam zurück und ihr Hund dankte ihr.")
+    assert not pronoun_is_right(reference, "Die Ärztin kam zurück und wir dankten ihm.")
+    assert not pronoun_is_right(reference, "Die Ärztin verkaufte ihr altes Auto.")

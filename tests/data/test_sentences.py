@@ -16,14 +16,16 @@ from regard.data.lexicon import (
     NOUNS,
     SAYING,
     TRANSITIVE,
+    WAIT_FOR,
 )
-from regard.data.phenomena import account
+from regard.data.phenomena import account, is_settled
 from regard.data.phrases import HE, IT, SHE, THEY, WE, WHO, I, Phrase, Place, Which
 from regard.data.sentences import Clause, Joined, Linked, Question, Reported, Shared, pair
 
 NOUN = {noun.english: noun for noun in NOUNS}
 ADJECTIVE = {one.english: one for one in ADJECTIVES}
-VERB = {v.name: v for v in TRANSITIVE + DATIVE + GIVING + INTRANSITIVE + SAYING}
+VERB = {v.name: v for v in (*TRANSITIVE, *DATIVE, *GIVING, *INTRANSITIVE, *SAYING, WAIT_FOR)}
+WOMAN = {noun.english: noun for noun in NOUNS if noun.gender == "f"}
 TIME = {adverb.english: adverb for adverb in ADVERBS}
 
 
@@ -146,9 +148,10 @@ def test_verbs_conjugate_as_the_tables_say(row):
 # Hand-written pairs. A structure says who does what; the grammar must say it in these words.
 
 
-def the(noun, word="the", **more):
+def the(noun, word="the", *, female=False, **more):
     adjective = more.pop("adjective", None)
-    return Phrase(NOUN[noun], word, adjective=ADJECTIVE[adjective] if adjective else None, **more)
+    found = WOMAN[noun] if female else NOUN[noun]
+    return Phrase(found, word, adjective=ADJECTIVE[adjective] if adjective else None, **more)
 
 
 def several(noun, word="the", **more):
@@ -257,6 +260,15 @@ HAND_WRITTEN = [
     (Shared(BALL, does(the("dog"), "hide", IT["m"], elided=True)), "The dog found the ball and hid it.", "Der Hund fand den Ball und versteckte ihn."),
     (Shared(does(the("man"), "buy", the("lamp")), does(the("man"), "throw away", IT["f"], elided=True)), "The man bought the lamp and threw it away.", "Der Mann kaufte die Lampe und warf sie weg."),
     (Linked(does(the("queen"), "sell", several("picture")), "because", is_(THEY, "heavy")), "The queen sold the pictures because they were heavy.", "Die Königin verkaufte die Bilder, weil sie schwer waren."),
+    # nouns of two genders
+    (Joined(is_(the("doctor", female=True), "tired"), "and", does(several("child"), "help", SHE)), "The doctor was tired, and the children helped her.", "Die Ärztin war müde und die Kinder halfen ihr."),
+    (Joined(is_(the("doctor"), "tired"), "and", does(several("child"), "help", HE)), "The doctor was tired, and the children helped him.", "Der Arzt war müde und die Kinder halfen ihm."),
+    (Joined(does(the("friend", "my", female=True), "fall asleep"), "but", does(the("dog"), "wait for", SHE, **NOT)), "My friend fell asleep, but the dog didn't wait for her.", "Meine Freundin schlief ein, aber der Hund wartete nicht auf sie."),
+    (Linked(does(the("teacher", female=True), "run away"), "because", does(the("goat", "a"), "wait for", SHE)), "The teacher ran away because a goat waited for her.", "Die Lehrerin lief weg, weil eine Ziege auf sie wartete."),
+    (Linked(does(WE, "wait for", HE, time="today"), "when", does(the("teacher"), "sing"), sub_first=True), "When the teacher sang, we waited for him today.", "Als der Lehrer sang, warteten wir heute auf ihn."),
+    (Linked(does(WE, "thank", SHE), "when", does(the("doctor", female=True), "come back"), sub_first=True), "When the doctor came back, we thanked her.", "Als die Ärztin zurückkam, dankten wir ihr."),
+    (Shared(does(several("king"), "see", the("friend", "a", female=True)), does(several("king"), "look at", SHE, elided=True)), "The kings saw a friend and looked at her.", "Die Könige sahen eine Freundin und sahen sie an."),
+    (does(the("doctor", "this", female=True, adjective="old"), "sell", the("car", "her")), "This old doctor sold her car.", "Diese alte Ärztin verkaufte ihr Auto."),
     # relative clauses
     (is_(the("dog", relative=does(Which(NOUN["dog"]), "chase", the("cat"))), "tired"), "The dog that chased the cat was tired.", "Der Hund, der die Katze jagte, war müde."),
     (is_(the("cat", relative=does(the("dog"), "chase", Which(NOUN["cat"]))), "tired"), "The cat that the dog chased was tired.", "Die Katze, die der Hund jagte, war müde."),
@@ -297,6 +309,29 @@ def test_english_verbs_and_plurals_are_spelt_right():
         assert does(the("girl"), name, **NOW).english() == f"the girl {third}"
     plurals = {NOUN[noun].english_plural for noun in ("city", "box", "key", "bus", "church")}
     assert plurals == {"cities", "boxes", "keys", "buses", "churches"}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "settled"),
+    [
+        (does(the("doctor"), "sleep"), False),
+        (does(the("dog"), "sleep"), True),
+        (does(the("man"), "sell", the("car", "his")), True),
+        (does(the("doctor"), "sell", the("car", "his")), True),
+        (does(the("doctor"), "sell", the("car", "her")), False),
+        (does(HE, "call", the("doctor")), False),
+        (does(the("teacher", female=True), "call", the("brother", "her")), True),
+        (does(the("teacher", female=True), "call", the("sister", "her")), False),
+        (does(the("teacher", female=True), "call", the("friend", "her")), False),
+        (does(the("teacher", female=True), "help", the("girl", "her")), False),
+        (does(several("teacher"), "sleep"), True),
+        (does(several("teacher", female=True), "call", several("brother", "her")), False),
+        (Joined(does(the("teacher"), "sleep"), "and", does(the("dog", "her"), "sleep")), False),
+        (Linked(does(SHE, "see", the("doctor", female=True)), "because", is_(SHE, "sick")), False),
+    ],
+)
+def test_a_noun_of_two_genders_is_settled_by_a_pronoun_that_can_only_be_it(sentence, settled):
+    assert is_settled(account(sentence), pair(sentence).source) is settled
 
 
 def test_tags_are_found_in_the_structure():
