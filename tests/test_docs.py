@@ -15,7 +15,7 @@ from tests.commands import Result
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", "docs/all-of-it.md", "docs/tour.md", "docs/watch.md", "docs/other-models.md"]
-SHORTER = {"train": ["train.steps=10", "train.evaluate_every=10"], "heads": ["--pairs", "4"]}
+SHORTER = {"train": ["train.steps=3", "train.evaluate_every=3"], "heads": ["--pairs", "4"]}
 """What is added to a command so that it ends soon."""
 
 
