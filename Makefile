@@ -19,10 +19,10 @@ demo: setup
 	$(BIN)/regard demo
 
 test: check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-fast: setup
-	$(BIN)/python -m pytest -n 2 -m 'not slow'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
 
 check: setup
 	$(BIN)/ruff format --check .

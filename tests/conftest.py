@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.data import sources
 from regard.data.batch import Ragged
 from regard.layers import Attention, Block
 from tests.commands import regard
@@ -20,6 +22,14 @@ torch.set_num_threads(1)  # the models here are too small to share between cores
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _grammar_speaks_once() -> Iterator[None]:
+    """A recipe's sentences are made once: 60,000 take seconds. Tests of the grammar call it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "grammar_splits", cache(sources.grammar_splits))
+        yield
 
 
 @pytest.fixture

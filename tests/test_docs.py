@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import io
 import re
 import shlex
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.commands import Result
+
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", "docs/all-of-it.md", "docs/tour.md", "docs/watch.md", "docs/other-models.md"]
-SHORTER = {"train": ["train.steps=10", "train.evaluate_every=10"], "eval": [], "heads": []}
+SHORTER = {"train": ["train.steps=3", "train.evaluate_every=3"], "heads": ["--pairs", "4"]}
 """What is added to a command so that it ends soon."""
 
 
@@ -23,40 +24,30 @@ def blocks(page: str) -> list[tuple[str, str]]:
     return re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
 
 
-def run_line(line: str, folder: Path) -> None:
-    """Runs one line of a shell block, with this interpreter's `regard`."""
+def run_line(line: str, regard: Callable[..., Result]) -> None:
+    """Runs one line of a shell block."""
     feed, _, command = line.rpartition("| ")
     text = shlex.split(feed)[1] + "\n" if feed else ""
     words = shlex.split(command, comments=True)
     assert words[0] == "regard", line
-    more = SHORTER.get(words[1], [])
-    process = subprocess.run(
-        [sys.executable, "-m", *words, *more],
-        cwd=folder,
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "REGARD_THREADS": "1"},
-        check=False,
-    )
-    assert process.returncode == 0, f"{line}\n{process.stderr}"
+    result = regard(*words[1:], *SHORTER.get(words[1], []), feed=text.encode())
+    assert result.code == 0, f"{line}\n{result.err}"
     silent = {"train", "import", "export"}  # which speak on standard error
-    assert process.stdout or words[1] in silent, line
+    assert result.out or words[1] in silent, line
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_everything_a_page_shows_works(page: str, tmp_path: Path) -> None:
+def test_everything_a_page_shows_works(page: str, regard: Callable[..., Result]) -> None:
     names: dict[str, object] = {}
     found = 0
     for language, text in blocks(page):
         if language == "sh":
             for line in filter(None, text.splitlines()):
-                run_line(line, tmp_path)
+                run_line(line, regard)
                 found += 1
         elif language == "python":
-            with contextlib.chdir(tmp_path):
+            with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(text, page, "exec"), names)  # noqa: S102 (our own pages)
                 found += 1
     assert found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import random
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ import torch
 import regard
 from regard import recipe as recipes
 from regard import runtime, training
+from regard.cli import main
 from regard.errors import InputError
 from regard.loading import load
 from regard.models import understood
@@ -188,27 +191,41 @@ def test_damaged_newest_checkpoint_is_passed_over_with_a_message(
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_ends_with_the_same_weights(tmp_path: Path) -> None:
+def test_killed_at_random_moments_ends_with_the_same_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     overrides = ["train.save_every=1", "train.steps=40", "train.evaluate_every=5"]
-    whole = command(tmp_path / "whole", *overrides)
-    subprocess.run(whole, check=True, timeout=120)
+    # Processes are forks of one that has imported torch, which would take two seconds every time.
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["regard.training"])
+
+    def start(run: Path) -> BaseProcess:
+        monkeypatch.setattr(sys, "argv", command(run, *overrides, "--resume")[2:])
+        process = forks.Process(target=main)  # which has the same sys.argv
+        process.start()
+        return process
+
     chance = random.Random(0)
     killed = 0
     for _ in range(12):
-        going = subprocess.Popen(command(tmp_path / "run", *overrides, "--resume"))
+        going = start(tmp_path / "run")
         began = wait_for_checkpoint(tmp_path / "run", going)
         time.sleep(chance.uniform(0, 0.6) if began else 0)
-        going.send_signal(signal.SIGKILL)
-        killed += going.wait() == -signal.SIGKILL
+        going.kill()
+        going.join()
+        killed += going.exitcode == -signal.SIGKILL
         found = checkpoint.latest(tmp_path / "run")
         if found is not None and found[1].step == 40:
             break
-    subprocess.run(command(tmp_path / "run", *overrides, "--resume"), check=True, timeout=120)
+    for run in ("run", "whole"):
+        last = start(tmp_path / run)
+        last.join(120)
+        assert last.exitcode == 0
     assert killed >= 2
     assert same(tmp_path / "run", tmp_path / "whole")
 
 
-def wait_for_checkpoint(run: Path, going: subprocess.Popen[bytes]) -> bool:
+def wait_for_checkpoint(run: Path, going: BaseProcess) -> bool:
     """Until the process has written one more checkpoint, or ended."""
 
     def newest() -> str:
@@ -216,11 +233,22 @@ def wait_for_checkpoint(run: Path, going: subprocess.Popen[bytes]) -> bool:
         return max((name for name in names if name.isdigit()), default="")
 
     before, until = newest(), time.monotonic() + 60
-    while going.poll() is None and time.monotonic() < until:
+    while going.exitcode is None and time.monotonic() < until:
         if newest() != before:
             return True
         time.sleep(0.01)
     return False
+
+
+LONG = ["train.steps=200", "train.save_every=100000", "train.evaluate_every=100000"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A long run that nobody stopped."""
+    run = tmp_path_factory.mktemp("long") / "whole"
+    train(recipes.load("tiny/copy", [*WORDS, *LONG]), run, quiet=True, threads=1)
+    return run
 
 
 @pytest.mark.slow
@@ -228,12 +256,9 @@ def wait_for_checkpoint(run: Path, going: subprocess.Popen[bytes]) -> bool:
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 )
 def test_a_signal_saves_after_the_step_and_resuming_is_exact(
-    tmp_path: Path, number: signal.Signals, code: int
+    tmp_path: Path, whole: Path, number: signal.Signals, code: int
 ) -> None:
-    overrides = ["train.steps=300", "train.save_every=100000", "train.evaluate_every=100000"]
-    going = subprocess.Popen(
-        command(tmp_path / "run", *overrides), stderr=subprocess.PIPE, text=True
-    )
+    going = subprocess.Popen(command(tmp_path / "run", *LONG), stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "run" / "metrics.jsonl"
     until = time.monotonic() + 60
     while time.monotonic() < until and not (metrics.exists() and metrics.stat().st_size):
@@ -244,9 +269,9 @@ def test_a_signal_saves_after_the_step_and_resuming_is_exact(
     assert "saved" in said
     assert "--resume" in said
     assert "Traceback" not in said
-    subprocess.run(command(tmp_path / "run", *overrides, "--resume"), check=True, timeout=120)
-    subprocess.run(command(tmp_path / "whole", *overrides), check=True, timeout=120)
-    assert same(tmp_path / "run", tmp_path / "whole")
+    recipe = recipes.load("tiny/copy", [*WORDS, *LONG])
+    train(recipe, tmp_path / "run", resume=True, quiet=True, threads=1)
+    assert same(tmp_path / "run", whole)
 
 
 def test_a_forged_training_json_and_config_are_refused_in_two_lines(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_masked_word_is_told_by_its_neighbour(toy):
         threads=1,
         **toy,
         model={**SIZES, "layers": 2},
-        train={**SETTINGS, "steps": 200, "evaluate_every": 200},
+        train={**SETTINGS, "steps": 140, "evaluate_every": 140},
     )
     for animal, (food, when) in ANIMALS.items():
         masks = pipeline.fill(f"the {animal} eats [MASK] . then the {animal} sleeps at [MASK] !")
@@ -50,7 +50,7 @@ def test_a_span_is_told_by_what_is_left(toy):
         threads=1,
         **toy,
         model={**SIZES, "encoder_layers": 1, "decoder_layers": 1},
-        train={**SETTINGS, "steps": 250, "evaluate_every": 250},
+        train={**SETTINGS, "steps": 175, "evaluate_every": 175},
     )
     # 15 % of so short a text are two tokens in one span, which T5's way of cutting has at its end.
     for animal, (food, when) in ANIMALS.items():
