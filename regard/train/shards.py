@@ -20,16 +20,20 @@ from regard.tasks.task import Task
 
 MOST_PARTS = 8
 """Each part has gradients of its own: as much memory as the weights."""
-LEAST_NUMBERS = 2**18
+LEAST_NUMBERS = 2**17
 """Of an activation (tokens × width) in a part. With less, the calls take longer than what they
-compute, and the threads wait for each other to make them: no gain at 1,024 × 128, 1.2 to 1.4 ×
-at 1,600 × 256."""
+compute, and the threads wait for each other to make them: level at 1,024 × 128 on a quiet machine
+(and better beside other programs, see `sharing`), 1.2 to 1.4 × at 1,600 × 256."""
+LEAST_BEFORE = 2**18
+"""The same for runs whose checkpoints do not say how their batches were cut."""
 MOST_WEIGHTS = 2**26
 """Of a model whose batches are cut. The products of a larger one are long enough to share, and
 gradients of each part's own cost memory and time: 0.95 × at GPT-2's 124M, 1.00 × at 52M."""
 
 
-def parts_for(threads: int, batch_tokens: int, dim: int, weights: int) -> int:
+def parts_for(
+    threads: int, batch_tokens: int, dim: int, weights: int, *, before: bool = False
+) -> int:
     """Into how many parts to cut a micro-batch.
 
     Args:
@@ -37,14 +41,16 @@ def parts_for(threads: int, batch_tokens: int, dim: int, weights: int) -> int:
         batch_tokens: Of a micro-batch.
         dim: The model's width.
         weights: How many numbers the model has.
+        before: As it was when checkpoints did not say it.
 
     Example:
-        >>> parts_for(2, 2048, 128, weights=10**6), parts_for(16, 4096, 256, weights=10**7)
+        >>> parts_for(2, 1024, 128, weights=10**6), parts_for(16, 4096, 128, weights=10**7)
         (1, 4)
     """
     if weights > MOST_WEIGHTS:
         return 1
-    return max(1, min(threads, batch_tokens * dim // LEAST_NUMBERS, MOST_PARTS))
+    least = LEAST_BEFORE if before else LEAST_NUMBERS
+    return max(1, min(threads, batch_tokens * dim // least, MOST_PARTS))
 
 
 class Shards:

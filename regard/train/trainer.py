@@ -195,7 +195,8 @@ class Trainer:
             return parts
         weights = sum(parameter.numel() for parameter in self.model.parameters())
         threads = whole_number(began, "threads", MOST_THREADS) or self.job.threads
-        return parts_for(threads, self.config.batch_tokens, self.job.dim, weights)
+        tokens, before = self.config.batch_tokens, resume is not None
+        return parts_for(threads, tokens, self.job.dim, weights, before=before)
 
     def run(self) -> Place:
         """Trains until the last step, early stopping, or a signal."""

@@ -128,10 +128,15 @@ def test_dropout_draws_from_torchs_own_dice_unless_told():
     [
         (1, 4096, 512, 10**7, 1),
         (2, 2048, 512, 10**7, 2),
-        (2, 2048, 128, 10**7, 1),
+        (2, 2048, 128, 10**7, 2),
+        (2, 2048, 127, 10**7, 1),
         (64, 10**6, 512, 10**7, 8),
         (2, 2048, 768, 10**8, 1),
     ],
 )
 def test_parts_are_neither_too_small_nor_too_many(threads, tokens, dim, weights, parts):
     assert parts_for(threads, tokens, dim, weights) == parts
+
+
+def test_a_run_of_before_is_cut_as_it_was():
+    assert [parts_for(2, 2048, dim, 10**7, before=True) for dim in (128, 255, 256)] == [1, 1, 2]
