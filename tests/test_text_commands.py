@@ -8,7 +8,6 @@ import math
 import pytest
 
 from regard import lines
-from regard.data import text
 from regard.loading import load
 from tests.commands import is_refused
 from tests.test_other_peoples_models import add_tokenizer
@@ -128,7 +127,7 @@ def test_of_a_line_without_end_no_more_is_kept_than_a_line_may_have(regard, fold
 
 
 def test_a_context_may_come_through_a_pipe_and_is_bounded(regard, folders, tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "LONGEST_LINE", 1000)
+    monkeypatch.setattr("regard.data.text.LONGEST_LINE", 1000)
     monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
     (tmp_path / "context").write_text("the cat sat on the mat")
     place = str(folders / "answer")
