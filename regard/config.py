@@ -40,15 +40,27 @@ def checked(kind: TypeAdapter[Result], values: Any, what: str) -> Result:
     """
     try:
         return kind.validate_json(json.dumps(values), strict=True)
-    except (ValueError, RecursionError) as error:
-        if not isinstance(error, ValidationError):  # nested so deeply that it cannot be written
-            raise InputError(what, got=_SHOWN.repr(values), expected="less nesting") from None
-        fault = error.errors(include_url=False)[0]
-    where = ".".join(map(str, fault["loc"]))
-    expected = fault["msg"].removeprefix("Input should be ")
-    got = _SHOWN.repr(fault["input"])
+    except ValidationError as error:
+        raise refused(error, what) from None
+    except (ValueError, RecursionError):  # nested so deeply that it cannot be written
+        raise InputError(what, got=_SHOWN.repr(values), expected="less nesting") from None
+
+
+def refused(error: ValidationError, what: str) -> InputError:
+    """What is wrong in values that a program wrote: the first that is not as it should be.
+
+    Args:
+        error: What pydantic found.
+        what: Where the values stand.
+    """
+    fault = error.errors(include_url=False)[0]
+    place = f"{what}: {'.'.join(map(str, fault['loc']))}" if fault["loc"] else what
     if fault["type"] == "missing":
-        got, expected = "nothing", "a value"
-    elif fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        got, expected = "an unknown key", "none of that name"
-    raise InputError(f"{what}: {where}" if where else what, got=got, expected=expected)
+        return InputError(place, got="nothing", expected="a value")
+    if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return InputError(place, got="an unknown key", expected="none of that name")
+    usual = "Input should be "
+    if not fault["msg"].startswith(usual):
+        return InputError(place, got=fault["msg"])
+    got = _SHOWN.repr(fault["input"])
+    return InputError(place, got=got, expected=fault["msg"].removeprefix(usual))

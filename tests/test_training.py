@@ -340,3 +340,15 @@ def test_a_vocabulary_counts_once_it_is_known(monkeypatch):
 def test_a_family_that_is_no_name_is_refused(family):
     with pytest.raises(InputError, match="a family of transformer"):
         understood({"regard": 1, "family": family})
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [(10**9, "at most 1000|less than or equal to 1000"), ("x", "a valid integer")],
+)
+def test_a_size_that_no_model_has_is_named_with_its_bound(layers, said):
+    model = {"layers": layers}
+    with pytest.raises(
+        InputError, match=rf"config\.json: layers: got {layers}, expected .*({said})"
+    ):
+        understood({"regard": 1, "family": "gpt", "vocab": 5, "model": model})

@@ -21,7 +21,7 @@ class DecodeConfig(Config):
     """One decoding: greedy (`beam: 1`), beam search (`beam: 4`) or sampling (`sample: true`)."""
 
     beam: int = Field(default=1, ge=1, le=1000)
-    n_best: int = Field(default=1, ge=1, le=1000)
+    n_best: int = Field(default=1, ge=1, le=10_000)
     """How many hypotheses to return for each input; with `sample`, how many samples."""
     sample: bool = False
     temperature: float = Field(default=1.0, ge=SHARPEST, le=1 / SHARPEST)

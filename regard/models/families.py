@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import ValidationError
+
+from regard.config import refused
 from regard.errors import InputError
 from regard.models.config import (
     BertConfig,
@@ -76,5 +79,7 @@ def understood(description: dict[str, Any]) -> tuple[BlocksConfig, tuple[int, ..
     try:
         vocabularies = tuple(int(description[name]) for name in names)
         return config.model_validate(description["model"]), vocabularies
+    except ValidationError as error:
+        raise refused(error, "config.json") from error
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputError("config.json", got=str(error).splitlines()[0]) from error

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
+from regard.config import refused
 from regard.errors import InputError
 from regard.files import open_regular, read_regular, write_file
 from regard.models.config import BlocksConfig
@@ -111,14 +112,7 @@ def _understood(
     except KeyError as error:
         raise InputError(f"{folder / CONFIG}", got=f"no {error.args[0]}", expected="one") from error
     except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join(map(str, fault["loc"])) or "the sizes"
-        if not fault["msg"].startswith("Input should be "):
-            raise InputError(f"{folder / CONFIG}: {where}", got=fault["msg"]) from error
-        expected = fault["msg"].removeprefix("Input should be ")
-        raise InputError(
-            f"{folder / CONFIG}: {where}", got=fault["input"], expected=expected
-        ) from error
+        raise refused(error, f"{folder / CONFIG}") from error
     except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
         raise InputError(f"{folder / CONFIG}", got=str(error).partition("\n")[0]) from error
 

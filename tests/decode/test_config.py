@@ -21,7 +21,7 @@ from regard.errors import FoundProblems, InputError
         ("length_penalty", [1e308, 1e9, -500, math.inf, math.nan], "at least -40 and at most 40"),
         ("temperature", [1e-300, 1e300, 0, -1, math.nan], "at least 1e-20 and at most 1e+20"),
         ("repetition_penalty", [1e-300, 1e300, 0], "at least 1e-06 and at most 1000000.0"),
-        ("n_best", [10**9, 10**30, 10**300], "at least 1 and at most 1000"),
+        ("n_best", [10**9, 10**30, 10**300], "at least 1 and at most 10000"),
     ],
 )
 def test_a_setting_beyond_what_can_be_computed_is_refused_with_its_range(key, values, range_):
