@@ -19,7 +19,17 @@ from regard.decode.config import DRAWING, DecodeConfig
 from regard.decode.engine import Step, stream
 from regard.errors import InputError
 from regard.exchange import export
-from regard.explain.heads import HeadSummary, pairs_for, summarise, texts_for
+from regard.explain.heads import (
+    HeadSummary,
+    Passages,
+    holes_for,
+    labels_for,
+    masks_for,
+    pairs_for,
+    summarise,
+    texts_for,
+    vectors_for,
+)
 from regard.explain.look import Look
 from regard.explain.record import record, record_text
 from regard.ids import check_ids, check_roles, embed_ids, generate_ids, is_ids, logits_of, rows_of
@@ -56,6 +66,8 @@ from regard.train import checkpoint
 from regard.train.checkpoint import Snapshot
 
 PRECISIONS = ("fp32", "int8")
+AROUND = 3
+"""Symbols that stand around a text, at most."""
 TaskT = TypeVar("TaskT", Translate, Generate, Reader, Restore, Tag, Answer)
 VERBS: dict[type, tuple[str, ...]] = {
     Translate: ("translate",),
@@ -603,23 +615,47 @@ class Pipeline:
         """What each head does on these texts, and what breaks without it.
 
         Args:
-            texts: Pairs of source and target; for a model that writes on, texts or their ids.
+            texts: Pairs of source and target; for a model of plain text, texts or their ids; for a
+                classifier, tagger or answerer, examples as `measure` takes them.
             progress: Told how many heads of how many are done.
         """
-        if isinstance(self.model, Decoder):
-            most = self.model.config.max_length
-            several = [texts] if isinstance(texts, str) or is_ids(texts) else texts
-            rows = [each if is_ids(each) else self.task.prompt(each, most + 1) for each in several]
-            rows = [list(row[: most + 1]) for row in rows if len(row) > 1]
-            for row in rows:
-                check_ids(row[1:], self.model)
-                check_ids(row[:1], self.model)
-            if not rows:
-                raise InputError("heads", got="no text of two tokens", expected="some")
-            passages = texts_for(self.model, rows)
+        model, passages = self.model, list[Passages]()
+        if isinstance(model, Decoder):
+            passages = texts_for(model, self._plain(texts, model.config.max_length + 1))
+        elif isinstance(task := self.task, Supervised):
+            if not texts:
+                raise InputError("heads", got="no example", expected="some, with labels")
+            passages = labels_for(model, task, texts)
+        elif isinstance(task, Restore):
+            rows = self._plain(texts, task.room(model.config.max_length))
+            passages = holes_for(model, task, rows)
+        elif isinstance(task, Reader):
+            rows = self._plain(texts, model.config.max_length - AROUND)
+            masked = model.masked is not None
+            passages = (
+                masks_for(model, task.tokenizer, rows) if masked else vectors_for(model, task, rows)
+            )
         else:
-            passages = pairs_for(self.model, self.translator(), _pairs(texts))
-        return summarise(self.model, passages, progress=progress)
+            passages = pairs_for(model, self.translator(), _pairs(texts))
+        return summarise(model, passages, progress=progress)
+
+    def _plain(self, texts: Sequence[Any], most: int) -> list[list[int]]:
+        """Texts or their ids as rows of ids, at least two of each and at most as many as said."""
+        several: Sequence[Any] = [texts] if isinstance(texts, str) or is_ids(texts) else texts
+        check_texts("heads", several)
+        rows = [each if is_ids(each) else self._encoded(each, most) for each in several]
+        rows = [list(row[:most]) for row in rows if len(row) > 1]
+        for row in rows:
+            check_ids(row[1:], self.model)
+            check_ids(row[:1], self.model)
+        if not rows:
+            raise InputError("heads", got="no text of two tokens", expected="some")
+        return rows
+
+    def _encoded(self, text: str, most: int) -> list[int]:
+        if isinstance(self.task, Generate):
+            return self.task.prompt(text, most)
+        return self.vocabulary.source.encode(text)[:most]
 
     def evaluate(
         self,

@@ -243,6 +243,24 @@ def evaluate_labelled(
         file: Other examples instead.
         out: A folder for the numbers.
     """
+    sets = labelled_sets(pipeline, split, file)
+    report = LabelledReport(
+        {name: (len(examples), pipeline.measure(examples)) for name, examples in sets.items()},
+        {
+            name: Unknown.of(pipeline.vocabulary.source, map(text_of, examples))
+            for name, examples in sets.items()
+        },
+    )
+    if out is not None:
+        text = json.dumps(report.to_json(), ensure_ascii=False, indent=1)
+        write_file(out / "scores.json", text.encode())
+    return report
+
+
+def labelled_sets(
+    pipeline: Pipeline, split: str | None, file: str | None, verb: str = "eval"
+) -> dict[str, Sequence[Any]]:
+    """The examples that were asked for: of a file, a split, or by default its tests, else valid."""
     if file is not None and split is not None:
         raise InputError("--data with --split", expected="one of the two")
     data, task = pipeline.recipe.data, pipeline.recipe.task
@@ -258,18 +276,8 @@ def evaluate_labelled(
         usual = [*splits.tests] or ["valid"]
         sets = {name: known[name] for name in ([split] if split else usual)}
     else:
-        raise InputError("eval", got=f"{pipeline.name} without data", expected="--data FILE")
-    report = LabelledReport(
-        {name: (len(examples), pipeline.measure(examples)) for name, examples in sets.items()},
-        {
-            name: Unknown.of(pipeline.vocabulary.source, map(text_of, examples))
-            for name, examples in sets.items()
-        },
-    )
-    if out is not None:
-        text = json.dumps(report.to_json(), ensure_ascii=False, indent=1)
-        write_file(out / "scores.json", text.encode())
-    return report
+        raise InputError(verb, got=f"{pipeline.name} without data", expected="--data FILE")
+    return sets
 
 
 def _report(
@@ -324,8 +332,16 @@ def _draw_lengths(report: Report, model: str, path: Path) -> None:
     write_file(path, render(length_chart(curves, model), ".png"))
 
 
-def heads_table(heads: Sequence[HeadSummary], pairs: int) -> str:
-    """One line a head, the one that matters most first."""
+UNITS = {"classify": "text", "tag": "word", "answer": "end of an answer", "fill": "hidden token"}
+"""What a model says something of, where it is not a token."""
+LEGEND = """\
+previous, first  mean weight on the token before, and on the first token
+positional, at   the most weight on any one distance, and which it is (key - query)
+entropy          how spread out the weights are, in nats: 0 for a single token"""
+
+
+def heads_table(heads: Sequence[HeadSummary], pairs: int, task: str = "translate") -> str:
+    """One line a head, the one that matters most first; below, what the columns say."""
     lines = [
         f"{'head':<22}{'effect':>8}{'previous':>10}{'first':>8}{'positional':>12}{'at':>5}{'entropy':>9}"
     ]
@@ -334,7 +350,10 @@ def heads_table(heads: Sequence[HeadSummary], pairs: int) -> str:
         f"{each.positional:>12.2f}{each.offset:>5}{each.entropy:>9.2f}"
         for each in sorted(heads, key=lambda head: -head.effect)
     ]
-    lines.append(f"over {pairs} texts; effect: rise of the loss (nats per token) without the head")
+    said = f"rise of the loss without the head, in nats per {UNITS.get(task, 'token')}"
+    if task == "embed":
+        said = "how far the vector of a text moves without the head: 1 - cosine"
+    lines += [f"over {pairs} texts", f"{'effect':<17}{said}", LEGEND]
     return "\n".join(lines)
 
 

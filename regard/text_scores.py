@@ -14,6 +14,7 @@ from regard.errors import InputError
 from regard.materials import cache_folder, gather
 from regard.pipeline import Pipeline
 from regard.recipe import Recipe
+from regard.tasks.fill import Holes
 from regard.tasks.generate import Generate, WordAccuracy, opens, word_accuracy
 from regard.tasks.restore import Restore, SpanAccuracy
 from regard.tasks.unknown import Unknown
@@ -178,12 +179,12 @@ def passages(pipeline: Pipeline, files: str | None, count: int) -> list[list[int
     """Pieces of text, as ids, from places spread evenly over files or what was held out.
 
     Args:
-        pipeline: A model that writes on.
+        pipeline: A model of plain text.
         files: As for `evaluate_text`.
         count: How many.
     """
     corpus = (_rows(pipeline, files) if files else _held_out(pipeline, "heads")).corpus
-    length = min(PASSAGE, pipeline.model.config.max_length)
+    length = min(PASSAGE, pipeline.model.config.max_length - (0 if _writes(pipeline) else 4))
     starts = [
         (number, start)
         for number in range(len(corpus))
@@ -219,7 +220,11 @@ def _held_out(pipeline: Pipeline, verb: str = "eval") -> Rows:
     _check_text(pipeline.recipe, verb)
     rows = gather(pipeline.recipe, pipeline.vocabulary).task.valid
     assert rows is not None
-    return rows
+    return rows.rows if isinstance(rows, Holes) else rows
+
+
+def _writes(pipeline: Pipeline) -> bool:
+    return isinstance(pipeline.task, Generate)
 
 
 def _check_text(recipe: Recipe, verb: str = "eval") -> None:

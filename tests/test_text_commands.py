@@ -18,6 +18,7 @@ from regard import recipe as recipes
 from regard.bench import progress
 from regard.data import text as text_files
 from regard.data.batch import Ragged
+from regard.data.labelled import read_labelled
 from regard.errors import InputError
 from regard.layers import Tap, knock_out
 from regard.layers.without import without
@@ -133,7 +134,7 @@ def test_heads_of_a_model_without_text_ask_for_some(regard, folders):
 def test_what_is_advised_after_a_training_works_as_it_is_typed(regard, folders, tmp_path, task):
     place = tmp_path / "a run"
     if task == "restore":
-        tiny_t5.save(place)
+        tiny_t5.save(place, n_positions=24)
     else:
         place.symlink_to(folders / task)
     p = load(place)
@@ -357,7 +358,7 @@ def test_new_tokens_have_the_name_that_transformers_gives_them(folders):
 
 
 @pytest.fixture
-def typed(regard, monkeypatch, capsys):  # noqa: ARG001 (it restores what a command sets)
+def typed(regard, monkeypatch, capsys):  # noqa: ARG001 (the folder and the threads of a command)
     """Runs a command at a terminal where somebody types."""
 
     def run(*words, keys: bytes):
@@ -423,3 +424,53 @@ def test_ctrl_c_at_the_prompt_ends_with_130(typed, monkeypatch):
     monkeypatch.setattr(os, "_exit", leave)
     monkeypatch.setattr("builtins.open", lambda *_, **__: Interrupted())
     assert typed("translate", "tiny/translate", keys=b"").code == 130
+
+
+EXAMPLES = {
+    "fill": ("my.txt", "the cat sat on the mat\na dog ran after the cat\n" * 4),
+    "embed": ("my.txt", "the cat sat on the mat\na dog ran after the cat\n" * 4),
+    "restore": ("my.txt", "the cat sat on the mat . a dog ran . the cow ate grass\n" * 4),
+    "classify": ("my.csv", '"the cat, sat",LABEL_0\na dog ran,LABEL_2\n'),
+    "tag": ("my.conll", "the LABEL_0\ncat LABEL_1\nsat LABEL_2\n\na LABEL_0\ndog LABEL_1\n"),
+    "answer": ("my.jsonl", json.dumps({"context": "the cat sat", "question": "a dog",
+                                       "answers": [{"text": "cat", "start": 4}]}) + "\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", EXAMPLES)
+def test_heads_of_encoders_and_of_a_restorer(regard, folders, tmp_path, task):
+    """Each effect is what the loss becomes without the head, less what it was."""
+    name, content = EXAMPLES[task]
+    (tmp_path / name).write_text(content)
+    place = tmp_path / "model"
+    if task == "restore":
+        tiny_t5.save(place, n_positions=24)
+        p = load(place)
+        recipe = recipes.load("tiny/restore")
+        p.recipe = p.recipe.model_copy(update={"task": task, "data": recipe.data})
+        p.save(tmp_path / "own")
+        place = tmp_path / "own"
+    elif task == "embed":
+        save("bert", place)
+        add_tokenizer(place, SPECIALS, post="<s> $A </s>")
+    else:
+        place = folders / task
+    asked = regard("heads", str(place), "--data", name, "--pairs", "3", "--json")
+    assert asked.code == 0, asked.err
+    rows = [json.loads(line) for line in asked.out.splitlines()]
+    p = load(place)
+    assert [row["head"] for row in rows] == p.model.heads()
+    assert all(0 <= row["first"] <= 1 and 0 <= row["positional"] <= 1 for row in rows)
+    assert any(abs(row["effect"]) > 1e-6 for row in rows)
+    if task in ("classify", "tag", "answer"):
+        examples = read_labelled(name, task)[0]
+        before = p.measure(examples).overall["loss"]
+        for row in (rows[0], rows[-1]):
+            p.model = without(load(place).model, [row["head"]])
+            after = p.measure(examples).overall["loss"]
+            # an answer's loss here is of both its ends together
+            assert row["effect"] == pytest.approx(after - before, abs=1e-5)
+    table = regard("heads", str(place), "--data", name, "--pairs", "3").out
+    assert table.splitlines()[0].split()[:3] == ["head", "effect", "previous"]
+    for column in ("effect  ", "previous, first  ", "positional, at  ", "entropy  "):
+        assert f"\n{column}" in table

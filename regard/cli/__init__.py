@@ -132,7 +132,7 @@ def evaluate(
         str | None, typer.Option(help="A split of the run's data: valid, test, …")
     ] = None,
     files: Annotated[
-        str | None, typer.Option("--data", help="Other pairs: x.tsv, x.jsonl, or x.en,x.de")
+        str | None, typer.Option("--data", help="Other pairs: x.tsv, x.csv, x.jsonl, x.en,x.de")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="A folder for hypotheses and picture.")
@@ -344,7 +344,7 @@ def heads(
     ] = None,
     files: Annotated[
         str | None,
-        typer.Option("--data", help="Other pairs: x.tsv, x.jsonl, x.en,x.de; of a GPT, text."),
+        typer.Option("--data", help="Pairs, or labelled examples; text for a GPT, BERT or T5."),
     ] = None,
     count: Annotated[
         int, typer.Option("--pairs", help="How many pairs, or pieces of text.", min=1)
@@ -353,19 +353,32 @@ def heads(
     threads: Threads = None,
     precision: Precision = "fp32",
 ) -> None:
-    """What each head does, and what breaks when it is knocked out."""
+    """What each head does, and what breaks when it is knocked out.
+
+    A line a head: effect is the rise of the loss without it; previous, first, positional (at which
+    distance) say where it looks, entropy how spread out. Encoders count, too: by the loss of hidden
+    tokens, classes, tags or answers.
+    """
     from dataclasses import asdict
 
     from regard.scoring import heads_table, pairs_to_score
 
     pipeline = open_pipeline(place, threads, precision)
     texts: Any
-    if pipeline.recipe.task == "generate":
+    task = pipeline.recipe.task
+    if task in ("generate", "restore", "fill", "embed"):
         from regard.text_scores import passages
 
         if split is not None:
-            raise InputError("--split", got="a GPT", expected="--data FILES, or what was held out")
+            got, expected = "a model of plain text", "--data FILES, or what was held out"
+            raise InputError("--split", got=got, expected=expected)
         texts = passages(pipeline, files, count)
+    elif task in ("classify", "tag", "answer"):
+        from regard.scoring import labelled_sets
+
+        split = split if files else split or "valid"
+        [examples] = labelled_sets(pipeline, split, files, "heads").values()
+        texts = examples[:count]
     else:
         split = split if files else split or "valid"
         [pairs] = pairs_to_score(pipeline, split, files).values()
@@ -375,7 +388,7 @@ def heads(
         for each in found:
             print(json.dumps(asdict(each)))
     else:
-        print(heads_table(found, len(texts)))
+        print(heads_table(found, len(texts), task))
 
 
 @app.command()
@@ -558,7 +571,9 @@ def env(as_json: AsJson = False) -> None:
 
 @data_app.command("check")
 def data_check(
-    files: Annotated[list[str], typer.Argument(help="x.tsv, x.jsonl, or two line-aligned files.")],
+    files: Annotated[
+        list[str], typer.Argument(help="x.tsv, x.csv, x.jsonl, or two aligned files.")
+    ],
     max_words: Annotated[
         int, typer.Option("--max-words", help="More words a side is over-long.", min=1)
     ] = 250,
