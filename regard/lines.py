@@ -227,8 +227,12 @@ def _typed() -> Iterator[tuple[int, list[bytes]]]:
 def _batches(descriptor: int) -> Iterator[tuple[int, list[bytes]]]:
     number, rest = 1, b""
     while chunk := os.read(descriptor, 1 << 16):
+        if len(rest) > LONGEST_LINE:  # it is refused: no more of it is kept, only its end counts
+            _, end, chunk = chunk.partition(b"\n")
+            if not end:
+                continue
+            chunk = end + chunk
         *lines, rest = (rest + chunk).split(b"\n")
-        rest = rest[: LONGEST_LINE + 1]  # no more is kept of a line that is refused
         for start in range(0, len(lines), AT_ONCE):
             part = [line.removesuffix(b"\r") for line in lines[start : start + AT_ONCE]]
             yield number, part
