@@ -174,6 +174,8 @@ def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
     if asking(source):
         yield from _typed()
         return
+    if sys.stdin is None and source in (None, "-"):  # closed: `<&-`
+        raise InputError("no text", fix="give some as arguments, --input FILE, or a pipe")
     if source is None or source == "-":
         yield from _batches(sys.stdin.fileno())
         return

@@ -22,6 +22,7 @@ from regard.data.labelled import read_labelled
 from regard.errors import InputError
 from regard.layers import Tap, knock_out
 from regard.layers.without import without
+from regard.lines import read_lines
 from regard.loading import load
 from regard.materials import gather
 from regard.pipeline import Pipeline
@@ -474,3 +475,9 @@ def test_heads_of_encoders_and_of_a_restorer(regard, folders, tmp_path, task):
     assert table.splitlines()[0].split()[:3] == ["head", "effect", "previous"]
     for column in ("effect  ", "previous, first  ", "positional, at  ", "entropy  "):
         assert f"\n{column}" in table
+
+
+def test_a_closed_standard_input_is_told(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="no text"):
+        list(read_lines(None))
