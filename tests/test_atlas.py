@@ -275,6 +275,7 @@ def test_figures_are_written_as_their_ending_says(name, tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["softmax", "sizes"])
 def test_a_notebook_shows_what_is_written(name, tmp_path):
     drawing = show(name, tmp_path / "figure.png")

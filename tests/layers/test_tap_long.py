@@ -100,6 +100,7 @@ def test_output_is_bit_identical_and_reconciles_with_what_is_read(case):
         torch.testing.assert_close(out[row, :, :length], kernel, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("heads", [None, [2], [3, 0]])
 @pytest.mark.parametrize("queries", [None, [7], [250, 3, -1]])
