@@ -117,6 +117,7 @@ def test_the_measured_shares_are_those_of_the_papers():
     assert len(numbers["span_lengths"]) > 6  # they are drawn, not all of three
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["families", "objectives"])
 @pytest.mark.parametrize(
     "text", ["an extraordinarily uncharacteristic internationalisation", "w " * 12]

@@ -169,6 +169,7 @@ def wide():
     return Attention(DIM, HEADS), torch.randn(length, DIM), length
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("train", [False, True])
 @pytest.mark.parametrize("uneven", [False, True])
