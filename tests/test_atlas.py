@@ -85,6 +85,7 @@ def test_unscaled_products_lose_the_gradient():
     assert max(scaled) < 2 * min(scaled)
 
 
+@pytest.mark.slow
 def test_a_bilinear_form_learns_what_no_symmetric_one_can():
     numbers = show("bilinear").numbers
     assert numbers["right_learned"] == 1.0
@@ -275,6 +276,7 @@ def test_figures_are_written_as_their_ending_says(name, tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["softmax", "sizes"])
 def test_a_notebook_shows_what_is_written(name, tmp_path):
     drawing = show(name, tmp_path / "figure.png")
@@ -321,6 +323,7 @@ def test_all_text_is_legible_and_on_the_sheet(name):
     assert found > 10
 
 
+@pytest.mark.slow
 def test_every_caption_says_its_seed_where_there_is_one():
     for name, figure in FIGURES.items():
         if "seed" in figure.options and name in FAST:

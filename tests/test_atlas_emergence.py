@@ -69,6 +69,7 @@ def legible(figure):
         assert -1 <= box.y0 <= box.y1 <= 721, text.get_text()
 
 
+@pytest.mark.slow
 def test_induction_draws_and_its_numbers_are_plain():
     drawing = show("induction", steps=4, dim=16, heads=2, seed=3)
     legible(drawing.figure)
@@ -194,6 +195,7 @@ def test_an_average_of_weights_counts_the_latest_most():
     assert averaged.module.weight.item() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_laws_draw_and_their_numbers_are_plain(monkeypatch):
     monkeypatch.setattr(scaling, "UNSEEN", 16)
     drawing = show("laws", steps=6, seed=2)

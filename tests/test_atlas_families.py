@@ -117,6 +117,7 @@ def test_the_measured_shares_are_those_of_the_papers():
     assert len(numbers["span_lengths"]) > 6  # they are drawn, not all of three
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["families", "objectives"])
 @pytest.mark.parametrize(
     "text", ["an extraordinarily uncharacteristic internationalisation", "w " * 12]
@@ -174,6 +175,7 @@ def test_a_silhouette_is_that_of_the_definition():
     assert silhouette(*kinds) == pytest.approx(np.mean(scores), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_word_is_one_vector_before_the_first_layer_and_several_after_it():
     drawing = show("meanings", steps=3, seed=1, word="bank")
     legible(drawing.figure)
@@ -199,6 +201,7 @@ def test_a_word_parts_into_its_meanings():
     assert max(numbers["silhouette_not_trained"]) < 0.3
 
 
+@pytest.mark.slow
 def test_the_meanings_of_ones_own_model_are_those_of_its_layers(tmp_path, monkeypatch):
     texts = [
         text
@@ -226,6 +229,7 @@ def test_a_model_that_is_no_encoder_is_refused():
         show("meanings", model="nowhere")
 
 
+@pytest.mark.slow
 def test_what_is_frozen_does_not_learn():
     drawing = show("finetuning", steps=3, tries=1, seed=2)
     legible(drawing.figure)

@@ -13,7 +13,7 @@ import pytest
 from regard import demo
 from regard.atlas.sentences import Intervention, intervene
 from regard.data import grammar
-from regard.explain.pronouns import PronounTest, find_carriers, strongest_shift
+from regard.explain.pronouns import PronounTest, strongest_shift
 from regard.loading import load
 from regard.pipeline import Pipeline
 from regard.training import train
@@ -37,8 +37,8 @@ def _intervene_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_heads_that_carry_the_pronoun_matter_and_others_do_not(pipeline: Pipeline) -> None:
-    pairs = grammar.splits(2000, 200, 0).tests["pronouns"][:100]
-    found = find_carriers(pipeline.model, pipeline.task, grammar.DEMO, pairs)
+    found = intervened().carriers
+    assert found.pairs >= 50
     assert len(found.heads) <= 4
     assert found.right_before >= 90
     assert found.right_without <= 75  # two candidates: a guess is right half of the time

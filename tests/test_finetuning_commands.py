@@ -14,7 +14,10 @@ from tests.commands import is_refused
 from tests.test_other_peoples_models import add_tokenizer
 from tests.their_models import save
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+    pytest.mark.slow,
+]
 SHORT = ("train.steps=3", "train.warmup=1", "train.batch_tokens=200", "train.evaluate_every=3",
          "train.save_every=3", "--quiet")  # fmt: skip
 QUESTION = {"context": "anna lives in paris", "question": "where ?",

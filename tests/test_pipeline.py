@@ -52,6 +52,7 @@ def in_8_bits() -> Pipeline:
     return load("tiny/translate", precision="int8")
 
 
+@pytest.mark.slow
 def test_in_8_bits_bleu_stays_within_0_3(pipeline: Pipeline, in_8_bits: Pipeline) -> None:
     pairs = pairs_of(pipeline.recipe, "valid")[:200]
     exact, rounded = (each.evaluate(pairs, beam=4) for each in (pipeline, in_8_bits))

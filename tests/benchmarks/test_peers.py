@@ -61,6 +61,7 @@ def copy_marian_layer(ours: annotated.Layer, theirs: nn.Module) -> None:
     ours.feed_forward.w_2.load_state_dict(theirs.fc2.state_dict())
 
 
+@pytest.mark.slow
 def test_the_annotated_style_equals_marian() -> None:
     settings = work()
     theirs = shake(marian.build(settings))
@@ -121,6 +122,7 @@ def test_the_annotated_style_equals_torch_in_its_own_place_of_norms() -> None:
     torch.testing.assert_close(ours(batch)[real], expected[real], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_nobody_has_attention_dropout_and_a_tied_matrix_stands_once() -> None:
     settings = work()
     peers = {
@@ -136,6 +138,7 @@ def test_nobody_has_attention_dropout_and_a_tied_matrix_stands_once() -> None:
     assert peers["marian"].config.attention_dropout == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peer", [marian, torch_transformer, annotated])
 def test_a_turn_of_training_counts_real_targets_and_learns(peer: Any, tmp_path: Path) -> None:
     path = tmp_path / "work.json"

@@ -73,6 +73,7 @@ def as_nanogpt(theirs: Any) -> dict[str, Tensor]:
     return {name: each.T if name.endswith(turned) else each for name, each in weights.items()}
 
 
+@pytest.mark.slow
 def test_the_nanogpt_style_equals_gpt2() -> None:
     from transformers import GPT2Config, GPT2LMHeadModel
 

@@ -320,6 +320,7 @@ def test_what_describe_says_builds_the_same_model_again(model, rows):
         assert torch.equal(torch.cat(parts), torch.cat(expected[name]))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     int8.ENGINE not in torch.backends.quantized.supported_engines, reason="needs x86 with AVX2"
 )
@@ -386,6 +387,7 @@ def test_greedy_decoding_of_prompts_is_a_loop_that_reads_everything_again(gpt):
         assert best.ids == greedily(gpt, prompt, 8)
 
 
+@pytest.mark.slow
 def test_beam_search_of_prompts_is_a_loop_that_reads_everything_again(gpt):
     config = DecodeConfig(beam=3, max_length=6, stop="never")
     found = decode(gpt, None, SYMBOLS, config, prompts=PROMPTS)
@@ -398,6 +400,7 @@ def test_beam_search_of_prompts_is_a_loop_that_reads_everything_again(gpt):
 REPEATS = {"repetition_penalty": 4.0, "no_repeat_ngram": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "buckets-pre", "learned-post"])
 @pytest.mark.parametrize("chosen", [("repetition_penalty",), ("no_repeat_ngram",), tuple(REPEATS)])
 def test_what_was_read_counts_as_said_before_in_each_text_by_itself(name, chosen):

@@ -69,6 +69,7 @@ def test_only_newlines_end_lines(write, form):
 any_text = st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n\0")).filter(str.strip)
 
 
+@pytest.mark.slow
 @given(rows=st.lists(st.tuples(any_text, any_text), min_size=1))
 @settings(max_examples=50, deadline=None)
 def test_any_text_without_tabs_and_newlines_is_read_as_it_stands(tmp_path_factory, rows):

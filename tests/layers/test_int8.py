@@ -160,6 +160,7 @@ def test_decoding_steps_agree_with_whole_sentences_in_8_bits(model):
     torch.testing.assert_close(logits, whole, rtol=0, atol=0.05)
 
 
+@pytest.mark.slow
 def test_a_sentence_gets_the_same_alone_and_in_a_batch(model):
     twin = quantise(model)
     sentences = [[3 + (5 * i + j) % 16 for j in range(2 + i % 5)] for i in range(12)]

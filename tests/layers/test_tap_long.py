@@ -100,6 +100,7 @@ def test_output_is_bit_identical_and_reconciles_with_what_is_read(case):
         torch.testing.assert_close(out[row, :, :length], kernel, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("heads", [None, [2], [3, 0]])
 @pytest.mark.parametrize("queries", [None, [7], [250, 3, -1]])
@@ -168,6 +169,7 @@ def wide():
     return Attention(DIM, HEADS), torch.randn(length, DIM), length
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("train", [False, True])
 @pytest.mark.parametrize("uneven", [False, True])

@@ -19,7 +19,10 @@ from regard.errors import InputError
 from regard.train import checkpoint
 from tests import tiny_bert
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+    pytest.mark.slow,
+]
 PLAIN = ["the", "a", "cat", "dog", "sat", "ran", "movie", "film", "was", "red", "blue", "green"]
 TRAIN = {"steps": 80, "batch_tokens": 600, "learning_rate": 3e-3, "warmup": 5,
          "schedule": "constant", "label_smoothing": 0.0,

@@ -32,6 +32,7 @@ def generate(case: Any, **options: Any) -> Any:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", list(SEARCHES))
 @pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "t5", "marian", "whisper"])
 def test_the_same_tokens_with_the_same_scores(make, name, search):

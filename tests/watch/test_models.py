@@ -9,6 +9,7 @@ import torch
 
 import regard
 
+pytestmark = pytest.mark.slow
 SITES = ("q", "k", "v", "scores", "weights", "heads")
 CAUSAL = ("gpt2", "llama", "mistral", "qwen2", "qwen3")
 

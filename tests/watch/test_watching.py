@@ -358,6 +358,7 @@ def test_without_transformers_the_way_to_get_it_is_named(monkeypatch):
         regard.watch(nn.Linear(2, 2))
 
 
+@pytest.mark.slow
 def test_regard_itself_does_not_import_transformers():
     code = "import sys, regard; regard.watch; assert 'transformers' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

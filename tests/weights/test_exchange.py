@@ -91,6 +91,7 @@ def test_their_model_gives_the_same_numbers_here(make, name):
     close(our_logits(read_model(folder), name), their_logits(theirs, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_what_is_written_is_read_by_transformers_and_gives_the_same_numbers(make, name, tmp_path):
     theirs, folder = make(name)
@@ -114,6 +115,7 @@ def test_what_is_written_is_read_by_transformers_and_gives_the_same_numbers(make
 GENERATION = {"greedy": {}, "beam": {"beam": 3}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", GENERATION)
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_prompt_goes_on_token_for_token(make, name, search):
@@ -129,6 +131,7 @@ def test_a_prompt_goes_on_token_for_token(make, name, search):
         assert list(best.ids) == expected[: expected.index(2) if 2 in expected else None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", GENERATION)
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_a_source_is_translated_token_for_token(make, name, search):

@@ -100,6 +100,7 @@ FINER = [(case, search) for case in ("bart-as-it-is", "forced-begin", "many-ends
          for search in ("short", "never", "first")]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "search"), [*PLAIN, *FINER])
 def test_a_folder_without_a_tokenizer_is_decoded_as_it_says(case, search, tmp_path):
     make, settings = CASES[case]
