@@ -17,6 +17,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -355,7 +356,11 @@ class RunLock:
         try:
             self.run.mkdir(parents=True)
         except FileExistsError:
-            if os.path.lexists(self.run) and not self.run.is_dir():
+            try:
+                folder = stat.S_ISDIR(self.run.stat().st_mode)  # asked once: others may remove it
+            except FileNotFoundError:
+                folder = not self.run.is_symlink()
+            if not folder:
                 raise
             return False
         return True

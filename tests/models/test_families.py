@@ -23,7 +23,7 @@ def test_a_description_passes_through_json():
         ({"regard": 2}, "regard 2, family 'transformer'"),
         ({"family": "mamba"}, "family 'mamba'"),
         ({"model": {"dim": 10}}, "config.json: got"),
-        ({"model": {"widht": 10}}, "config.json: got"),
+        ({"model": {"widht": 10}}, "config.json: widht: got an unknown key"),
         ({"source_vocab": "many"}, "many"),
     ],
 )
