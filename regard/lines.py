@@ -52,9 +52,9 @@ class Lines:
         self.pipeline, self.allow_unknown, self.n_best = pipeline, allow_unknown, n_best
         self.strict, self.as_json = strict, as_json
 
-    def check(self, text: str) -> str:
+    def check(self, text: str, verb: str = "translate") -> str:
         """The text itself, if the model can read it; a warning names what is lost of it."""
-        check_texts("translate", text)
+        check_texts(verb, text)
         task, longest = self.pipeline.translator(), self.pipeline.model.config.max_length
         task.source_ids(text, longest, allow_unknown=self.allow_unknown)
         words = self.pipeline.vocabulary.source.unknown_words(text)

@@ -153,6 +153,12 @@ def test_unequal_files_always_stop(regard, tmp_path: Path) -> None:
         is_refused(regard(*words), "x.en", "x.de", "3", "2")
 
 
+def test_look_refuses_an_empty_text_in_its_own_name(regard) -> None:
+    found = regard("look", "tiny/translate", "")
+    assert found.code == 2
+    assert "look: got an empty text" in found.err
+
+
 def test_look_draws_and_says_what(regard, tmp_path: Path) -> None:
     result = regard("look", "tiny/translate", SENTENCE, "-o", "a.png")
     assert result.out == "Das Tier überquerte die Straße nicht, weil sie zu breit war.\n"

@@ -69,7 +69,9 @@ def _version(asked: bool) -> None:
 def _regard(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Say which it is."),
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Attention models that can be trained, run, looked into, edited and watched change."""
@@ -327,7 +329,7 @@ def look(
     picture_ending(out)  # refuse before the work, not after it
     pipeline = open_pipeline(place, threads, precision)
     if pipeline.recipe.task in ("translate", "rewrite") and not pipeline.has_holes(text):
-        Lines(pipeline, allow_unknown=allow_unknown).check(text)
+        Lines(pipeline, allow_unknown=allow_unknown).check(text, "look")
     given = {"target": target, "knock_out": knock_out or (), **chosen(beam=beam)}
     seen = pipeline.look(text, allow_unknown=True, **given)  # refused before, or allowed
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer

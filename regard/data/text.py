@@ -437,9 +437,11 @@ def opened(file: str) -> IO[bytes] | gzip.GzipFile:
     try:
         if not path.exists():
             raise InputError(file, got="no such file", expected="a text file", fix=_nearby(path))
+        if path.is_dir():
+            fix = "name a file in it"
+            raise InputError(file, got="a directory", expected="a text file", fix=fix)
         if not path.is_file():
-            kind = "a directory" if path.is_dir() else "not a plain file"
-            raise InputError(file, got=kind, expected="a text file", fix="name a file in it")
+            raise InputError(file, got="a pipe or a device", expected="a text file")
         return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
     except OSError as problem:
         raise unreadable(file, problem) from None

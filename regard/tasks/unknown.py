@@ -62,7 +62,7 @@ class Unknown:
         if self.share > MOST:
             such = f", such as {', '.join(self.examples)}" if self.examples else ""
             raise FoundProblems(
-                f"unknown words: {self.share:.0%} of {what} is not in the model's vocabulary{such}",
+                f"unknown words: the model's vocabulary lacks {self.share:.0%} of {what}{such}",
                 fix="is it the language the model knows, on the right side? --allow-unknown (in "
                 "Python allow_unknown=True) takes the scores all the same",
             )

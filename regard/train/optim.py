@@ -84,8 +84,8 @@ def check_optimizer(file: str, model: nn.Module, tensors: Mapping[str, Tensor], 
                 raise InputError(f"{file}: {name}", got=taken, expected=f"a step from 0 to {step}")
         elif name.endswith(".exp_avg_sq") and not bool((tensor >= 0).all()):
             raise InputError(f"{file}: {name}", got="other numbers", expected="squares")
-        elif bool(tensor.isnan().any()):
-            raise InputError(f"{file}: {name}", got="nan", expected="numbers")
+        if not_finite({name: tensor}):
+            raise InputError(f"{file}: {name}", got="nan or inf", expected="finite numbers")
 
 
 def without_memory(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:

@@ -352,7 +352,9 @@ class Trainer:
             better = self._evaluate(progress)
         place.finished = last or place.finished
         stopping = request.signal is not None and not place.finished
-        if place.step % config.save_every == 0 or better or place.finished or stopping:
+        # After a skipped step the weights are those of the step before, perhaps of a diverged run.
+        due = place.step % config.save_every == 0 and not place.bad_in_a_row
+        if due or better or place.finished or stopping:
             self._save(progress)
         self._clock = time.perf_counter()  # evaluating and saving are not training speed
         if stopping:

@@ -181,9 +181,8 @@ class Seen:
         """What was seen, layer by layer, and how to read and draw it."""
         weights = self.weights
         what = ", ".join(site.partition(".")[2] for site in self._wanted.sites)
-        begun = (
-            f"Seen of {self._model}: {what} of {len(weights)} layers in {len(self.steps)} passes"
-        )
+        passes = "1 pass" if len(self.steps) == 1 else f"{len(self.steps)} passes"
+        begun = f"Seen of {self._model}: {what} of {len(weights)} layers in {passes}"
         if not weights:
             return f"{begun}; call the model in the `with`"
         lines = [f"  {self._site(name):<16} {name} {call.shape}"

@@ -94,6 +94,8 @@ WRONG = {
     "endless": ("weight.step", torch.tensor(torch.inf), "got inf, expected a step"),
     "between": ("weight.step", torch.tensor(1.5), "got 1.5, expected a step"),
     "no mean": ("bias.exp_avg", torch.full((2,), torch.nan), "bias.exp_avg: got nan"),
+    "an endless mean": ("bias.exp_avg", torch.full((2,), -torch.inf), "exp_avg: got nan or inf"),
+    "an endless square": ("bias.exp_avg_sq", torch.full((2,), torch.inf), "expected finite"),
     "no square": ("bias.exp_avg_sq", torch.full((2,), -1.0), "expected squares"),
 }
 

@@ -426,6 +426,13 @@ def steps_of(run: Path) -> list[int]:
     return sorted(int(folder.name) for folder in (run / "checkpoints").glob("*"))
 
 
+def test_skipped_steps_push_out_no_checkpoint(tmp_path: Path) -> None:
+    one = job(Line(bad=(5, 6, 7)), tmp_path, save_every=1, keep=2, evaluate_every=100)
+    with pytest.raises(FoundProblems, match="step 5 is unchanged"):
+        Trainer(one).run()
+    assert steps_of(tmp_path) == [4, 5]
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("what", ["weight", "optimizer"])
 def test_what_is_not_finite_is_never_saved(tmp_path: Path, what: str, value: float) -> None:

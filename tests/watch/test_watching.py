@@ -109,7 +109,7 @@ def test_what_was_seen_is_printed(make):
         assert "call the model in the `with`" in repr(seen)
         case.run()
     shape = tuple(seen.weights[0].shape)
-    assert repr(seen).startswith("Seen of GPT2LMHeadModel: weights of 2 layers in 1 passes")
+    assert repr(seen).startswith("Seen of GPT2LMHeadModel: weights of 2 layers in 1 pass\n")
     assert f"transformer.h.1.attn {shape}" in repr(seen)
     assert "seen.weights[0]" in repr(seen)
     assert "seen.look(" in repr(seen)
