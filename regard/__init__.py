@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Pipeline": "regard.pipeline",
     "load": "regard.loading",
+    "vocabulary": "regard.loading",
     "train": "regard.training",
     "plan": "regard.plan",
     "show": "regard.atlas",

@@ -13,13 +13,20 @@ from regard.errors import InputError
 from regard.exchange import check_vocabulary, recipe_of
 from regard.models import BlocksConfig, build, understood, vocabularies_in
 from regard.models.cost import shapes
-from regard.pipeline import PRECISIONS, Pipeline
+from regard.pipeline import PRECISIONS, Pipeline, no_tokenizer
 from regard.recipe import Recipe
 from regard.tokens import Vocabulary
-from regard.tokens.hub import read_folder
+from regard.tokens.hub import read_file, read_folder
 from regard.train import checkpoint
 from regard.train.checkpoint import Snapshot
-from regard.train.folder import CONFIG, RECIPE, check_tensors
+from regard.train.folder import (
+    CHECKPOINTS,
+    CONFIG,
+    MANIFEST,
+    RECIPE,
+    TOKENIZER,
+    check_tensors,
+)
 from regard.weights.folder import is_foreign, read_json, read_model, read_outline
 from regard.weights.llama2c import read_llama2c
 
@@ -52,6 +59,12 @@ def _snapshot(place: str | Path) -> Snapshot:
     """The checkpoint of Regard's own that somebody means."""
     if Path(place).exists():
         return checkpoint.chosen(Path(place))
+    with as_file(_shipped_folder(place)) as folder:
+        return checkpoint.read(folder)
+
+
+def _shipped_folder(place: str | Path) -> Traversable:
+    """The shipped model of a name."""
     model = shipped().get(str(place))
     if model is None and str(place) in recipes.shipped():
         run = f"runs/{Path(place).name}"
@@ -66,8 +79,46 @@ def _snapshot(place: str | Path) -> Snapshot:
         raise InputError(
             f"no folder {place}", fix=f"name a run, a checkpoint, or a shipped model ({known})"
         )
-    with as_file(model) as folder:
-        return checkpoint.read(folder)
+    return model
+
+
+def vocabulary(place: str | Path) -> Vocabulary:
+    """The tokenizers of a model; no model is built and no weights are read.
+
+    Args:
+        place: As `load` takes it, or a `tokenizer.json`.
+
+    Example:
+        >>> vocabulary("tiny/translate").tokens("The dog.")[1].token
+        'dog'
+    """
+    path = Path(place)
+    if path.is_file() and not (path.name == TOKENIZER and (path.parent / MANIFEST).is_file()):
+        return read_file(path)
+    folder = path.parent if path.is_file() else path
+    if folder.is_dir() and _is_theirs(folder):
+        found = read_folder(folder)
+    elif folder.exists():
+        found = _stored_vocabulary(checkpoint.chosen_tokenizer(folder))
+    else:
+        with as_file(_shipped_folder(place)) as model:
+            found = _stored_vocabulary(checkpoint.read_tokenizer(model))
+    if found is None:
+        raise no_tokenizer(str(place))
+    return found
+
+
+def _is_theirs(folder: Path) -> bool:
+    """Whether a folder is of Hugging Face; one with a tokenizer alone has no `config.json`."""
+    if (folder / CONFIG).is_file():
+        return is_foreign(folder)
+    ours = (folder / MANIFEST).exists() or (folder / CHECKPOINTS).exists()
+    return not ours and read_folder(folder) is not None
+
+
+def _stored_vocabulary(text: str) -> Vocabulary | None:
+    """What a checkpoint keeps of its tokenizers; None if it came without."""
+    return None if text.strip() == "{}" else Vocabulary.from_json(text)
 
 
 def from_hub(folder: Path, name: str, *, pickled: bool = False) -> Pipeline:
@@ -158,11 +209,8 @@ def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
     model = build(config, *vocabularies)
     check_tensors(f"{name}: the weights", snapshot.weights, model.state_dict())
     model.load_state_dict(snapshot.weights)
-    without = snapshot.tokenizer.strip() == "{}"
-    vocabulary = None if without else Vocabulary.from_json(snapshot.tokenizer)
-    return Pipeline(
-        model, vocabulary, recipes.from_text(snapshot.recipe, f"{name}/recipe.yaml"), name
-    )
+    stored = _stored_vocabulary(snapshot.tokenizer)
+    return Pipeline(model, stored, recipes.from_text(snapshot.recipe, f"{name}/recipe.yaml"), name)
 
 
 def check_weights(

@@ -61,7 +61,7 @@ from regard.tasks.reader import Text
 from regard.tasks.supervised import Course, Supervised
 from regard.tasks.unknown import Unknown
 from regard.tasks.words import Words, compare
-from regard.tokens import Vocabulary, only_foreign
+from regard.tokens import Token, Vocabulary, only_foreign
 from regard.train import checkpoint
 from regard.train.checkpoint import Snapshot
 
@@ -139,12 +139,17 @@ class Pipeline:
             InputError: The model came without.
         """
         if self._vocabulary is None:
-            raise InputError(
-                f"{self.name} has no tokenizer",
-                expected="tokenizer.json or a vocabulary file in its folder",
-                fix="add one; without it a model takes ids alone: p.logits(ids), p.generate(ids)",
-            )
+            raise no_tokenizer(self.name)
         return self._vocabulary
+
+    def tokens(self, text: str, *, target: bool = False) -> list[Token]:
+        """The tokens of a text as the model gets it: the first step of all the others.
+
+        Args:
+            text: Any text.
+            target: Whether to read it as the side that a translator writes.
+        """
+        return self.vocabulary.tokens(text, target=target)
 
     @cached_property
     def task(self) -> Any:
@@ -737,6 +742,15 @@ class Pipeline:
     def __repr__(self) -> str:
         size = f"{self.parameters:,} parameters"
         return f"Pipeline({self.name!r}, {self.recipe.task}, {size}, {self.precision})"
+
+
+def no_tokenizer(name: str) -> InputError:
+    """The error for a model that came without."""
+    return InputError(
+        f"{name} has no tokenizer",
+        expected="tokenizer.json or a vocabulary file in its folder",
+        fix="add one; without it a model takes ids alone: p.logits(ids), p.generate(ids)",
+    )
 
 
 def check_texts(verb: str, texts: Any) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import sys
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -23,10 +24,11 @@ from regard.errors import InputError
 from regard.layers import Tap, knock_out
 from regard.layers.without import without
 from regard.lines import read_lines
-from regard.loading import load
+from regard.loading import load, vocabulary
 from regard.materials import gather
 from regard.pipeline import Pipeline
 from regard.scoring import first_try
+from regard.train.checkpoint import write_folder
 from tests import tiny_t5
 from tests.commands import Result, is_refused
 from tests.test_other_peoples_models import add_tokenizer
@@ -481,3 +483,126 @@ def test_a_closed_standard_input_is_told(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match="no text"):
         list(read_lines(None))
+
+
+def test_tokens_of_a_translators_two_sides(regard):
+    found = regard("tokens", "tiny/translate", "The dog sleeps.")
+    [_, dog] = vocabulary("tiny/translate").source.encode("The dog")
+    assert found.out.splitlines()[2].split() == ["dog", str(dog), "4-7"]
+    other = regard("tokens", "tiny/translate", "--target", "Der Hund schläft.")
+    lines = other.out.splitlines()
+    assert [lines[1].split()[0], lines[-1].split()[0]] == ["<s>", "</s>"]
+    assert lines[1].split()[-1] == "special"
+    assert "unknown: xyz" in regard("tokens", "tiny/translate", "The xyz sleeps.").out
+
+
+def test_tokens_as_json_are_those_of_python(regard):
+    text = "The  dog xyz."
+    [line] = regard("tokens", "tiny/translate", text, "--json").out.splitlines()
+    row = json.loads(line)
+    assert list(row) == ["text", "tokens", "decoded", "unknown", "lost"]
+    assert row["tokens"] == [asdict(token) for token in load("tiny/translate").tokens(text)]
+    assert row["tokens"] == [asdict(token) for token in vocabulary("tiny/translate").tokens(text)]
+    assert [text[each["start"] : each["end"]] for each in row["tokens"]] == [
+        "The", "dog", "xyz", "."]  # fmt: skip
+    assert row["unknown"] == ["xyz"]
+
+
+def test_tokenizers_side_by_side(regard, folders):
+    gpt = str(folders / "generate")
+    words = ("tokens", "tiny/translate", "the cat", "--compare", gpt, "--compare", gpt)
+    assert regard(*words).out.splitlines()[0].split() == ["tiny/translate", *["id", gpt] * 2, "id"]
+    row = json.loads(regard(*words, "--json").out)
+    assert [each["place"] for each in row["compared"]] == [gpt, gpt]
+    alone = json.loads(regard("tokens", gpt, "the cat", "--json").out)
+    assert row["compared"][0] == {"place": gpt, **alone}
+
+
+def test_tokens_decode_ids(regard):
+    source = vocabulary("tiny/translate").source
+    the, dog = map(str, source.encode("The dog"))
+    found = regard("tokens", "tiny/translate", "--decode", the, dog, "2")
+    assert found.out.splitlines()[0] == "The dog"
+    assert found.out.splitlines()[-1].split() == ["</s>", "2", "special"]
+    piped = regard(
+        "tokens",
+        "tiny/translate",
+        "--decode",
+        "--json",
+        feed=f"{the} {dog}\n\n7 x\n{the}\n".encode(),
+    )
+    rows = [json.loads(line) for line in piped.out.splitlines()]
+    assert [row.get("decoded") for row in rows] == ["The dog", None, None, "The"]
+    assert "line 3: an id: got x" in piped.err
+    wrong = str(source.vocab)
+    is_refused(
+        regard("tokens", "tiny/translate", "--decode", wrong), wrong, f"0 to {source.vocab - 1}"
+    )
+    both = ("--decode", "6", "--compare", "tiny/translate")
+    is_refused(regard("tokens", "tiny/translate", *both), "--compare")
+
+
+def test_tokens_of_lines_and_of_wrong_input(regard, tmp_path):
+    found = regard("tokens", "tiny/translate", "--json", feed=b"The dog\n\nThe \xff\nA cat\n")
+    rows = [json.loads(line) for line in found.out.splitlines()]
+    assert [len(row.get("tokens", ())) for row in rows] == [2, 0, 0, 2]
+    assert "line 3: not UTF-8" in found.err
+    is_refused(regard("tokens", "tiny/translate", ""), "an empty text")
+    is_refused(regard("tokens", "nowhere", "x"), "no folder nowhere", "tiny/translate")
+    is_refused(regard("tokens", "tiny/translate", "x", "--compare", "nowhere"), "nowhere")
+    (tmp_path / "notes.txt").write_text("no JSON")
+    is_refused(regard("tokens", "notes.txt", "x"), "notes.txt", "no JSON")
+    (tmp_path / "empty").mkdir()
+    is_refused(regard("tokens", "empty", "x"), "empty")
+
+
+def test_tokens_are_asked_for_at_a_terminal(regard, typed):
+    found = typed("tokens", "tiny/translate", keys=b"The \xff\nThe dog\n" + CTRL_D)
+    assert found.out == regard("tokens", "tiny/translate", "The dog").out
+    assert found.err.count("error: ") == 1
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """The shipped model as a checkpoint whose weights are gone, as its manifest does not know."""
+    folder = tmp_path / "copy"
+    load("tiny/translate").save(folder)
+    (folder / "model.safetensors").write_bytes(b"no weights")
+    return folder
+
+
+def test_tokens_need_no_weights_but_a_tokenizer_as_it_was_written(regard, tiny):
+    plain = regard("tokens", "tiny/translate", "The dog").out
+    assert regard("tokens", str(tiny), "The dog").out == plain
+    file = tiny / "tokenizer.json"
+    assert regard("tokens", str(file), "The dog").out == plain
+    file.write_text(file.read_text().replace('"dog":', '"cog":', 1))
+    for place in (tiny, file):
+        is_refused(regard("tokens", str(place), "The dog"), "damaged", "tokenizer.json")
+    (tiny / "manifest.json").unlink()
+    is_refused(regard("tokens", str(tiny), "The dog"), "copy")
+
+
+def test_tokens_of_a_run_are_of_its_sound_checkpoint(tiny, tmp_path, caplog):
+    one, two = ((tmp_path / "run" / "checkpoints" / name) for name in ("00000001", "00000002"))
+    snapshot = replace(load("tiny/translate")._snapshot(), training={"place": {"best": None}})
+    for step, folder in enumerate((one, two), start=1):
+        write_folder(folder, replace(snapshot, step=step))
+    (two / "tokenizer.json").write_text("{}")
+    assert vocabulary(tmp_path / "run").tokens("The dog") == vocabulary(tiny).tokens("The dog")
+    assert "00000002 is damaged (tokenizer.json" in caplog.text
+
+
+def test_tokens_of_folders_without_weights_or_config(regard, folders, tmp_path):
+    whole, bare = folders / "fill", tmp_path / "bare"
+    bare.mkdir()
+    for file in whole.glob("*token*.json"):
+        (bare / file.name).write_bytes(file.read_bytes())
+    shown = regard("tokens", str(whole), "the cat").out
+    assert shown.splitlines()[1].split()[-1] == "special"
+    assert regard("tokens", str(bare), "the cat").out == shown
+    assert regard("tokens", str(bare / "tokenizer.json"), "the cat").out == shown
+    (bare / "config.json").write_text((whole / "config.json").read_text())
+    for file in bare.glob("*token*.json"):
+        file.unlink()
+    is_refused(regard("tokens", str(bare), "the cat"), "has no tokenizer")

@@ -34,6 +34,7 @@ from regard.cli.options import (
     open_pipeline,
     say,
 )
+from regard.cli.tokens import tokens
 from regard.errors import InputError, Interrupted, UserError, WriteError
 from regard.stopping import be_the_command, end, end_at_once, give_back
 
@@ -610,6 +611,7 @@ def data_sample(
 
 for name, command in text.COMMANDS.items():
     app.command(name)(command)
+app.command("tokens")(tokens)
 
 
 def fail(error: UserError) -> NoReturn:

@@ -32,6 +32,7 @@ from regard.tokens.spelling import (
     WRITTEN,
     Span,
     checked,
+    covers,
     group,
     lost_words,
     printable,
@@ -84,6 +85,7 @@ class Foreign:
         self._template = read_template(spec.get("post_processor"), file)
         self._special = special_symbols(spec, file)
         self._inner = build(spec, file)
+        self._inner.post_processor = None  # the template is ours; some would trim offsets
         self._pieces = pieces_of(self._inner, spec, file)
         self._vocab = len(self._pieces) if vocab is None else vocab
         self._kind = kind_of(spec)
@@ -177,6 +179,20 @@ class Foreign:
             for token, span, after in zip(encoding.ids, encoding.offsets, nexts, strict=False)
         ]
         return self._known(encoding.ids), spans
+
+    def located(self, text: str) -> tuple[list[int], list[Span]]:
+        """The ids of a text, and the characters of it that each stands for, spaces included."""
+        encoding = self._encode(text)
+        blank = [self._is_blank(token) for token in encoding.ids]
+        return self._known(encoding.ids), covers(text, encoding.offsets, blank)
+
+    def is_special(self, token: int) -> bool:
+        """Whether an id is a symbol and no text."""
+        return token in self._special or self.is_unknown(token)
+
+    def is_unknown(self, token: int) -> bool:
+        """Whether an id stands for what the vocabulary cannot spell."""
+        return token == self._specials.unknown
 
     def pieces(self, text: str) -> list[tuple[str, int]]:
         """The printable pieces of a text, each with the number of the word it belongs to.
@@ -275,6 +291,10 @@ class Foreign:
             return self._pieces[token]
         return printable(self._written[token])
 
+    def _is_blank(self, token: int) -> bool:
+        """Whether a piece writes nothing but spaces."""
+        return token not in self._special and not self._bytes_of(token).strip()
+
     def _trimmed(self, text: str, token: int, span: Span, after: int) -> Span:
         """What a piece covers of a text, by the library's account of it and the next piece's."""
         start, end = span
@@ -282,7 +302,7 @@ class Foreign:
             start += 1
         while start < end and text[end - 1].isspace():
             end -= 1
-        if token not in self._special and not self._bytes_of(token).strip():
+        if self._is_blank(token):
             # a space that stands before the first word in the tokenizer's eyes only
             return start, start
         while start < end < after and unicodedata.combining(text[end]):

@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tokenizers import processors
 
+from regard.errors import InputError
 from regard.tokens.folder import Folder
 from regard.tokens.foreign import Foreign, Roles
 from regard.tokens.published import Built, Kind, Settings, build, find_kind
@@ -33,6 +35,8 @@ ROLES = {
 """Our name of a role, and the one in the files."""
 FLAGS = ("single_word", "lstrip", "rstrip")
 """How a symbol is found in a text."""
+BESIDE = ("tokenizer_config.json", "special_tokens_map.json")
+"""The small files that say more of a `tokenizer.json`."""
 
 
 def read_folder(folder: Path) -> Vocabulary | None:
@@ -80,6 +84,39 @@ def read_folder(folder: Path) -> Vocabulary | None:
     return Vocabulary(
         found[0], found[-1], {name: files.bytes(name) for name in kept if files.has(name)}
     )
+
+
+def read_file(file: Path) -> Vocabulary:
+    """Read a tokenizer from its `tokenizer.json` alone, and the small files beside it if any.
+
+    Args:
+        file: Of Hugging Face, or of a Regard checkpoint.
+
+    Raises:
+        InputError: If it is damaged, or no such file.
+    """
+    files = Folder(file.parent)
+    spec = files.json(file.name)
+    if spec.keys() & {"source", "target", "foreign"}:
+        return Vocabulary.from_json(files.text(file.name))
+    with suppress(InputError):
+        return Vocabulary.from_json(files.text(file.name))
+    beside = file.name == "tokenizer.json" and any(map(files.has, BESIDE))
+    if beside and (found := read_folder(file.parent)) is not None:
+        return found
+    with guarded(str(file)):
+        one = Foreign(spec, Roles(unknown=_unknown_id(spec)), file=str(file))
+    return Vocabulary(one, one)
+
+
+def _unknown_id(spec: Spec) -> int | None:
+    """The id that stands for what the vocabulary cannot spell, as its model says it."""
+    model = spec["model"]
+    if isinstance(model["vocab"], list):
+        found = model.get("unk_id")
+    else:
+        found = model["vocab"].get(model.get("unk_token"))
+    return found if type(found) is int else None
 
 
 def _settings(folder: Folder) -> dict[str, Any]:

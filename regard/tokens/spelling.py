@@ -8,6 +8,7 @@ Regard learns and those that it reads.
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
@@ -77,11 +78,34 @@ def checked(text: str) -> str:
 
 def printable(written: bytes) -> str:
     r"""A piece as a person can read it: spaces as `▁`, half characters as `\xc3`."""
-    shown = written.decode("utf-8", "backslashreplace").replace(" ", SPACE)
+    return escaped(written.decode("utf-8", "backslashreplace").replace(" ", SPACE))
+
+
+def escaped(text: str) -> str:
+    """A text on one line: what cannot be printed as an escape."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in shown
+        for letter in text
     )
+
+
+def covers(text: str, spans: Sequence[Span], blank: Sequence[bool]) -> list[Span]:
+    """The characters that pieces stand for, by the library's account of them.
+
+    Args:
+        text: As it was typed.
+        spans: The library's.
+        blank: For each piece, whether it writes nothing but spaces.
+    """
+    found = []
+    for place, (start, end) in enumerate(spans):
+        after = spans[place + 1][0] if place + 1 < len(spans) else len(text)
+        if blank[place] and place + 1 < len(spans) and start == after:
+            end = start  # a space before the text in the tokenizer's eyes only
+        while start < end < after and unicodedata.combining(text[end]):
+            end += 1  # an accent that was stripped still belongs to its letter
+        found.append((start, end))
+    return found
 
 
 def words_of(

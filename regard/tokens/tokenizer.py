@@ -27,10 +27,20 @@ from regard.tokens.kinds import (
     UNKNOWN,
     train,
 )
+from regard.tokens.listing import Token, tokens_of
 from regard.tokens.saved import parse, read
 from regard.tokens.spacing import join_words
 from regard.tokens.spec import damaged
-from regard.tokens.spelling import WRITTEN, checked, group, lost_words, printable, words_of
+from regard.tokens.spelling import (
+    WRITTEN,
+    Span,
+    checked,
+    covers,
+    group,
+    lost_words,
+    printable,
+    words_of,
+)
 from regard.tokens.writer import Writer
 
 _SPECIAL = dict(enumerate(SPECIAL))
@@ -101,6 +111,20 @@ class Tokenizer:
         _, index = group(text, encoding.offsets)
         return list(zip(self.tokens(encoding.ids), index, strict=True))
 
+    def located(self, text: str) -> tuple[list[int], list[Span]]:
+        """The ids of a text, and the characters of it that each stands for, spaces included."""
+        encoding = self._encode(text)
+        blank = [self._is_blank(token) for token in encoding.ids]
+        return encoding.ids, covers(text, encoding.offsets, blank)
+
+    def is_special(self, token: int) -> bool:
+        """Whether an id is a symbol and no text."""
+        return token < len(SPECIAL)
+
+    def is_unknown(self, token: int) -> bool:
+        """Whether an id stands for what the vocabulary cannot spell."""
+        return token == UNKNOWN
+
     def words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
         """The words that ids spell, and for each id the number of its word.
 
@@ -168,6 +192,9 @@ class Tokenizer:
     def _encode(self, text: str) -> Any:
         return self._inner.encode(checked(text), add_special_tokens=False)
 
+    def _is_blank(self, token: int) -> bool:
+        return token >= len(SPECIAL) and not self._written[token].strip()
+
     def _printable(self, token: int) -> str:
         if self._kind in ("words", "wordpiece") or token < len(SPECIAL):
             return self._pieces[token]
@@ -187,6 +214,15 @@ class Vocabulary:
     def shared(self) -> bool:
         """Whether source and target have one vocabulary."""
         return self.source is self.target
+
+    def tokens(self, text: str, *, target: bool = False) -> list[Token]:
+        """The tokens of a text, one by one: symbol, id and place in the text.
+
+        Args:
+            text: Any text.
+            target: Whether to read it as the other side, which a translator writes.
+        """
+        return tokens_of(self.target if target else self.source, text, target=target)
 
     def to_json(self) -> str:
         """Both as one text: shared, that of the one; else `{"source": …, "target": …}`."""

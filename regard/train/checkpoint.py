@@ -58,6 +58,7 @@ from regard.train.folder import (
     put,
     read,
     read_manifest,
+    read_tokenizer,
     sound,
     to_json_bytes,
     verify,
@@ -73,12 +74,14 @@ __all__ = [
     "Snapshot",
     "Spaced",
     "chosen",
+    "chosen_tokenizer",
     "find",
     "last_weights",
     "latest",
     "newest",
     "read",
     "read_best",
+    "read_tokenizer",
     "save",
     "settle_best",
     "summary",
@@ -190,6 +193,11 @@ def latest(run: Path) -> tuple[Path, Snapshot, list[str]] | None:
 def chosen(place: Path) -> Snapshot:
     """Read the checkpoint that `find` gives, without what resuming needs."""
     return _choose(place, read)[1]
+
+
+def chosen_tokenizer(place: Path) -> str:
+    """The text of `tokenizer.json` in the checkpoint that a folder means; no weights are read."""
+    return _choose(place, read_tokenizer)[1]
 
 
 def find(place: Path) -> Path:

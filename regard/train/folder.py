@@ -133,6 +133,17 @@ def read(folder: Path, *, training: bool = False) -> Snapshot:
     return unpack_snapshot(folder, step, contents)
 
 
+def read_tokenizer(folder: Path) -> str:
+    """The text of a checkpoint's `tokenizer.json`, compared with the manifest; no weights are read.
+
+    Raises:
+        Damaged: It is missing, cut short or changed.
+    """
+    manifest = read_manifest(folder)
+    contents = {name: verify_file(folder, manifest, name) for name in (CONFIG, TOKENIZER)}
+    return unpack_snapshot(folder, manifest.step, contents).tokenizer
+
+
 class _Stored(Config):
     """One file in the manifest."""
 

@@ -1,0 +1,270 @@
+"""A text -> its tokens, one by one: symbol, id, and which characters of the text each stands for.
+
+In: a tokenizer of either sort and a text, or ids. Out: `Token`s, and what the tokenizer did not
+keep of the text: unknown words, case, accents, forms of letters, spaces.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import reduce
+from itertools import accumulate, combinations, zip_longest
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import InputError
+from regard.tokens.kinds import CONTINUES, SPACE
+from regard.tokens.spelling import Span, escaped
+
+if TYPE_CHECKING:
+    from regard.tokens.foreign import Foreign
+    from regard.tokens.tokenizer import Tokenizer
+
+_TEXT = -1
+"""Where the text stands in a template; no symbol has this id."""
+LONGEST_ID = 9
+"""Digits; no vocabulary is that large."""
+
+
+@dataclass(frozen=True)
+class Token:
+    r"""One token of a text.
+
+    Attributes:
+        token: In printable characters: spaces as `▁`, half characters as `\xc3`.
+        id: Its row in the vocabulary.
+        start: `text[start:end]` is what it stands for; of a symbol around the text it is empty.
+        end: See `start`.
+        special: Whether it is a symbol such as `</s>`, `[MASK]` or the unknown one.
+    """
+
+    token: str
+    id: int
+    start: int
+    end: int
+    special: bool
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A text, its tokens, and what they keep of it.
+
+    Attributes:
+        text: As it was typed.
+        tokens: As the model gets them, its symbols around the text included.
+        decoded: The text that the ids give back.
+        unknown: The words that the vocabulary cannot spell.
+        lost: What else differs in `decoded`: spaces, case, accents, forms or characters.
+    """
+
+    text: str
+    tokens: tuple[Token, ...]
+    decoded: str
+    unknown: tuple[str, ...]
+    lost: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        return asdict(self)
+
+
+def tokens_of(tokenizer: Tokenizer | Foreign, text: str, *, target: bool = False) -> list[Token]:
+    """The tokens of a text, with the symbols that the model wants around it.
+
+    Args:
+        tokenizer: Of one side.
+        text: Any text.
+        target: Whether a decoder reads it: it begins and ends with symbols of its own.
+    """
+    ids, spans = tokenizer.located(text)
+    around = _around_target(tokenizer) if target else tokenizer.template([_TEXT])
+    found: list[Token] = []
+    place = 0
+    for symbol in around:
+        if symbol != _TEXT:
+            [piece] = tokenizer.tokens([symbol])
+            found.append(Token(piece, symbol, place, place, special=True))
+            continue
+        for piece, token, (start, end) in zip(tokenizer.tokens(ids), ids, spans, strict=True):
+            special = tokenizer.is_special(token)
+            found.append(Token(piece, token, start, end, special))
+        place = len(text)
+    return found
+
+
+def cut(tokenizer: Tokenizer | Foreign, text: str, *, target: bool = False) -> Cut:
+    """The tokens of a text, and what they do not keep of it."""
+    ids, spans = tokenizer.located(text)
+    unknown = tuple(tokenizer.unknown_words(text))
+    decoded = tokenizer.decode(ids)
+    known, written = text, decoded
+    if unknown:
+        gone = [span for token, span in zip(ids, spans, strict=True) if tokenizer.is_unknown(token)]
+        known = _without(text, gone)
+        written = tokenizer.decode([token for token in ids if not tokenizer.is_unknown(token)])
+    lost = _changes(known, written)
+    if unknown:  # where a word is left out, the spaces around it say nothing
+        lost = tuple(change for change in lost if change != "spaces")
+    tokens = tuple(tokens_of(tokenizer, text, target=target))
+    return Cut(text, tokens, decoded, unknown, lost)
+
+
+def read_ids(tokenizer: Tokenizer | Foreign, line: str) -> list[int]:
+    """The ids in a line, with spaces or commas between.
+
+    Raises:
+        InputError: One is no whole number, or none of the vocabulary's.
+    """
+    ids = []
+    for word in line.replace(",", " ").split():
+        number = word.isascii() and word.isdecimal() and len(word) <= LONGEST_ID
+        if not number or int(word) >= tokenizer.vocab:
+            raise InputError("an id", got=word, expected=f"0 to {tokenizer.vocab - 1}")
+        ids.append(int(word))
+    return ids
+
+
+def table(found: Cut) -> str:
+    """Aligned lines: token, id, characters, and what is to be said of it; then what is lost."""
+    rows = [("token", "id", "characters", ""), *(_row(found.text, each) for each in found.tokens)]
+    return "\n".join([*aligned(rows), *_losses(found)])
+
+
+def id_table(tokenizer: Tokenizer | Foreign, ids: Sequence[int]) -> str:
+    """Aligned lines of ids: token, id, and whether it is a special symbol."""
+    marks = ("special" if tokenizer.is_special(token) else "" for token in ids)
+    rows = zip(map(escaped, tokenizer.tokens(ids)), map(str, ids), marks, strict=True)
+    return "\n".join(aligned([("token", "id", ""), *rows]))
+
+
+def side_by_side(names: Sequence[str], found: Sequence[Cut]) -> str:
+    """The tokens of several tokenizers in columns; what begins together stands in one line."""
+    edges = _common_edges(found)
+    rows = [tuple(cell for name in names for cell in (name, "id"))]
+    buckets = [_buckets(each, edges) for each in found]
+    for group in zip(*buckets, strict=True):
+        for line in zip_longest(*group):
+            cells = (("", "") if each is None else _short(each) for each in line)
+            rows.append(tuple(cell for pair in cells for cell in pair))
+    counts = (f"{len(each.tokens)} tokens" for each in found)
+    rows.append(tuple(cell for count in counts for cell in (count, "")))
+    losses = [f"{name} {line}" for name, each in zip(names, found, strict=True)
+              for line in _losses(each)]  # fmt: skip
+    return "\n".join([*aligned(rows), *losses])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines whose cells stand below each other, letters of double width counted."""
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _around_target(tokenizer: Tokenizer | Foreign) -> list[int]:
+    """What stands around a text that a decoder reads or writes."""
+    around = [_TEXT]
+    with suppress(InputError):  # a vocabulary may have neither
+        around = [*around, tokenizer.end]
+    with suppress(InputError):
+        around = [tokenizer.begin, *around]
+    return around
+
+
+def _row(text: str, token: Token) -> tuple[str, str, str, str]:
+    return (*_short(token), f"{token.start}-{token.end}", _note(text, token))
+
+
+def _short(token: Token) -> tuple[str, str]:
+    return escaped(token.token), str(token.id)
+
+
+def _note(text: str, token: Token) -> str:
+    """Whether a token is a symbol, and what it stands for if it is not spelled like it."""
+    typed = text[token.start : token.end].strip()
+    if token.special:  # no symbol can be typed: one that stands for text is the unknown one
+        return f"unknown: {escaped(typed)}" if typed else "special"
+    spelled = token.token.replace(SPACE, " ").strip(), token.token.removeprefix(CONTINUES)
+    return "" if typed in ("", token.token, *spelled) else f"for {escaped(typed)}"
+
+
+def _losses(found: Cut) -> list[str]:
+    """What is not kept, in a line; none if all is."""
+    parts = [", ".join(found.lost)] if found.lost else []
+    if found.unknown:
+        parts.append(f"unknown words ({escaped(', '.join(found.unknown))})")
+    if not parts:
+        return []
+    return [f"lost: {', '.join(parts)}; decoded: {escaped(found.decoded)}"]
+
+
+def _without(text: str, spans: Sequence[Span]) -> str:
+    gone = {place for start, end in spans for place in range(start, end)}
+    return "".join(letter for place, letter in enumerate(text) if place not in gone)
+
+
+def _unaccented(text: str) -> str:
+    letters = unicodedata.normalize("NFD", text)
+    kept = (letter for letter in letters if not unicodedata.combining(letter))
+    return unicodedata.normalize("NFC", "".join(kept))
+
+
+_ALIKE: dict[str, Callable[[str], str]] = {
+    "forms": lambda text: unicodedata.normalize("NFKC", text),
+    "accents": _unaccented,
+    "case": str.casefold,
+    "spaces": lambda text: "".join(text.split()),
+}
+"""What a tokenizer may level, and how two texts are made alike in it; in the order of doing so."""
+
+
+def _changes(text: str, decoded: str) -> tuple[str, ...]:
+    """The fewest of `_ALIKE` that make two texts one; `characters` if none do."""
+    for count in range(len(_ALIKE) + 1):
+        for names in combinations(_ALIKE, count):
+            one, other = (
+                reduce(lambda each, name: _ALIKE[name](each), names, whole)
+                for whole in (text, decoded)
+            )
+            if one == other:
+                return names
+    return ("characters",)
+
+
+def _starts(found: Cut) -> list[int]:
+    """Where each token begins, spaces before it left out: they are not a matter of cutting."""
+    starts = []
+    for token in found.tokens:
+        typed = found.text[token.start : token.end]
+        blank = len(typed) - len(typed.lstrip())
+        starts.append(token.start + (blank if typed.strip() else 0))
+    return list(accumulate(starts, max))
+
+
+def _common_edges(found: Sequence[Cut]) -> list[int]:
+    """The places of the text at which tokens of all tokenizers begin, and none goes on."""
+    edges = []
+    for each in found:
+        starts = _starts(each)
+        ends = [0, *accumulate((token.end for token in each.tokens), max)]
+        edges.append({start for start, end in zip(starts, ends, strict=False) if end <= start})
+    return sorted(set.intersection(*edges))
+
+
+def _buckets(found: Cut, edges: Sequence[int]) -> list[list[Token]]:
+    """Tokens by the edge that they begin at or after; those before the first are by themselves."""
+    buckets: list[list[Token]] = [[] for _ in range(len(edges) + 1)]
+    for token, start in zip(found.tokens, _starts(found), strict=True):
+        buckets[bisect_right(edges, start)].append(token)
+    return buckets
+
+
+def _width(text: str) -> int:
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
