@@ -37,8 +37,8 @@ def setup(threads: int | None = None, seed: int | None = None, *, quiet: bool = 
     """Set threads and seeds for the whole process.
 
     Args:
-        threads: How many threads compute; by default `REGARD_THREADS`, else one for each core
-            this process may use.
+        threads: How many threads compute; by default `REGARD_THREADS`, else `OMP_NUM_THREADS`,
+            else one for each core this process may use.
         seed: Where torch, numpy and random start; by default 0.
         quiet: Whether to say only what went wrong.
 
@@ -104,7 +104,8 @@ def describe() -> dict[str, str]:
 def _threads(asked: int | None) -> int:
     what, got = "--threads", str(asked)
     if asked is None:
-        what, got = VARIABLE, os.environ.get(VARIABLE, "").strip()
+        what = VARIABLE if os.environ.get(VARIABLE, "").strip() else "OMP_NUM_THREADS"
+        got = os.environ.get(what, "").partition(",")[0].strip()  # OpenMP's may name levels
         if not got:
             return cores()
     expected = f"a whole number from 1 to {MOST_THREADS}"

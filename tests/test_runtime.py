@@ -17,6 +17,7 @@ from regard.errors import InputError
 def restored(monkeypatch):
     """The settings of the process as they were, and no REGARD_THREADS from outside."""
     monkeypatch.delenv("REGARD_THREADS", raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     threads = torch.get_num_threads()
     mode = torch.get_deterministic_debug_mode()
     fill = torch.utils.deterministic.fill_uninitialized_memory
@@ -65,6 +66,10 @@ def test_the_argument_outvotes_the_variable_and_the_variable_the_machine(monkeyp
     assert runtime.setup(3).threads == 3
     monkeypatch.setenv("REGARD_THREADS", "")
     assert runtime.setup().threads == 2
+    monkeypatch.setenv("OMP_NUM_THREADS", "3,1")
+    assert runtime.setup().threads == 3
+    monkeypatch.setenv("REGARD_THREADS", "1")
+    assert runtime.setup().threads == 1
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1025])

@@ -459,7 +459,7 @@ def _first_sound(
         return folder, result, [f"{message}; using {folder.name}" for message in damaged.values()]
     raise InputError(
         f"{run} has no sound checkpoint: {next(iter(damaged.values()))}"
-        + (f", and so are {len(damaged) - 1} more" if len(damaged) > 1 else ""),
+        + (f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""),
         fix="restore one from a copy, or train anew into another folder",
     )
 

@@ -35,6 +35,7 @@ from torch import Tensor
 from regard.config import Config
 from regard.errors import InputError
 from regard.files import open_regular, read_regular, reporting, sync, temporary_beside, write_synced
+from regard.runtime import memory
 
 FORMAT = 1
 """The number under "regard" in `config.json`; another number is another layout of the folder."""
@@ -322,18 +323,13 @@ def verify_file(folder: Path, manifest: Manifest, name: str, *, keep: bool = Tru
         size = os.fstat(file.fileno()).st_size
         if size != stored.size:
             raise Damaged(folder, name, f"{size} bytes instead of {stored.size}")
-        if keep and size > (most := LARGEST.get(name) or _memory()):
+        if keep and size > (most := LARGEST.get(name) or memory() or size):
             raise Damaged(folder, name, f"{size:,} bytes, of which at most {most:,} are read")
         data = file.read(size + 1) if keep else b""
         digest = hashlib.sha256(data) if keep else hashlib.file_digest(file, "sha256")
     if digest.hexdigest() != stored.sha256:
         raise Damaged(folder, name, "checksum differs")
     return data
-
-
-def _memory() -> int:
-    """Bytes of memory that the machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def sound(folder: Path) -> bool:

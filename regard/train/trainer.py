@@ -311,7 +311,7 @@ class Trainer:
             raise FoundProblems(
                 f"training stopped at step {place.step}: {place.bad_in_a_row} steps in a row "
                 "were not finite",
-                fix=f"lower train.learning_rate or train.clip; {self._saved_before()}",
+                fix=f"lower train.learning_rate, or set train.clip; {self._saved_before()}",
             )
 
     def _stop_clock(self) -> None:
