@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -26,6 +27,8 @@ SEARCHED = 50
 """Pairs that judge a head while searching: enough to rank heads, few enough for seconds."""
 HARM = 100
 """One percent of the other words lost weighs as much as one nat of margin."""
+COSTLY = 10.0
+"""Percent of the pronouns that one head must cost by itself to count as one that carries them."""
 
 
 class PronounTest:
@@ -113,7 +116,8 @@ def find_carriers(
     """The fewest heads without which a shown pronoun fails, found one after another.
 
     Each round takes the head whose absence, beside those already taken, lowers the margins most
-    and harms other words least. Others are drawn from the heads that were not taken.
+    and harms other words least. A head whose absence alone costs many pronouns carries them, too.
+    Others are drawn from the heads that were not taken.
 
     Args:
         model: Whose heads.
@@ -132,6 +136,9 @@ def find_carriers(
         taken.append(min(rest, key=lambda head: _judge(search, must_fail, [*taken, head])))
         if float(must_fail.margins(taken).amin()) < 0:
             break
+    enough = search.right_share() - COSTLY
+    also = (head for head in heads if head not in taken and search.right_share([head]) < enough)
+    taken += islice(also, most - len(taken))
     draw = random.Random(seed)
     rest = [head for head in heads if head not in taken]
     others = tuple(tuple(draw.sample(rest, len(taken))) for _ in range(draws))
