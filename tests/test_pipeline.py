@@ -194,7 +194,9 @@ def test_scores_of_unknown_words_are_refused_above_half(pipeline: Pipeline) -> N
     half = [("The dog sleeps.", "Der Hund schläft."), ("zork blib blub", "Der Hund schläft.")]
     assert pipeline.evaluate(half).unknown_source.share == 0.5
     mostly = [*half, ("blub!", "Der Hund schläft.")]
-    with pytest.raises(FoundProblems, match=r"lacks 57% of the words of the sources, such as zork, blib, blub"):
+    with pytest.raises(
+        FoundProblems, match="57% of the words of the sources, such as zork, blib, blub"
+    ):
         pipeline.evaluate(mostly)
     found = pipeline.evaluate(mostly, allow_unknown=True)
     assert found.to_json()["unknown"] == {"source": 4 / 7, "target": 0.0}
