@@ -21,6 +21,8 @@ from tokenizers import (
     trainers,
 )
 
+from regard.tokens import read_folder
+
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: nothing asks the network
 
 SUBJECTS = ("The dog", "A cat", "Das Tier", "Le café", "El niño", "The old man's horse", "Šárka")
@@ -223,3 +225,16 @@ PUBLISHED: dict[str, Callable[[Path], None]] = {
     "bert-cased": _bert_cased,
     "t5": _t5,
 }
+
+
+@pytest.fixture(scope="module")
+def read(published):
+    """Their tokenizers by kind, each read once for a file of tests."""
+    loaded = {}
+
+    def one(kind):
+        if kind not in loaded:
+            loaded[kind] = read_folder(published(kind)).source
+        return loaded[kind]
+
+    return one

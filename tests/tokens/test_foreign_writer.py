@@ -4,22 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from regard.tokens import read_folder
-
 KINDS = ("gpt2", "roberta", "qwen2", "llama", "llama-3", "bert", "bert-cased", "t5")
 TEXT = "The dog 😀 crosses die Straße , doesn ' t it ? 東京 👩‍👩‍👧 ! He 's , we 've . "
-
-
-@pytest.fixture(scope="module")
-def read(published):
-    loaded = {}
-
-    def one(kind):
-        if kind not in loaded:
-            loaded[kind] = read_folder(published(kind)).source
-        return loaded[kind]
-
-    return one
 
 
 def written(tokenizer, ids):

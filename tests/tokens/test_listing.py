@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
 from regard.errors import InputError
-from regard.tokens import Token, TokensConfig, learn, read_file, read_folder
+from regard.tokens import Token, TokensConfig, learn, read_file
 from regard.tokens.listing import aligned, cut, read_ids, side_by_side, table, tokens_of
 from regard.tokens.plain import learn_plain
 from regard.tokens.spelling import spell
@@ -114,18 +114,6 @@ def test_places_of_published_kinds_are_the_librarys(kind, read, published, corpu
             if (start, end) != (first, last):  # a space of its own, or an accent it left out
                 assert start == first
                 assert (piece, end) == ("▁", start) or unicodedata.combining(text[last:end])
-
-
-@pytest.fixture(scope="module")
-def read(published):
-    loaded = {}
-
-    def one(kind):
-        if kind not in loaded:
-            loaded[kind] = read_folder(published(kind)).source
-        return loaded[kind]
-
-    return one
 
 
 def test_special_symbols_stand_around_the_text_and_for_no_part_of_it(read):
