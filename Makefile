@@ -3,8 +3,10 @@
 # make bench   measures Regard beside its peers: half an hour on two cores; BENCH=--quick to try
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+# Where it is set, each process of the tests would compile every module anew: minutes together.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-fast check bench format clean
+.PHONY: setup demo test tests test-fast check lint types bench format clean
 
 setup: .venv/.ready
 
@@ -18,17 +20,24 @@ setup: .venv/.ready
 demo: setup
 	$(BIN)/regard demo
 
-test: check
+test: lint
+	$(MAKE) --no-print-directory --jobs 2 types tests
+
+tests: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-fast: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
 
-check: setup
+check: lint types
+
+lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: setup
+	$(BIN)/mypy
 
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks $(BENCH)

@@ -72,7 +72,7 @@ def training(threads: int | None) -> Iterator[float]:
 def decoding(threads: int | None, at_once: int) -> Iterator[float]:
     """Translations, as many at once as asked for; gives the clock after each."""
     import regard
-    from regard.runtime import setup
+    from regard.runtime.device import setup
 
     setup(threads)
     pipeline = regard.load("tiny/translate")

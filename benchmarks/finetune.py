@@ -24,14 +24,14 @@ import torch
 import torch.nn.functional as F
 
 import regard
-from regard import recipe as recipes
-from regard.bench.progress import Progress
-from regard.data.batch import Cursor
-from regard.data.labelled import read_labelled
-from regard.data.rows import RowBatch, batch_of, evaluation
-from regard.materials import gather
-from regard.runtime import setup
-from regard.tasks.accuracy import class_scores, entity_scores
+from regard.data.batch import Batch, Cursor
+from regard.data.text.labelled import read_labelled
+from regard.data.text.windows import batch_of, evaluation
+from regard.recipes import recipe as recipes
+from regard.runtime.device import setup
+from regard.runtime.progress import Progress
+from regard.tasks import TASKS
+from regard.tasks.measures.accuracy import class_scores, entity_scores
 from regard.tasks.tag import LEFT_OUT, joined
 from regard.train.log import read_metrics
 from regard.train.optim import learning_rate, optimizer
@@ -69,24 +69,24 @@ def recipe_for(name: str, data: Path, steps: int, seed: int):
     )
 
 
-def padded(batch: RowBatch) -> tuple[dict, torch.Tensor]:
+def padded(batch: Batch) -> tuple[dict, torch.Tensor]:
     """What transformers takes, and where real tokens stand."""
-    rows = torch.split(batch.ids.ids, list(batch.ids.lengths))
-    types = torch.split(batch.types, list(batch.ids.lengths))
+    rows = torch.split(batch.source.ids, list(batch.source.lengths))
+    types = torch.split(batch.source.types, list(batch.source.lengths))
     ids, kinds = (
         torch.nn.utils.rnn.pad_sequence(list(part), batch_first=True) for part in (rows, types)
     )
-    mask = torch.arange(ids.shape[1]) < torch.tensor(batch.ids.lengths)[:, None]
+    mask = torch.arange(ids.shape[1]) < torch.tensor(batch.source.lengths)[:, None]
     return {"input_ids": ids, "token_type_ids": kinds, "attention_mask": mask.long()}, mask
 
 
-def their_logits(model, batch: RowBatch, task: str) -> torch.Tensor:
+def their_logits(model, batch: Batch, task: str) -> torch.Tensor:
     inputs, mask = padded(batch)
     logits = model(**inputs).logits
     return logits if task == "classify" else logits[mask]  # (texts or tokens, labels)
 
 
-def theirs(recipe, materials, labels: tuple[str, ...]):
+def theirs(recipe, prepared, labels: tuple[str, ...]):
     """Their model, trained on our batches with our rates; and the seconds it took."""
     import transformers
 
@@ -95,16 +95,16 @@ def theirs(recipe, materials, labels: tuple[str, ...]):
         "tag": transformers.AutoModelForTokenClassification,
     }[recipe.task]
     torch.manual_seed(recipe.seed)
-    dropout = materials.recipe.model.attention_dropout
+    dropout = prepared.model.attention_dropout
     model = kind.from_pretrained(
         recipe.start.folder,
         num_labels=len(labels),
         attention_probs_dropout_prob=dropout,
         dtype=torch.float32,  # the file holds 16 bits, in which a CPU trains 25 x slower
     ).train()
-    config, dim = recipe.train, materials.recipe.model.dim
+    config, dim = recipe.train, prepared.model.dim
     steps = optimizer(model, config)
-    batches = itertools.islice(materials.task.batches(Cursor()), config.steps)
+    batches = itertools.islice(prepared.task.batches(Cursor()), config.steps)
     with Progress(config.steps) as progress:
         start = time.perf_counter()
         for number, (batch, _) in enumerate(batches, start=1):
@@ -112,7 +112,7 @@ def theirs(recipe, materials, labels: tuple[str, ...]):
                 group["lr"] = learning_rate(number, config, dim)
             steps.zero_grad()
             logits = their_logits(model, batch, recipe.task)
-            F.cross_entropy(logits, batch.targets.ids, ignore_index=LEFT_OUT).backward()
+            F.cross_entropy(logits, batch.wanted.ids, ignore_index=LEFT_OUT).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip or float("inf"))
             steps.step()
             progress.advance(1)
@@ -121,13 +121,12 @@ def theirs(recipe, materials, labels: tuple[str, ...]):
     return model.eval(), seconds
 
 
-def their_scores(model, materials, examples, labels: tuple[str, ...], task: str) -> dict:
+def their_scores(model, ours, longest, examples, labels: tuple[str, ...], task: str) -> dict:
     """Their predictions on our rows, scored by our metrics."""
-    longest = materials.recipe.data.longest
     found: dict[int, str] = {}
     with torch.inference_mode():
         if task == "classify":
-            rows = materials.task.rows(examples, labels, longest)
+            rows = ours.rows(examples, labels, longest)
             for batch in evaluation(rows, 4096):
                 best = their_logits(model, batch, task).argmax(1).tolist()
                 found |= {i: labels[b] for i, b in zip(batch.index, best, strict=True)}
@@ -136,11 +135,11 @@ def their_scores(model, materials, examples, labels: tuple[str, ...], task: str)
         said_all = []
         for example in examples:
             numbers = range(len(example.words))
-            rows = list(materials.task._cut(*joined(example.words), numbers, longest))
+            rows = list(ours._cut(*joined(example.words), numbers, longest))
             batch = batch_of(rows, range(len(rows)))
             best = their_logits(model, batch, task).argmax(1).tolist()
             tags = ["O"] * len(example.words)
-            for word, tag in zip(batch.targets.ids.tolist(), best, strict=True):
+            for word, tag in zip(batch.wanted.ids.tolist(), best, strict=True):
                 if word != LEFT_OUT:
                     tags[word] = labels[tag]
             said_all.append(tags)
@@ -159,9 +158,10 @@ def one_seed(name: str, data: Path, steps: int, seed: int, threads: int | None) 
     examples, _ = read_labelled(recipe.data.test, recipe.task)
     ours = {**pipeline.measure(examples).overall, "seconds": logged[-1]}
     labels = pipeline.model.config.classes or pipeline.model.config.tags
-    materials = gather(pipeline.recipe, pipeline.vocabulary)
-    model, seconds = theirs(recipe, materials, labels)
-    scores = their_scores(model, materials, examples, labels, recipe.task)
+    prepared = TASKS[recipe.task].kind.prepare(pipeline.recipe, pipeline.vocabulary)
+    model, seconds = theirs(recipe, prepared, labels)
+    longest = recipe.data.longest
+    scores = their_scores(model, prepared.task, longest, examples, labels, recipe.task)
     return {"regard": ours, "transformers": {**scores, "seconds": seconds}}
 
 

@@ -13,8 +13,9 @@ from regard.bench.harness import Entry, Experiment, Point
 from regard.bench.ours import Attend, Train
 from regard.bench.suite import OURS, VOCAB, Makers, Settings
 from regard.bench.work import SAME, Work
-from regard.models.config import TransformerConfig
-from regard.models.cost import parameters, sketch
+from regard.cost.count import parameters
+from regard.models import TransformerConfig
+from regard.models.sketch import sketch
 
 ATTENTION = (1024, 2048, 4096, 8192, 16384)
 NAIVE_UP_TO = 4096

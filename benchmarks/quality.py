@@ -13,11 +13,11 @@ import json
 from pathlib import Path
 
 import regard
-from regard import recipe as recipes
-from regard.data.text import load_pairs
-from regard.files import write_file
-from regard.runtime import cores
-from regard.tasks.metrics import score
+from regard.data.text.files import load_pairs
+from regard.recipes import recipe as recipes
+from regard.runtime.device import cores
+from regard.runtime.files import write_file
+from regard.tasks.measures.bleu import score
 from regard.train.log import read_metrics
 
 LOWERCASE = {"de-en": True, "en-de": False}

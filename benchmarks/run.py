@@ -12,8 +12,8 @@ from benchmarks import decoding, embedding, gpt, growth, looking, training
 from regard.bench.command import Request, bench
 from regard.bench.suite import EXPERIMENTS, LONG, PROMPTS, SENTENCES, Makers
 from regard.bench.worker import from_file
+from regard.data.text.files import split_files
 from regard.errors import InputError, UserError
-from regard.scoring import split_files
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 
 import regard
-from regard import recipe as recipes
-from regard.text_scores import held_out_loss
+from regard.recipes import recipe as recipes
+from regard.runs.evaluate import evaluate
 
 BARS = {"shakespeare/nanogpt": (1.87, 1.91), "shakespeare/characters": (0.0, 1.74)}
 """Between what and what the mean loss is to be."""
@@ -31,7 +31,7 @@ def train(name: str, data: Path, seed: int, threads: int | None) -> dict[str, fl
     with tempfile.TemporaryDirectory() as folder:
         recipe = recipes.load(name, changes)
         pipeline = regard.train(recipe, Path(folder) / "run", threads=threads)
-    return {"parameters": pipeline.parameters, "loss": held_out_loss(pipeline)["loss"]}
+    return {"parameters": pipeline.parameters, "loss": evaluate(pipeline).loss}
 
 
 def main() -> None:

@@ -5,23 +5,24 @@ Public names are imported on first use, so that `import regard` and `regard --he
 
 from __future__ import annotations
 
-from regard import stopping  # noqa: F401 (first: a signal may come during the other imports)
+from regard.runtime import stopping  # noqa: F401 (first: a signal may come during the other imports)
 
 # isort: split
 import sys
 from types import ModuleType
 from typing import Any
 
-from regard.lazy import lazily
+from regard.runtime.lazy import lazily
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
     "Pipeline": "regard.pipeline",
-    "load": "regard.loading",
-    "vocabulary": "regard.loading",
-    "train": "regard.training",
-    "plan": "regard.plan",
+    "load": "regard.runs.load",
+    "vocabulary": "regard.runs.load",
+    "vectors": "regard.vectors.store",
+    "train": "regard.runs.train",
+    "plan": "regard.cost.plan",
     "show": "regard.atlas",
     "watch": "regard.watch",
     "Tap": "regard.layers",
@@ -54,8 +55,8 @@ def _always_the_function(name: str) -> property:
 
 class _Package(ModuleType):
     train = _always_the_function("train")
-    plan = _always_the_function("plan")
     watch = _always_the_function("watch")
+    vectors = _always_the_function("vectors")
 
 
 sys.modules[__name__].__class__ = _Package

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from regard.stopping import be_the_command
+from regard.runtime.garbage import postpone
+from regard.runtime.stopping import be_the_command
 
-if __name__ == "__main__":
+
+def command() -> None:
+    """What was typed, in a process of its own."""
     be_the_command()  # before the commands are imported
+    postpone()
 
     from regard.cli import main
 
     main()
+
+
+if __name__ == "__main__":
+    command()

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from reprlib import Repr
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import PydanticKnownError, core_schema
 
 from regard.errors import InputError
 
@@ -21,6 +30,25 @@ class Config(BaseModel):
     """A frozen, closed set of fields: unknown keys are refused, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class NameIn:
+    """Marks a field whose value is a name in a table, as the table is when a value is checked."""
+
+    table: Mapping[str, Any]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def _check(self, name: str) -> str:
+        if name not in self.table:
+            *others, last = map(repr, self.table)
+            expected = f"{', '.join(others)} or {last}"
+            raise PydanticKnownError("literal_error", {"expected": expected})
+        return name
 
 
 def checked(kind: TypeAdapter[Result], values: Any, what: str) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def regard(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
                 cli.main()
             except SystemExit as stop:
                 code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        logging.getLogger("regard").setLevel(logging.NOTSET)  # --quiet is for a process
         out, err = capsys.readouterr()
         return Result(code, out, err)
 

@@ -2,33 +2,66 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
+import hypothesis
 import pytest
 import torch
+import typer.main
 from torch import Tensor, nn
 
 from regard.data import sources
-from regard.data.batch import Ragged
+from regard.data.input import Ragged
+from regard.data.text.pairs import Splits
 from regard.layers import Attention, Block
 from tests.commands import regard
 
 __all__ = ["regard"]
 
 torch.set_num_threads(1)  # the models here are too small to share between cores
+hypothesis.settings.register_profile("tests", deadline=None)  # a busy machine is no bug
+hypothesis.settings.load_profile("tests")
 
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
-    torch.manual_seed(0)
+    # torch.manual_seed would also note the whole stack, in case there is a GPU later: a millisecond
+    torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _grammar_speaks_once() -> Iterator[None]:
-    """A recipe's sentences are made once: 60,000 take seconds. Tests of the grammar call it."""
+def _no_network() -> Iterator[None]:
+    """Names are looked up nowhere outside of what a test makes itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "grammar_splits", cache(sources.grammar_splits))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("HF_HUB_CACHE", "no-cache-of-tests")
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What many tests need: a recipe's sentences (60,000 take seconds) and typer's commands."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent  # of all workers
+    real = sources.GENERATORS["grammar"]
+
+    @cache
+    def splits(*asked: int) -> Splits:
+        kept = shared / f"grammar-{'-'.join(map(str, asked))}"
+        with kept.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may be making them
+            if not kept.exists():
+                kept.write_bytes(pickle.dumps(real(*asked)))
+        return pickle.loads(kept.read_bytes())  # noqa: S301 (this run's own)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sources.GENERATORS, "grammar", splits)
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
         yield
 
 
@@ -57,10 +90,10 @@ def copy_block() -> Callable[[Block, nn.Module], None]:
     def copy(ours: Block, theirs: nn.Module) -> None:
         _copy_attention(ours.self_attention, theirs.self_attn)
         norms = [theirs.norm1, theirs.norm2]
-        if ours.cross_attention is not None:
+        if hasattr(ours, "cross_attention"):
             _copy_attention(ours.cross_attention, theirs.multihead_attn)
             norms.append(theirs.norm3)
-        own = [norm for norm in (ours.self_norm, ours.cross_norm, ours.feed_norm) if norm]
+        own = [getattr(ours, sublayer.norm) for sublayer in ours.order]
         for mine, other in zip(own, norms, strict=True):
             with torch.no_grad():  # norms start as ones and zeros, which would hide a mix-up
                 other.weight.uniform_(0.5, 1.5)

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from regard.atlas import induction as heads
-from regard.atlas import laws as scaling
 from regard.atlas import show
-from regard.atlas.fitting import Law, fit
+from regard.atlas.figures import induction as heads
+from regard.atlas.figures import laws as scaling
+from regard.atlas.figures.fitting import Law, fit
 from regard.errors import InputError
 from regard.explain.sheet import SMALLEST, points
 

@@ -12,12 +12,14 @@ import torch
 import torch.nn.functional as F
 
 from regard.atlas import show
-from regard.atlas.meanings import WRITTEN, silhouette
-from regard.atlas.objectives import TEXT
-from regard.atlas.topics import FRAMES, HOMONYMS, TITLES, TOPICS, sentences
+from regard.atlas.figures.meanings import WRITTEN, silhouette
+from regard.atlas.figures.objectives import TEXT
+from regard.atlas.figures.topics import FRAMES, HOMONYMS, TITLES, TOPICS, sentences
 from regard.errors import InputError
 from regard.explain.sheet import SMALLEST, points
 from tests import tiny_bert
+
+pytestmark = pytest.mark.slow
 
 
 def legible(figure):
@@ -117,7 +119,6 @@ def test_the_measured_shares_are_those_of_the_papers():
     assert len(numbers["span_lengths"]) > 6  # they are drawn, not all of three
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["families", "objectives"])
 @pytest.mark.parametrize(
     "text", ["an extraordinarily uncharacteristic internationalisation", "w " * 12]
@@ -175,7 +176,6 @@ def test_a_silhouette_is_that_of_the_definition():
     assert silhouette(*kinds) == pytest.approx(np.mean(scores), abs=1e-5)
 
 
-@pytest.mark.slow
 def test_a_word_is_one_vector_before_the_first_layer_and_several_after_it():
     drawing = show("meanings", steps=3, seed=1, word="bank")
     legible(drawing.figure)
@@ -189,7 +189,6 @@ def test_a_word_is_one_vector_before_the_first_layer_and_several_after_it():
         assert max(numbers[f"cosine_between_{word}"][1:]) < 1 - 1e-3
 
 
-@pytest.mark.slow
 def test_a_word_parts_into_its_meanings():
     numbers = show("meanings", steps=300).numbers
     for word in HOMONYMS:
@@ -201,7 +200,6 @@ def test_a_word_parts_into_its_meanings():
     assert max(numbers["silhouette_not_trained"]) < 0.3
 
 
-@pytest.mark.slow
 def test_the_meanings_of_ones_own_model_are_those_of_its_layers(tmp_path, monkeypatch):
     texts = [
         text
@@ -229,7 +227,6 @@ def test_a_model_that_is_no_encoder_is_refused():
         show("meanings", model="nowhere")
 
 
-@pytest.mark.slow
 def test_what_is_frozen_does_not_learn():
     drawing = show("finetuning", steps=3, tries=1, seed=2)
     legible(drawing.figure)
@@ -244,7 +241,6 @@ def test_what_is_frozen_does_not_learn():
     assert numbers["parameters_from_scratch"] == numbers["parameters_all_of_it_learns"]
 
 
-@pytest.mark.slow
 def test_pretraining_saves_labels():
     numbers = show("finetuning", steps=300, tries=1).numbers
     scratch = numbers["accuracy_from_scratch"]

@@ -16,14 +16,16 @@ from torch import Tensor
 from regard.bench import command, harness, table
 from regard.bench.harness import Entry, Experiment, Outcome, Point, run_one
 from regard.bench.ours import Decode, Encode, Train
-from regard.bench.progress import Progress
 from regard.bench.results import Bar, Measured, Turn, compare, judge, slope
 from regard.bench.suite import select
 from regard.bench.work import RANDOM, SAME, Corpus, Work, like_multi30k
 from regard.bench.worker import from_file
 from regard.errors import InputError
-from regard.layers.product import Pattern
+from regard.layers.tap.product import Pattern
 from regard.models import TransformerConfig
+from regard.runtime.progress import Progress
+
+pytestmark = pytest.mark.slow
 
 fakes = from_file(str(Path(__file__).with_name("fake_contenders.py")))
 
@@ -270,7 +272,6 @@ def test_ours_decodes_as_many_tokens_as_the_peers(tmp_path: Path) -> None:
     assert contender.measure("2") == 2  # it checks itself that each has 30 tokens
 
 
-@pytest.mark.slow
 def test_the_command_measures_our_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

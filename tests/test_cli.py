@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 import torch
 
-from regard.loading import load
+from regard.recipes.shelf import shipped
+from regard.runs.load import load
 from tests.commands import is_refused
 
 TINY = "tiny/translate"
@@ -42,13 +44,14 @@ def test_a_stream_gives_a_line_for_a_line(regard) -> None:
     assert result.out == "Der Hund schläft.\n\n\n\nDie Katze sieht einen Vogel.\n"
 
 
-def test_a_stream_names_what_it_could_not_read(regard, caplog: pytest.LogCaptureFixture) -> None:
-    long = b"dog " * 2000
-    regard("translate", "tiny/translate", feed=b"ok\xff\n\n" + long + b"\nThe zebra sleeps.\n")
-    assert "line 1: not UTF-8" in caplog.text
-    assert "line 3: the sentence to translate is too long" in caplog.text
-    assert "line 4: the model does not know: zebra" in caplog.text
-    assert "line 2" not in caplog.text
+def test_a_stream_names_what_it_could_not_read(regard) -> None:
+    feed = b"ok\xff\n\n" + b"dog " * 2000 + b"\nThe zebra sleeps.\n"
+    said = regard("translate", "tiny/translate", feed=feed).err
+    assert "line 1: not UTF-8" in said
+    assert "line 3: the sentence to translate is too long" in said
+    assert "line 4: the model does not know: zebra" in said
+    assert "line 2" not in said
+    assert not regard("translate", "tiny/translate", "--quiet", feed=feed).err
 
 
 def test_strict_stops_at_the_line(regard) -> None:
@@ -204,6 +207,55 @@ def test_help_does_not_load_torch() -> None:
         "assert 'torch' not in sys.modules and 'pydantic' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        "recipe tiny/copy", "data check p.tsv", "env", "ls", "ls --json", "ls tiny/translate",
+        "translate", "translate --bogus x",
+    ],
+)  # fmt: skip
+def test_what_needs_no_model_does_not_load_torch(tmp_path: Path, command: str) -> None:
+    (tmp_path / "p.tsv").write_text("a\tb\n")
+    (tmp_path / "run/checkpoints/00000001").mkdir(parents=True)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/config.json").write_text('{"model_type": "gpt2"}')
+    code = (
+        f"import sys; sys.argv={['regard', *command.split()]}\n"
+        "from regard import cli\n"
+        "try: cli.main()\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)
+
+
+NOT_FOR_TRANSLATING = (
+    "sacrebleu", "matplotlib", "PIL", "rich", "regard.explain", "regard.watch", "regard.atlas",
+    "regard.data.grammar", "regard.data.jobs",
+    "regard.cost", "regard.hub.folder", "regard.hub.tables", "regard.tokens.published",
+    "regard.train.trainer", "regard.train.optim", "regard.tasks.words",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_translating_imports_what_it_needs_and_looks_for_garbage_seldom_until_then() -> None:
+    code = (
+        "import gc, runpy, sys\n"
+        "usual = gc.get_threshold()\n"
+        "sys.argv = ['regard', 'translate', 'tiny/translate', 'A dog.']\n"
+        "runpy.run_module('regard', run_name='__main__')\n"
+        "assert gc.get_threshold() == usual and gc.get_freeze_count() > 100_000\n"
+        "print(*sys.modules, sep='\\n')"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    said, *modules = ran.stdout.splitlines()
+    assert said == "Ein Hund."
+    needless = [name for name in modules if f"{name}.".startswith(tuple(
+        f"{one}." for one in NOT_FOR_TRANSLATING))]  # fmt: skip
+    assert needless == []
 
 
 @pytest.mark.slow
@@ -381,13 +433,17 @@ def test_runs_checkpoints_and_other_peoples_folders_are_listed_under_headings(re
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/config.json").write_text('{"model_type": ')
     lines = [line.split() for line in regard("ls").out.splitlines()]
-    assert lines == [
+    shelf, _, runs = ([*group] for _, group in groupby(lines, bool))
+    assert shelf[0] == ["name", "kind", "size", "score", "verbs"]
+    tiny = "tiny/translate shipped (transformer) 2.9 MB BLEU 99.4 translate, words, look, heads"
+    assert tiny.split() in shelf
+    assert runs == [
         ["name", "kind", "last", "step", "best", "loss"],
-        ["tiny/translate", "shipped", "-", "-"],
         ["mine", "checkpoint", "(transformer)", "-", "-"],
         ["runs/begun", "run", "-", "-"],
         ["their", "Hugging", "Face", "(gpt2)", "-", "-"],
     ]
     rows = [json.loads(line) for line in regard("ls", "--json").out.splitlines()]
-    assert [row["name"] for row in rows] == ["tiny/translate", "mine", "runs/begun", "their"]
-    assert rows[2] == {"name": "runs/begun", "kind": "run", "step": None, "best_loss": None}
+    assert {row["name"] for row in rows if row["kind"] == "shipped"} == set(shipped())
+    assert [row["name"] for row in rows[-3:]] == ["mine", "runs/begun", "their"]
+    assert rows[-2] == {"name": "runs/begun", "kind": "run", "step": None, "best_loss": None}

@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from regard.cores import Cores, spread
+from regard.runtime.cores import Cores, spread
 
 
 @pytest.fixture(autouse=True)

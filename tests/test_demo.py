@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from regard import demo
-from regard.atlas.sentences import Intervention, intervene
-from regard.data import grammar
-from regard.explain.pronouns import PronounTest, strongest_shift
-from regard.loading import load
+from regard.atlas import demo
+from regard.atlas.figures.pronouns import PronounTest, strongest_shift
+from regard.atlas.figures.sentences import Intervention, intervene
+from regard.data.grammar import corpus as grammar
 from regard.pipeline import Pipeline
-from regard.training import train
+from regard.runs.load import load
+from regard.runs.train import train
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +98,54 @@ def test_the_demo_writes_its_folder_and_never_waits(
         assert (tmp_path / "regard-demo" / name).is_file(), name
     commands = re.findall(r"^  (regard .*)$", said, re.M)
     assert len(commands) >= 5
+
+
+class Reached(Exception):
+    """The demo came as far as its first act."""
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Runs the demo up to its first act, with lines that are typed: what it said until then."""
+
+    def begin(*lines: str, terminal: bool = True, **options: bool) -> str:
+        waiting = iter(lines)
+
+        def stop(*_: object) -> None:
+            raise Reached
+
+        monkeypatch.setattr(demo, "TRANSLATORS", ("tiny/translate",))
+        monkeypatch.setattr(demo, "_one_word", stop)
+        monkeypatch.setattr("builtins.input", lambda _: next(waiting))
+        for stream in (sys.stdin, sys.stdout):
+            monkeypatch.setattr(stream, "isatty", lambda: terminal, raising=False)
+        with pytest.raises(Reached):
+            demo.run(tmp_path / "demo", threads=1, **options)
+        assert next(waiting, None) is None
+        return capsys.readouterr().out
+
+    return begin
+
+
+def test_the_demo_begins_with_the_readers_own_sentence(begun) -> None:
+    said = begun("The dog sleeps.", "The zebra [b]sleeps.", "The cat sees a bird.", "")
+    assert "An English sentence" in said
+    assert "→ Der Hund schläft." in said
+    assert "It does not know: zebra" in said
+    assert "Die Katze sieht einen Vogel." in said
+
+
+def test_enter_alone_goes_on_and_without_a_terminal_nothing_is_asked(begun) -> None:
+    assert "→" not in begun("")
+    assert begun(terminal=False) == ""
+    assert begun(quiet=True) == ""
+
+
+def test_the_best_translator_of_the_shelf_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "shipped", lambda: {"tiny/translate": 1, "small/translate": 2})
+    assert demo.translator() == "small/translate"
+    monkeypatch.setattr(demo, "shipped", lambda: {"tiny/translate": 1})
+    assert demo.translator() == "tiny/translate"
 
 
 @pytest.mark.slow

@@ -14,7 +14,13 @@ FOUND = [module.name for module in pkgutil.walk_packages(regard.__path__, "regar
 MODULES = ["regard", *(name for name in FOUND if name != "regard.__main__")]  # which would run
 
 
-@pytest.mark.parametrize("name", MODULES)
+SLOW = {"regard.watch.watching"}
+"""Whose examples import transformers."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each in SLOW)) for each in MODULES]
+)
 def test_the_examples_in_docstrings_are_true(name):
     module = importlib.import_module(name)
     assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from regard import document
-from regard.document import one_line, read, shown, write
 from regard.errors import InputError
+from regard.recipes import yaml as document
+from regard.recipes.yaml import one_line, read, shown, write
 
 
 def place(line):

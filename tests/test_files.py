@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.files import open_regular, read_regular
+from regard.runtime.files import open_regular, read_regular
 
 
 def test_a_file_and_a_link_to_it_are_read_whole(tmp_path: Path) -> None:

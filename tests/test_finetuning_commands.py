@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 
-from regard.loading import load
+from regard.runs.load import load
 from tests import tiny_bert, tiny_t5
 from tests.commands import is_refused
 from tests.test_other_peoples_models import add_tokenizer

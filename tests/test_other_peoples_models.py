@@ -9,12 +9,12 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 import regard
-from regard import recipe as recipes
-from regard.data.batch import Ragged
+from regard.data.input import Ragged
 from regard.errors import FoundProblems, InputError
 from regard.layers import Tap, knock_out
 from regard.models import TransformerConfig, build
 from regard.pipeline import Pipeline
+from regard.recipes import recipe as recipes
 from tests.their_models import DECODERS, TRANSLATORS, VOCAB, save
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

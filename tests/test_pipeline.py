@@ -12,12 +12,13 @@ import pytest
 import torch
 
 import regard
-from regard.data import grammar
-from regard.data.pair import Pair
+from regard.data.grammar import corpus as grammar
+from regard.data.sources import pairs_of
+from regard.data.text.pairs import Pair
 from regard.errors import FoundProblems, InputError
-from regard.loading import load, shipped
 from regard.pipeline import Pipeline
-from regard.scoring import pairs_of
+from regard.recipes.shelf import shipped
+from regard.runs.load import load
 
 TIRED, WIDE = grammar.DEMO
 
@@ -55,15 +56,16 @@ def in_8_bits() -> Pipeline:
 
 @pytest.mark.slow
 def test_in_8_bits_bleu_stays_within_0_3(pipeline: Pipeline, in_8_bits: Pipeline) -> None:
-    pairs = pairs_of(pipeline.recipe, "valid")[:200]
+    pairs = pairs_of(pipeline.recipe.data, "valid")[:200]
     exact, rounded = (each.evaluate(pairs, beam=4) for each in (pipeline, in_8_bits))
     assert rounded.scores.bleu == pytest.approx(exact.scores.bleu, abs=0.3)
     assert rounded.loss == pytest.approx(exact.loss, abs=0.01)
     assert rounded.loss != exact.loss
 
 
+@pytest.mark.slow
 def test_in_8_bits_a_sentence_gets_the_same_alone_and_in_a_batch(in_8_bits: Pipeline) -> None:
-    texts = [pair.source for pair in pairs_of(in_8_bits.recipe, "valid")[:24]]
+    texts = [pair.source for pair in pairs_of(in_8_bits.recipe.data, "valid")[:24]]
     assert in_8_bits.translate(texts) == [in_8_bits.translate(text) for text in texts]
 
 
@@ -98,7 +100,7 @@ def test_precisions_are_named_and_known(pipeline: Pipeline, in_8_bits: Pipeline)
 def test_weights_that_do_not_fit_are_refused_before_they_take_memory(
     pipeline: Pipeline, tmp_path: Path, size: str, value: int, said: str
 ) -> None:
-    from regard.train import checkpoint
+    from regard.train.checkpoint import run as checkpoint
 
     snapshot = pipeline._snapshot()
     model = {**snapshot.config["model"], size: value}
@@ -204,6 +206,14 @@ def test_scores_of_unknown_words_are_refused_above_half(pipeline: Pipeline) -> N
         pipeline.evaluate([("The dog sleeps.", "zork blub")])
 
 
+def test_a_changed_way_of_decoding_is_checked_without_reading_the_recipe_again(
+    pipeline: Pipeline, monkeypatch
+) -> None:
+    monkeypatch.setattr("regard.recipes.recipe.dump", None)
+    assert pipeline.decoding(beam=3, n_best=2).beam == 3
+    assert pipeline.decoding(sample=False).temperature == 1.0
+
+
 def test_evaluation_counts(pipeline: Pipeline) -> None:
     found = pipeline.evaluate([TIRED, WIDE])
     assert found.scores.bleu == pytest.approx(100)
@@ -211,6 +221,7 @@ def test_evaluation_counts(pipeline: Pipeline) -> None:
     assert json.dumps(found.to_json())
 
 
+@pytest.mark.slow
 def test_head_summaries_describe_every_head(pipeline: Pipeline) -> None:
     pairs = grammar.sample(10, seed=5)
     heads = pipeline.heads(pairs)
@@ -270,6 +281,7 @@ def test_a_full_stop_comes_out_where_one_went_in(pipeline: Pipeline, end: str) -
         assert pipeline.translate(source) == target
 
 
+@pytest.mark.slow
 def test_without_full_stops_as_much_is_right(pipeline: Pipeline) -> None:
     bare = grammar.splits(2000, 200, 1).tests["unpunctuated"]
     ends = ["?" if "question" in pair.tags else "." for pair in bare]
@@ -280,6 +292,7 @@ def test_without_full_stops_as_much_is_right(pipeline: Pipeline) -> None:
     assert without >= 0.97 * with_
 
 
+@pytest.mark.slow
 def test_a_later_her_or_him_tells_the_teachers_gender(pipeline: Pipeline) -> None:
     unseen = grammar.splits(2000, 200, 1).tests["natural_gender"]
     assert pipeline.evaluate(unseen).scores.exact >= 95

@@ -10,20 +10,21 @@ import pytest
 import torch
 
 import regard
-from regard import recipe as recipes
-from regard.data.batch import Ragged
+from regard.cost.names import RECIPES, named
+from regard.cost.plan import PAPER, measure_rate, paper_training_flops, plan, training_flops
+from regard.data.input import Ragged
 from regard.errors import InputError
-from regard.loading import load
-from regard.models import FAMILIES, SIZES, TransformerConfig, build
-from regard.models.named import NAMED
-from regard.plan import PAPER, measure_rate, paper_training_flops, plan, training_flops
-from regard.planned import RECIPES
+from regard.models import SIZES, TransformerConfig, build
+from regard.models.families import CONFIGS
+from regard.recipes import recipe as recipes
+from regard.runs.load import load
+from regard.runtime.units import duration, short
 from tests import tiny_bert
 from tests.commands import is_refused
 from tests.their_models import save
 
 RATE = 1e12
-planning = import_module("regard.plan")  # `regard.plan` is the function
+planning = import_module("regard.cost.plan")  # where `plan` is the function
 
 
 def test_every_size_has_a_recipe_of_that_size():
@@ -170,11 +171,11 @@ def test_an_unknown_name_is_told_the_nearest(name, near):
 
 
 def test_every_size_of_every_family_has_one_name():
-    named = {(n.model["family"], n.model.get("size")): name for name, n in NAMED.items()}
-    for family, (config, _) in FAMILIES.items():
+    sizes = {(n.model["family"], n.model.get("size")) for n in named().values()}
+    for family, config in CONFIGS.items():
         if family != "transformer":
-            assert {size for of, size in named if of == family and size} == set(config.SIZES)
-    assert not {*RECIPES} & {*NAMED}
+            assert {size for of, size in sizes if of == family and size} == set(config.SIZES)
+    assert not {*RECIPES} & {*named()}
 
 
 @pytest.mark.parametrize(
@@ -247,7 +248,7 @@ def test_a_recipe_that_begins_from_a_folder_is_planned_with_the_folders_model(
 ):
     pytest.importorskip("transformers")
     theirs = tiny_bert.save(tmp_path / "bert")
-    from regard.weights import folder
+    from regard.hub import folder
 
     monkeypatch.setattr(folder, "read_tensors", None)  # weights stay where they are
     start = [f"start.folder={tmp_path / 'bert'}"]
@@ -314,7 +315,7 @@ def test_the_table_is_aligned_and_in_human_units():
      (480, "20.0 days"), (8766 * 2000, "2,000 years")],
 )  # fmt: skip
 def test_durations_have_three_digits(hours, words):
-    assert planning._duration(hours) == words
+    assert duration(hours) == words
 
 
 @pytest.mark.parametrize(
@@ -323,7 +324,7 @@ def test_durations_have_three_digits(hours, words):
      (99_960_000, "100 MB"), (3.3e18, "3300 PB")],
 )  # fmt: skip
 def test_sizes_have_three_digits(number, words):
-    assert planning._short(number, "B") == words
+    assert short(number, "B") == words
 
 
 def test_a_folder_is_planned_without_its_weights(regard, tmp_path):

@@ -9,8 +9,8 @@ import numpy
 import pytest
 import torch
 
-from regard import runtime
 from regard.errors import InputError
+from regard.runtime import device as runtime
 
 
 @pytest.fixture(autouse=True)
@@ -132,15 +132,16 @@ def test_cores_without_affinity_are_all_of_them(monkeypatch):
     assert runtime.cores() == 1
 
 
-def test_what_is_described_is_what_there_is():
-    runtime.setup(1)
-    shown = runtime.describe()
+def test_what_is_described_is_what_there_is(monkeypatch):
+    monkeypatch.setenv("REGARD_THREADS", "1")
+    shown = runtime.describe(kernels=True)
     assert shown["torch"] == torch.__version__
     assert shown["python"] == sys.version.split()[0]
     assert shown["threads"] == "1"
     assert int(shown["cores"]) >= 1
     assert shown["CPU capability"] == torch.backends.cpu.get_cpu_capability()
     assert all(isinstance(value, str) and value for value in shown.values())
+    assert runtime.describe().items() < shown.items()
 
 
 def test_a_package_that_is_missing_is_said_to_be():
@@ -153,11 +154,24 @@ def test_memory_is_unknown_where_the_system_does_not_say(monkeypatch):
 
 
 def test_importing_it_does_not_import_torch():
-    code = "import sys, regard.runtime; sys.exit('torch' in sys.modules)"
+    code = "import sys, regard.runtime.device; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.slow
-def test_setting_up_does_not_import_the_compiler():
-    code = "import sys, regard.runtime as r; r.setup(1); sys.exit('torch._inductor' in sys.modules)"
+def test_neither_setting_up_nor_training_imports_the_compiler():
+    code = """if True:
+        import sys
+        import torch
+        from regard.runtime import device as runtime
+        from regard.train.config import TrainConfig
+        from regard.train.optim import optimizer
+        runtime.setup(1)
+        model = torch.nn.Linear(2, 2)
+        memory = optimizer(model, TrainConfig())
+        memory.zero_grad()
+        model(torch.ones(1, 2)).sum().backward()
+        memory.step()
+        sys.exit("torch._dynamo" in sys.modules or "torch._inductor" in sys.modules)
+    """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,8 +10,8 @@ import time
 import pytest
 import torch
 
-from regard import sharing
-from regard.sharing import Machine, Sleep, free_cores, gnu_openmp, seconds_computed
+from regard.runtime import sharing
+from regard.runtime.sharing import Machine, Sleep, free_cores, gnu_openmp, seconds_computed
 
 needs_gnu = pytest.mark.skipif(gnu_openmp() is None, reason="PyTorch without GNU's OpenMP")
 
@@ -104,7 +104,7 @@ def test_the_machine_stops_being_watched_when_nothing_is_computed(monkeypatch):
 MEASURE = """
 import ctypes, sys, time
 import torch
-from regard.sharing import Sleep, gnu_openmp
+from regard.runtime.sharing import Sleep, gnu_openmp
 
 torch.set_num_threads(2)
 library, x = gnu_openmp(), torch.ones(1 << 20)
@@ -129,6 +129,7 @@ print(spinning, sleeping, again)
 """
 
 
+@pytest.mark.slow
 @needs_gnu
 def test_threads_that_wait_burn_a_core_on_a_quiet_machine_and_none_on_a_busy_one():
     ran = subprocess.run(

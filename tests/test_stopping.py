@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from regard import stopping
+from regard.runtime import stopping
 from regard.train.signals import stop_requests
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -56,7 +56,7 @@ def test_closed_streams_change_neither_code_nor_files(closed: str, tmp_path: Pat
 def test_a_program_that_imports_regard_keeps_its_handlers() -> None:
     code = (
         "import signal; before = [signal.getsignal(n) for n in (1, 2, 15)]\n"
-        "import regard, regard.cli, regard.stopping\n"
+        "import regard, regard.cli, regard.runtime.stopping\n"
         "assert before == [signal.getsignal(n) for n in (1, 2, 15)]"
     )
     assert python(code).returncode == 0
@@ -83,7 +83,7 @@ def test_under_nohup_a_hangup_stays_ignored() -> None:
 
 def test_what_is_half_written_when_a_signal_comes_is_removed(tmp_path: Path) -> None:
     code = START + (
-        "from pathlib import Path\nfrom regard.files import temporary_beside, write_file\n"
+        "from pathlib import Path\nfrom regard.runtime.files import temporary_beside, write_file\n"
         f"place = Path({str(tmp_path)!r})\nwrite_file(place / 'old', b'old')\n"
         "with temporary_beside(place / 'old') as one, temporary_beside(place / 'new') as two:\n"
         "    one.write_text('half')\n    two.mkdir()\n    (two / 'x').write_text('half')\n"

@@ -14,21 +14,22 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
-from regard import cli, lines, text_scores
-from regard import recipe as recipes
-from regard.bench import progress
-from regard.data import text as text_files
-from regard.data.batch import Ragged
-from regard.data.labelled import read_labelled
+from regard import cli
+from regard.cli import lines
+from regard.cli.lines import read_lines
+from regard.data.input import Ragged
+from regard.data.text import files as text_files
+from regard.data.text.labelled import read_labelled
 from regard.errors import InputError
 from regard.layers import Tap, knock_out
-from regard.layers.without import without
-from regard.lines import read_lines
-from regard.loading import load, vocabulary
-from regard.materials import gather
+from regard.layers.tap.without import without
 from regard.pipeline import Pipeline
-from regard.scoring import first_try
-from regard.train.checkpoint import write_folder
+from regard.recipes import recipe as recipes
+from regard.runs.evaluate import first_try
+from regard.runs.load import load, vocabulary
+from regard.runtime import progress
+from regard.tasks import Translate, generate
+from regard.train.checkpoint.run import write_folder
 from tests import tiny_t5
 from tests.commands import Result, is_refused
 from tests.test_other_peoples_models import add_tokenizer
@@ -44,7 +45,7 @@ def folders(tmp_path_factory):
     """A folder of transformers for each kind of question."""
     root = tmp_path_factory.mktemp("theirs")
     kinds = {"generate": "gpt2", "fill": "bert-masked", "classify": "bert-classes",
-             "tag": "bert-tags", "answer": "bert-spans"}  # fmt: skip
+             "tag": "bert-tags", "answer": "bert-spans", "embed": "bert"}  # fmt: skip
     for name, kind in kinds.items():
         save(kind, root / name)
         if name == "generate":
@@ -157,10 +158,15 @@ def test_what_is_advised_for_pairs_is_a_sentence_that_the_model_knows(regard, tm
     (tmp_path / "my.tsv").write_text(f"never seen words\t\n{text}\tx\n" + "a b\tx y\n" * 3)
     overrides = ["data.train=my.tsv", "data.on_bad=skip", f"tokens.kind={kind}", "tokens.vocab=300"]
     recipe = recipes.load("own/translate", overrides)
-    p = Pipeline(torch.nn.Linear(1, 1), gather(recipe).vocabulary, recipe)
+    p = Pipeline(torch.nn.Linear(1, 1), Translate.prepare(recipe).vocabulary, recipe)
     words = shlex.split(first_try(p, "run").split("   ")[0])
     assert words[:3] == ["regard", "translate", "run"]
     assert words[3:] == ["a b" if kind == "words" else text]  # the other pair was held out
+
+
+def test_an_encoder_without_a_head_is_not_scored(regard, folders):
+    found = regard("eval", str(folders / "embed"))
+    is_refused(found, "cannot be scored: got a bert model for embed", "it can embed")
 
 
 def test_masked_tokens_of_a_text_are_scored(regard, folders, tmp_path):
@@ -201,13 +207,13 @@ def test_the_loss_of_a_text_is_said_first_and_suggestions_on_request(
 ):
     (tmp_path / "my.txt").write_text("the cat sat on the mat\n" * 9)
     place, said = str(folders / "generate"), []
-    counted = text_scores.word_accuracy
+    counted = generate.word_accuracy
 
     def asked(*given, **more):
         said.append(capsys.readouterr().out)
         return counted(*given, **more)
 
-    monkeypatch.setattr(text_scores, "word_accuracy", asked)
+    monkeypatch.setattr(generate, "word_accuracy", asked)
     plain = regard("eval", place, "--data", "my.txt")
     assert plain.code == 0, plain.err
     assert not said

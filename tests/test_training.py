@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,15 +18,18 @@ import pytest
 import torch
 
 import regard
-from regard import recipe as recipes
-from regard import runtime, training
 from regard.cli import main
 from regard.errors import InputError
-from regard.loading import load
 from regard.models import understood
-from regard.train import checkpoint, shards
+from regard.recipes import recipe as recipes
+from regard.runs import train as training
+from regard.runs.load import load
+from regard.runs.train import _facts, flatten, train
+from regard.runtime import device as runtime
+from regard.tasks import Translate
+from regard.train import step as shards
+from regard.train.checkpoint import run as checkpoint
 from regard.train.log import read_metrics
-from regard.training import _facts, flatten, train
 from tests.train.test_checkpoint import forge
 
 SMALL = {
@@ -40,6 +44,9 @@ SMALL = {
     },
 }
 WORDS = flatten(SMALL)
+FORKS = multiprocessing.get_context("forkserver")
+# Processes are forks of one that has imported torch, which would take two seconds every time.
+FORKS.set_forkserver_preload(["regard.runs.train", "regard.explain.plot"])
 
 
 def command(run: Path, *more: str) -> list[str]:
@@ -55,6 +62,20 @@ def same(one: Path, two: Path) -> bool:
     a, b = (checkpoint.read(checkpoint.find(place), training=True) for place in (one, two))
     tensors = a.weights.keys() == b.weights.keys() and a.step == b.step
     return tensors and all(torch.equal(a.weights[name], b.weights[name]) for name in a.weights)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run that came to its end; nobody writes into it."""
+    run = tmp_path_factory.mktemp("trained") / "run"
+    small(run)
+    return run
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A run of one's own that came to its end."""
+    return shutil.copytree(trained, tmp_path / "run")
 
 
 def test_a_run_holds_what_people_expect(tmp_path: Path) -> None:
@@ -77,10 +98,9 @@ def test_a_run_holds_what_people_expect(tmp_path: Path) -> None:
     assert load(tmp_path / "run").translate("1 2") == pipeline.translate("1 2")
 
 
-def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
-    small(tmp_path / "run")
+def test_a_folder_that_holds_a_run_is_not_overwritten(run: Path) -> None:
     with pytest.raises(InputError, match="already holds a run"):
-        small(tmp_path / "run")
+        small(run)
 
 
 def test_who_comes_second_takes_nothing_from_who_came_first(
@@ -111,20 +131,19 @@ def test_resume_before_the_first_checkpoint_starts_anew_and_says_so(
     assert caplog.messages[0].endswith("training starts anew")
 
 
-def test_resume_refuses_a_changed_key_by_name(tmp_path: Path) -> None:
-    small(tmp_path / "run")
+def test_resume_refuses_a_changed_key_by_name(run: Path) -> None:
     with pytest.raises(InputError, match=r"model\.dim changed"):
-        small(tmp_path / "run", resume=True, model={**SMALL["model"], "dim": 32})
+        small(run, resume=True, model={**SMALL["model"], "dim": 32})
 
 
-def test_resume_with_more_steps_goes_on(tmp_path: Path) -> None:
-    small(tmp_path / "run")
-    small(tmp_path / "run", resume=True, train={**SMALL["train"], "steps": 15})
-    found = checkpoint.latest(tmp_path / "run")
+def test_resume_with_more_steps_goes_on(run: Path) -> None:
+    small(run, resume=True, train={**SMALL["train"], "steps": 15})
+    found = checkpoint.latest(run)
     assert found is not None
     assert found[1].step == 15
 
 
+@pytest.mark.slow
 def test_resume_refuses_changed_data(tmp_path: Path) -> None:
     files = tmp_path / "pairs.tsv"
     files.write_text("".join(f"a{i % 7} b\tb a{i % 7}\n" for i in range(60)))
@@ -135,16 +154,15 @@ def test_resume_refuses_changed_data(tmp_path: Path) -> None:
         small(tmp_path / "run", **own, resume=True)
 
 
-def test_another_thread_count_is_warned_about(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    small(tmp_path / "run")
+@pytest.mark.slow
+def test_another_thread_count_is_warned_about(run: Path, caplog: pytest.LogCaptureFixture) -> None:
     overrides = {**SMALL, "train": {**SMALL["train"], "steps": 13}}
-    train("tiny/copy", tmp_path / "run", resume=True, quiet=True, threads=2, **overrides)
+    train("tiny/copy", run, resume=True, quiet=True, threads=2, **overrides)
     torch.set_num_threads(1)
     assert "threads: 2 now, 1 when the run began" in caplog.text
 
 
+@pytest.mark.slow
 def test_resuming_takes_threads_and_parts_from_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -175,19 +193,16 @@ def test_resuming_takes_threads_and_parts_from_the_checkpoint(
         torch.set_num_threads(1)
 
 
-@pytest.mark.slow
 def test_damaged_newest_checkpoint_is_passed_over_with_a_message(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    run: Path, trained: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    small(tmp_path / "whole")
-    small(tmp_path / "run")
-    newest = tmp_path / "run" / "checkpoints" / "00000012" / "model.safetensors"
+    newest = run / "checkpoints" / "00000012" / "model.safetensors"
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
     newest.write_bytes(bytes(content))
-    small(tmp_path / "run", resume=True)
+    small(run, resume=True)
     assert "00000012 is damaged" in caplog.text
-    assert same(tmp_path / "run", tmp_path / "whole")
+    assert same(run, trained)
 
 
 @pytest.mark.slow
@@ -195,13 +210,10 @@ def test_killed_at_random_moments_ends_with_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overrides = ["train.save_every=1", "train.steps=40", "train.evaluate_every=5"]
-    # Processes are forks of one that has imported torch, which would take two seconds every time.
-    forks = multiprocessing.get_context("forkserver")
-    forks.set_forkserver_preload(["regard.training"])
 
     def start(run: Path) -> BaseProcess:
         monkeypatch.setattr(sys, "argv", command(run, *overrides, "--resume")[2:])
-        process = forks.Process(target=main)  # which has the same sys.argv
+        process = FORKS.Process(target=main)  # which has the same sys.argv
         process.start()
         return process
 
@@ -240,7 +252,7 @@ def wait_for_checkpoint(run: Path, going: BaseProcess) -> bool:
     return False
 
 
-LONG = ["train.steps=200", "train.save_every=100000", "train.evaluate_every=100000"]
+LONG = ["train.steps=120", "train.save_every=100000", "train.evaluate_every=100000"]
 
 
 @pytest.fixture(scope="module")
@@ -274,6 +286,7 @@ def test_a_signal_saves_after_the_step_and_resuming_is_exact(
     assert same(tmp_path / "run", whole)
 
 
+@pytest.mark.slow
 def test_a_forged_training_json_and_config_are_refused_in_two_lines(tmp_path: Path) -> None:
     short = {**SMALL, "train": {**SMALL["train"], "steps": 3, "evaluate_every": 3}}
 
@@ -318,7 +331,7 @@ def test_a_forged_training_json_and_config_are_refused_in_two_lines(tmp_path: Pa
 def test_what_the_machine_cannot_hold_is_refused_before_the_data_is_read(
     monkeypatch, tmp_path, size
 ):
-    monkeypatch.setattr(training, "gather", lambda *_: pytest.fail("the data was read"))
+    monkeypatch.setattr(Translate, "prepare", lambda *_: pytest.fail("the data was read"))
     recipe = recipes.load("tiny/copy", [size])
     both = r"got a need for [\d,.]+ GB of memory, expected at most the machine's [\d,.]+ GB"
     with pytest.raises(InputError, match=both) as caught:

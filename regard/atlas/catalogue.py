@@ -125,7 +125,9 @@ class Figure:
             )
         values = self.read(options)
         module, _, function = self.place.partition(":")
-        paint: Callable[..., Drawing] = getattr(import_module(f"regard.atlas.{module}"), function)
+        paint: Callable[..., Drawing] = getattr(
+            import_module(f"regard.atlas.figures.{module}"), function
+        )
         from torch.random import fork_rng
 
         with fork_rng(devices=()):  # a figure's seed is its own
@@ -138,6 +140,42 @@ SEED = Option(0, "seed of everything random", low=0)
 SCHEMES = ("sinusoidal", "rotary", "learned", "buckets")
 
 FIGURES: dict[str, Figure] = {
+    "onehot": Figure(
+        name="onehot",
+        title="One-hot × matrix = row: what an embedding computes",
+        lectures=("1.2",),
+        description="A one in the word's place, times the matrix of GloVe's vectors of the words.",
+        place="words:onehot",
+        text="2 to 12 words that words/glove has",
+        options={"word": Option(1, "which of the words", high=12)},
+    ),
+    "inputs": Figure(
+        name="inputs",
+        title="Numbers, categories and an image as vectors",
+        lectures=("1.2",),
+        description="The lecture's people, hair colours and image; what numbering colours claims.",
+        place="words:inputs",
+    ),
+    "analogies": Figure(
+        name="analogies",
+        title="Words as vectors: the lectures' neighbours and analogies, right or wrong",
+        lectures=("1.3",),
+        description="tower, king, hitler, sushi, mother and father, from real word vectors.",
+        place="words:analogies",
+        options={"place": Option("words/glove", "a run of own/vectors, or a file of vectors")},
+    ),
+    "orthogonal": Figure(
+        name="orthogonal",
+        title="Many nearly orthogonal directions fit in N dimensions",
+        lectures=("1.4",),
+        description="Angles of random vectors and of vectors pushed apart; how many fit, by N.",
+        place="words:orthogonal",
+        options={
+            "degrees": Option(15.0, "how far from 90° an angle may be", low=5, high=40),
+            "steps": Option(150, "steps of gradient descent", high=5000),
+            "seed": SEED,
+        },
+    ),
     "softmax": Figure(
         name="softmax",
         title="Softmax: any numbers become shares that sum to 1",

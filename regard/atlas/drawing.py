@@ -31,7 +31,7 @@ from regard.explain.look import picture_ending
 from regard.explain.page import Picture, Section, Table, page
 from regard.explain.plot import Scale
 from regard.explain.sheet import HEIGHT, WIDTH, Sheet, points, render, style, text_width, wrap
-from regard.files import write_file
+from regard.runtime.files import write_file
 
 Numbers = dict[str, Any]
 """What a drawing shows: numbers, and lists of them, as JSON can hold."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from regard.train.log import Progress
+from regard.train.log import TrainingProgress
 
 Tell = Callable[[float, int], None]
 """Called after each step, with its loss and how many tokens it read."""
@@ -28,7 +28,7 @@ def waiting(steps: int) -> Iterator[Tell]:
     """
     begun, done, read = time.monotonic(), 0, 0
     wanted = sys.stderr.isatty() and logging.getLogger("regard").isEnabledFor(logging.WARNING)
-    with Progress(steps, 0, quiet=not wanted) as progress:
+    with TrainingProgress(steps, quiet=not wanted) as progress:
 
         def tell(loss: float, tokens: int) -> None:
             nonlocal done, read

@@ -8,12 +8,12 @@ from typing import Any
 
 from regard.bench import pictures, table
 from regard.bench.harness import Outcome, run
-from regard.bench.progress import Progress
 from regard.bench.suite import Makers, select, settings
 from regard.data.config import Files
 from regard.errors import InputError
-from regard.files import write_file
-from regard.runtime import setup
+from regard.runtime.device import setup
+from regard.runtime.files import write_file
+from regard.runtime.progress import Progress
 
 ROUNDS, QUICK_ROUNDS = 5, 2
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from regard.bench.progress import Progress
 from regard.bench.results import Bar, Measured, Quantity, Turn, Verdict, judge
+from regard.runtime.progress import Progress
 
 PAUSE = 0.2
 """Seconds between turns: the threads of who had the last one stop spinning meanwhile."""
@@ -270,7 +270,7 @@ def run_one(experiment: Experiment, rounds: int, threads: int, progress: Progres
     workers: dict[str, Worker] = {}
     part = experiment.weight / max(1, len(lines))
     try:
-        progress.say(f"{experiment.name}: preparing")
+        progress.turn_to(f"{experiment.name}: preparing")
         for line in lines:
             key = key_of(line.contender)
             if key not in workers:
@@ -280,12 +280,12 @@ def run_one(experiment: Experiment, rounds: int, threads: int, progress: Progres
             with contextlib.suppress(Failed, Missing):  # each line says so when it warms up
                 worker.await_ready()
         for line in lines:
-            progress.say(f"{experiment.name}: warming up {line.label}")
+            progress.turn_to(f"{experiment.name}: warming up {line.label}")
             _warm_up(line, workers, outcome.measured[line.label])
             progress.advance(part)
         for number in range(rounds):
             for line in rotated(lines, number):
-                progress.say(f"{experiment.name}: round {number + 1} of {rounds}, {line.label}")
+                progress.turn_to(f"{experiment.name}: round {number + 1} of {rounds}, {line.label}")
                 _take_turn(line, workers, outcome.measured[line.label])
                 progress.advance(part)
     finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import InputError
-from regard.models.config import TransformerConfig
+from regard.models import TransformerConfig
 
 if TYPE_CHECKING:
     from regard.layers import Tap
@@ -54,14 +54,15 @@ class Train:
     def prepare(self, threads: int) -> None:
         """A model with fresh weights, the trainer, and batches as it is fed them."""
         from regard.bench.work import Work
-        from regard.data.batch import Cursor, make_batch
-        from regard.data.pair import Pair
+        from regard.data.batch import Cursor
+        from regard.data.text.encoded import make_batch
+        from regard.data.text.pairs import Pair
         from regard.models import build
-        from regard.runtime import setup
+        from regard.runtime.device import setup
         from regard.tasks.translate import Translate
         from regard.tokens import TokensConfig, learn
         from regard.train.config import TrainConfig
-        from regard.train.log import Progress
+        from regard.train.log import TrainingProgress
         from regard.train.trainer import Job, Trainer
 
         setup(threads, 0)
@@ -73,7 +74,7 @@ class Train:
         config = TrainConfig(steps=never, log_every=never, batch_tokens=work.batch_tokens)
         job = Job(model, task, config, work.config.dim, {}, "", "", threads=threads)
         self.trainer = Trainer(job)
-        self.progress = Progress(never, 0, quiet=True)
+        self.progress = TrainingProgress(never, quiet=True)
         self.batches = {
             case: [
                 make_batch(
@@ -95,7 +96,7 @@ class Train:
         targets = 0
         for batch in self.batches[case]:
             self.trainer.step(iter([(batch, self.at)]), self.progress)
-            targets += batch.target_out.numel()
+            targets += batch.wanted.ids.numel()
         return targets
 
 
@@ -115,13 +116,13 @@ class Decode:
         from regard.bench.work import Work
         from regard.decode import DecodeConfig, Symbols
         from regard.models import build
-        from regard.runtime import setup
+        from regard.runtime.device import setup
 
         setup(threads, 0)
         work = Work.read(self.work)
         self.model = build(work.config, work.source_vocab, work.target_vocab).eval()
         if self.precision == "int8":
-            from regard.layers.int8 import quantise
+            from regard.layers.kernels.int8 import quantise
 
             self.model = quantise(self.model)
         self.symbols = Symbols(work.begin, work.end, work.pad, (work.pad, work.begin))
@@ -130,7 +131,7 @@ class Decode:
 
     def measure(self, case: str) -> float:
         """Translates as many sentences as the case says, in one batch."""
-        from regard.data.batch import Ragged
+        from regard.data.input import Ragged
         from regard.decode import decode
 
         source = Ragged.of(self.sources[: int(case)])
@@ -157,9 +158,9 @@ class Encode:
         """A model, and random tokens."""
         import torch
 
-        from regard.data.batch import Ragged
+        from regard.data.input import Ragged
         from regard.models import build
-        from regard.runtime import setup
+        from regard.runtime.device import setup
 
         if self.look not in LOOKS:
             raise InputError("look", got=self.look, expected=f"one of {', '.join(LOOKS)}")
@@ -202,7 +203,7 @@ class Attend:
         import torch
 
         from regard.layers import Attention, plain_context
-        from regard.runtime import setup
+        from regard.runtime.device import setup
 
         setup(threads, 0)
         self.layer = Attention(512, heads=8).eval()
@@ -229,17 +230,17 @@ class Quality:
 
     def prepare(self, threads: int) -> None:
         """The pairs to translate."""
-        from regard.loading import load
-        from regard.runtime import setup
-        from regard.scoring import pairs_of
+        from regard.data.sources import pairs_of
+        from regard.runs.load import load
+        from regard.runtime.device import setup
 
         setup(threads, 0)
         self.pipeline = load(self.model)
-        self.held_out = pairs_of(self.pipeline.recipe, "valid")[: self.pairs]
+        self.held_out = pairs_of(self.pipeline.recipe.data, "valid")[: self.pairs]
 
     def measure(self, case: str) -> float:
         """Translates and scores."""
-        from regard.loading import load
+        from regard.runs.load import load
 
         if case == "float32":
             return self.pipeline.evaluate(self.held_out).scores.bleu

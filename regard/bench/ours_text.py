@@ -22,35 +22,32 @@ class TrainText:
 
     def prepare(self, threads: int) -> None:
         """A model with fresh weights, the trainer, and the batch as it is fed it."""
-        import torch
-
         from regard.bench.texts import TextWork
-        from regard.data.batch import Cursor, Ragged
-        from regard.data.packing import TextBatch
+        from regard.data.batch import Batch, Cursor
+        from regard.data.input import Ragged
         from regard.models import build
-        from regard.runtime import setup
+        from regard.runtime.device import setup
         from regard.tasks.generate import Generate
-        from regard.tokens import TokensConfig
-        from regard.tokens.plain import learn_plain
+        from regard.tokens import TokensConfig, learn_plain
         from regard.train.config import TrainConfig
-        from regard.train.log import Progress
+        from regard.train.log import TrainingProgress
         from regard.train.trainer import Job, Trainer
 
         setup(threads, 0)
         work = TextWork.read(self.work)
         model = build(work.config, work.vocab)
         # Ids are given: the vocabulary is never asked.
-        task = Generate(learn_plain(["a b"], TokensConfig(kind="words"), "generate"))
-        self.batch = TextBatch(
+        task = Generate(learn_plain(["a b"], TokensConfig(kind="words"), Generate.around))
+        self.batch = Batch(
             Ragged.of([row[:-1] for row in work.texts]),
-            torch.tensor([token for row in work.texts for token in row[1:]]),
+            Ragged.of([row[1:] for row in work.texts]),
             tuple(range(len(work.texts))),
         )
-        never, tokens = 10**9, self.batch.wanted.numel()
+        never, tokens = 10**9, self.batch.wanted.ids.numel()
         config = TrainConfig(steps=never, log_every=never, batch_tokens=tokens)
         job = Job(model, task, config, work.config.dim, {}, "", "", threads=threads)
         self.trainer = Trainer(job)
-        self.progress = Progress(never, 0, quiet=True)
+        self.progress = TrainingProgress(never, quiet=True)
         self.at = Cursor()
         model.train()
 
@@ -58,7 +55,7 @@ class TrainText:
         """One step."""
         del case
         self.trainer.step(iter([(self.batch, self.at)]), self.progress)
-        return self.batch.wanted.numel()
+        return self.batch.wanted.ids.numel()
 
 
 @dataclass
@@ -77,13 +74,13 @@ class GoOn:
         from regard.bench.texts import TextWork
         from regard.decode import DecodeConfig, Symbols
         from regard.models import build
-        from regard.runtime import setup
+        from regard.runtime.device import setup
 
         setup(threads, 0)
         self.settings = work = TextWork.read(self.work)
         self.model = build(work.config, work.vocab).eval()
         if self.precision == "int8":
-            from regard.layers.int8 import quantise
+            from regard.layers.kernels.int8 import quantise
 
             self.model = quantise(self.model)
         self.symbols = Symbols(begin=work.end, end=work.end, pad=work.end)  # GPT-2 has one for all
@@ -121,7 +118,7 @@ class Embed:
         """A model with random weights, and sentences that are ids already."""
         from regard.bench.texts import TextWork
         from regard.models import build
-        from regard.runtime import setup
+        from regard.runtime.device import setup
 
         setup(threads, 0)
         work = TextWork.read(self.work)
@@ -141,9 +138,9 @@ class Embed:
 
 def _reader(sentences: Any) -> Any:
     """The reader behind `embed`, with sentences that it need not read: no tokenizer is timed."""
+    from regard.tasks.fill import Fill
     from regard.tasks.reader import Read, Reader
-    from regard.tokens import TokensConfig
-    from regard.tokens.plain import learn_plain
+    from regard.tokens import TokensConfig, learn_plain
 
     ready = [Read(list(ids), [0] * len(ids)) for ids in sentences]
 
@@ -152,4 +149,4 @@ def _reader(sentences: Any) -> Any:
             del texts, longest, symbols
             return ready
 
-    return Ready(learn_plain(["a b"], TokensConfig(kind="words"), "fill"))
+    return Ready(learn_plain(["a b"], TokensConfig(kind="words"), Fill.around))

@@ -10,7 +10,7 @@ from typing import Any
 
 from regard.bench.harness import Outcome
 from regard.bench.table import by_sweep, curve, growths, marks, number, point_of
-from regard.files import write_file
+from regard.runtime.files import write_file
 
 OURS, OTHERS, REACH = "#0072b2", "#999999", "#d55e00"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")

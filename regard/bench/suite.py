@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard import recipe as recipes
 from regard.bench.harness import Entry, Experiment
 from regard.bench.limits import limits, matrix_limit
 from regard.bench.ours import WRITTEN, Decode, Encode, Quality, Train
@@ -16,12 +15,13 @@ from regard.bench.ours_text import Embed, GoOn, TrainText
 from regard.bench.results import Bar
 from regard.bench.texts import TextWork, random_rows, random_sentences
 from regard.bench.work import SAME, Corpus, Work, encoded, from_files, like_multi30k
+from regard.cost.count import TRAINING
 from regard.data.config import Files
 from regard.data.sources import load_splits
 from regard.errors import InputError
-from regard.files import cleaned_up
-from regard.models.config import BertConfig, GPTConfig, TransformerConfig
-from regard.models.cost import TRAINING
+from regard.models import BertConfig, GPTConfig, TransformerConfig
+from regard.recipes import recipe as recipes
+from regard.runtime.files import cleaned_up
 from regard.tokens import learn
 
 OURS, INT8, UNTAPPED = "Regard", "Regard int8", "Regard, not looking"
@@ -109,10 +109,9 @@ def training_demo(chosen: Settings) -> Experiment:
     pairs = load_splits(recipe.data).splits.train
     corpus = encoded(pairs, learn(pairs, recipe.tokens))
     tokens, model = recipe.train.batch_tokens, recipe.model
-    assert isinstance(model, TransformerConfig)
     batches = corpus.batches(tokens, 2 if chosen.quick else 20)
     work = Work(model.model_dump(), corpus.source_vocab, corpus.target_vocab, batches, tokens)
-    sizes = f"{model.encoder_layers}+{model.decoder_layers}×{model.dim}"
+    sizes = f"{'+'.join(map(str, model.stacks.values()))}×{model.dim}"
     return _training("training-demo", f"Training, the demo's {sizes}", work, chosen)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from regard.bench.harness import Outcome, Point
 from regard.bench.results import Figure, Measured, Quantity, Verdict, compare, slope, to_json
-from regard.runtime import describe
+from regard.runtime.device import describe
 
 WIDTH = 24
 """Characters of the longest bar."""
@@ -22,7 +22,7 @@ QUICK = "Quick: toy sizes, to see that everything runs. The figures mean nothing
 
 def report(outcomes: Sequence[Outcome], *, rounds: int, threads: int, quick: bool) -> str:
     """The tables of a run, with the machine above them."""
-    found = describe()
+    found = describe(kernels=True)
     head = [
         f"{found['system']}, {threads} thread{'s' if threads > 1 else ''}, "
         f"{found['CPU capability']}, {found['memory']}; torch {found['torch']}",
@@ -214,7 +214,7 @@ def as_json(
         "quick": quick,
         "rounds": rounds,
         "threads": threads,
-        "machine": describe(),
+        "machine": describe(kernels=True),
         "experiments": [_experiment(outcome) for outcome in outcomes],
         "sweeps": {
             name: {

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from regard.bench.work import like_multi30k
-from regard.files import write_file
+from regard.cost.count import forward_flops
 from regard.models.config import BlocksConfig
-from regard.models.cost import forward_flops, sketch
-from regard.models.families import FAMILIES
+from regard.models.families import CONFIGS
+from regard.models.sketch import sketch
+from regard.runtime.files import write_file
 from regard.tokens.kinds import BEGIN, END
 
 
@@ -39,7 +40,7 @@ class TextWork:
     @property
     def config(self) -> BlocksConfig:
         """Of the model."""
-        return FAMILIES[self.model["family"]][0].model_validate(self.model)
+        return CONFIGS[self.model["family"]].model_validate(self.model)
 
     def save(self, path: Path) -> str:
         """Writes the file that contenders are given the name of."""

@@ -16,13 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.batch import EncodedPairs, order
+from regard.cost.count import TRAINING, forward_flops
 from regard.data.config import Files
-from regard.data.pair import Pair
-from regard.data.text import load_pairs
-from regard.files import write_file
-from regard.models.config import TransformerConfig
-from regard.models.cost import TRAINING, forward_flops, sketch
+from regard.data.order import order
+from regard.data.text.encoded import EncodedPairs
+from regard.data.text.files import load_pairs
+from regard.data.text.pairs import Pair
+from regard.models import TransformerConfig
+from regard.models.sketch import sketch
+from regard.runtime.files import write_file
 from regard.tokens import TokensConfig, Vocabulary, learn
 from regard.tokens.kinds import BEGIN, END, PAD, SPECIAL
 

@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     from regard.pipeline import Pipeline
 
 Place = Annotated[
-    str, typer.Argument(metavar="DIR", help="A run, a checkpoint, or a shipped model.")
+    str,
+    typer.Argument(
+        metavar="DIR",
+        help="A run, a checkpoint, a model's folder, or a name: tiny/translate, gpt2.",
+    ),
 ]
 Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Sentences.")]
 Input = Annotated[
     str | None,
-    typer.Option("--input", "-i", help="A file, one sentence a line; - is standard input."),
+    typer.Option("--input", "-i", help="A file, one text a line; - is standard input."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
@@ -34,13 +38,15 @@ KnockOut = Annotated[
 Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; 1 is greedy.")]
 
 
-def open_pipeline(place: str, threads: int | None, precision: str = "fp32") -> Pipeline:
+def open_pipeline(
+    place: str, threads: int | None, precision: str = "fp32", *, download: bool = True
+) -> Pipeline:
     """Loads what DIR names, with the threads that were asked for."""
-    from regard.loading import load
-    from regard.runtime import setup
+    from regard.runs.load import load
+    from regard.runtime.device import setup
 
     setup(threads, None)
-    return load(place, precision=precision)
+    return load(place, precision=precision, download=download)
 
 
 def chosen(**options: Any) -> dict[str, Any]:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.options import AsJson, Input, Texts
-from regard.cli.text import each
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tokens import Foreign, Tokenizer
+    from regard.tokens import Tokenizer
 
 
 def tokens(
@@ -39,6 +38,8 @@ def tokens(
     A line a token: the token (spaces as ▁), its id, and which characters of the text it stands
     for. What the ids cannot give back is said below. Weights are not read.
     """
+    from regard.cli.lines import Answerer
+
     if decode and compare:
         raise InputError("--decode", got="--compare", expected="one of the two",
                          fix="an id means something in one vocabulary alone")  # fmt: skip
@@ -49,39 +50,41 @@ def tokens(
         texts = texts if texts == ["-"] or not texts else [" ".join(texts)]
     else:
         show = _cutter(names, sides, target=target, as_json=as_json)
-    each(texts, source, show, as_json=as_json)
+    Answerer(
+        lambda some: [[f"{show(text)}\n"] for text in some],
+        lambda text: json.dumps({"text": text}, ensure_ascii=False) + "\n" if as_json else "\n",
+    ).run(texts, source)
 
 
-def _side(place: str, *, target: bool) -> Tokenizer | Foreign:
-    from regard.loading import vocabulary
+def _side(place: str, *, target: bool) -> Tokenizer:
+    from regard.runs.load import vocabulary
 
     found = vocabulary(place)
     return found.target if target else found.source
 
 
-def _decoder(tokenizer: Tokenizer | Foreign, *, as_json: bool) -> Callable[[str], None]:
+def _decoder(tokenizer: Tokenizer, *, as_json: bool) -> Callable[[str], str]:
     """What shows a line of ids as text and tokens."""
     from regard.tokens.listing import id_table, read_ids
 
-    def show(line: str) -> None:
+    def show(line: str) -> str:
         ids = read_ids(tokenizer, line)
         decoded = tokenizer.decode(ids)
         if as_json:
             row = {"text": line, "ids": ids, "tokens": tokenizer.tokens(ids), "decoded": decoded}
-            print(json.dumps(row, ensure_ascii=False))
-        else:
-            print(decoded, id_table(tokenizer, ids), sep="\n")
+            return json.dumps(row, ensure_ascii=False)
+        return f"{decoded}\n{id_table(tokenizer, ids)}"
 
     return show
 
 
 def _cutter(
-    names: list[str], sides: list[Tokenizer | Foreign], *, target: bool, as_json: bool
-) -> Callable[[str], None]:
+    names: list[str], sides: list[Tokenizer], *, target: bool, as_json: bool
+) -> Callable[[str], str]:
     """What shows the tokens of a text, of one tokenizer or of several side by side."""
     from regard.tokens.listing import cut, side_by_side, table
 
-    def show(text: str) -> None:
+    def show(text: str) -> str:
         if not text:
             raise InputError("tokens", got="an empty text", expected="some characters")
         first, *others = (cut(side, text, target=target) for side in sides)
@@ -92,8 +95,7 @@ def _cutter(
                     {"place": name, **other.to_json()}
                     for name, other in zip(names[1:], others, strict=True)
                 ]
-            print(json.dumps(row, ensure_ascii=False))
-        else:
-            print(side_by_side(names, [first, *others]) if others else table(first))
+            return json.dumps(row, ensure_ascii=False)
+        return side_by_side(names, [first, *others]) if others else table(first)
 
     return show

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from regard.config import Config
 
 Files = str | tuple[str, str]
 """One TSV, CSV or JSONL file, or two line-aligned files (source, target); plain or `.gz`."""
+Group = Literal["pair", "source"]
+"""What stays together when pairs are set aside: copies of a pair, or all pairs of one source."""
+Gives = Literal["pairs", "text", "labels", "nothing"]
+"""What a kind of data gives to learn from; a task takes one of these."""
 
 
 class GrammarData(Config):
     """English-German pairs from the embedded synchronous grammar."""
 
+    gives: ClassVar[Gives] = "pairs"
     kind: Literal["grammar"] = "grammar"
     pairs: int = Field(default=60_000, ge=1)
     """How many training pairs to generate."""
@@ -26,6 +31,7 @@ class GrammarData(Config):
 class ToyData(Config):
     """Sequences of symbols to copy, reverse or sort."""
 
+    gives: ClassVar[Gives] = "pairs"
     kind: Literal["copy", "reverse", "sort"]
     pairs: int = Field(default=10_000, ge=1)
     held_out: int = Field(default=500, ge=1)
@@ -37,12 +43,18 @@ class ToyData(Config):
 class FileData(Config):
     """A person's own parallel text."""
 
+    gives: ClassVar[Gives] = "pairs"
     kind: Literal["files"] = "files"
     train: Files
     valid: Files | None = None
     """Without it, `held_out` training pairs are set aside, chosen by `seed`, and not trained on."""
     test: Files | None = None
     held_out: int = Field(default=500, ge=1)
+    held_out_test: int = Field(default=0, ge=0)
+    """Without `test`, so many training pairs are set aside for it, too."""
+    group: Group = "pair"
+    """`source`: all pairs of one source stay in one split; `held_out` then counts sources, and
+    `regard eval` takes all targets of a source for right."""
     on_bad: Literal["stop", "skip"] = "stop"
     """What to do with empty lines, bad UTF-8 and over-long pairs. Unequal lengths always stop."""
     max_words: int = Field(default=250, ge=1)
@@ -53,9 +65,11 @@ class FileData(Config):
 class TextData(Config):
     """Plain text to learn a language from."""
 
+    gives: ClassVar[Gives] = "text"
     kind: Literal["text"] = "text"
     files: tuple[str, ...]
-    """Files, folders or patterns: `.txt`, `.txt.gz`, or `.jsonl` with a `text` in each line."""
+    """Files, folders or patterns: `.txt`, `.jsonl` with a `text` in each line, or `.tsv` of whose
+    lines the first column is taken; plain or `.gz`."""
     valid: tuple[str, ...] = ()
     """Without it, `held_out` of the documents are set aside, or the end of a single one."""
     held_out: float = Field(default=0.05, gt=0, lt=1)
@@ -76,6 +90,7 @@ class TextData(Config):
 class PythonData(Config):
     """The documentation inside Python's own standard library: English that every machine has."""
 
+    gives: ClassVar[Gives] = "text"
     kind: Literal["python"] = "python"
     held_out: float = Field(default=0.05, gt=0, lt=1)
     rows: Literal["packed", "stream"] = "packed"
@@ -85,6 +100,7 @@ class PythonData(Config):
 class LabelledData(Config):
     """Examples with labels, to fine-tune on: which format, the task and the file's name tell."""
 
+    gives: ClassVar[Gives] = "labels"
     kind: Literal["labelled"] = "labelled"
     train: str
     """classify: `.tsv`, `.csv` (text, perhaps a second, label) or `.jsonl` (text, pair, label);
@@ -110,7 +126,13 @@ class LabelledData(Config):
 class PartData(Config):
     """One set of pairs of a mixture."""
 
-    train: Files
+    kind: Literal["files", "grammar", "summaries", "questions"] = "files"
+    """Where its pairs come from: files, or a generator: of translations, of reports with a
+    one-sentence summary, of remarks with whether (yes, no) they are toxic."""
+    train: Files | None = None
+    """files: as with `kind: files`."""
+    pairs: int = Field(default=60_000, ge=1)
+    """A generator: how many training pairs."""
     valid: Files | None = None
     """Without it, some training pairs are set aside, as with `kind: files`."""
     test: Files | None = None
@@ -118,6 +140,17 @@ class PartData(Config):
     """What to do with a source, put before it: `translate to German: `."""
     weight: float = Field(default=1.0, gt=0)
     """Its share of the pairs that are trained on, beside those of the others."""
+    unpunctuated: float = Field(default=0.0, ge=0, le=1)
+    """The share of its training pairs that lose their final marks (. ! ?) on both sides, so that a
+    model learns to read what people type."""
+
+    @model_validator(mode="after")
+    def _files_or_generated(self) -> PartData:
+        if self.kind == "files" and self.train is None:
+            raise ValueError("a part of kind: files needs train: FILE")
+        if self.kind != "files" and (self.train or self.valid or self.test):
+            raise ValueError(f"a part of kind: {self.kind} is generated and takes no files")
+        return self
 
 
 Parts = dict[str, PartData]
@@ -127,10 +160,14 @@ Parts = dict[str, PartData]
 class MixtureData(Config):
     """Several tasks as text to text, in given proportions (T5)."""
 
+    gives: ClassVar[Gives] = "pairs"
     kind: Literal["mixture"] = "mixture"
     parts: Parts = Field(min_length=1)
     held_out: int = Field(default=500, ge=1)
     """How many training pairs of each part are set aside where it has no `valid`."""
+    held_out_test: int = Field(default=0, ge=0)
+    """The same for its `test`."""
+    group: Group = "pair"
     on_bad: Literal["stop", "skip"] = "stop"
     """What to do with empty lines, bad UTF-8 and over-long pairs. Unequal lengths always stop."""
     max_words: int = Field(default=250, ge=1)
@@ -140,6 +177,7 @@ class MixtureData(Config):
 class NoData(Config):
     """Of a model that came from elsewhere, with its weights."""
 
+    gives: ClassVar[Gives] = "nothing"
     kind: Literal["none"] = "none"
 
 

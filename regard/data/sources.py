@@ -7,9 +7,12 @@ how many bad lines were skipped, and a SHA-256 of what was read: a resumed run m
 from __future__ import annotations
 
 import hashlib
+import re
+import zlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -22,11 +25,11 @@ from regard.data.config import (
     PartData,
     ToyData,
 )
-from regard.data.grammar import splits as grammar_splits
-from regard.data.pair import Pair, Splits
-from regard.data.text import checksum, load_pairs
+from regard.data.text.files import checksum, load_pairs, read_pairs
+from regard.data.text.pairs import Pair, Splits
 from regard.data.toy import toy_splits
 from regard.errors import InputError
+from regard.runtime.lazy import imported
 
 
 @dataclass(frozen=True)
@@ -52,17 +55,74 @@ def load_splits(config: DataConfig) -> Loaded:
         return _mixed(config)
     if not isinstance(config, GrammarData | ToyData):
         raise InputError("data.kind", got=config.kind, expected="pairs: files, grammar or a toy")
+    return _generated(config)
+
+
+def pairs_of(config: DataConfig, split: str) -> tuple[Pair, ...]:
+    """One split of the corpus that a recipe names: train, valid, or a test's name."""
+    splits = load_splits(config).splits
+    known = {"train": splits.train, "valid": splits.valid, **splits.tests}
+    if split not in known:
+        raise InputError("--split", got=split, expected=f"one of {', '.join(known)}")
+    return known[split]
+
+
+def few_pairs(config: DataConfig, count: int) -> Sequence[Pair]:
+    """The first training pairs of a corpus, of which no more is read or generated than needed."""
+    if isinstance(config, GrammarData | ToyData):
+        return load_splits(
+            config.model_copy(update={"pairs": count, "held_out": count})
+        ).splits.train
+    if isinstance(config, FileData):
+        return _first(config.train, config.max_words, count)
+    if isinstance(config, MixtureData):
+        part = next(iter(config.parts.values()))
+        if part.kind in GENERATORS:
+            first: Sequence[Pair] = GENERATORS[part.kind](count, count, config.seed).train
+        else:
+            first = _first(part.train, config.max_words, count)
+        return [Pair(part.prefix + pair.source, pair.target) for pair in first]
+    return ()
+
+
+def _first(files: Files | None, max_words: int, count: int) -> Sequence[Pair]:
+    """The first good pairs of files."""
+    rows = islice(read_pairs(files, max_words), count) if files else ()
+    return [row for row in rows if isinstance(row, Pair)]
+
+
+Generator = Callable[[int, int, int], Splits]
+
+
+def _generator(home: str) -> Generator:
+    """What makes pairs, imported when it is asked: who only uses a model needs no grammar."""
+    return lambda pairs, held_out, seed: imported(home)(pairs, held_out, seed)
+
+
+GENERATORS: dict[str, Generator] = {
+    "grammar": _generator("regard.data.grammar.corpus.splits"),
+    "summaries": _generator("regard.data.jobs.summaries.splits"),
+    "questions": _generator("regard.data.jobs.questions.splits"),
+}
+"""The splits of so many training pairs, so many held out, and a seed, by the kind of the data."""
+
+
+def _generated(config: GrammarData | ToyData) -> Loaded:
     if isinstance(config, GrammarData):
-        splits = grammar_splits(config.pairs, config.held_out, config.seed)
+        splits = GENERATORS["grammar"](config.pairs, config.held_out, config.seed)
     else:
         splits = toy_splits(
             config.kind, config.pairs, config.held_out, config.symbols, config.longest, config.seed
         )
-    # The settings alone would not tell that a generator changed between two versions.
-    digest = hashlib.sha256(config.model_dump_json().encode())
-    for pair in splits.train:
+    return Loaded(splits, {}, {config.kind: _digest(splits.train, config.model_dump_json())})
+
+
+def _digest(pairs: Sequence[Pair], settings: str) -> str:
+    """SHA-256 of generated pairs: settings would not tell that a generator has changed."""
+    digest = hashlib.sha256(settings.encode())
+    for pair in pairs:
         digest.update(f"\n{pair.source}\t{pair.target}".encode())
-    return Loaded(splits, {}, {config.kind: digest.hexdigest()})
+    return digest.hexdigest()
 
 
 def _read(config: FileData) -> Loaded:
@@ -76,8 +136,13 @@ def _read(config: FileData) -> Loaded:
         parts[name] = tuple(pairs)
         skipped.update(bad)
         checksums |= _checksums(files)
-    if "valid" not in parts:
-        parts["train"], parts["valid"] = _set_aside(parts["train"], config.held_out, config.seed)
+    counts = {"valid": config.held_out, "test": config.held_out_test}
+    for place, (name, count) in enumerate(counts.items()):
+        if name not in parts and count:
+            # Another draw for each split, and the same one for validation, test or not.
+            parts["train"], parts[name] = _set_aside(
+                parts["train"], count, config.seed + place * 2**32, KEYS[config.group]
+            )
     tests = {"test": parts["test"]} if "test" in parts else {}
     return Loaded(Splits(parts["train"], parts["valid"], tests), dict(skipped), checksums)
 
@@ -90,58 +155,92 @@ def _mixed(config: MixtureData) -> Loaded:
     train: list[Pair] = []
     valid: list[Pair] = []
     for name, part in config.parts.items():
-        loaded = _read(_as_files(part, config))
-        train += _told(loaded.splits.train, part.prefix, name)
+        loaded = _part(part, config)
+        shown = [_perhaps_unpunctuated(pair, part.unpunctuated) for pair in loaded.splits.train]
+        train += _told(shown, part.prefix, name)
         valid += _told(loaded.splits.valid, part.prefix, name)
-        if "test" in loaded.splits.tests:
-            tests[name] = _told(loaded.splits.tests["test"], part.prefix, name)
+        for test, pairs in loaded.splits.tests.items():
+            tests[name if test == "test" else f"{name}_{test}"] = _told(pairs, part.prefix, name)
         skipped.update(loaded.skipped)
         checksums |= loaded.checksums
+    if config.group == "source":  # also where two parts have the same sentence
+        aside = {pair.source for pairs in (valid, *tests.values()) for pair in pairs}
+        keys = {_same_source(source) for source in aside}
+        train = [pair for pair in train if _same_source(pair.source) not in keys]
     return Loaded(Splits(tuple(train), tuple(valid), tests), dict(skipped), checksums)
 
 
-def _as_files(part: PartData, config: MixtureData) -> FileData:
-    return FileData(
+def _part(part: PartData, config: MixtureData) -> Loaded:
+    """The pairs of one part, without its prefix."""
+    if part.kind != "files":
+        splits = GENERATORS[part.kind](part.pairs, config.held_out, config.seed)
+        return Loaded(splits, {}, {part.kind: _digest(splits.train, part.model_dump_json())})
+    assert part.train is not None  # its config sees to it
+    files = FileData(
         train=part.train,
         valid=part.valid,
         test=part.test,
         held_out=config.held_out,
+        held_out_test=config.held_out_test,
+        group=config.group,
         on_bad=config.on_bad,
         max_words=config.max_words,
         seed=config.seed,
     )
+    return _read(files)
 
 
 def _told(pairs: Sequence[Pair], prefix: str, name: str) -> tuple[Pair, ...]:
-    return tuple(Pair(prefix + pair.source, pair.target, (name,)) for pair in pairs)
+    """The pairs with what to do before the source, and the part's name before the other tags."""
+    return tuple(Pair(prefix + pair.source, pair.target, (name, *pair.tags)) for pair in pairs)
+
+
+def _perhaps_unpunctuated(pair: Pair, share: float) -> Pair:
+    """The pair, or for this share of all pairs the same without the final mark of both sides."""
+    source, target = (text.rstrip(".!?") for text in (pair.source, pair.target))
+    spared = zlib.crc32(f"{pair.source}\t{pair.target}".encode()) >= share * 2**32
+    if spared or not source or not target or pair.source == source or pair.target == target:
+        return pair
+    return replace(pair, source=source, target=target)
+
+
+def _same_source(source: str) -> str:
+    """A source without case, spaces and punctuation; all of it if it has nothing else."""
+    return re.sub(r"[\W_]+", "", source.casefold()) or source
+
+
+KEYS: dict[str, Callable[[Pair], Hashable]] = {
+    "pair": lambda pair: (pair.source, pair.target),
+    "source": lambda pair: _same_source(pair.source),
+}
+"""What is the same for pairs that stay together, by `data.group`."""
 
 
 def _set_aside(
-    pairs: Sequence[Pair], held_out: int, seed: int
+    pairs: Sequence[Pair], held_out: int, seed: int, key: Callable[[Pair], Hashable]
 ) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
-    """Part the training pairs into those to train on and those to validate with.
-
-    A pair that stands in the corpus twice is set aside with all its copies.
+    """Part the training pairs into those to train on and those set aside.
 
     Args:
         pairs: All training pairs.
-        held_out: How many to set aside; at most a tenth are, and at least one.
+        held_out: How many groups to set aside; at most a tenth are, and at least one.
         seed: Chooses which.
+        key: The same for pairs of one group, which stay together.
     """
-    unique = list(dict.fromkeys(pairs))
-    if len(unique) < 2:
+    unique = dict.fromkeys(pairs)
+    groups = list(dict.fromkeys(map(key, unique)))
+    if len(groups) < 2:
         raise InputError(
             "data.train",
             got="a single pair to train on and to validate with",
             expected="at least 2 different pairs",
             fix="give more pairs, or a data.valid",
         )
-    count = max(1, min(held_out, len(unique) // 10))
+    count = max(1, min(held_out, len(groups) // 10))
     random = np.random.Generator(np.random.PCG64(seed % 2**64))
-    chosen = sorted(random.permutation(len(unique))[:count].tolist())
-    valid = tuple(unique[place] for place in chosen)
-    kept_apart = set(valid)
-    return tuple(pair for pair in pairs if pair not in kept_apart), valid
+    chosen = {groups[place] for place in random.permutation(len(groups))[:count].tolist()}
+    aside = tuple(pair for pair in unique if key(pair) in chosen)
+    return tuple(pair for pair in pairs if key(pair) not in chosen), aside
 
 
 def _checksums(files: Files) -> dict[str, str]:

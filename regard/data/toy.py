@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from regard.data.pair import Pair, Splits
+from regard.data.text.pairs import Pair, Splits
 from regard.errors import InputError
 
 

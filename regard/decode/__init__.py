@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.lazy import lazily
+from regard.runtime.lazy import lazily
 
 if TYPE_CHECKING:
     from regard.decode.config import DecodeConfig as DecodeConfig

@@ -1,8 +1,9 @@
 """A model -> tokens: the one decoding loop, for every family and every kind of search.
 
-In: a model that can `encode`, `start` and `step`, and sources or prompts of different lengths. Out:
-hypotheses, or a stream of steps while they grow. A sentence that is done leaves the batch, and what
-a sentence gets does not depend on what else is in it. The model should be in eval mode.
+In: a model that can `encode`, `start` and `step`, any input that it reads or prompts, and how long
+each answer may become. Out: hypotheses, or a stream of steps while they grow. A sentence that is
+done leaves the batch, and what a sentence gets does not depend on what else is in it. The model
+should be in eval mode.
 """
 
 from __future__ import annotations
@@ -15,28 +16,29 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypedDict, TypeVar, Unpack,
 import torch
 from torch import Tensor
 
-from regard.data.batch import Ragged
+from regard.data.input import Input, Ragged, Source
 from regard.decode.config import DRAWING, DecodeConfig
 from regard.decode.filters import Symbols
 from regard.decode.search import Beam, Draw, Hypothesis, Move, Search, Sentence
 from regard.errors import InputError
-from regard.sharing import free_cores
+from regard.runtime.sharing import free_cores
 
 if TYPE_CHECKING:
     from regard.layers.context import Memory
     from regard.layers.state import State
-    from regard.layers.tap import Tap
+    from regard.layers.tap.tap import Tap
 
 
 MemoryT = TypeVar("MemoryT", bound="Memory | None")
 StateT = TypeVar("StateT", bound="State")
+Source_contra = TypeVar("Source_contra", bound=Input, contravariant=True)
 StateT_contra = TypeVar("StateT_contra", bound="State", contravariant=True)
 
 
-class Generative(Protocol[MemoryT, StateT]):
+class Generative(Protocol[Source_contra, MemoryT, StateT]):
     """What a model must do to be decoded: GPT, T5, Transformer, recurrent, caption, speech."""
 
-    def encode(self, source: Ragged, tap: Tap | None = None) -> MemoryT:
+    def encode(self, source: Source_contra, tap: Tap | None = None) -> MemoryT:
         """Reads the sources; for a model without an encoder there is nothing to remember: None."""
         ...
 
@@ -117,13 +119,16 @@ class Options(TypedDict, Generic[MemoryT], total=False):
     one token each. They are not part of `ids`, `logprob` and `score`."""
     memory: MemoryT | None
     """What `encode` gave for the source, to decode it again."""
+    rooms: Sequence[int] | None
+    """How many tokens each answer may have where `max_length` does not say it; they count from a
+    given prefix, the end included."""
     limit: int | None
     """The most tokens the model has positions for, forced prefix included."""
 
 
 def decode(
-    model: Generative[MemoryT, StateT],
-    source: Ragged | None,
+    model: Generative[Source, MemoryT, StateT],
+    source: Source | None,
     symbols: Symbols,
     config: DecodeConfig,
     **options: Unpack[Options[MemoryT]],
@@ -131,15 +136,14 @@ def decode(
     """The `n_best` hypotheses of each sentence, best first.
 
     Fewer where fewer exist. `max_length` and `min_length` count the tokens after a given prefix;
-    without `max_length` there is room for twice the source's tokens (without a source, twice the
-    prompt's or prefix's) and 10 more, for each sentence by itself.
+    without `max_length` the caller says in `rooms` how long each answer may become.
 
     Args:
         model: What to decode.
         source: The sentences to read; None for a model that only continues prompts.
         symbols: The tokens that have a role.
         config: Greedy, sampling or beam search, and how.
-        options: `prefixes`, `prompts`, `keys`, `tap`, `memory`, `limit`; see `Options`.
+        options: `prefixes`, `prompts`, `keys`, `tap`, `memory`, `rooms`, `limit`; see `Options`.
     """
     found: dict[int, list[Hypothesis]] = {}
     for _, move, _ in prepare(model, source, symbols, config, options):
@@ -148,8 +152,8 @@ def decode(
 
 
 def stream(
-    model: Generative[MemoryT, StateT],
-    source: Ragged | None,
+    model: Generative[Source, MemoryT, StateT],
+    source: Source | None,
     symbols: Symbols,
     config: DecodeConfig,
     **options: Unpack[Options[MemoryT]],
@@ -163,8 +167,8 @@ def stream(
 
 
 def prepare(
-    model: Generative[MemoryT, StateT],
-    source: Ragged | None,
+    model: Generative[Source, MemoryT, StateT],
+    source: Source | None,
     symbols: Symbols,
     config: DecodeConfig,
     options: Options[MemoryT],
@@ -178,35 +182,34 @@ def prepare(
         options.get("prompts"),
     )
     if source is not None:
-        lengths = source.lengths
-    elif memory is not None:
-        lengths = memory.layout.lengths
+        count = len(source)
     else:
-        lengths = tuple(map(len, prompts or prefixes or ()))
-    openings = [()] * len(lengths) if prefixes is None else [tuple(each) for each in prefixes]
+        count = len(prompts or prefixes or ()) if memory is None else len(memory.layout.lengths)
+    openings = [()] * count if prefixes is None else [tuple(each) for each in prefixes]
     if config.forced_begin is not None:
         openings = [(config.forced_begin, *opening) for opening in openings]
     last = -1 if config.forced_end is None else config.forced_end
-    check_count("prefixes", openings, sentences=len(lengths))
-    before = [()] * len(lengths) if prompts is None else [tuple(each) for each in prompts]
-    check_count("prompts", before, sentences=len(lengths))
+    check_count("prefixes", openings, sentences=count)
+    before = [()] * count if prompts is None else [tuple(each) for each in prompts]
+    check_count("prompts", before, sentences=count)
     if prompts is not None:
         check_prompts(model, before)
     keys = options.get("keys")
     keys = read_keys(source, [*zip(before, openings, strict=True)]) if keys is None else keys
-    check_count("keys", keys, sentences=len(lengths))
+    check_count("keys", keys, sentences=count)
+    rooms = rooms_of(config, options.get("rooms"), count)
     sentences = [
         Sentence(
             number,
             prefix,
-            room(config, length, len(prompt) + len(prefix) - counted, options.get("limit")),
+            within(options.get("limit"), wanted, len(prompt) + len(prefix) - counted),
             key,
             prompt,
             counted=counted,
             last=last,
         )
-        for number, (prompt, prefix, length, key) in enumerate(
-            zip(before, openings, lengths, keys, strict=True)
+        for number, (prompt, prefix, wanted, key) in enumerate(
+            zip(before, openings, rooms, keys, strict=True)
         )
     ]
     return run(model, source, sentences, symbols, config, options.get("tap"), memory)
@@ -214,8 +217,8 @@ def prepare(
 
 @torch.inference_mode()
 def run(
-    model: Generative[MemoryT, StateT],
-    source: Ragged | None,
+    model: Generative[Source, MemoryT, StateT],
+    source: Source | None,
     sentences: Sequence[Sentence],
     symbols: Symbols,
     config: DecodeConfig,
@@ -236,7 +239,7 @@ def run(
     state = model.start(cast("MemoryT", memory), rows, capacity)  # None where there is no encoder
     kind = Beam if config.beam > 1 else Draw
     search: Search = kind(sentences, symbols, config)
-    device = "cpu" if source is None else source.ids.device
+    device = "cpu" if source is None else source.device
     ids = torch.full((len(sentences),), symbols.begin, device=device)
     for index in range(length):
         with free_cores():
@@ -271,9 +274,19 @@ def outcome(index: int, move: Move, search: Search) -> Step:
     )
 
 
-def room(config: DecodeConfig, length: int, given: int, limit: int | None) -> int:
-    """How many tokens one sentence may have after those it is given, end included."""
-    wanted = config.max_length or 2 * length + 10
+def rooms_of(config: DecodeConfig, rooms: Sequence[int] | None, count: int) -> Sequence[int]:
+    """How many tokens each of the sentences may have: `max_length`, else what the caller says."""
+    if config.max_length is not None:
+        return [config.max_length] * count
+    if rooms is None and count:
+        expected = "max_length, or rooms: the most tokens of each"
+        raise InputError("decode", got="answers without an end", expected=expected)
+    check_count("rooms", rooms or (), sentences=count)
+    return rooms or ()
+
+
+def within(limit: int | None, wanted: int, given: int) -> int:
+    """The room of one sentence after what it is given, in a model that holds `limit` tokens."""
     if limit is None:
         return wanted
     if given >= limit:
@@ -286,7 +299,7 @@ def room(config: DecodeConfig, length: int, given: int, limit: int | None) -> in
 
 
 def read_keys(
-    source: Ragged | None, begun: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
+    source: Input | None, begun: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
 ) -> list[int]:
     """A number for each sentence, made from what it says, the same on every machine.
 
@@ -294,9 +307,10 @@ def read_keys(
         source: The sentences to read, if there are any.
         begun: Prompt and prefix of each.
     """
-    sources = [[]] * len(begun) if source is None else source.split()
+    sources = ["[]"] * len(begun) if source is None else source.keys()
     texts = [
-        f"{ids} {(*prompt, *prefix)}" for ids, (prompt, prefix) in zip(sources, begun, strict=True)
+        f"{said} {(*prompt, *prefix)}"
+        for said, (prompt, prefix) in zip(sources, begun, strict=True)
     ]
     return [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
 

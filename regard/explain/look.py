@@ -11,13 +11,24 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from regard.errors import InputError
-from regard.explain.maps import AttentionMap, Weights, row_entropy, shortened, visible
-from regard.files import write_file
+from regard.explain.maps import (
+    AttentionMap,
+    Weights,
+    merge_words,
+    row_entropy,
+    shortened,
+    visible,
+)
+from regard.explain.names import in_words
+from regard.runtime.files import write_file
+
+if TYPE_CHECKING:
+    from regard.tasks.trace import Trace
 
 Kind = Literal["alignment", "grid", "self", "positions"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -50,16 +61,23 @@ class Choice:
 
     @property
     def name(self) -> str:
-        """Site and head in words, for titles."""
+        """Layer and head in words, for titles."""
         if self.kind in ("grid", "positions"):
             name, kind = self.map.stack.split(".")
-            layers = "-".join(
-                sorted({str(m.layer) for m in (self.maps[0], self.maps[-1])}, key=int)
+            site, heads = f"{name}.{self.map.layer}-{self.maps[-1].layer}.{kind}", "all heads"
+        else:
+            one = self.map.heads == 1
+            site, heads = (
+                self.map.site,
+                "its one head" if one else f"mean over {self.map.heads} heads",
             )
-            heads = "all heads" if self.head is None else f"head {self.head}"
-            return f"{name}.{layers}.{kind}, {heads}"
-        heads = f"mean over {self.map.heads} heads" if self.map.heads > 1 else "its one head"
-        return f"{self.map.site}, {heads if self.head is None else f'head {self.head}'}"
+        return in_words(site, heads if self.head is None else f"head {self.head + 1}")
+
+    @property
+    def short(self) -> str:
+        """The same to type: `decoder.1.cross.7`; `decoder.cross` for all of its layers."""
+        site = self.map.stack if len(self.maps) > 1 else self.map.site
+        return site if self.head is None else f"{site}.{self.head}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,6 +283,36 @@ class Comparison:
         from regard.explain.page import comparison_page, framed
 
         return framed(comparison_page(self, *self.choose()))
+
+
+def look_of(trace: Trace, text: str, *, model: str = "", without: Sequence[str] = ()) -> Look:
+    """What was recorded of a text as maps: sub-words are merged into words, which name the rows.
+
+    Args:
+        trace: What a task recorded.
+        text: What was read.
+        model: What to call the model.
+        without: The heads that were taken away.
+    """
+    maps = []
+    for site, value in trace.weights.items():
+        layer = site.removesuffix(".weights")
+        stack, _, kind = layer.split(".")
+        (rows, row_index), (columns, column_index) = trace.words[f"{stack}.{kind}"]
+        shape = len(row_index), len(column_index)
+        array = value[:, : shape[0], : shape[1]].double().numpy()  # (heads, query, key)
+        pieces = AttentionMap(layer, array, ("",) * shape[0], ("",) * shape[1])
+        maps.append(merge_words(pieces, row_index, column_index, rows, columns))
+    written = "" if trace.written is None else f" → {trace.written}"
+    return Look(
+        maps=tuple(maps),
+        title=shortened(f"{text}{written}"),
+        model=model,
+        source=text,
+        target=trace.written or "",
+        knocked_out=tuple(without),
+        note=trace.note,
+    )
 
 
 def compare(before: Look, after: Look, names: tuple[str, str] = ("before", "after")) -> Comparison:

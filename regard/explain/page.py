@@ -27,7 +27,7 @@ from regard.errors import InputError
 from regard.explain.colours import hexadecimal, sequential
 from regard.explain.look import Choice, Comparison, Look
 from regard.explain.maps import AttentionMap, Weights, visible
-from regard.files import write_file
+from regard.runtime.files import write_file
 
 FINE_BYTES = 6_000_000  # up to here two bytes a weight, beyond one
 MOST_BYTES = 21_000_000  # beyond, only means over heads; in base64 a third more, under 30 MB

@@ -19,6 +19,7 @@ from regard.explain.cells import COLUMN, ROW, Scale, label, paint, round_up, spr
 from regard.explain.colours import ACCENT, MUTED, diverging
 from regard.explain.look import Choice, Comparison, Kind, Look
 from regard.explain.maps import AttentionMap, Weights, mean_by_offset, visible
+from regard.explain.names import in_words
 from regard.explain.sheet import (
     HEIGHT,
     SMALLEST,
@@ -169,7 +170,7 @@ def _draw_grid(look: Look, choice: Choice) -> Figure:
             top = RIM + row * (cell_height + gap)
             name = _head_name(look, attention_map, head)
             if text_width(name, SMALLEST) > cell_width:
-                name = f"L{attention_map.layer} H{head}"
+                name = f"L{attention_map.layer + 1} H{head + 1}"
             silenced = f"{attention_map.site}.{head}" in look.knocked_out
             sheet.text((left, top), name, colour=ACCENT if silenced else MUTED)
             axes = sheet.axes(left, top + title, cell_width, cell_height - title)
@@ -352,8 +353,9 @@ def _orientation(look: Look, attention_map: AttentionMap) -> list[str]:
 
 
 def _facts(look: Look, choice: Choice) -> list[str]:
-    silenced = ", ".join(look.knocked_out)
+    silenced = "; ".join(map(in_words, look.knocked_out))
     facts = [
+        f"To type: {choice.short}.",
         f"Chosen as {choice.reason}." if choice.reason else "",
         f"Knocked out: {silenced}." if silenced else "",
         f"Model: {visible(look.model)}." if look.model else "",
@@ -369,7 +371,7 @@ def _heads(attention_map: AttentionMap, choice: Choice) -> list[int]:
 
 def _head_name(look: Look, attention_map: AttentionMap, head: int) -> str:
     out = " (out)" if f"{attention_map.site}.{head}" in look.knocked_out else ""
-    return f"layer {attention_map.layer} head {head}{out}"
+    return f"layer {attention_map.layer + 1}, head {head + 1}{out}"
 
 
 DRAWINGS: dict[Kind, Callable[[Look, Choice], Figure]] = {

@@ -39,6 +39,13 @@ function decode(base64, width) {
   return width === 1 ? bytes : new Uint16Array(bytes.buffer); // little-endian, as every browser's host
 }
 
+// A layer or head in words, as people count: decoder.1.cross.7 is decoder layer 2, head 8 (cross).
+function inWords(name, heads, last) {
+  const [stack, first, kind, head] = name.split(".");
+  const layers = last === undefined || last === first ? `layer ${Number(first) + 1}` : `layers ${Number(first) + 1}-${Number(last) + 1}`;
+  return `${stack} ${layers}, ${head === undefined ? heads : `head ${Number(head) + 1}`} (${kind})`;
+}
+
 // One attention layer: numbers are decoded on first use, and one head or the mean is a table.
 class Layer {
   constructor(data, width) {
@@ -68,9 +75,11 @@ class Layer {
     return values;
   }
 
+  shortName(head) { return this.stored === 1 ? `layer ${Number(this.number) + 1}` : `layer ${Number(this.number) + 1}, head ${head + 1}`; }
+
   headName(head) {
     if (this.heads === 1) return "its one head";
-    return head === null || this.stored < this.heads ? `mean over ${this.heads} heads` : `head ${head}`;
+    return head === null || this.stored < this.heads ? `mean over ${this.heads} heads` : `head ${head + 1}`;
   }
 }
 
@@ -98,7 +107,7 @@ function distances(layers) {
       const table = layer.table(head);
       const width = layer.keys.length;
       const alive = layer.queries.map((_, q) => table.subarray(q * width, (q + 1) * width).some((weight) => weight > 0));
-      rows.push(layer.stored === 1 ? `layer ${layer.number}` : `layer ${layer.number} head ${head}`);
+      rows.push(layer.shortName(head));
       for (const offset of offsets) {
         let sum = 0, count = 0;
         for (let q = Math.max(0, -offset); q < Math.min(layer.queries.length, width - offset); q += 1) {
@@ -255,10 +264,10 @@ class Viewer {
     };
     fill("view", Object.entries(VIEWS), state.view);
     fill("stack", stacks.map((stack) => [stack, STACKS[stack] ?? stack]), layer.stack);
-    fill("site", peers.map((one) => [one.site, one.number]), layer.site);
+    fill("site", peers.map((one) => [one.site, Number(one.number) + 1]), layer.site);
     const heads = layer.stored === layer.heads && layer.heads > 1 ? [...Array(layer.heads).keys()] : [];
     const out = (head) => (tab.knockedOut.includes(`${layer.site}.${head}`) ? " (out)" : "");
-    fill("head", [["", layer.headName(null)], ...heads.map((head) => [head, `${head}${out(head)}`])], state.head ?? "");
+    fill("head", [["", layer.headName(null)], ...heads.map((head) => [head, `${head + 1}${out(head)}`])], state.head ?? "");
     fill("colours", Object.entries(COLOURS), state.colours);
     const all = state.view === "grid" || state.view === "positions";
     this.selects.site.disabled = this.selects.head.disabled = all;
@@ -290,13 +299,15 @@ class Viewer {
   describe() {
     const { state, layer, tab } = this;
     const name = state.view === "grid" || state.view === "positions"
-      ? `${layer.stackName}.${this.peers[0].number}-${this.peers.at(-1).number}.${layer.kind}, all heads` : `${layer.site}, ${layer.headName(state.head)}`;
+      ? inWords(this.peers[0].site, "all heads", this.peers.at(-1).number) : inWords(layer.site, layer.headName(state.head));
+    const single = state.head !== null && layer.stored === layer.heads;
+    const typed = state.view === "grid" || state.view === "positions" ? "" : `To type: ${layer.site}${single ? `.${state.head}` : ""}.`;
     const [rows, columns] = state.turned && state.view === "matrix" ? [...layer.orientation].reverse() : layer.orientation;
     const places = {
       matrix: `Rows: ${rows}. Columns: ${columns}.`, grid: `Rows: ${rows}. Columns: ${columns}. Click one to open it.`,
       sentence: `Left: ${layer.orientation[0]}. Right: ${layer.orientation[1]}.`, positions: "Rows: heads. Columns: how far from its own place a word looks; −1 is one word before.",
     };
-    const parts = [places[state.view], tab.model && `Model: ${tab.model}.`, tab.knockedOut.length && `Knocked out: ${tab.knockedOut.join(", ")}.`, tab.note];
+    const parts = [places[state.view], typed, tab.model && `Model: ${tab.model}.`, tab.knockedOut.length && `Knocked out: ${tab.knockedOut.map((head) => inWords(head)).join("; ")}.`, tab.note];
     this.facts.replaceChildren(element("strong", {}, name), ` ${parts.filter(Boolean).join(" ")}`);
     const exact = this.bytes === 1 ? "0.004, small to 0.0002" : "0.00001";
     const means = layer.stored < layer.heads ? " The input is long, so the page holds means over heads only." : "";
@@ -571,9 +582,9 @@ class Viewer {
           this.thumbnails.set(key, paint(cells, this.state.colours === "row" ? "row" : "one", this.palette));
         }
         const out = tab.knockedOut.includes(key);
-        const name = layer.stored === 1 ? `layer ${layer.number}` : `layer ${layer.number} head ${head}`;
+        const name = layer.shortName(head);
         Object.assign(context, { font: `${SMALL}px ${FONT}`, textAlign: "left", textBaseline: "middle", fillStyle: out ? ink.accent : ink.muted });
-        const short = context.measureText(name).width > wide ? `L${layer.number} H${head}` : name;
+        const short = context.measureText(name).width > wide ? `L${Number(layer.number) + 1} H${head + 1}` : name;
         context.fillText(out ? `${short} (out)` : short, x, y + title / 2 - 2);
         context.imageSmoothingEnabled = layer.keys.length > wide || layer.queries.length > tall;
         context.drawImage(this.thumbnails.get(key), x, y + title, wide, tall);

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regard.layers.attention import AdditiveScore, Attention, DotScore
-from regard.layers.block import Block, BlockShape, Stack
+from regard.layers.block import Block, BlockShape, Stack, sublayers
 from regard.layers.context import Context, Memory
-from regard.layers.dropout import Dropout
-from regard.layers.embed import Embed
+from regard.layers.convolution import Convolution
+from regard.layers.fronts.embed import Embed
 from regard.layers.heads import VocabularyHead
-from regard.layers.layout import Layout
+from regard.layers.kernels.dropout import Dropout
+from regard.layers.layout import Layout, Windows
 from regard.layers.masks import Mask, masked_softmax
+from regard.layers.mixer import Mixer
 from regard.layers.mlp import FeedForward
 from regard.layers.norms import norm
 from regard.layers.positions import (
@@ -24,8 +26,10 @@ from regard.layers.positions import (
     position_scheme,
     sinusoid,
 )
-from regard.layers.state import KVCache, State
-from regard.layers.tap import Edit, Tap, knock_out, replace, scale_head
+from regard.layers.recurrent import Recurrent
+from regard.layers.relative import RelativeBias, RelativeBiasNet
+from regard.layers.state import KVCache, RecurrentState, State
+from regard.layers.tap.tap import Edit, Tap, knock_out, replace, scale_head
 
 __all__ = [
     "POSITIONS",
@@ -35,6 +39,7 @@ __all__ = [
     "BlockShape",
     "Buckets",
     "Context",
+    "Convolution",
     "DotScore",
     "Dropout",
     "Edit",
@@ -45,13 +50,19 @@ __all__ = [
     "Learned",
     "Mask",
     "Memory",
+    "Mixer",
     "Positions",
+    "Recurrent",
+    "RecurrentState",
+    "RelativeBias",
+    "RelativeBiasNet",
     "Rotary",
     "Sinusoidal",
     "Stack",
     "State",
     "Tap",
     "VocabularyHead",
+    "Windows",
     "knock_out",
     "masked_softmax",
     "norm",
@@ -60,6 +71,7 @@ __all__ = [
     "replace",
     "scale_head",
     "sinusoid",
+    "sublayers",
 ]
 
 

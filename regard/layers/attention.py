@@ -1,4 +1,4 @@
-"""THE attention: self, cross, grouped; scaled dot, plain dot or additive score.
+"""THE attention: self, cross, grouped; scaled dot, plain dot, cosine or additive score.
 
     Attention(Q, K, V) = softmax(Q Kᵀ / √d_k + bias) V                      (Vaswani et al. 2017)
     MultiHead = Concat(head_1 … head_h) W_O
@@ -18,14 +18,19 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.layers.context import Context, Memory
-from regard.layers.dropout import drop
+from regard.layers.kernels.dropout import drop
+from regard.layers.kernels.linear import Linear
 from regard.layers.layout import Layout
-from regard.layers.linear import Linear
 from regard.layers.masks import Mask, masked_softmax
-from regard.layers.norms import norm
-from regard.layers.tap import Product
+from regard.layers.mixer import Mixer
+from regard.layers.norms import Unit, norm
+from regard.layers.tap.tap import Product
 
-SCORES = ("scaled_dot", "dot", "additive")
+SCORES = ("scaled_dot", "dot", "additive", "cosine")
+Given = tuple[Tensor, Tensor, Tensor, Layout, Mask, Tensor | None]
+"""Queries, keys, values, the layout of these rows, their mask, and what is added to the scores."""
+SITES = ("q", "k", "v", "scores", "weights", "heads")
+"""What a tap can see of each head."""
 
 
 class DotScore(nn.Module):
@@ -113,7 +118,7 @@ def attend_openly(
     return drop(weights, dropout) @ v
 
 
-class Attention(nn.Module):
+class Attention(Mixer):
     """Multi-head attention over sentences laid end to end.
 
     Args:
@@ -122,12 +127,18 @@ class Attention(nn.Module):
         name: The layer's name, under which a tap finds it, such as `decoder.2.cross`.
         kv_heads: Key and value heads, if fewer than `heads` (grouped attention).
         cross: Keys and values come from the memory instead of x.
-        score: `scaled_dot`, `dot` or `additive`.
+        score: `scaled_dot`, `dot`, `additive`, or `cosine`: q·k / (|q| |k|) times a number that
+            each head learns (Swin-V2).
         dropout: On the attention weights while training. It leaves the fast kernel.
         head_dim: Width of a head, if it is not dim / heads.
         bias: Which of the four matrices have a bias: True or `all`, `qkv`, False or `none`.
         query_key_norm: ε of an RMS norm that each head's queries and keys go through (Qwen3); 0
             for none.
+        score_bias: A module of q (batch, heads, query, head_dim) and the layout of these rows; what
+            it gives, (batch or 1, heads, query, key), is added to the scores: this layer's own.
+        memory_dim: Width of the memory, if it is not dim.
+        values: `memory`: the values are the memory as it is, and what leaves the layer is their
+            mean, head by head, without W_V and W_O (Bahdanau et al. 2015). `own`: all four.
 
     Example:
         >>> from regard.layers import Attention, plain_context
@@ -149,6 +160,9 @@ class Attention(nn.Module):
         head_dim: int | None = None,
         bias: bool | str = True,
         query_key_norm: float = 0.0,
+        score_bias: nn.Module | None = None,
+        memory_dim: int | None = None,
+        values: str = "own",
     ) -> None:
         super().__init__()
         if (head_dim is None and dim % heads) or heads % (kv_heads or heads):
@@ -159,27 +173,59 @@ class Attention(nn.Module):
             )
         self.name, self.heads, self.kv_heads, self.cross = name, heads, kv_heads or heads, cross
         self.head_dim = head_dim or dim // heads
-        numbers = [int(part) for part in name.split(".") if part.isdigit()]
-        self.layer = numbers[0] if numbers else 0  # its place in a cache: 2 in decoder.2.self
+        self.remembers = not cross
         self.dropout = dropout
+        self.own_values = values == "own"
+        self.value_dim = self.head_dim if self.own_values else memory_dim or dim  # of a head
+        if values not in ("own", "memory") or not (cross or (self.own_values and not memory_dim)):
+            raise InputError(
+                name,
+                got=f"values {values}, memory_dim {memory_dim}, cross {cross}",
+                expected="values own or memory; a memory's width and values only with cross",
+            )
         # Of queries, and of keys and values.
-        self.widths = heads * self.head_dim, 2 * self.kv_heads * self.head_dim
+        keys = self.kv_heads * self.head_dim
+        self.widths = heads * self.head_dim, 2 * keys if self.own_values else keys
         self.query = Linear(dim, self.widths[0], bias=bias in (True, "all", "qkv"))
-        self.key_value = Linear(dim, self.widths[1], bias=bias in (True, "all", "qkv"))
+        self.key_value = Linear(
+            memory_dim or dim, self.widths[1], bias=bias in (True, "all", "qkv")
+        )
         self.joined: nn.Module | None = None  # both in one, where x must first be prepared: int8
-        self.query_norm = norm("rms", self.head_dim, query_key_norm) if query_key_norm else None
-        self.key_norm = norm("rms", self.head_dim, query_key_norm) if query_key_norm else None
-        self.out = Linear(self.widths[0], dim, bias=bias in (True, "all"))
-        self.score: DotScore | AdditiveScore
+        self.query_norm, self.key_norm = self._norms(score, query_key_norm)
+        self.score_bias = score_bias
+        self.out: nn.Module = nn.Identity()
+        if self.own_values:
+            self.out = Linear(self.widths[0], dim, bias=bias in (True, "all"))
+        self.score = self._score(score)
+
+    def _norms(
+        self, score: str, query_key_norm: float
+    ) -> tuple[nn.Module | None, nn.Module | None]:
+        """What each head's queries go through, and its keys."""
+        if score == "cosine":
+            return Unit(self.heads), Unit()
+        if not query_key_norm:
+            return None, None
+        query, key = (norm("rms", self.head_dim, query_key_norm) for _ in range(2))
+        return query, key
+
+    def _score(self, score: str) -> DotScore | AdditiveScore:
         if score not in SCORES:
             raise InputError("score", got=score, expected=f"one of {', '.join(SCORES)}")
         if score == "additive":
-            self.score = AdditiveScore(heads, self.head_dim)
-        else:
-            self.score = DotScore(self.head_dim**-0.5 if score == "scaled_dot" else 1.0)
+            return AdditiveScore(self.heads, self.head_dim)
+        return DotScore(self.head_dim**-0.5 if score == "scaled_dot" else 1.0)
+
+    def sites(self) -> dict[str, int]:
+        """Every site that a tap can name here, with its number of heads (0: it has none)."""
+        found = {f"{self.name}.{site}": self.heads for site in SITES}
+        found |= {f"{self.name}.{site}": self.kv_heads for site in ("k", "v")}
+        return found | {f"{self.name}.out": 0}
 
     def matrices(self) -> tuple[Tensor, ...]:
         """W_Q, W_K, W_V and W_O, each as (out, in): keys and values stand in one parameter."""
+        if not isinstance(self.out, Linear):
+            return self.query.weight, self.key_value.weight
         return (self.query.weight, *self.key_value.weight.chunk(2), self.out.weight)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -187,8 +233,10 @@ class Attention(nn.Module):
         if self.cross:
             q, k, v, layout, mask, bias = self._from_memory(x, ctx)
         else:
-            q, k, v = self._from_itself(x, ctx)
-            layout, mask, bias = ctx.layout, ctx.mask, ctx.bias
+            q, k, v, layout, mask, bias = self._from_itself(x, ctx)
+        if self.score_bias is not None:
+            own = self.score_bias(q, layout)
+            bias = own if bias is None else bias + own
         dropout = self.dropout if self.training else 0.0
         out = self.score.attend(q, k, v, mask, bias, dropout)  # (batch, heads, query, head_dim)
         if ctx.tap is not None:
@@ -196,7 +244,7 @@ class Attention(nn.Module):
             out = ctx.tap.attention(product, out)
         return ctx.visit(f"{self.name}.out", self.out(layout.tokens(out)))
 
-    def _from_itself(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+    def _from_itself(self, x: Tensor, ctx: Context) -> Given:
         """Queries, keys and values of the same tokens: (batch, heads, length, head_dim)."""
         if self.joined is None:
             q, kv = self.query(x), self.key_value(x)
@@ -206,25 +254,30 @@ class Attention(nn.Module):
         k, v = kv.view(-1, 2, self.kv_heads, self.head_dim).unbind(1)
         q, k = normed(self.query_norm, q), normed(self.key_norm, k)
         q, k = ctx.positions.turn(q, ctx.where), ctx.positions.turn(k, ctx.where)
-        q = ctx.layout.rows(q, self.heads)
-        k = ctx.layout.rows(k, self.kv_heads)
-        v = ctx.layout.rows(v, self.kv_heads)
+        layout, mask, bias = ctx.layout, ctx.mask, ctx.bias
+        if ctx.windows is not None:  # a bias of the whole text does not fit them
+            layout, mask, bias = ctx.windows, ctx.windows.mask, None
+        q = layout.rows(q, self.heads)
+        k = layout.rows(k, self.kv_heads)
+        v = layout.rows(v, self.kv_heads)
         if ctx.tap is not None:
             q, k, v = (
-                ctx.tap.visit(f"{self.name}.{s}", t) for s, t in zip("qkv", (q, k, v), strict=True)
+                ctx.tap.visit_heads(f"{self.name}.{s}", t, layout, ctx.layout)
+                for s, t in zip("qkv", (q, k, v), strict=True)
             )
         if ctx.cache is not None:
-            k, v = ctx.cache.append(self.layer, k, v)
-        return q, k, v
+            k, v = ctx.cache.append(self.slot, k, v)
+        return q, k, v, layout, mask, bias
 
-    def _from_memory(
-        self, x: Tensor, ctx: Context
-    ) -> tuple[Tensor, Tensor, Tensor, Layout, Mask, None]:
+    def _from_memory(self, x: Tensor, ctx: Context) -> Given:
         """Queries of x, keys and values of the memory."""
         memory, layout = ctx.memory, ctx.memory_layout or ctx.layout
         if memory is None:
             raise InputError(self.name, got="no memory", expected="a Context with one to look at")
-        q = normed(self.query_norm, layout.rows(self.query(x), self.heads))
+        q = self.query(x)
+        if self.query_norm is not None:
+            q = self.query_norm(q.view(-1, self.heads, self.head_dim))
+        q = layout.rows(q, self.heads)
         k, v = memory.heads.get(self.name) or self.remember(memory)
         if ctx.tap is not None:
             q = ctx.tap.visit_heads(f"{self.name}.q", q, layout, ctx.layout)
@@ -233,7 +286,14 @@ class Attention(nn.Module):
         return q, k, v, layout, memory.mask, None
 
     def remember(self, memory: Memory) -> tuple[Tensor, Tensor]:
-        """Keys and values of a memory: (batch, kv_heads, key, head_dim) each."""
+        """Keys and values of a memory: (batch, kv_heads, key, head_dim) each.
+
+        Values that are the memory itself are as wide as it is.
+        """
+        if not self.own_values:
+            k = memory.layout.rows(self.key_value(memory.x), self.kv_heads)
+            v = memory.layout.rows(memory.x, 1).expand(-1, self.kv_heads, -1, -1)
+            return normed(self.key_norm, k), v
         rows = memory.layout.rows(self.key_value(memory.x), 2 * self.kv_heads)
         k, v = rows[:, : self.kv_heads], rows[:, self.kv_heads :]
         return normed(self.key_norm, k), v

@@ -2,26 +2,35 @@
 
     post-norm (the paper):   x = norm(x + dropout(sublayer(x)))
     pre-norm (in practice):  x = x + dropout(sublayer(norm(x))),  and one more norm at the top
+    inside (Swin-V2):        x = x + dropout(norm(sublayer(x)))
 
-A block has self-attention, cross-attention if it has a memory to look at, and a feed-forward,
-unless it is to be of attention alone.
+A block is sub-layers in order: self-attention, cross-attention if it has a memory to look at, and
+a feed-forward, unless its shape says otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.layers.attention import Attention
-from regard.layers.context import Context
-from regard.layers.dropout import Dropout
+from regard.layers.context import Context, Memory
+from regard.layers.convolution import Convolution
+from regard.layers.kernels.dropout import Dropout, drop_rows
+from regard.layers.layout import Layout
+from regard.layers.mixer import Mixer
 from regard.layers.mlp import FeedForward
 from regard.layers.norms import norm
 from regard.layers.positions import Positions
+from regard.layers.recurrent import Recurrent
+from regard.layers.relative import RelativeBias, RelativeBiasNet
+from regard.layers.state import KVCache, RecurrentState
+
+NORM_PLACES = ("pre", "post", "inside")
 
 
 @dataclass(frozen=True)
@@ -37,9 +46,13 @@ class BlockShape:
     activation: str = "relu"
     norm: str = "layer"
     norm_place: str = "pre"
+    norm_places: Mapping[str, str] = field(default_factory=dict)
+    """Of single sub-layers, by name, where they differ."""
     norm_epsilon: float | None = None
     score: str = "scaled_dot"
     dropout: float = 0.0
+    drop_path: float = 0.0
+    """How often a text goes past a sub-layer while training (stochastic depth)."""
     hidden_dropout: float = 0.0
     """On the feed-forward's hidden layer."""
     attention_dropout: float = 0.0
@@ -47,8 +60,30 @@ class BlockShape:
     attention_bias: str | None = None
     """Which of attention's projections have a bias, `all`, `qkv` or `none`; None: by `bias`."""
     query_key_norm: bool = False
+    sublayers: Sequence[str] = ("self_attention", "feed_forward")
+    """In order. Where a stack looks at a memory, cross-attention stands before the last
+    feed-forward, unless it is named."""
     feed_forward: bool = True
     """Off for blocks of attention alone."""
+    block_norm: bool = False
+    """Whether one more norm stands at the end of each block (Conformer)."""
+    causal: bool = False
+    """Whether a convolution sees the past alone, as the mask says it to attention."""
+    kernel: int = 31
+    """Tokens that meet in a convolution."""
+    convolution_norm: str = "layer"
+    cell: str = "gru"
+    """Of a recurrence."""
+    both_ways: bool = False
+    """Whether a recurrence reads from the end too."""
+    grid_window: int | None = None
+    """The side of the squares of a picture within which tokens look at each other (Swin); in every
+    other block they are moved by half of it."""
+    grid_bias: str = "none"
+    """What each attention adds to its scores by the offset in a square: `none`, a `table`, or what
+    a `net` computes (Swin-V2)."""
+    scales: Mapping[str, float] = field(default_factory=dict)
+    """What the changes of sub-layers are multiplied by, by name (Conformer's feed-forwards: ½)."""
     residual: bool = True
     """Off only to see what breaks without it."""
 
@@ -57,68 +92,162 @@ class BlockShape:
         return norm(self.norm, self.dim, self.norm_epsilon)
 
 
+class Sublayer(NamedTuple):
+    """One of a block's sub-layers: the attributes that it and its norm are, and what is done."""
+
+    part: str
+    norm: str
+    place: str
+    scale: float
+
+
+def sublayers(shape: BlockShape, name: str, *, cross: bool = False) -> dict[str, Mixer]:
+    """The sub-layers of one block, in order, by their names.
+
+    Args:
+        shape: Sizes and kinds.
+        name: The block's name, such as `decoder.2`.
+        cross: Whether it looks at a memory.
+    """
+    names = [part for part in shape.sublayers if cross or not part.endswith("cross_attention")]
+    if not shape.feed_forward:
+        names = [part for part in names if not part.endswith("feed_forward")]
+    if cross and not any(part.endswith("cross_attention") for part in names):
+        last = names[-1:] if names[-1].endswith("feed_forward") else []
+        names = [*names[: len(names) - len(last)], "cross_attention", *last]
+    return {part: _mixer(shape, f"{name}.{part}") for part in names}
+
+
+def _mixer(shape: BlockShape, name: str) -> Mixer:
+    """One sub-layer, by the end of its name."""
+    if name.endswith("recurrent"):
+        return Recurrent(
+            shape.dim, name, cell=shape.cell, both_ways=shape.both_ways, bias=shape.bias
+        )
+    if name.endswith("convolution"):
+        return Convolution(
+            shape.dim,
+            name,
+            kernel=shape.kernel,
+            norm_kind=shape.convolution_norm,
+            causal=shape.causal,
+            bias=shape.bias,
+        )
+    if name.endswith("attention"):
+        return _attention(shape, name)
+    if name.endswith("feed_forward"):
+        return FeedForward(
+            shape.dim,
+            shape.hidden,
+            shape.activation,
+            shape.hidden_dropout,
+            bias=shape.bias,
+            name=name,
+        )
+    raise InputError(
+        "a sub-layer",
+        got=name.rpartition(".")[2],
+        expected="a name that ends in self_attention, cross_attention, convolution, recurrent or "
+        "feed_forward",
+    )
+
+
+def _attention(shape: BlockShape, name: str) -> Attention:
+    cross, bias = name.endswith("cross_attention"), None
+    if shape.grid_bias != "none" and shape.grid_window and not cross:
+        kind = RelativeBiasNet if shape.grid_bias == "net" else RelativeBias
+        bias = kind(shape.heads, shape.grid_window)
+    return Attention(
+        shape.dim,
+        shape.heads,
+        name.removesuffix("_attention"),
+        kv_heads=shape.kv_heads,
+        cross=cross,
+        score=shape.score,
+        dropout=shape.attention_dropout,
+        head_dim=shape.head_dim,
+        bias=shape.attention_bias or shape.bias,
+        query_key_norm=(shape.norm_epsilon or 1e-6) if shape.query_key_norm else 0.0,
+        score_bias=bias,
+    )
+
+
 class Block(nn.Module):
-    """One layer of a stack.
+    """One layer of a stack: sub-layers in order, each with its norm and its residual connection.
+
+    The sub-layer `self_attention` is the attribute of that name, and its norm is `self_norm`: the
+    first word and `_norm`.
 
     Args:
         shape: Sizes and kinds.
         name: The layer's name, such as `decoder.2`.
-        cross: Whether it looks at a memory.
+        parts: The sub-layers, in order, by name.
+        scales: What a sub-layer's change is multiplied by, by its name (1 unless named).
+
+    Example:
+        >>> import torch
+        >>> from regard.layers import plain_context
+        >>> shape = BlockShape(dim=8, heads=2, hidden=12)
+        >>> block = Block(shape, "encoder.0", sublayers(shape, "encoder.0"))
+        >>> block(torch.randn(5, 8), plain_context((2, 3))).shape     # sentences of 2 and 3 tokens
+        torch.Size([5, 8])
     """
 
-    def __init__(self, shape: BlockShape, name: str, *, cross: bool = False) -> None:
+    def __init__(
+        self,
+        shape: BlockShape,
+        name: str,
+        parts: Mapping[str, Mixer],
+        *,
+        scales: Mapping[str, float] | None = None,
+    ) -> None:
         super().__init__()
         self.name, self.residual = name, shape.residual
-        if shape.norm_place not in ("pre", "post"):
-            raise InputError("norm_place", got=shape.norm_place, expected="pre or post")
-        self.pre_norm = shape.norm_place == "pre"
-        self.self_norm, self.self_attention = shape.make_norm(), self._attention(shape, "self")
-        self.cross_norm = shape.make_norm() if cross else None
-        self.cross_attention = self._attention(shape, "cross") if cross else None
-        self.feed_norm = shape.make_norm() if shape.feed_forward else None
-        self.feed_forward = (
-            FeedForward(
-                shape.dim, shape.hidden, shape.activation, shape.hidden_dropout, bias=shape.bias
-            )
-            if shape.feed_forward
-            else None
-        )
+        self._last_site = f"{name}.residual"
+        self.order: list[Sublayer] = []
+        for part, mixer in parts.items():
+            norm_name = part.partition("_")[0] + "_norm"
+            if norm_name in self._modules or norm_name == "block_norm":
+                raise InputError(
+                    f"{name}.{part}",
+                    got=f"a second sub-layer whose norm is {norm_name}",
+                    expected="names that differ in their first word, as first_feed_forward",
+                )
+            setattr(self, norm_name, shape.make_norm())
+            setattr(self, part, mixer)
+            scale = (scales or shape.scales).get(part, 1.0)
+            place = shape.norm_places.get(part, shape.norm_place)
+            self.order.append(Sublayer(part, norm_name, _checked_place(place), scale))
+        self.block_norm = shape.make_norm() if shape.block_norm else None
         self.dropout = Dropout(shape.dropout)
+        self.drop_path = shape.drop_path
 
-    def _attention(self, shape: BlockShape, kind: str) -> Attention:
-        return Attention(
-            shape.dim,
-            shape.heads,
-            f"{self.name}.{kind}",
-            kv_heads=shape.kv_heads,
-            cross=kind == "cross",
-            score=shape.score,
-            dropout=shape.attention_dropout,
-            head_dim=shape.head_dim,
-            bias=shape.attention_bias or shape.bias,
-            query_key_norm=(shape.norm_epsilon or 1e-6) if shape.query_key_norm else 0.0,
-        )
+    def mixers(self) -> list[Mixer]:
+        """The sub-layers, in order."""
+        return [cast(Mixer, self._modules[part]) for part, *_ in self.order]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
-        x = self._around(self.self_norm, lambda y: self.self_attention(y, ctx), x)
-        cross = self.cross_attention
-        if cross is not None and self.cross_norm is not None:
-            x = self._around(self.cross_norm, lambda y: cross(y, ctx), x)
-        feed_forward = self.feed_forward
-        if feed_forward is not None and self.feed_norm is not None:
-            x = self._around(
-                self.feed_norm,
-                lambda y: ctx.visit(f"{self.name}.feed_forward", feed_forward(y)),
-                x,
-            )
-        return ctx.visit(f"{self.name}.residual", x)
+        modules = cast(dict[str, nn.Module], self._modules)  # by name: a twin may replace some
+        for part, norm_name, place, scale in self.order:
+            norm = modules[norm_name]
+            change = modules[part](norm(x) if place == "pre" else x, ctx)
+            change = self.dropout(norm(change) if place == "inside" else change)
+            if scale != 1:
+                change = change * scale
+            if self.drop_path and self.training:
+                change = drop_rows(change, self.drop_path, ctx.layout.lengths)
+            x = x + change if self.residual else change
+            x = norm(x) if place == "post" else x
+        if self.block_norm is not None:
+            x = self.block_norm(x)
+        return ctx.visit(self._last_site, x)
 
-    def _around(self, norm: nn.Module, sublayer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """One sub-layer with its norm, dropout and residual connection."""
-        change = self.dropout(sublayer(norm(x) if self.pre_norm else x))
-        x = x + change if self.residual else change
-        return x if self.pre_norm else norm(x)
+
+def _checked_place(place: str) -> str:
+    if place not in NORM_PLACES:
+        raise InputError("norm_place", got=place, expected=f"one of {', '.join(NORM_PLACES)}")
+    return place
 
 
 class Stack(nn.Module):
@@ -144,11 +273,18 @@ class Stack(nn.Module):
         final_norm: bool = True,
     ) -> None:
         super().__init__()
-        self.positions = positions
+        self.name, self.width, self.positions = name, shape.dim, positions
         self.blocks = nn.ModuleList(
-            [Block(shape, f"{name}.{i}", cross=cross) for i in range(layers)]
+            [
+                Block(each, f"{name}.{i}", sublayers(each, f"{name}.{i}", cross=cross))
+                for i, each in enumerate(_deeper(shape, layers))
+            ]
         )
         self.final_norm = shape.make_norm() if final_norm else nn.Identity()
+        self.grid_window = shape.grid_window
+        for kind in (self._attending(), self._holding()):
+            for slot, mixer in enumerate(kind):
+                mixer.slot = slot
 
     def layers(self) -> list[Block]:
         """The blocks, from the input up."""
@@ -156,8 +292,48 @@ class Stack(nn.Module):
 
     def attentions(self) -> list[Attention]:
         """Every attention layer, from the input up."""
-        both = [(block.self_attention, block.cross_attention) for block in self.layers()]
-        return [attention for pair in both for attention in pair if attention is not None]
+        return [mixer for mixer in self.mixers() if isinstance(mixer, Attention)]
+
+    def _attending(self) -> list[Attention]:
+        """Those whose keys and values stand in a cache, while decoding."""
+        return [layer for layer in self.attentions() if layer.remembers]
+
+    def _holding(self) -> list[Mixer]:
+        """Those that hold other tensors of each row."""
+        return [m for m in self.mixers() if m.remembers and not isinstance(m, Attention)]
+
+    def mixers(self) -> list[Mixer]:
+        """Every sub-layer, from the input up."""
+        return [mixer for block in self.layers() for mixer in block.mixers()]
+
+    def sites(self) -> dict[str, int]:
+        """Every site that a tap can name here, with its number of heads (0: it has none)."""
+        found = {f"{self.name}.embedding": 0}
+        for block in self.layers():
+            for mixer in block.mixers():
+                found |= mixer.sites()
+            found[f"{block.name}.residual"] = 0
+        return found
+
+    def start(self, rows: int, length: int, like: Tensor) -> KVCache:
+        """What the stack remembers of `rows` rows of at most `length` tokens, before the first.
+
+        Args:
+            rows: How many are written at a time.
+            length: The most tokens of each.
+            like: Any tensor on the device and of the kind of the keys and values.
+        """
+        own = self._attending()
+        kv_heads, head_dim = (own[0].kv_heads, own[0].head_dim) if own else (0, 0)
+        cache = KVCache(len(own), rows, length, kv_heads, head_dim, like.device, like.dtype)
+        held = [found for m in self._holding() if (found := m.start(rows, like)) is not None]
+        return RecurrentState(held, cache) if held else cache
+
+    def remember(self, memory: Memory) -> Memory:
+        """The memory with the keys and values that each cross-attention makes of it."""
+        crosses = [layer for layer in self.attentions() if layer.cross]
+        heads = {layer.name: layer.remember(memory) for layer in crosses}
+        return Memory(memory.x, memory.layout, heads)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
@@ -165,6 +341,24 @@ class Stack(nn.Module):
         keys = queries + (max(ctx.cache.lengths, default=0) if ctx.cache is not None else 0)
         places = ctx.mask.query_places(queries, keys, x.device)
         ctx = replace(ctx, bias=self.positions.bias(places, keys))
-        for block in self.layers():
-            x = block(x, ctx)
+        if self.grid_window is None:
+            for block in self.layers():
+                x = block(x, ctx)
+            return self.final_norm(x)
+        shifts = 0, self.grid_window // 2
+        taken = [replace(ctx, windows=ctx.layout.windows(self.grid_window, by)) for by in shifts]
+        for number, block in enumerate(self.layers()):
+            x = block(x, taken[number % 2])
         return self.final_norm(x)
+
+    def layout(self, before: Layout) -> Layout:
+        """How its output is laid out: as its input."""
+        return before
+
+
+def _deeper(shape: BlockShape, layers: int) -> list[BlockShape]:
+    """The shape of each block: texts go past the upper ones more often, past the first never."""
+    if not shape.drop_path:
+        return [shape] * layers
+    top = max(1, layers - 1)
+    return [replace(shape, drop_path=shape.drop_path * i / top) for i in range(layers)]

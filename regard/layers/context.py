@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from regard.layers.layout import Layout
+from regard.layers.layout import Layout, Windows
 from regard.layers.masks import Mask
 from regard.layers.positions import Positions
 from regard.layers.state import KVCache
-from regard.layers.tap import Tap
+from regard.layers.tap.tap import Tap
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Memory:
     def select(self, sentences: Tensor) -> Memory:
         """The memory of some sentences alone, in the order in which they are named."""
         keep = sentences.tolist()
-        layout = Layout([self.layout.lengths[i] for i in keep], self.layout.device)
+        layout = self.layout.take(keep)
         longest = layout.longest  # shorter rows may remain
         x = layout.unpad(self.layout.pad(self.x)[sentences, :longest])
         heads = {
@@ -61,6 +61,7 @@ class Context:
     memory_layout: Layout | None = None
     cache: KVCache | None = None
     tap: Tap | None = None
+    windows: Windows | None = None  # self-attention looks no farther, if they are given
 
     def __post_init__(self) -> None:
         before = 0 if self.cache is None else max(self.cache.lengths, default=0)

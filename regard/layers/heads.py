@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.layers.cross_entropy import cross_entropy
-from regard.layers.embed import vocabulary_matrix
-from regard.layers.linear import linear
+from regard.layers.fronts.embed import vocabulary_matrix
+from regard.layers.kernels.cross_entropy import cross_entropy
+from regard.layers.kernels.linear import linear
 
 
 class VocabularyHead(nn.Module):

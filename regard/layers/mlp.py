@@ -10,11 +10,13 @@ from collections.abc import Callable
 from functools import partial
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.errors import InputError
-from regard.layers.dropout import Dropout
-from regard.layers.linear import Linear
+from regard.layers.context import Context
+from regard.layers.kernels.dropout import Dropout
+from regard.layers.kernels.linear import Linear
+from regard.layers.mixer import Mixer
 
 gelu_tanh = partial(F.gelu, approximate="tanh")
 """0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))): what GPT-2 and T5 1.1 have in the place of GELU."""
@@ -32,7 +34,7 @@ ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
 """Name -> (function, gated)."""
 
 
-class FeedForward(nn.Module):
+class FeedForward(Mixer):
     """The feed-forward sub-layer.
 
     Args:
@@ -41,6 +43,7 @@ class FeedForward(nn.Module):
         activation: One of `ACTIVATIONS`.
         dropout: On the hidden layer.
         bias: Whether the matrices have a bias.
+        name: The layer's name, under which a tap finds it.
     """
 
     def __init__(
@@ -51,8 +54,10 @@ class FeedForward(nn.Module):
         dropout: float = 0.0,
         *,
         bias: bool = True,
+        name: str = "feed_forward",
     ) -> None:
         super().__init__()
+        self.name = name
         if activation not in ACTIVATIONS:
             raise InputError(
                 "activation", got=activation, expected=f"one of {', '.join(ACTIVATIONS)}"
@@ -66,12 +71,13 @@ class FeedForward(nn.Module):
         """W_1, (W_3 if gated) and W_2, each as (out, in): W_1 and W_3 stand in one parameter."""
         return (*self.into.weight.chunk(2 if self.gated else 1), self.out.weight)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(tokens, dim) -> (tokens, dim)."""
+    def forward(self, x: Tensor, ctx: Context | None = None) -> Tensor:
+        """(tokens, dim) -> (tokens, dim); what others need of the context only a tap needs here."""
         hidden = self.into(x)  # (tokens, hidden), or twice that if gated
         if self.gated:
             open_, value = hidden.chunk(2, dim=-1)
             hidden = self.function(open_) * value
         else:
             hidden = self.function(hidden)
-        return self.out(self.dropout(hidden))
+        out = self.out(self.dropout(hidden))
+        return out if ctx is None else ctx.visit(self.name, out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,6 +16,14 @@ class State(Protocol):
 
         A row may be named several times, so that there are more rows than before.
         """
+        ...
+
+    def mark(self) -> Any:
+        """Where the rows stand now, for `rewind`."""
+        ...
+
+    def rewind(self, mark: Any) -> None:
+        """The rows forget what came since the mark; there are as many as there were then."""
         ...
 
 
@@ -52,6 +60,7 @@ class KVCache:
         self.layers = [torch.empty(shape, device=device, dtype=dtype) for _ in range(layers)]
         self.spare = torch.empty(shape, device=device, dtype=dtype)
         self.lengths = (0,) * rows
+        self.held: list[tuple[Tensor, ...]] = []  # of sub-layers that are no attention
 
     @property
     def even(self) -> bool:
@@ -82,9 +91,13 @@ class KVCache:
         """Each row has counts[row] tokens more."""
         self.lengths = tuple(old + more for old, more in zip(self.lengths, counts, strict=True))
 
-    def back_to(self, length: int) -> None:
-        """Every row forgets what it holds behind its first `length` tokens."""
-        self.lengths = tuple(min(length, held) for held in self.lengths)
+    def mark(self) -> Any:
+        """How many tokens each row holds now, for `rewind`."""
+        return self.lengths
+
+    def rewind(self, mark: Any) -> None:
+        """Every row forgets what it holds behind the tokens that it had at the mark."""
+        self.lengths = mark
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row rows[i] was; fewer or more rows than before is fine."""
@@ -97,3 +110,32 @@ class KVCache:
                 torch.index_select(buffer[:, :filled], 0, rows, out=moved)
                 self.layers[layer], self.spare = self.spare, buffer
         self.lengths = tuple(self.lengths[row] for row in order)
+
+
+class RecurrentState(KVCache):
+    """What recurrent and convolutional sub-layers hold of each row: a few tensors (rows, …) each.
+
+    A sub-layer puts new tensors in the place of the old ones and never writes into them, so that a
+    mark is no copy. Attention of the same stack has its keys and values beside them.
+
+    Args:
+        held: The tensors of every such sub-layer, before the first token.
+        cache: Of the stack's attention; with no layers, if it has none.
+    """
+
+    def __init__(self, held: list[tuple[Tensor, ...]], cache: KVCache) -> None:
+        self.held, self.layers, self.spare = held, cache.layers, cache.spare
+        self.lengths = cache.lengths
+
+    def mark(self) -> Any:
+        """How many tokens each row holds now, and what follows from them."""
+        return self.lengths, list(self.held)
+
+    def rewind(self, mark: Any) -> None:
+        """Every row is as it was at the mark."""
+        self.lengths, self.held = mark[0], list(mark[1])
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i becomes what row rows[i] was; fewer or more rows than before is fine."""
+        super().reorder(rows)
+        self.held = [tuple(each[rows.to(each.device)] for each in one) for one in self.held]

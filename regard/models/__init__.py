@@ -4,42 +4,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.lazy import lazily
+from regard.runtime.lazy import lazily
 
 if TYPE_CHECKING:
-    from regard.models.config import SIZES as SIZES
-    from regard.models.config import BertConfig as BertConfig
     from regard.models.config import BlocksConfig as BlocksConfig
-    from regard.models.config import GPTConfig as GPTConfig
-    from regard.models.config import T5Config as T5Config
-    from regard.models.config import TransformerConfig as TransformerConfig
     from regard.models.decoder import Decoder as Decoder
     from regard.models.encoder import Encoder as Encoder
-    from regard.models.encoder import Texts as Texts
     from regard.models.encoder_decoder import DecoderState as DecoderState
     from regard.models.encoder_decoder import EncoderDecoder as EncoderDecoder
     from regard.models.families import FAMILIES as FAMILIES
-    from regard.models.families import Model as Model
     from regard.models.families import build as build
     from regard.models.families import describe as describe
     from regard.models.families import rebuild as rebuild
     from regard.models.families import understood as understood
     from regard.models.families import vocabularies_in as vocabularies_in
+    from regard.models.families.bert import BertConfig as BertConfig
+    from regard.models.families.gpt import GPTConfig as GPTConfig
+    from regard.models.families.t5 import T5Config as T5Config
+    from regard.models.families.transformer import SIZES as SIZES
+    from regard.models.families.transformer import TransformerConfig as TransformerConfig
+    from regard.models.model import Model as Model
 
 _HOMES = {
-    "config": ("SIZES", "BertConfig", "BlocksConfig", "GPTConfig", "T5Config", "TransformerConfig"),
+    "config": ("BlocksConfig",),
     "decoder": ("Decoder",),
-    "encoder": ("Encoder", "Texts"),
+    "encoder": ("Encoder",),
     "encoder_decoder": ("DecoderState", "EncoderDecoder"),
     "families": (
         "FAMILIES",
-        "Model",
         "build",
         "describe",
         "rebuild",
         "understood",
         "vocabularies_in",
     ),
+    "families.bert": ("BertConfig",),
+    "families.gpt": ("GPTConfig",),
+    "families.t5": ("T5Config",),
+    "families.transformer": ("SIZES", "TransformerConfig"),
+    "model": ("Model",),
 }
 __getattr__ = lazily(
     __name__,

@@ -1,8 +1,13 @@
-"""The `model:` section of a recipe: a family and its sizes."""
+"""The `model:` section of a recipe: what every family's says, and what those of a shape say.
+
+A family's own config, with its sizes, stands in its file in `regard/models/families/`.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -14,17 +19,19 @@ Activation = Literal[
 ]  # fmt: skip
 PositionKind = Literal["sinusoidal", "sinusoidal_halves", "learned", "rotary", "buckets", "none"]
 NormKind = Literal["layer", "rms", "none"]
-ScoreKind = Literal["scaled_dot", "dot", "additive"]
+NormPlace = Literal["pre", "post", "inside"]
+ScoreKind = Literal["scaled_dot", "dot", "additive", "cosine"]
+Shape = Literal["encoder", "decoder", "encoder_decoder"]
+SUBLAYERS = ("self_attention", "cross_attention", "convolution", "recurrent", "feed_forward")
+"""Kinds of sub-layers; a name may have a word before it, where a block has two of a kind."""
 Sizes = dict[str, dict[str, Any]]
+
+_SUBLAYER = f"([a-z]+_)?({'|'.join(SUBLAYERS)})"
 
 LONGEST = 2**24
 """Tokens; no model reads so many, so more of them in a config are damage, or malice."""
 DEEPEST = 1000
 """Layers; the deepest published models have as many, and each takes time to set up."""
-
-_LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rms", "activation": "gated_silu",
-                          "bias": False, "tied": False, "norm_epsilon": 1e-5}  # fmt: skip
-"""What has changed since GPT-2, in the models of the Llama kind."""
 
 
 class RotaryScaling(Config):
@@ -41,14 +48,41 @@ class RotaryScaling(Config):
     """llama3: the length the model was first trained on."""
 
 
-class BlocksConfig(Config):
-    """What the blocks of every family can be. Each combination of fields is legal."""
+class ModelConfig(Config):
+    """What the config of every family says."""
 
     SIZES: ClassVar[Sizes] = {}
+    HEADS: ClassVar[tuple[str, ...]] = ()
+    """Keys that say which heads it has, beside that over the vocabulary of what it writes."""
+    shape: ClassVar[Shape]
+    sides: ClassVar[int] = 1
+    """Texts of an example: a source and a target, or one alone."""
     family: str
     size: str | None = None
     """A named size gives the default of every field that is not set."""
     dim: int = Field(default=128, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_size(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {**cls.SIZES.get(str(values.get("size")), {}), **values}
+
+
+class Reading(NamedTuple):
+    """One stack and the tokens of one example that go through it."""
+
+    stack: str
+    layers: int
+    tokens: int
+    memory: int
+    """Tokens of the other stack that it looks at; 0: none."""
+
+
+class BlocksConfig(ModelConfig):
+    """What the blocks of every family can be. Each combination of fields is legal."""
+
     heads: int = Field(default=8, ge=1)
     kv_heads: int | None = Field(default=None, ge=1)
     """Fewer key/value heads than query heads: grouped attention. None: as many."""
@@ -57,7 +91,8 @@ class BlocksConfig(Config):
     hidden: int = Field(default=256, ge=1)
     activation: Activation = "relu"
     norm: NormKind = "layer"
-    norm_place: Literal["pre", "post"] = "pre"
+    norm_place: NormPlace = "pre"
+    """Before a sub-layer, after the residual sum, or inside: on the change before it is added."""
     norm_epsilon: float | None = Field(default=None, gt=0)
     """Added under the root. None: 1e-5 for layer norm, 1e-6 for RMS norm."""
     final_norm: bool | None = None
@@ -99,12 +134,57 @@ class BlocksConfig(Config):
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
     """On the attention weights. The paper has it; it leaves the fused kernel, so it is off."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_size(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        return {**cls.SIZES.get(str(values.get("size")), {}), **values}
+    sublayers: tuple[str, ...] = ("self_attention", "feed_forward")
+    """What a block is made of, in order. A decoder that has a memory looks at it before its last
+    feed-forward, unless `cross_attention` is named."""
+    scales: dict[str, float] = Field(default_factory=dict)
+    """What a sub-layer's change is multiplied by, by its name (Conformer's feed-forwards: 0.5)."""
+    norm_places: dict[str, NormPlace] = Field(default_factory=dict)
+    """The norm places of single sub-layers, by name, where they differ from `norm_place`."""
+    block_norm: bool = False
+    """One more norm at the end of each block (Conformer); then no stack has one on top."""
+    drop_path: float = Field(default=0.0, ge=0, lt=1)
+    """How often a text goes past the top block's sub-layers while training, less often further
+    down, past the first block's never (stochastic depth)."""
+    kernel: int = Field(default=31, ge=1, le=LONGEST)
+    """Tokens that meet in a `convolution`; odd, but in a decoder, which sees the past alone."""
+    convolution_norm: Literal["layer", "rms", "batch", "none"] = "layer"
+    """The norm inside a `convolution`. The Conformer has batch norm; layer norm does not depend on
+    what else is in the batch."""
+    cell: Literal["rnn", "gru", "lstm"] = "gru"
+    """Of a `recurrent` sub-layer."""
+    both_ways: bool = False
+    """Whether half of a recurrence's width reads from the end; never in a decoder."""
+    grid_window: int | None = Field(default=None, ge=1, le=LONGEST)
+    """The side of the squares of a picture within which tokens look at each other; in every other
+    block they are moved by half of it (Swin)."""
+    grid_bias: Literal["none", "table", "net"] = "none"
+    """What attention adds to its scores by the offset within a square: a learned table (Swin), or
+    what a small net computes (Swin-V2)."""
+
+    @model_validator(mode="after")
+    def _sublayers_fit(self) -> BlocksConfig:
+        words = [part.partition("_")[0] for part in self.sublayers]
+        known = all(re.fullmatch(_SUBLAYER, part) for part in self.sublayers)
+        if not (self.sublayers and known and len(set(words)) == len(words)):
+            raise ValueError(
+                f"sublayers [{', '.join(self.sublayers)}]: each must end in "
+                f"{', '.join(SUBLAYERS)}, and begin with a word of its own, as first_feed_forward"
+            )
+        named = {*self.sublayers, "cross_attention"}
+        strange = sorted((set(self.scales) | set(self.norm_places)) - named)
+        if strange:
+            raise ValueError(f"{strange[0]} is none of the sublayers {', '.join(self.sublayers)}")
+        if self.both_ways and self.dim % 2:
+            raise ValueError(f"both_ways needs an even dim, got {self.dim}")
+        return self
+
+    @property
+    def usual_blocks(self) -> bool:
+        """Whether blocks are what those of published language models are."""
+        usual = BlocksConfig(family=self.family)
+        fields = ("sublayers", "scales", "norm_places", "block_norm", "grid_window", "grid_bias")
+        return all(getattr(self, field) == getattr(usual, field) for field in fields)
 
     @model_validator(mode="after")
     def _heads_divide(self) -> BlocksConfig:
@@ -123,21 +203,27 @@ class BlocksConfig(Config):
         """Width of a head, given or dim / heads."""
         return self.head_dim or self.dim // self.heads
 
+    @property
+    def stacks(self) -> dict[str, int]:
+        """The number of layers of each stack, in the order in which data meets them."""
+        raise NotImplementedError
 
-class TransformerConfig(BlocksConfig):
-    """The encoder-decoder Transformer (Vaswani et al. 2017) and its usual variations."""
+    def readings(self, lengths: Sequence[int]) -> list[Reading]:
+        """The stacks, with what an example of these lengths brings to each.
 
-    SIZES: ClassVar[Sizes] = {
-        "tiny": {"dim": 128, "heads": 8, "hidden": 256, "encoder_layers": 2, "decoder_layers": 2},
-        "small": {"dim": 256, "heads": 8, "hidden": 512, "encoder_layers": 3, "decoder_layers": 3},
-        "base": {"dim": 512, "heads": 8, "hidden": 2048, "encoder_layers": 6, "decoder_layers": 6,
-                 "norm_place": "post"},
-        "big": {"dim": 1024, "heads": 16, "hidden": 4096, "encoder_layers": 6, "decoder_layers": 6,
-                "norm_place": "post", "dropout": 0.3},
-    }  # fmt: skip
-    """The paper's base and big, post-norm as published; two smaller ones for a laptop."""
-    family: Literal["transformer"] = "transformer"
-    size: Literal["tiny", "small", "base", "big"] | None = None
+        Args:
+            lengths: Tokens of source and target, or of the only text.
+        """
+        below = (0, *lengths[:-1])
+        stacks = zip(self.stacks.items(), lengths, below, strict=True)
+        return [Reading(*stack, tokens, memory) for stack, tokens, memory in stacks]
+
+
+class EncoderDecoderConfig(BlocksConfig):
+    """What families say whose decoder looks at an encoder's output."""
+
+    shape: ClassVar[Shape] = "encoder_decoder"
+    sides: ClassVar[int] = 2
     encoder_layers: int = Field(default=2, ge=1, le=DEEPEST)
     decoder_layers: int = Field(default=2, ge=1, le=DEEPEST)
     tied: Literal["all", "output", "inputs", "none"] = "all"
@@ -145,98 +231,36 @@ class TransformerConfig(BlocksConfig):
     `output`: the target embedding is the output matrix; `inputs`: the two embeddings are one;
     `none`: three matrices."""
 
-
-class T5Config(BlocksConfig):
-    """T5 (Raffel et al. 2020): every task as text to text; relative positions, no biases."""
-
-    SIZES: ClassVar[Sizes] = {
-        "tiny": {"dim": 128, "heads": 4, "hidden": 256, "encoder_layers": 2, "decoder_layers": 2},
-        "small": {"dim": 512, "heads": 8, "hidden": 2048, "encoder_layers": 6,
-                  "decoder_layers": 6},
-        "base": {"dim": 768, "heads": 12, "hidden": 3072, "encoder_layers": 12,
-                 "decoder_layers": 12},
-        "large": {"dim": 1024, "heads": 16, "hidden": 4096, "encoder_layers": 24,
-                  "decoder_layers": 24},
-        "small-1.1": {"dim": 512, "heads": 6, "head_dim": 64, "hidden": 1024, "encoder_layers": 8,
-                      "decoder_layers": 8, "activation": "gated_gelu_tanh", "tied": "inputs",
-                      "scaled_output": False},
-        "base-1.1": {"dim": 768, "heads": 12, "hidden": 2048, "encoder_layers": 12,
-                     "decoder_layers": 12, "activation": "gated_gelu_tanh", "tied": "inputs",
-                     "scaled_output": False},
-    }  # fmt: skip
-    """As published, and one for a laptop."""
-    family: Literal["t5"] = "t5"
-    size: Literal["tiny", "small", "base", "large", "small-1.1", "base-1.1"] | None = None
-    encoder_layers: int = Field(default=2, ge=1, le=DEEPEST)
-    decoder_layers: int = Field(default=2, ge=1, le=DEEPEST)
-    tied: Literal["all", "output", "inputs", "none"] = "all"
-    norm: NormKind = "rms"
-    bias: bool = False
-    positions: PositionKind = "buckets"
-    score: ScoreKind = "dot"
-    scaled_embedding: bool = False
-    scaled_output: bool = True
+    @property
+    def stacks(self) -> dict[str, int]:
+        """Both."""
+        return {"encoder": self.encoder_layers, "decoder": self.decoder_layers}
 
 
-class GPTConfig(BlocksConfig):
-    """GPT: a decoder alone (Radford et al. 2019), and today's dialect of it (Llama)."""
+class DecoderConfig(BlocksConfig):
+    """What families say that are a decoder alone."""
 
-    SIZES: ClassVar[Sizes] = {
-        "nano": {"dim": 128, "heads": 4, "hidden": 512, "layers": 4, "max_length": 256},
-        "mini": {"dim": 256, "heads": 8, "hidden": 1024, "layers": 6, "max_length": 512},
-        "gpt2": {"dim": 768, "heads": 12, "hidden": 3072, "layers": 12},
-        "gpt2-medium": {"dim": 1024, "heads": 16, "hidden": 4096, "layers": 24},
-        "gpt2-large": {"dim": 1280, "heads": 20, "hidden": 5120, "layers": 36},
-        "gpt2-xl": {"dim": 1600, "heads": 25, "hidden": 6400, "layers": 48},
-        "gpt3": {"dim": 12288, "heads": 96, "hidden": 49152, "layers": 96, "max_length": 2048},
-        "nano-llama": {**_LLAMA, "dim": 128, "heads": 4, "kv_heads": 2, "hidden": 344, "layers": 4,
-                       "max_length": 256},
-        "mini-llama": {**_LLAMA, "dim": 256, "heads": 8, "kv_heads": 4, "hidden": 688, "layers": 6,
-                       "max_length": 512},
-        "llama-7b": {**_LLAMA, "dim": 4096, "heads": 32, "hidden": 11008, "layers": 32,
-                     "max_length": 4096},
-    }  # fmt: skip
-    """OpenAI's, and two for a laptop; with `llama`, those of today's dialect."""
-    family: Literal["gpt"] = "gpt"
-    size: Literal[
-        "nano", "mini", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3",
-        "nano-llama", "mini-llama", "llama-7b",
-    ] | None = None  # fmt: skip
+    shape: ClassVar[Shape] = "decoder"
     layers: int = Field(default=4, ge=1, le=DEEPEST)
-    heads: int = Field(default=4, ge=1)
-    hidden: int = Field(default=512, ge=1)
-    activation: Activation = "gelu_tanh"
-    positions: PositionKind = "learned"
-    scaled_embedding: bool = False
     feed_forward: bool = True
     """Off for a model of attention alone, as in the study of induction heads."""
     tied: bool = True
     """Whether the output matrix is the embedding."""
 
+    @property
+    def stacks(self) -> dict[str, int]:
+        """The only one."""
+        return {"decoder": self.layers}
 
-class BertConfig(BlocksConfig):
-    """BERT: an encoder alone (Devlin et al. 2019), and RoBERTa's and DistilBERT's variants."""
 
-    SIZES: ClassVar[Sizes] = {
-        "tiny": {"dim": 128, "heads": 2, "hidden": 512, "layers": 2, "max_length": 256},
-        "mini": {"dim": 256, "heads": 4, "hidden": 1024, "layers": 4},
-        "base": {"dim": 768, "heads": 12, "hidden": 3072, "layers": 12},
-        "large": {"dim": 1024, "heads": 16, "hidden": 4096, "layers": 24},
-    }  # fmt: skip
-    family: Literal["bert"] = "bert"
-    size: Literal["tiny", "mini", "base", "large"] | None = None
+class EncoderConfig(BlocksConfig):
+    """What families say that are an encoder alone, with the heads on it."""
+
+    HEADS: ClassVar[tuple[str, ...]] = ("masked", "next_sentence", "classes", "tags", "spans")
+    shape: ClassVar[Shape] = "encoder"
     layers: int = Field(default=2, ge=1, le=DEEPEST)
     token_types: int = Field(default=2, ge=0, le=LONGEST)
     """Kinds of sentence (first and second) that have a vector of their own; 0: none."""
-    heads: int = Field(default=2, ge=1)
-    hidden: int = Field(default=512, ge=1)
-    activation: Activation = "gelu"
-    norm_place: Literal["pre", "post"] = "post"
-    norm_epsilon: float | None = 1e-12
-    embedding_norm: bool = True
-    positions: PositionKind = "learned"
-    max_length: int = Field(default=512, ge=1, le=LONGEST)
-    scaled_embedding: bool = False
     scaled_output: Literal[False] = False
     output_bias: Literal[True] = True
     """Its masked head always has one."""
@@ -253,8 +277,7 @@ class BertConfig(BlocksConfig):
     spans: bool = False
     """Whether it has a head that finds where an answer begins and ends."""
 
-
-ModelConfig = Annotated[
-    TransformerConfig | T5Config | GPTConfig | BertConfig, Field(discriminator="family")
-]
-SIZES = TransformerConfig.SIZES
+    @property
+    def stacks(self) -> dict[str, int]:
+        """The only one."""
+        return {"encoder": self.layers}

@@ -7,24 +7,23 @@ prompt in one pass (`read`) and then goes on by one token a row (`step`).
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.data.batch import Ragged
-from regard.layers import Context, KVCache, Layout, Tap
-from regard.models.config import GPTConfig
-from regard.models.stacks import (
+from regard.data.input import Ragged
+from regard.layers import Context, Embed, KVCache, Layout, Tap
+from regard.layers.init import draw_normal
+from regard.models.config import DecoderConfig
+from regard.models.model import Model
+from regard.models.parts import (
     LOGITS,
-    draw_normal,
     embed_of,
     head_of,
-    heads_of,
     reading,
-    sites_of,
     stack_of,
 )
 
 
-class Decoder(nn.Module):
+class Decoder(Model):
     """A stack in which tokens look back, and a head over the vocabulary.
 
     Args:
@@ -38,7 +37,9 @@ class Decoder(nn.Module):
         torch.Size([4, 100])
     """
 
-    def __init__(self, config: GPTConfig, vocab: int) -> None:
+    config: DecoderConfig
+
+    def __init__(self, config: DecoderConfig, vocab: int) -> None:
         super().__init__()
         self.config, self.vocab = config, vocab
         self.embed = embed_of(config, vocab)
@@ -80,16 +81,7 @@ class Decoder(nn.Module):
     def start(self, memory: None, rows: int, length: int) -> KVCache:
         """The state before the first token: `rows` rows of at most `length` tokens."""
         del memory
-        attention, weight = self.decoder.attentions()[0], self.embed.weight
-        return KVCache(
-            self.config.layers,
-            rows,
-            length,
-            attention.kv_heads,
-            attention.head_dim,
-            weight.device,
-            weight.dtype,
-        )
+        return self.decoder.start(rows, length, self.embed.weight)
 
     def read(self, prompts: Ragged, state: KVCache, tap: Tap | None = None) -> Tensor:
         """More of each row, behind what the state holds -> logits of the next (rows, vocab)."""
@@ -110,14 +102,14 @@ class Decoder(nn.Module):
         state.advance(more.lengths)
         return logits
 
+    def embeds(self) -> list[Embed]:
+        """What gives each token its first vector."""
+        return [self.embed]
+
     def vocabularies(self) -> dict[str, int]:
         """What it was built with beside its config, by name."""
         return {"vocab": self.vocab}
 
     def sites(self) -> dict[str, int]:
         """Every site a tap can name, with its number of heads (0 where there are none)."""
-        return sites_of("decoder", self.decoder) | LOGITS
-
-    def heads(self) -> list[str]:
-        """Every head's name, such as `decoder.1.self.3`."""
-        return heads_of(self.sites())
+        return self.decoder.sites() | LOGITS

@@ -6,45 +6,28 @@ the token behind a mask, a class of the whole text, a tag for each token, where 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
-from regard.data.batch import Ragged
+from regard.data.input import Ragged
 from regard.errors import InputError
-from regard.layers import Dropout, Tap, VocabularyHead, norm
-from regard.layers.linear import Linear
+from regard.layers import Dropout, Embed, Tap, VocabularyHead, norm
+from regard.layers.init import draw_normal
+from regard.layers.kernels.linear import Linear
 from regard.layers.mlp import ACTIVATIONS
-from regard.models.config import BertConfig
-from regard.models.stacks import (
-    draw_normal,
+from regard.models.config import EncoderConfig
+from regard.models.model import Model
+from regard.models.parts import (
     embed_of,
-    heads_of,
     reading,
-    sites_of,
     stack_of,
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Texts:
-    """What an encoder reads: texts end to end, and of which kind each token is."""
-
-    ids: Ragged
-    types: Tensor | None = None  # (tokens,) 0 for the first sentence of a pair, 1 for the second
-
-    @property
-    def firsts(self) -> Tensor:
-        """The place of each text's first token: (texts,)."""
-        lengths = torch.tensor(self.ids.lengths)
-        return (lengths.cumsum(0) - lengths).to(self.ids.ids.device)
 
 
 class MaskedHead(nn.Module):
     """norm(f(W x)), then logits over the vocabulary with the embedding as the matrix (BERT)."""
 
-    def __init__(self, config: BertConfig, vocab: int, tied: nn.Parameter) -> None:
+    def __init__(self, config: EncoderConfig, vocab: int, tied: nn.Parameter) -> None:
         super().__init__()
         self.function, _ = ACTIVATIONS[config.activation]
         self.transform = Linear(config.dim, config.dim)
@@ -63,7 +46,7 @@ class MaskedHead(nn.Module):
         return self.vocabulary.loss(self._prepared(x), targets, smoothing)
 
 
-class Encoder(nn.Module):
+class Encoder(Model):
     """A stack in which every token looks at all of its text, and heads that the config names.
 
     Args:
@@ -73,11 +56,13 @@ class Encoder(nn.Module):
     Example:
         >>> from regard.models import BertConfig
         >>> bert = Encoder(BertConfig(size="tiny"), vocab=100)
-        >>> bert.hidden(Texts(Ragged.of([[5, 6, 7], [8]]))).shape     # two texts, four tokens
+        >>> bert.hidden(Ragged.of([[5, 6, 7], [8]])).shape            # two texts, four tokens
         torch.Size([4, 128])
     """
 
-    def __init__(self, config: BertConfig, vocab: int) -> None:
+    config: EncoderConfig
+
+    def __init__(self, config: EncoderConfig, vocab: int) -> None:
         super().__init__()
         self.config, self.vocab = config, vocab
         self.embed = embed_of(config, vocab, config.token_types)
@@ -92,7 +77,7 @@ class Encoder(nn.Module):
         self.spans = Linear(dim, 2) if config.spans else None
         draw_normal(self, config.layers)
 
-    def hidden(self, texts: Texts, tap: Tap | None = None) -> Tensor:
+    def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """What leaves the stack for each token: (tokens, dim)."""
         if tap is not None:
             tap.begin(self.sites())
@@ -100,11 +85,11 @@ class Encoder(nn.Module):
         if kinds and texts.types is not None and not 0 <= int(texts.types.max()) < kinds:
             got = f"the type {int(texts.types.max())} of a token"
             raise InputError("the tokenizer's template", got=got, expected=f"0 to {kinds - 1}")
-        ctx = reading(self.config, self.encoder, texts.ids, causal=False, tap=tap)
-        x = self.embed(texts.ids.ids, ctx.where, ctx.positions, texts.types)  # (tokens, dim)
+        ctx = reading(self.config, self.encoder, texts, causal=False, tap=tap)
+        x = self.embed(texts.ids, ctx.where, ctx.positions, texts.types)  # (tokens, dim)
         return self.encoder(ctx.visit("encoder.embedding", x), ctx)
 
-    def pooled(self, texts: Texts, hidden: Tensor) -> Tensor:
+    def pooled(self, texts: Ragged, hidden: Tensor) -> Tensor:
         """One vector a text, from its first token: (texts, dim)."""
         first = hidden[texts.firsts]
         if self.pooler is None:
@@ -112,20 +97,20 @@ class Encoder(nn.Module):
         function = torch.tanh if self.config.pooler == "tanh" else torch.relu
         return function(self.pooler(first))
 
-    def forward(self, texts: Texts, tap: Tap | None = None) -> Tensor:
+    def forward(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits over the vocabulary at each token: (tokens, vocab)."""
         return self.need("masked")(self.hidden(texts, tap))
 
-    def classify(self, texts: Texts, tap: Tap | None = None) -> Tensor:
+    def classify(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the classes of each text: (texts, classes)."""
         pooled = self.pooled(texts, self.hidden(texts, tap))
         return self.need("classes")(self.dropout(pooled))
 
-    def tag(self, texts: Texts, tap: Tap | None = None) -> Tensor:
+    def tag(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the tags of each token: (tokens, tags)."""
         return self.need("tags")(self.dropout(self.hidden(texts, tap)))
 
-    def answer(self, texts: Texts, tap: Tap | None = None) -> Tensor:
+    def answer(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of each token as the first and as the last of an answer: (tokens, 2)."""
         return self.need("spans")(self.hidden(texts, tap))
 
@@ -144,14 +129,14 @@ class Encoder(nn.Module):
             )
         return found
 
+    def embeds(self) -> list[Embed]:
+        """What gives each token its first vector."""
+        return [self.embed]
+
     def vocabularies(self) -> dict[str, int]:
         """What it was built with beside its config, by name."""
         return {"vocab": self.vocab}
 
     def sites(self) -> dict[str, int]:
         """Every site a tap can name, with its number of heads (0 where there are none)."""
-        return sites_of("encoder", self.encoder)
-
-    def heads(self) -> list[str]:
-        """Every head's name, such as `encoder.1.self.3`."""
-        return heads_of(self.sites())
+        return self.encoder.sites()

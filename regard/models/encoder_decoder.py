@@ -6,21 +6,22 @@ Training sees a whole target at once (`forward`); decoding goes `encode -> start
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from typing import Any
 
-from regard.data.batch import Ragged
+import torch
+from torch import Tensor
+
+from regard.data.input import Ragged
 from regard.errors import InputError
-from regard.layers import Context, KVCache, Layout, Memory, Tap
-from regard.models.config import T5Config, TransformerConfig
-from regard.models.stacks import (
+from regard.layers import Context, Embed, KVCache, Layout, Memory, Tap
+from regard.layers.init import draw_glorot
+from regard.models.config import EncoderDecoderConfig
+from regard.models.model import Model
+from regard.models.parts import (
     LOGITS,
-    draw_glorot,
     embed_of,
     head_of,
-    heads_of,
     reading,
-    sites_of,
     stack_of,
 )
 
@@ -45,8 +46,16 @@ class DecoderState:
         if sentences.numel() < self.memory.layout.batch:
             self.memory = self.memory.select(sentences)
 
+    def mark(self) -> Any:
+        """Where the rows stand now, for `rewind`."""
+        return self.cache.mark()
 
-class EncoderDecoder(nn.Module):
+    def rewind(self, mark: Any) -> None:
+        """The rows forget what came since the mark."""
+        self.cache.rewind(mark)
+
+
+class EncoderDecoder(Model):
     """An encoder, a decoder that looks at its top output, and a head over the vocabulary.
 
     Args:
@@ -55,9 +64,9 @@ class EncoderDecoder(nn.Module):
         target_vocab: Entries of the target vocabulary.
     """
 
-    def __init__(
-        self, config: TransformerConfig | T5Config, source_vocab: int, target_vocab: int
-    ) -> None:
+    config: EncoderDecoderConfig
+
+    def __init__(self, config: EncoderDecoderConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__()
         self.config, self.source_vocab, self.target_vocab = config, source_vocab, target_vocab
         self.source_embed = embed_of(config, source_vocab)
@@ -103,21 +112,14 @@ class EncoderDecoder(nn.Module):
         x = self.encoder(ctx.visit("encoder.embedding", x), ctx)
         return Memory(x, ctx.layout)
 
+    def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
+        """What leaves the encoder for each token: (tokens, dim)."""
+        return self.encode(texts, tap).x
+
     def start(self, memory: Memory, rows: int, length: int) -> DecoderState:
         """The state before the first token: `rows` hypotheses a sentence, `length` tokens each."""
-        attentions = self.decoder.attentions()
-        heads = {layer.name: layer.remember(memory) for layer in attentions if layer.cross}
-        attention = attentions[0]
-        cache = KVCache(
-            len(self.decoder.blocks),
-            memory.layout.batch * rows,
-            length,
-            attention.kv_heads,
-            attention.head_dim,
-            memory.x.device,
-            memory.x.dtype,
-        )
-        return DecoderState(cache, Memory(memory.x, memory.layout, heads), rows)
+        cache = self.decoder.start(memory.layout.batch * rows, length, memory.x)
+        return DecoderState(cache, self.decoder.remember(memory), rows)
 
     def step(self, ids: Tensor, state: DecoderState, tap: Tap | None = None) -> Tensor:
         """One more token for each row: ids (rows,) -> logits of the next (rows, vocab)."""
@@ -143,14 +145,14 @@ class EncoderDecoder(nn.Module):
     def _logits(self, x: Tensor, ctx: Context) -> Tensor:
         return ctx.visit("logits", self.head(x))  # (tokens, vocab)
 
+    def embeds(self) -> list[Embed]:
+        """What gives each token of source and target its first vector."""
+        return [self.source_embed, self.target_embed]
+
     def vocabularies(self) -> dict[str, int]:
         """What it was built with beside its config, by name."""
         return {"source_vocab": self.source_vocab, "target_vocab": self.target_vocab}
 
     def sites(self) -> dict[str, int]:
         """Every site a tap can name, with its number of heads (0 where there are none)."""
-        return {**sites_of("encoder", self.encoder), **sites_of("decoder", self.decoder)} | LOGITS
-
-    def heads(self) -> list[str]:
-        """Every head's name, such as `decoder.1.cross.3`."""
-        return heads_of(self.sites())
+        return self.encoder.sites() | self.decoder.sites() | LOGITS

@@ -2,47 +2,50 @@
 
 from __future__ import annotations
 
-from regard.tasks.answer import Answer, FoundAnswer
-from regard.tasks.classify import Classify
-from regard.tasks.fill import Fill
-from regard.tasks.generate import Generate, Suggestion
-from regard.tasks.reader import Filling, Labelled, Reader
-from regard.tasks.restore import Restore, Restored
-from regard.tasks.rewrite import Rewrite
-from regard.tasks.tag import Tag, Tagged
-from regard.tasks.task import Task
-from regard.tasks.translate import Output, Translate
+from typing import TYPE_CHECKING
 
-TASKS: dict[str, type[Translate] | type[Generate] | type[Reader] | type[Restore]] = {
-    "translate": Translate,
-    "rewrite": Translate,
-    "restore": Restore,
-    "generate": Generate,
-    "fill": Reader,
-    "classify": Classify,
-    "tag": Tag,
-    "answer": Answer,
-    "embed": Reader,
+from regard.runtime.lazy import lazily
+
+if TYPE_CHECKING:
+    from regard.tasks.answer import Answer as Answer
+    from regard.tasks.answer import FoundAnswer as FoundAnswer
+    from regard.tasks.classify import Classify as Classify
+    from regard.tasks.embed import Embed as Embed
+    from regard.tasks.entries import TASKS as TASKS
+    from regard.tasks.fill import Fill as Fill
+    from regard.tasks.generate import Generate as Generate
+    from regard.tasks.generate import Suggestion as Suggestion
+    from regard.tasks.reader import Filling as Filling
+    from regard.tasks.reader import Labelled as Labelled
+    from regard.tasks.reader import Reader as Reader
+    from regard.tasks.restore import Restore as Restore
+    from regard.tasks.restore import Restored as Restored
+    from regard.tasks.rewrite import Rewrite as Rewrite
+    from regard.tasks.tag import Tag as Tag
+    from regard.tasks.tag import Tagged as Tagged
+    from regard.tasks.task import Task as Task
+    from regard.tasks.translate import Output as Output
+    from regard.tasks.translate import Translate as Translate
+
+_HOMES = {
+    "Answer": "answer",
+    "Classify": "classify",
+    "Embed": "embed",
+    "Fill": "fill",
+    "Filling": "reader",
+    "FoundAnswer": "answer",
+    "Generate": "generate",
+    "Labelled": "reader",
+    "Output": "translate",
+    "Reader": "reader",
+    "Restore": "restore",
+    "Restored": "restore",
+    "Rewrite": "rewrite",
+    "Suggestion": "generate",
+    "TASKS": "entries",
+    "Tag": "tag",
+    "Tagged": "tag",
+    "Task": "task",
+    "Translate": "translate",
 }
-"""What a recipe's `task` can be, and what asks a model of it."""
-
-__all__ = [
-    "TASKS",
-    "Answer",
-    "Classify",
-    "Fill",
-    "Filling",
-    "FoundAnswer",
-    "Generate",
-    "Labelled",
-    "Output",
-    "Reader",
-    "Restore",
-    "Restored",
-    "Rewrite",
-    "Suggestion",
-    "Tag",
-    "Tagged",
-    "Task",
-    "Translate",
-]
+__getattr__ = lazily(__name__, {name: f"regard.tasks.{home}" for name, home in _HOMES.items()})

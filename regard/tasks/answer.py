@@ -17,14 +17,16 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.data.annotations import Excerpt, Question
-from regard.data.rows import Row, RowBatch, Window, evaluation, windows
+from regard.data.batch import Batch
+from regard.data.input import Ragged
+from regard.data.text.annotations import Excerpt, Question
+from regard.data.text.windows import Row, Window, evaluation, windows
 from regard.errors import InputError
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.accuracy import Measures, answer_scores
-from regard.tasks.supervised import Supervised, texts_of
-from regard.tasks.task import warn_cut
+from regard.tasks.labelled import Supervised
+from regard.tasks.measures.accuracy import Measures, answer_scores
+from regard.tasks.task import check_texts, rise, warn_cut
 
 _INSIDE = re.compile(
     "(?:(?![\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
@@ -62,14 +64,17 @@ class _Part:
 class Answer(Supervised[Question]):
     """Answers in a text as a task to train on and a way to predict."""
 
-    noun = "windows"
+    noun = "training windows"
+    form = "answer"
+    tried = 'answer {} "Where does Anna live?" --context "Anna lives in Rome."'
+    effect = rise("end of an answer")
 
     def rows(self, examples: Sequence[Question], labels: Sequence[str], longest: int) -> list[Row]:
         """One row a window; the targets are the places of the answer's first and last token."""
         del labels  # the places of a text have no names
         rows = []
         for example in examples:
-            if not example.answers and not self.course.unanswerable:
+            if not example.answers and not self.options.unanswerable:
                 raise InputError(
                     f"the question {example.question[:40]!r}",
                     got="no answer",
@@ -96,7 +101,7 @@ class Answer(Supervised[Question]):
         before = around.index(-2) - 1 + len(question)
         place = None if answer is None else _tokens_of(answer, spans)
         parts = []
-        for window in windows(len(ids), space - len(question), self.course.overlap):
+        for window in windows(len(ids), space - len(question), self.options.overlap):
             inside = ids[window.start : window.stop]
             targets = [NOT_HERE, NOT_HERE]
             if place is not None and window.start <= place[0] and place[1] < window.stop:
@@ -109,26 +114,26 @@ class Answer(Supervised[Question]):
             parts.append(_Part(row, window, before))
         return parts, spans
 
-    def targets(self, batch: RowBatch) -> int:
+    def targets(self, batch: Batch[Ragged]) -> int:
         """Two for each window: the first and the last token of the answer."""
         return 2 * len(batch.index)
 
-    def loss(self, model: Encoder, batch: RowBatch) -> Tensor:
+    def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy of first and last among all tokens of a window, a sum over both."""
-        logits = torch.split(model.answer(texts_of(batch)), list(batch.ids.lengths))
+        logits = torch.split(model.answer(batch.source), list(batch.source.lengths))
         padded = pad_sequence(list(logits), batch_first=True, padding_value=-torch.inf)
         choices = padded.transpose(1, 2).flatten(0, 1)  # (windows · first or last, longest)
-        return F.cross_entropy(choices, batch.targets.ids, reduction="sum")
+        return F.cross_entropy(choices, batch.wanted.ids, reduction="sum")
 
     def _logits(self, model: Encoder, rows: Sequence[Row]) -> list[Tensor]:
         """For each row (tokens, first or last)."""
         model.need("spans")
         out: list[Tensor] = [torch.empty(0)] * len(rows)
         with evaluating(model):
-            for batch in evaluation(rows, self.course.batch_tokens):
-                logits = model.answer(texts_of(batch)).float().cpu()
+            for batch in evaluation(rows, self.options.batch_tokens):
+                logits = model.answer(batch.source).float().cpu()
                 for place, row in zip(
-                    batch.index, torch.split(logits, list(batch.ids.lengths)), strict=True
+                    batch.index, torch.split(logits, list(batch.source.lengths)), strict=True
                 ):
                     out[place] = row
         return out
@@ -136,32 +141,40 @@ class Answer(Supervised[Question]):
     def answer(
         self,
         model: Encoder,
-        questions: Sequence[tuple[str, str]],
-        count: int = 1,
-        *,
+        questions: Sequence[str],
+        context: str | Sequence[str],
+        top: int = 1,
         unanswerable: bool | None = None,
     ) -> list[list[FoundAnswer]]:
         """The likeliest answers to each question, best first.
 
         Args:
             model: The encoder.
-            questions: Each a question and the text to find its answer in.
-            count: How many answers of each.
+            questions: What to look for.
+            context: Where to look, for all questions or for each; a longer one than the model
+                reads is read in windows.
+            top: How many answers of each.
             unanswerable: Whether "no answer" may be said. None: if it was trained to.
         """
-        examples = [Question(question, context, ()) for question, context in questions]
-        asked = [question for question, _ in questions]
+        contexts = [context] * len(questions) if isinstance(context, str) else context
+        if len(contexts) != len(questions):
+            raise InputError("contexts", got=len(contexts), expected=f"one, or {len(questions)}")
+        check_texts("the context", contexts)
+        examples = [
+            Question(question, context, ())
+            for question, context in zip(questions, contexts, strict=True)
+        ]
         most = self._space(model.config.max_length) // 2
-        sizes = map(len, self.tokenizer.encode_batch(asked))
-        warn_cut(asked, [max(0, size - most) for size in sizes], most)
+        sizes = map(len, self.tokenizer.encode_batch(list(questions)))
+        warn_cut(questions, [max(0, size - most) for size in sizes], most)
         parted = [self._parts(each, model.config.max_length, None) for each in examples]
         logits = self._logits(model, [part.row for parts, _ in parted for part in parts])
-        none = self.course.unanswerable if unanswerable is None else unanswerable
+        none = self.options.unanswerable if unanswerable is None else unanswerable
         found, place = [], 0
         for example, (parts, spans) in zip(examples, parted, strict=True):
             mine = logits[place : place + len(parts)]
             place += len(parts)
-            found.append(_best(example.context, parts, spans, mine, count, unanswerable=none))
+            found.append(_best(example.context, parts, spans, mine, top, unanswerable=none))
         return found
 
     def measure(self, model: Encoder, examples: Sequence[Question]) -> Measures:
@@ -180,7 +193,7 @@ class Answer(Supervised[Question]):
         for example, (parts, spans) in zip(examples, cuts, strict=True):
             mine = logits[place : place + len(parts)]
             place += len(parts)
-            none = self.course.unanswerable
+            none = self.options.unanswerable
             [best] = _best(example.context, parts, spans, mine, 1, unanswerable=none)
             texts.append(best.text)
         accepted = [[answer.text for answer in example.answers] for example in examples]

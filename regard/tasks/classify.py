@@ -10,18 +10,24 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.annotations import LabelledText
-from regard.data.rows import Row, RowBatch, evaluation
+from regard.data.batch import Batch
+from regard.data.input import Ragged
+from regard.data.text.annotations import LabelledText
+from regard.data.text.windows import Row, evaluation
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.accuracy import Measures, class_scores
-from regard.tasks.supervised import Supervised, numbered, texts_of
+from regard.tasks.labelled import Supervised, numbered
+from regard.tasks.measures.accuracy import Measures, class_scores
+from regard.tasks.task import rise
 
 
 class Classify(Supervised[LabelledText]):
     """Classes of texts as a task to train on and a way to predict."""
 
-    noun = "texts"
+    noun = "training texts"
+    form = "classify"
+    tried = 'classify {} "A joy from start to end."'
+    effect = rise("text")
     unit = "examples"
 
     def rows(
@@ -38,17 +44,17 @@ class Classify(Supervised[LabelledText]):
             for read, number in zip(self.read(texts, longest), numbers, strict=True)
         ]
 
-    def targets(self, batch: RowBatch) -> int:
+    def targets(self, batch: Batch[Ragged]) -> int:
         """The texts of a batch: each has one class."""
         return len(batch.index)
 
-    def loss(self, model: Encoder, batch: RowBatch) -> Tensor:
+    def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy of the classes, a sum over the texts."""
         return F.cross_entropy(
-            model.classify(texts_of(batch)),  # (texts, classes)
-            batch.targets.ids,
+            model.classify(batch.source),  # (texts, classes)
+            batch.wanted.ids,
             reduction="sum",
-            label_smoothing=self.course.smoothing,
+            label_smoothing=self.options.smoothing,
         )
 
     def measure(self, model: Encoder, examples: Sequence[LabelledText]) -> Measures:
@@ -58,9 +64,9 @@ class Classify(Supervised[LabelledText]):
         rows = self.rows(examples, classes, model.config.max_length)
         total, found = 0.0, [""] * len(rows)
         with evaluating(model):
-            for batch in evaluation(rows, self.course.batch_tokens):
-                logits = model.classify(texts_of(batch))  # (texts, classes)
-                total += float(F.cross_entropy(logits, batch.targets.ids, reduction="sum"))
+            for batch in evaluation(rows, self.options.batch_tokens):
+                logits = model.classify(batch.source)  # (texts, classes)
+                total += float(F.cross_entropy(logits, batch.wanted.ids, reduction="sum"))
                 for place, best in zip(batch.index, logits.argmax(1).tolist(), strict=True):
                     found[place] = classes[best]
         scores = class_scores([example.label for example in examples], found, classes)

@@ -1,7 +1,7 @@
 """Masked tokens: texts and an encoder -> loss, how many holes are filled right (BERT).
 
 Comes in: rows of plain text. Goes out: what the trainer needs to teach an encoder to say what is
-hidden behind masks; asking it afterwards is `Reader`'s part. Three published ways are settings:
+hidden behind masks; it is asked as any encoder is (`Reader`). Three published ways are settings:
 
     BERT                model.next_sentence: true, data.rows: packed     pairs of texts
     BERT, one text      model.next_sentence: false, data.rows: packed    stretches of documents
@@ -11,34 +11,41 @@ hidden behind masks; asking it afterwards is `Reader`'s part. Three published wa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.batch import Cursor
-from regard.data.corpus import Corpus
-from regard.data.corruption import MaskedBatch, Masking, SentencePairs, Symbols, corrupted
-from regard.data.packing import Rows, TextBatch
+from regard.data.batch import Batch
+from regard.data.input import Ragged
+from regard.data.text.corpus import Corpus
+from regard.data.text.corruption import (
+    Corrupt,
+    CorruptedRows,
+    Masking,
+    SentencePairs,
+    Symbols,
+)
+from regard.data.text.packing import Packed
 from regard.errors import InputError
-from regard.models.encoder import Encoder, Texts
+from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.task import listed
-from regard.tokens import Foreign, Vocabulary, only_foreign
+from regard.tasks.measures.report import Scoring
+from regard.tasks.passages import Passages, of_texts, some_at_a_time
+from regard.tasks.plain_text import MakeRows, PlainText
+from regard.tasks.reader import READING, Reader
+from regard.tasks.task import Settings, rise
+from regard.tokens import Tokenizer
 
 ENDS = (b".", b"!", b"?", b"\n")
 """What a sentence ends with."""
-ALWAYS = 0
-"""The epoch whose holes are those of every evaluation."""
-
-Corrupt = Callable[[TextBatch, int], MaskedBatch]
 
 
-def symbols_of(tokenizer: Foreign) -> Symbols:
+def symbols_of(tokenizer: Tokenizer) -> Symbols:
     """What masking must know of a vocabulary."""
     mask = tokenizer.specials.mask
     if mask is None:
@@ -59,7 +66,7 @@ def room(length: int, *, pairs: bool) -> int:
 
 
 def corruption(
-    tokenizer: Foreign, corpus: Corpus, seed: int, *, pairs: bool, spare: Corpus | None = None
+    tokenizer: Tokenizer, corpus: Corpus, seed: int, *, pairs: bool, spare: Corpus | None = None
 ) -> Corrupt:
     """How the texts of a corpus become sequences with holes.
 
@@ -81,47 +88,37 @@ def corruption(
     return SentencePairs(masking, others, frozenset(stops))
 
 
-@dataclass(frozen=True, eq=False)
-class Holes:
-    """Rows of text, and how they become sequences with holes."""
+class Fill(PlainText, Reader):
+    """Filling masks as a task to train on and a way to predict.
 
-    rows: Rows
-    corrupt: Corrupt
-
-    def evaluation(self) -> Iterator[MaskedBatch]:
-        """All of the text once, always with the same holes."""
-        return (self.corrupt(batch, ALWAYS) for batch in self.rows.evaluation())
-
-
-class Fill:
-    """Filling masks as a task to train on.
-
-    Args:
-        vocabulary: Text <-> ids.
-        train: Training text and its holes, new ones in each epoch.
-        valid: Validation text and its holes, always the same.
-        smoothing: Label smoothing while training.
+    Its training text has new holes in each epoch, its validation text always the same.
     """
 
-    def __init__(
-        self, vocabulary: Vocabulary, train: Holes, valid: Holes, *, smoothing: float = 0.0
-    ) -> None:
-        self.tokenizer, self.smoothing = only_foreign(vocabulary), smoothing
-        self.train, self.valid = train, valid
+    around = READING
+    tried = 'fill {} "The [MASK] is open."'
+    effect = rise("hidden token")
 
-    def batches(self, start: Cursor) -> Iterator[tuple[MaskedBatch, Cursor]]:
-        """Training batches without end; order and holes are a pure function of (seed, epoch)."""
-        return corrupted(self.train.rows, start, self.train.corrupt)
+    def rows(
+        self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
+    ) -> CorruptedRows:
+        """Rows with holes; of a model that learns which sentences follow, pairs of texts."""
+        pairs = getattr(settings.model, "next_sentence", False)
+        if pairs and make.func is not Packed:
+            raise InputError(
+                "model.next_sentence: true",
+                got="data.rows: stream",
+                expected="data.rows: packed, for a pair is cut from one document",
+            )
+        return CorruptedRows(
+            make(corpus, length=room(settings.model.max_length, pairs=pairs)),
+            corruption(self.tokenizer, corpus, settings.seed, pairs=pairs, spare=train),
+        )
 
-    def targets(self, batch: MaskedBatch) -> int:
+    def targets(self, batch: Batch[Ragged]) -> int:
         """The hidden tokens."""
-        return batch.wanted.numel()
+        return batch.places.numel()
 
-    def split(self, batch: MaskedBatch, parts: int) -> list[MaskedBatch]:
-        """The sequences of a batch dealt out to several, so that each core has its own."""
-        return batch.split(parts)
-
-    def loss(self, model: Encoder, batch: MaskedBatch) -> Tensor:
+    def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy of what is hidden; of pairs, whether they belong together is added.
 
         BERT adds two means: L = mean of -log p(token) + mean of -log p(follows). The trainer
@@ -129,32 +126,35 @@ class Fill:
         as it has hidden tokens: divided, that is a mean over pairs by their length, and the sum is
         the same however pairs are dealt out to micro-batches and cores.
         """
-        texts = Texts(batch.ids, batch.types)
-        hidden = model.hidden(texts)  # (tokens, dim)
+        hidden = model.hidden(batch.source)  # (tokens, dim)
         masked: Any = model.need("masked")
-        total: Tensor = masked.loss(hidden[batch.places], batch.wanted, self.smoothing)
-        if batch.follows is None:
+        total: Tensor = masked.loss(hidden[batch.places], batch.asked, self.smoothing)
+        if batch.labels is None:
             return total
-        logits = model.need("next_sentence")(model.pooled(texts, hidden))  # (pairs, 2)
-        each = F.cross_entropy(logits, _classes(batch.follows), reduction="none")  # (pairs,)
+        logits = model.need("next_sentence")(model.pooled(batch.source, hidden))  # (pairs, 2)
+        each = F.cross_entropy(logits, _classes(batch.labels), reduction="none")  # (pairs,)
         return total + (each * _holes_in_each(batch)).sum()
 
     def evaluate(
-        self, model: Encoder, tell: Callable[[int], None] | None = None
+        self,
+        model: Encoder,
+        rows: CorruptedRows | None = None,
+        tell: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """On fixed holes: mean loss and share of right tokens; of pairs, the same of those.
 
         Args:
             model: What fills holes.
+            rows: Text and its holes; by default what is held out for validation.
             tell: Told of the tokens of each batch that is done.
         """
         sums: dict[str, float] = {}
         with evaluating(model):
-            for batch in self.valid.evaluation():
+            for batch in self.to_evaluate_on(rows).evaluation():
                 for name, value in _measure(model, batch).items():
                     sums[name] = sums.get(name, 0.0) + value
                 if tell is not None:
-                    tell(batch.ids.ids.numel())
+                    tell(batch.source.ids.numel())
         mean = partial(_mean, sums)
         found = {"loss": mean("loss", "holes"), "accuracy": mean("right", "holes")}
         found["perplexity"] = math.exp(min(found["loss"], 700.0))
@@ -163,27 +163,50 @@ class Fill:
             found["next_sentence_accuracy"] = mean("follows_right", "pairs")
         return found
 
-    def name(self, batch: MaskedBatch) -> str:
-        """Which texts a batch holds."""
-        return listed("texts from token", batch.index)
+    def of_files(self, settings: Settings) -> MakeRows:
+        """How text that somebody gives is cut into rows: in batches as in training."""
+        return partial(Packed, batch_tokens=settings.train.batch_tokens)
+
+    def details(
+        self, model: Encoder, rows: CorruptedRows, found: Mapping[str, float], scoring: Scoring
+    ) -> dict[str, Any]:
+        """How many of the hidden tokens are found."""
+        del model, rows, scoring
+        return {"masked": 100 * found["accuracy"]}
+
+    def passages(self, model: Encoder, items: Any) -> list[Passages]:
+        """Texts, or their ids, of which some tokens are hidden, to look at heads."""
+        masking = Masking(symbols_of(self.tokenizer))
+        found = []
+        for some in some_at_a_time(self.id_rows(model, items, self.room_in(model))):
+            rows = [np.array(self.tokenizer.template(ids)) for ids in some]
+            batch = masking.hide(rows, tuple(range(len(some))), 0)
+            loss = partial(_said, batch)
+            found.append(of_texts(model, batch.source, loss, batch.places.numel()))
+        return found
 
 
-def _measure(model: Encoder, batch: MaskedBatch) -> dict[str, float]:
+def _said(batch: Batch[Ragged], model: Encoder) -> Tensor:
+    """The loss of what is hidden, however texts were put together, a sum."""
+    logits = model.need("masked")(model.hidden(batch.source)[batch.places])
+    return F.cross_entropy(logits, batch.asked, reduction="sum")
+
+
+def _measure(model: Encoder, batch: Batch[Ragged]) -> dict[str, float]:
     """Sums over one batch, and what each is a sum over."""
-    texts = Texts(batch.ids, batch.types)
-    hidden = model.hidden(texts)
+    hidden = model.hidden(batch.source)
     logits = model.need("masked")(hidden[batch.places])  # (holes, vocab)
     found = {
-        "loss": float(F.cross_entropy(logits, batch.wanted, reduction="sum")),
-        "right": float((logits.argmax(1) == batch.wanted).sum()),
-        "holes": float(batch.wanted.numel()),
+        "loss": float(F.cross_entropy(logits, batch.asked, reduction="sum")),
+        "right": float((logits.argmax(1) == batch.asked).sum()),
+        "holes": float(batch.places.numel()),
     }
-    if batch.follows is not None:
-        logits = model.need("next_sentence")(model.pooled(texts, hidden))  # (pairs, 2)
-        wanted = _classes(batch.follows)
+    if batch.labels is not None:
+        logits = model.need("next_sentence")(model.pooled(batch.source, hidden))  # (pairs, 2)
+        wanted = _classes(batch.labels)
         found["follows_loss"] = float(F.cross_entropy(logits, wanted, reduction="sum"))
         found["follows_right"] = float((logits.argmax(1) == wanted).sum())
-        found["pairs"] = float(batch.follows.numel())
+        found["pairs"] = float(batch.labels.numel())
     return found
 
 
@@ -192,11 +215,12 @@ def _classes(follows: Tensor) -> Tensor:
     return 1 - follows
 
 
-def _holes_in_each(batch: MaskedBatch) -> Tensor:
+def _holes_in_each(batch: Batch[Ragged]) -> Tensor:
     """How many hidden tokens each sequence has: (sequences,)."""
-    ends = torch.tensor(batch.ids.lengths, device=batch.places.device).cumsum(0)
+    lengths = batch.source.lengths
+    ends = torch.tensor(lengths, device=batch.places.device).cumsum(0)
     which = torch.searchsorted(ends, batch.places, right=True)
-    return torch.bincount(which, minlength=len(batch.ids.lengths))
+    return torch.bincount(which, minlength=len(lengths))
 
 
 def _mean(sums: dict[str, float], total: str, count: str) -> float:

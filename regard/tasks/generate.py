@@ -6,15 +6,19 @@ import heapq
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.batch import Cursor, Ragged
-from regard.data.packing import Rows, TextBatch, batches
+from regard.data.batch import Batch
+from regard.data.input import Ragged
+from regard.data.text.corpus import Corpus
+from regard.data.text.packing import Rows
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode, stream
 from regard.decode.filters import Symbols
@@ -23,9 +27,14 @@ from regard.errors import InputError
 from regard.layers import KVCache, Tap
 from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
-from regard.tasks.task import listed, per_token
+from regard.tasks.measures.plain_text import WordAccuracy
+from regard.tasks.measures.report import Scoring, counted
+from regard.tasks.passages import Passages, batch_of_ids, some_at_a_time
+from regard.tasks.plain_text import MakeRows, PlainText
+from regard.tasks.task import Settings, per_token, rooms
+from regard.tasks.trace import Trace, read_alone
 from regard.tasks.translate import Output
-from regard.tokens import Foreign, Vocabulary, only_foreign
+from regard.tokens import Around, Tokenizer
 
 ROWS_AT_ONCE = 32
 """Texts continued together."""
@@ -42,7 +51,10 @@ MOST_SUGGESTED = 1000
 """The most words that are suggested: each has to be read."""
 MOST_READ = 4096
 """Beginnings of words that are read, at most; a model that knows of no words would have no end."""
-
+SUGGESTED = 300
+"""Next words that a report asks for, if they are wanted."""
+DOCUMENTS = 100
+"""Documents of which words are asked, at least, if there are so many."""
 
 _logger = logging.getLogger(__name__)
 
@@ -55,44 +67,32 @@ class Suggestion:
     probability: float
 
 
-class Generate:
-    """Writing on as a task to train on and a way to predict.
+class Generate(PlainText):
+    """Writing on as a task to train on and a way to predict."""
 
-    Args:
-        vocabulary: Text <-> ids.
-        train: Training text; None when nothing is to be trained.
-        valid: Validation text.
-        smoothing: Label smoothing while training.
-    """
+    around = Around("<s> $A", "<s> $A $B")
+    tried = 'generate {} "The"'
+    scoring = frozenset({"suggest"})
+    symbols_around = 0
+    takes_ids = True
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        train: Rows | None = None,
-        valid: Rows | None = None,
-        *,
-        smoothing: float = 0.0,
-    ) -> None:
-        self.tokenizer, self.smoothing = only_foreign(vocabulary), smoothing
-        self.train, self.valid = train, valid
+    @property
+    def begins(self) -> bool:
+        """Whether documents open with the begin symbol: if there is one."""
+        return opens(self.tokenizer)
 
-    def batches(self, start: Cursor) -> Iterator[tuple[TextBatch, Cursor]]:
-        """Training batches without end; their order is a pure function of (seed, epoch)."""
-        if self.train is None:
-            raise InputError("training", got="no text", expected="some to learn from")
-        return batches(self.train, start)
+    def rows(self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus) -> Rows:
+        """Rows as long as the model reads."""
+        del train
+        return make(corpus, length=settings.model.max_length)
 
-    def targets(self, batch: TextBatch) -> int:
+    def targets(self, batch: Batch[Ragged]) -> int:
         """The tokens of a batch: each has one that follows it."""
-        return batch.wanted.numel()
+        return batch.wanted.ids.numel()
 
-    def split(self, batch: TextBatch, parts: int) -> list[TextBatch]:
-        """The texts of a batch dealt out to several, so that each core has its own."""
-        return batch.split(parts)
-
-    def loss(self, model: Decoder, batch: TextBatch) -> Tensor:
+    def loss(self, model: Decoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy of what follows each token, a sum."""
-        return model.loss(batch.ids, batch.wanted, self.smoothing)
+        return model.loss(batch.source, batch.wanted.ids, self.smoothing)
 
     def evaluate(
         self, model: Decoder, rows: Rows | None = None, tell: Callable[[int], None] | None = None
@@ -104,21 +104,43 @@ class Generate:
             rows: Text; by default what is held out for validation.
             tell: Told of the tokens of each batch that is done.
         """
-        rows = self.valid if rows is None else rows
-        if rows is None:
-            raise InputError("evaluation", got="no text", expected="some to evaluate on")
         total, count = 0.0, 0
         with evaluating(model):
-            for batch in rows.evaluation():
-                total += float(model.loss(batch.ids, batch.wanted))
-                count += batch.wanted.numel()
+            for batch in self.to_evaluate_on(rows).evaluation():
+                total += float(model.loss(batch.source, batch.wanted.ids))
+                count += batch.wanted.ids.numel()
                 if tell is not None:
-                    tell(batch.wanted.numel())
+                    tell(batch.wanted.ids.numel())
         return per_token(total, count)
 
-    def name(self, batch: TextBatch) -> str:
-        """Which texts a batch holds."""
-        return listed("texts from token", batch.index)
+    def details(
+        self, model: Decoder, rows: Rows, found: Mapping[str, float], scoring: Scoring
+    ) -> dict[str, Any]:
+        """How often the next word is suggested, if that is asked for."""
+        del found
+        if not scoring.suggest:
+            return {}
+        corpus, asked = rows.corpus, counted(scoring.tell, SUGGESTED, "next words")
+        step = max(1, len(corpus) // DOCUMENTS)
+        texts = [
+            self.tokenizer.decode(corpus.document(i).tolist()) for i in range(0, len(corpus), step)
+        ]
+        return {"words": word_accuracy(self, model, texts, words=SUGGESTED, tell=asked)}
+
+    def passages(self, model: Decoder, items: Any) -> list[Passages]:
+        """Texts to go on with, or their ids, to look at heads."""
+        rows = self.id_rows(model, items, model.config.max_length + 1)
+        return [_followed(model, batch_of_ids(some)) for some in some_at_a_time(rows)]
+
+    def start_of(self, text: str, most: int) -> list[int]:
+        """The ids of a text, of a long one of its end, as a prompt has them."""
+        return self.prompt(text, most)
+
+    def trace(self, model: Decoder, text: str, tap: Tap, **_: Any) -> Trace:
+        """What a tap records of a text that is read; nothing is searched for."""
+        return read_alone(
+            model, self.tokenizer, text, tap, "decoder", lambda ids, _: Ragged.of([ids])
+        )
 
     def symbols(self) -> Symbols:
         """The tokens that have a role in decoding."""
@@ -184,13 +206,15 @@ class Generate:
         with evaluating(model):
             for start in range(0, len(order), max(1, size)):
                 part = order[start : start + size]
+                some = [prompts[i] for i in part]
                 found = decode(
                     model,
                     None,
                     self.symbols(),
                     config,
-                    prompts=[prompts[i] for i in part],
+                    prompts=some,
                     tap=tap,
+                    rooms=rooms(map(len, some)),
                     limit=model.config.max_length,
                 )
                 results |= dict(zip(part, found, strict=True))
@@ -199,6 +223,35 @@ class Generate:
     def _output(self, hypothesis: Hypothesis) -> Output:
         text = self.tokenizer.decode(hypothesis.ids)
         return Output(text, hypothesis.logprob, hypothesis.score, hypothesis)
+
+    def generate(
+        self,
+        model: Decoder,
+        texts: Sequence[str],
+        config: DecodeConfig,
+        *,
+        samples: int = 1,
+        **_: Any,
+    ) -> list[list[str]]:
+        """What follows each text, without the text itself; several times, if asked.
+
+        Args:
+            model: What writes on.
+            texts: Prompts.
+            config: How tokens are chosen.
+            samples: How many texts for each; the first is drawn with the config's seed.
+        """
+        ids = [self.begun(text, model.config.max_length, config) for text in texts]
+        found: list[list[str]] = [[] for _ in texts]
+        for sample in range(samples):
+            drawn = config.model_copy(update={"seed": config.seed + sample})
+            for place, outputs in enumerate(self.predict(model, ids, drawn)):
+                found[place].append(outputs[0].text)
+        return found
+
+    def grow(self, model: Decoder, text: str, config: DecodeConfig, **_: Any) -> Iterator[str]:
+        """What follows one text, piece by piece, as it becomes certain."""
+        return self.write(model, self.begun(text, model.config.max_length, config), config)
 
     def write(self, model: Decoder, prompt: Sequence[int], config: DecodeConfig) -> Iterator[str]:
         """The text that follows a prompt, piece by piece, as it becomes certain.
@@ -216,6 +269,7 @@ class Generate:
                 self.symbols(),
                 config,
                 prompts=[prompt],
+                rooms=rooms([len(prompt)]),
                 limit=model.config.max_length,
             )
             for step in steps:
@@ -235,7 +289,11 @@ class Generate:
         goes_on = [bool(text) and all(map(_inside_a_word, text)) for text in texts]
         return torch.tensor(begins), torch.tensor(goes_on)
 
-    def suggest(self, model: Decoder, text: str, count: int = 3) -> list[Suggestion]:
+    def suggest(self, model: Decoder, texts: Sequence[str], top: int = 3) -> list[list[Suggestion]]:
+        """The likeliest next words of each text; see `next_words`."""
+        return [self.next_words(model, text, top) for text in texts]
+
+    def next_words(self, model: Decoder, text: str, count: int = 3) -> list[Suggestion]:
         """The likeliest next words, put together from sub-words, with their probabilities.
 
         Says so if not all of the text can be read.
@@ -289,7 +347,7 @@ class Generate:
                 if not waiting or (enough and enough[0] >= math.exp(-waiting[0][0])):
                     break
                 some = [heapq.heappop(waiting) for _ in range(min(WORDS_AT_ONCE, len(waiting)))]
-                rows = _next(model, state, prompt, [ids for _, ids in some])
+                rows = _next(model, state, prompt[-1], [ids for _, ids in some])
                 check_finite(rows[:, 0].tolist())
                 for (cost, ids), log_probs in zip(some, rows, strict=True):
                     word = self.tokenizer.decode(ids).strip()
@@ -304,25 +362,35 @@ class Generate:
         return [Suggestion(word, probability) for word, probability in ranked]
 
 
-def _next(
-    model: Decoder, state: KVCache, prompt: Sequence[int], some: Sequence[tuple[int, ...]]
-) -> Tensor:
+def _next(model: Decoder, state: KVCache, last: int, some: Sequence[tuple[int, ...]]) -> Tensor:
     """Log-probabilities of what follows the prompt and each beginning: (beginnings, vocab).
 
-    The state's rows hold the prompt but for its last token, and perhaps other beginnings.
+    The state's rows hold the prompt but for its last token, before and after.
     """
     there = len(state.lengths)
-    state.back_to(len(prompt) - 1)
     state.reorder(torch.tensor([row if row < there else 0 for row in range(len(some))]))
-    texts = Ragged.of([[prompt[-1], *ids] for ids in some])
-    return model.read(texts, state).log_softmax(dim=1)
+    mark = state.mark()
+    logits = model.read(Ragged.of([[last, *ids] for ids in some]), state)
+    state.rewind(mark)
+    return logits.log_softmax(dim=1)
+
+
+def _followed(model: Decoder, batch: Batch[Ragged]) -> Passages:
+    """Texts with what follows each token."""
+
+    def loss(twin: Decoder) -> Tensor:
+        return F.cross_entropy(twin(batch.source), batch.wanted.ids, reduction="sum")
+
+    lengths = batch.source.lengths, batch.source.lengths
+    targets = batch.wanted.ids.numel()
+    return Passages(lambda tap: model(batch.source, tap), loss, targets, lambda _: lengths)
 
 
 def _warn_read(count: int) -> None:
     _logger.warning("warning: only the last %d tokens of the prompt are read", count)
 
 
-def opens(tokenizer: Foreign) -> bool:
+def opens(tokenizer: Tokenizer) -> bool:
     """Whether texts of a vocabulary open with a symbol of their own; Qwen's do not."""
     return tokenizer.specials.begin is not None
 
@@ -338,18 +406,6 @@ def _likeliest(log_probs: Tensor, allowed: Tensor) -> Iterator[tuple[float, int]
 
 def _inside_a_word(letter: str) -> bool:
     return letter.isalnum() or letter in "'’-_"
-
-
-@dataclass(frozen=True)
-class WordAccuracy:
-    """How often the next word was among those suggested."""
-
-    words: int
-    top: int
-    right: float
-    """Percentage of words that were among the `top` likeliest."""
-    first: float
-    """Percentage of words that were the likeliest."""
 
 
 def word_accuracy(

@@ -5,24 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.cores import spread
-from regard.data.batch import Ragged, alike
+from regard.data.input import Ragged
+from regard.data.order import alike
 from regard.errors import InputError
-from regard.models.encoder import Encoder, Texts
+from regard.layers import Tap
+from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.task import warn_cut
-from regard.tokens import Vocabulary, only_foreign
+from regard.models.model import Model
+from regard.runtime.cores import spread
+from regard.tasks.task import BaseTask, check_texts, warn_cut
+from regard.tasks.trace import Trace, read_alone
+from regard.tasks.verbs import Closeness
+from regard.tokens import Around
 
 TOKENS_AT_ONCE = 1024
 """Tokens that a core reads together: their hidden layers stay in its cache."""
 MASKS = ("[MASK]", "<mask>", "___")
 """What a person may write for a word to be filled, whatever the model's own symbol is."""
 POOLS = ("mean", "cls")
+AROUND = 3
+"""Symbols that stand around a text, at most."""
+
+READING = Around("<s> $A </s>", "<s> $A </s> $B:1 </s>:1", holes="mask")
+"""What stands around a text in a vocabulary that is learned for an encoder, as BERT's."""
 
 Text = str | tuple[str, str]
 """One text, or two of which the second is about the first."""
@@ -44,21 +55,23 @@ class Labelled:
     probability: float
 
 
-class Reader:
+class Reader(BaseTask):
     """How texts become what an encoder reads, and what it gives becomes an answer.
 
     Args:
         vocabulary: Text <-> ids.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.tokenizer = only_foreign(vocabulary)
+    @staticmethod
+    def room_in(model: Encoder) -> int:
+        """The most tokens of a text, with what stands around it."""
+        return model.config.max_length - AROUND
 
     def read(self, texts: Sequence[Text], longest: int, *, symbols: bool = False) -> list[Read]:
         """Each text as ids with what the model wants around them, cut where it is too long.
 
         Args:
-            texts: Texts, or pairs of them.
+            texts: Ragged, or pairs of them.
             longest: The most tokens the model can read.
             symbols: Whether symbols such as `[MASK]` in a text are meant.
         """
@@ -83,32 +96,45 @@ class Reader:
         warn_cut(texts, [each.left_out for each in read], max(cut, default=longest))
         return read
 
-    def parts(self, read: Sequence[Read]) -> Iterator[tuple[list[int], Texts]]:
+    def parts(self, read: Sequence[Read]) -> Iterator[tuple[list[int], Ragged]]:
         """Texts of like length together, each with its place among all of them."""
         for index in alike([len(each.ids) for each in read], TOKENS_AT_ONCE):
             types = [kind for i in index for kind in read[i].types]
             ids = Ragged.of([read[i].ids for i in index])
-            yield index, Texts(ids, torch.tensor(types) if any(types) else None)
+            yield index, ids.typed(torch.tensor(types) if any(types) else None)
 
     def embed(
-        self, model: Encoder, texts: Sequence[Text], *, pool: str = "mean", normalise: bool = True
-    ) -> Tensor:
-        """A vector for each text: (texts, dim).
+        self,
+        model: Encoder,
+        texts: Sequence[Text],
+        pool: str = "mean",
+        normalise: bool = True,
+        near: str | None = None,
+        **_: Any,
+    ) -> Any:
+        """A vector for each text, (texts, dim); or how near each is to another.
 
         Args:
             model: The encoder.
             texts: Texts.
             pool: `mean` of all its tokens, or `cls`: its first.
             normalise: Whether vectors have length 1, so that their product is their cosine.
+            near: The other text.
         """
         vectors = partial(vectors_of, model, pool=pool, normalise=normalise)
-        return self._each(model, texts, vectors, model.config.dim)
+        found = self._each(model, texts, vectors, model.config.dim)
+        if near is None:
+            return found
+        check_texts("embed", near)
+        [other] = self._each(model, [near], vectors, model.config.dim)
+        closeness = (found @ other).tolist()
+        return [Closeness(text, each) for text, each in zip(texts, closeness, strict=True)]
 
     def _each(
         self,
         model: Encoder,
         texts: Sequence[Text],
-        answer: Callable[[Texts], Tensor],
+        answer: Callable[[Ragged], Tensor],
         width: int,
     ) -> Tensor:
         """What `answer` makes of all texts, in their order: (texts, width).
@@ -123,9 +149,7 @@ class Reader:
                 out[index] = values
         return out
 
-    def fill(
-        self, model: Encoder, texts: Sequence[str], count: int = 5
-    ) -> list[list[list[Filling]]]:
+    def fill(self, model: Encoder, texts: Sequence[str], top: int = 5) -> list[list[list[Filling]]]:
         """For each mask of each text, the likeliest words."""
         mask = self.tokenizer.specials.mask
         if mask is None:
@@ -139,9 +163,9 @@ class Reader:
         found: list[list[list[Filling]]] = [[] for _ in read]
         with evaluating(model):
             for index, part in self.parts(read):
-                places = (part.ids.ids == mask).nonzero()[:, 0]
+                places = (part.ids == mask).nonzero()[:, 0]
                 logits = model.need("masked")(model.hidden(part)[places])  # (masks, vocab)
-                fillings = iter(self._likeliest(logits.softmax(dim=1), count))
+                fillings = iter(self._likeliest(logits.softmax(dim=1), top))
                 for i in index:
                     found[i] = [next(fillings) for _ in range(read[i].ids.count(mask))]
         return found
@@ -157,6 +181,14 @@ class Reader:
             for row, values in zip(tokens.tolist(), best.tolist(), strict=True)
         ]
 
+    def trace(self, model: Encoder, text: str, tap: Tap, **_: Any) -> Trace:
+        """What a tap records of a text that is read; nothing is searched for."""
+
+        def read(ids: list[int], types: list[int]) -> Ragged:
+            return Ragged.of([ids]).typed(torch.tensor(types))
+
+        return read_alone(model, self.tokenizer, text, tap, "encoder", read)
+
     def classify(self, model: Encoder, texts: Sequence[Text]) -> list[list[Labelled]]:
         """The classes of each text, likeliest first."""
         model.need("classes")
@@ -168,7 +200,7 @@ class Reader:
         ]
 
 
-def vectors_of(model: Encoder, texts: Texts, *, pool: str, normalise: bool) -> Tensor:
+def vectors_of(model: Model, texts: Ragged, *, pool: str, normalise: bool) -> Tensor:
     """A vector for each text: (texts, dim). See `Reader.embed`."""
     if pool not in POOLS:
         raise InputError("pool", got=pool, expected=" or ".join(POOLS))
@@ -176,7 +208,7 @@ def vectors_of(model: Encoder, texts: Texts, *, pool: str, normalise: bool) -> T
     if pool == "cls":
         vectors = hidden[texts.firsts]
     else:
-        vectors = torch.segment_reduce(hidden, "mean", lengths=torch.tensor(texts.ids.lengths))
+        vectors = torch.segment_reduce(hidden, "mean", lengths=torch.tensor(texts.lengths))
     return F.normalize(vectors, dim=1) if normalise else vectors
 
 

@@ -10,16 +10,18 @@ The spans are chosen anew in each epoch, as are the holes of `Fill`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from regard.data.batch import Batch, Cursor, Ragged
-from regard.data.corruption import corrupted, generator
-from regard.data.packing import Rows
-from regard.data.spans import SpanCorruption, cut_spans, span_lengths, span_mask
+from regard.data.batch import Batch
+from regard.data.input import Ragged
+from regard.data.text.corpus import Corpus
+from regard.data.text.corruption import CorruptedRows, generator
+from regard.data.text.spans import SpanCorruption, cut_spans, span_lengths, span_mask
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
 from regard.decode.filters import Symbols
@@ -28,17 +30,22 @@ from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
-from regard.tasks.task import listed, per_token
+from regard.tasks.measures.plain_text import SpanAccuracy
+from regard.tasks.measures.report import Scoring, counted
+from regard.tasks.passages import Passages, batch_of_ids, of_pairs, some_at_a_time
+from regard.tasks.plain_text import MakeRows, PlainText
+from regard.tasks.task import Settings, per_token, rooms
+from regard.tasks.trace import ReadsAndWrites
 from regard.tasks.translate import Output
-from regard.tokens import Foreign, Vocabulary, only_foreign
-from regard.tokens.plain import sentinels_of
+from regard.tokens import Vocabulary
+from regard.tokens.learn import Around, sentinels_of
 
-ALWAYS = 0
-"""The epoch whose spans are those of every evaluation."""
 HOLES = ("[MASK]", "<mask>", "___")
 """What a person may write for a hole; the first becomes `<extra_id_0>`, and so on."""
 ROWS_AT_ONCE = 32
 """Texts restored together."""
+SPANNED = 100
+"""Texts that are restored for a report, at most."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +56,7 @@ class Restored:
     spans: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class SpanAccuracy:
-    """How many of the spans that were cut out of texts came back."""
-
-    texts: int
-    spans: int
-    exact: float
-    """Percentage of spans of which every token is right."""
-
-
-class Restore:
+class Restore(PlainText, ReadsAndWrites):
     """Saying what is missing, as a task to train on and a way to predict.
 
     Args:
@@ -67,33 +64,38 @@ class Restore:
         train: Training text; None when nothing is to be trained.
         valid: Validation text.
         smoothing: Label smoothing while training.
-        seed: Decides what is cut out.
     """
+
+    around = Around("$A </s>", "$A </s> $B </s>", holes="sentinels")  # as T5's
+    tried = 'restore {} "The ___ is open."'
 
     def __init__(
         self,
         vocabulary: Vocabulary,
-        train: Rows | None = None,
-        valid: Rows | None = None,
+        train: CorruptedRows | None = None,
+        valid: CorruptedRows | None = None,
         *,
         smoothing: float = 0.0,
-        seed: int = 0,
     ) -> None:
-        self.vocabulary, self.tokenizer = vocabulary, only_foreign(vocabulary)
-        self.train, self.valid, self.smoothing = train, valid, smoothing
+        super().__init__(vocabulary, train, valid, smoothing=smoothing)
         self.sentinels = sentinels_of(self.tokenizer)
         if not self.sentinels:
             raise InputError(
                 "the vocabulary", got="no <extra_id_0>", expected="sentinels for task: restore"
             )
-        self.corrupt = SpanCorruption(
-            self.sentinels, begin=self.tokenizer.begin, end=self.tokenizer.end, seed=seed
-        )
 
-    @staticmethod
-    def can(vocabulary: Vocabulary) -> bool:
-        """Whether a vocabulary has sentinels, as T5's has, whatever else it is trained for."""
-        return isinstance(vocabulary.source, Foreign) and bool(sentinels_of(vocabulary.source))
+    def corruption(self, seed: int) -> SpanCorruption:
+        """What cuts spans out of texts; the seed decides which."""
+        tokenizer = self.tokenizer
+        return SpanCorruption(self.sentinels, begin=tokenizer.begin, end=tokenizer.end, seed=seed)
+
+    def rows(
+        self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
+    ) -> CorruptedRows:
+        """Rows whose corrupted form the model can read."""
+        del train
+        length = self.room(settings.model.max_length)
+        return CorruptedRows(make(corpus, length=length), self.corruption(settings.seed))
 
     def has_sentinel(self, text: str) -> bool:
         """Whether a text has one in it."""
@@ -114,28 +116,18 @@ class Restore:
         cut_spans(np.zeros(text, np.int64), span_mask(text, generator(0)), self.sentinels)
         return text
 
-    def batches(self, start: Cursor) -> Iterator[tuple[Batch, Cursor]]:
-        """Training batches without end; order and spans are a pure function of (seed, epoch)."""
-        if self.train is None:
-            raise InputError("training", got="no text", expected="some to learn from")
-        return corrupted(self.train, start, self.corrupt)
-
-    def targets(self, batch: Batch) -> int:
+    def targets(self, batch: Batch[Ragged]) -> int:
         """The tokens that are to be said: sentinels, what is missing, and the end symbols."""
-        return batch.target_out.numel()
+        return batch.wanted.ids.numel()
 
-    def split(self, batch: Batch, parts: int) -> list[Batch]:
-        """The texts of a batch dealt out to several, so that each core has its own."""
-        return batch.split(parts)
-
-    def loss(self, model: EncoderDecoder, batch: Batch) -> Tensor:
+    def loss(self, model: EncoderDecoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy of what is to be said, a sum."""
-        return model.loss(batch.source, batch.target_in, batch.target_out, self.smoothing)
+        return model.loss(*batch.sides, batch.wanted.ids, self.smoothing)
 
     def evaluate(
         self,
         model: EncoderDecoder,
-        rows: Rows | None = None,
+        rows: CorruptedRows | None = None,
         tell: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """On fixed spans: mean negative log-likelihood of a token to say, and its exponential.
@@ -147,18 +139,18 @@ class Restore:
         """
         total, count = 0.0, 0
         with evaluating(model):
-            for batch in self._fixed(rows):
-                total += float(model.loss(batch.source, batch.target_in, batch.target_out))
-                count += batch.target_out.numel()
+            for batch in self.to_evaluate_on(rows).evaluation():
+                total += float(model.loss(*batch.sides, batch.wanted.ids))
+                count += batch.wanted.ids.numel()
                 if tell is not None:
-                    tell(batch.source.ids.numel() + batch.target_out.numel())
+                    tell(batch.source.ids.numel() + batch.wanted.ids.numel())
         return per_token(total, count)
 
     def accuracy(
         self,
         model: EncoderDecoder,
         config: DecodeConfig,
-        rows: Rows | None = None,
+        rows: CorruptedRows | None = None,
         *,
         texts: int = 100,
         tell: Callable[[int], None] | None = None,
@@ -174,8 +166,8 @@ class Restore:
         """
         pairs = [
             pair
-            for batch in self._fixed(rows)
-            for pair in zip(batch.source.split(), batch.target_in.split(), strict=True)
+            for batch in self.to_evaluate_on(rows).evaluation()
+            for pair in zip(*map(Ragged.split, batch.sides), strict=True)
         ]
         asked = pairs[:: -(-len(pairs) // texts)]
         spans = right = 0
@@ -187,16 +179,23 @@ class Restore:
             right += sum(said.get(hole) == span for hole, span in cut.items())
         return SpanAccuracy(len(asked), spans, 100 * right / max(1, spans))
 
-    def _fixed(self, rows: Rows | None) -> Iterator[Batch]:
-        """Text with the holes that it has at every evaluation."""
-        rows = self.valid if rows is None else rows
-        if rows is None:
-            raise InputError("evaluation", got="no text", expected="some to evaluate on")
-        return (self.corrupt(text, ALWAYS) for text in rows.evaluation())
+    def details(
+        self,
+        model: EncoderDecoder,
+        rows: CorruptedRows,
+        found: Mapping[str, float],
+        scoring: Scoring,
+    ) -> dict[str, Any]:
+        """How many spans are put back."""
+        del found
+        asked = counted(scoring.tell, SPANNED, "spans")
+        return {"spans": self.accuracy(model, scoring.decode, rows, texts=SPANNED, tell=asked)}
 
-    def name(self, batch: Batch) -> str:
-        """Which texts a batch holds."""
-        return listed("texts from token", batch.index)
+    def passages(self, model: EncoderDecoder, items: Any) -> list[Passages]:
+        """Texts, or their ids, of which pieces are cut out, to look at heads."""
+        rows = self.id_rows(model, items, self.room(model.config.max_length))
+        corrupt = self.corruption(0)
+        return [of_pairs(model, corrupt(batch_of_ids(some), 0)) for some in some_at_a_time(rows)]
 
     def symbols(self) -> Symbols:
         """The tokens that have a role in decoding; neither padding nor an unknown is said."""
@@ -204,8 +203,9 @@ class Restore:
         banned = (tokenizer.pad, tokenizer.unknown)
         return Symbols(tokenizer.begin, tokenizer.end, tokenizer.pad, banned)
 
-    def source_ids(self, text: str, longest: int) -> list[int]:
+    def source_ids(self, text: str, longest: int, *, allow_unknown: bool = True) -> list[int]:
         """The ids of a text in which sentinels are meant, with what stands around them."""
+        del allow_unknown  # sub-words spell what is unknown
         names = self.tokenizer.tokens(self.sentinels)
         free = (name for name in names if name not in text)
         for hole in HOLES:
@@ -249,6 +249,28 @@ class Restore:
         found = self._decode(model, ids, config, tap)
         return [[self._output(each) for each in best] for best in found]
 
+    def generate(
+        self, model: EncoderDecoder, texts: Sequence[str], config: DecodeConfig, **_: Any
+    ) -> list[list[str]]:
+        """What is missing in each text, as the model says it."""
+        return [[best.text] for best, *_ in self.predict(model, texts, config)]
+
+    def restore(
+        self, model: EncoderDecoder, texts: Sequence[str], config: DecodeConfig
+    ) -> list[Restored]:
+        """Each text with its holes (`<extra_id_0>`, or `___`) filled, and what was put into each.
+
+        Raises:
+            InputError: A text has no hole.
+        """
+        if not all(map(self.has_hole, texts)):
+            raise InputError("restore", got="no hole in the text", expected="___ where words miss")
+        outputs, longest = self.predict(model, texts, config), model.config.max_length
+        return [
+            self.restored(text, best, longest)
+            for text, (best, *_) in zip(texts, outputs, strict=True)
+        ]
+
     def _decode(
         self,
         model: EncoderDecoder,
@@ -267,7 +289,15 @@ class Restore:
             for start in range(0, len(order), size):
                 part = order[start : start + size]
                 sources, longest = Ragged.of([ids[i] for i in part]), model.config.max_length
-                found = decode(model, sources, self.symbols(), config, tap=tap, limit=longest)
+                found = decode(
+                    model,
+                    sources,
+                    self.symbols(),
+                    config,
+                    tap=tap,
+                    rooms=rooms(sources.lengths),
+                    limit=longest,
+                )
                 results |= dict(zip(part, found, strict=True))
                 if tell is not None:
                     tell(len(part))

@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.annotations import TaggedWords
-from regard.data.rows import Row, RowBatch, evaluation, windows
+from regard.data.batch import Batch
+from regard.data.input import Ragged
+from regard.data.text.annotations import TaggedWords
+from regard.data.text.windows import Row, evaluation, windows
+from regard.errors import InputError
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.accuracy import Measures, entity_scores
-from regard.tasks.supervised import Supervised, numbered, texts_of
+from regard.tasks.labelled import Supervised, numbered
+from regard.tasks.measures.accuracy import Measures, entity_scores
+from regard.tasks.task import rise
 
 LEFT_OUT = -1
 """The target of a token that nothing is asked of."""
@@ -43,10 +47,21 @@ class Tagged:
     end: int
 
 
+class Tags(list[Tagged]):
+    """The words of a text, in order."""
+
+    def __init__(self, text: str, words: Iterable[Tagged]) -> None:
+        super().__init__(words)
+        self.text = text
+
+
 class Tag(Supervised[TaggedWords]):
     """Tags of words as a task to train on and a way to predict."""
 
-    noun = "sentences"
+    noun = "training sentences"
+    form = "tag"
+    tried = 'tag {} "Anna lives in Rome."'
+    effect = rise("word")
     unit = "words"
 
     def rows(
@@ -72,7 +87,7 @@ class Tag(Supervised[TaggedWords]):
         around = self.tokenizer.template([LEFT_OUT])
         before = around.index(LEFT_OUT)
         room = self.room(longest) - len(around) + 1
-        for window in windows(len(ids), room, self.course.overlap):
+        for window in windows(len(ids), room, self.options.overlap):
             part = ids[window.start : window.stop]
             row = self.tokenizer.template(part)
             targets = [LEFT_OUT] * len(row)
@@ -80,19 +95,17 @@ class Tag(Supervised[TaggedWords]):
                 targets[before + token - window.start] = wanted[token]
             yield Row(row, self.tokenizer.token_types(part), targets)
 
-    def targets(self, batch: RowBatch) -> int:
+    def targets(self, batch: Batch[Ragged]) -> int:
         """The words of a batch, each of which is one sub-word's to tag."""
-        return int((batch.targets.ids > LEFT_OUT).sum())
+        return batch.places.numel()
 
-    def loss(self, model: Encoder, batch: RowBatch) -> Tensor:
+    def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy of the tags at the words' first sub-words, a sum over words."""
-        wanted = batch.targets.ids  # (tokens,)
-        asked = wanted > LEFT_OUT
         return F.cross_entropy(
-            model.tag(texts_of(batch))[asked],  # (words, tags)
-            wanted[asked],
+            model.tag(batch.source)[batch.places],  # (words, tags)
+            batch.asked,
             reduction="sum",
-            label_smoothing=self.course.smoothing,
+            label_smoothing=self.options.smoothing,
         )
 
     def log_probabilities(
@@ -113,14 +126,12 @@ class Tag(Supervised[TaggedWords]):
         out = torch.zeros(count, len(model.config.tags))
         read = torch.zeros(count, dtype=torch.bool)
         with evaluating(model):
-            for batch in evaluation(rows, self.course.batch_tokens):
-                logits = model.tag(texts_of(batch)).float().log_softmax(1)  # (tokens, tags)
-                asked = batch.targets.ids > LEFT_OUT
-                places = batch.targets.ids[asked]
-                out[places], read[places] = logits[asked].cpu(), True
+            for batch in evaluation(rows, self.options.batch_tokens):
+                logits = model.tag(batch.source).float().log_softmax(1)  # (tokens, tags)
+                out[batch.asked], read[batch.asked] = logits[batch.places].cpu(), True
         return out, read
 
-    def tag(self, model: Encoder, texts: Sequence[str | Sequence[str]]) -> list[list[Tagged]]:
+    def tag(self, model: Encoder, texts: Sequence[str | Sequence[str]]) -> list[Tags]:
         """The tag of each word of each text.
 
         Args:
@@ -128,6 +139,10 @@ class Tag(Supervised[TaggedWords]):
             texts: Each a text, whose words are found, or its words.
         """
         model.need("tags")
+        for word in (word for words in texts if not isinstance(words, str) for word in words):
+            if not word or set(word) & set(" \t\r\n"):
+                fix = "for several texts: p.tag([text.split() for text in texts])"
+                raise InputError("tag", got=f"the word {word!r}", expected="one word", fix=fix)
         sentences = [
             (text, words_in(text)) if isinstance(text, str) else joined(text) for text in texts
         ]
@@ -136,12 +151,11 @@ class Tag(Supervised[TaggedWords]):
         chances = torch.where(read, logs.exp().amax(1), 0.0).tolist()
         found, place = [], 0
         for text, words in sentences:
-            found.append(
-                [
-                    Tagged(text[start:end], names[place + i], chances[place + i], start, end)
-                    for i, (start, end) in enumerate(words)
-                ]
-            )
+            tagged = [
+                Tagged(text[start:end], names[place + i], chances[place + i], start, end)
+                for i, (start, end) in enumerate(words)
+            ]
+            found.append(Tags(text, tagged))
             place += len(words)
         return found
 

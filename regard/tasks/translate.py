@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from regard.data.batch import Batch, Cursor, EncodedPairs, Ragged, order, sequential
-from regard.data.pair import Pair
+from regard.data.batch import Batch, Cursor, epochs
+from regard.data.input import Ragged
+from regard.data.order import order, sequential
+from regard.data.sources import Loaded, few_pairs, load_splits, pairs_of
+from regard.data.text.encoded import EncodedPairs
+from regard.data.text.files import load_pairs, split_files
+from regard.data.text.mixture import Mixture
+from regard.data.text.pairs import Pair, by_source
 from regard.decode.config import DecodeConfig
-from regard.decode.engine import decode
+from regard.decode.engine import Step, decode, stream
 from regard.decode.filters import Symbols
 from regard.decode.search import Hypothesis
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
-from regard.tasks.task import listed, per_token
-from regard.tasks.unknown import check_known
-from regard.tokens import Foreign, Vocabulary
+from regard.tasks.measures.bleu import score
+from regard.tasks.measures.report import Scoring, Selection
+from regard.tasks.measures.translation import Evaluation, SetReport, TranslationReport
+from regard.tasks.measures.unknown import Unknown, check_known
+from regard.tasks.passages import Passages, of_pairs
+from regard.tasks.task import BaseTask, Prepared, Settings, per_token, rooms
+from regard.tasks.trace import ReadsAndWrites
+from regard.tokens import Vocabulary, learn
+from regard.tokens.learn import has_sentinels
+
+if TYPE_CHECKING:
+    from regard.tasks.restore import Restore
+
+_logger = logging.getLogger(__name__)
 
 ROWS_AT_ONCE = 128
 """Hypotheses decoded together: enough to fill two cores, few enough to stay in their caches."""
+FEW = 50
+"""Pairs among which a source to try is looked for."""
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,7 +59,7 @@ class Output:
     hypothesis: Hypothesis
 
 
-class Translate:
+class Translate(ReadsAndWrites):
     """Translation as a task to train on and a way to predict.
 
     Args:
@@ -45,7 +69,12 @@ class Translate:
         batch_tokens: Token budget of a micro-batch.
         smoothing: Label smoothing while training.
         seed: Decides the order of the data.
+        weights: Of a mixture (T5), the weight of each of its sets; the first tag of a pair names
+            the set that it is of.
     """
+
+    noun = "training pairs"
+    scoring = frozenset({"beam", "lowercase"})
 
     def __init__(
         self,
@@ -56,10 +85,59 @@ class Translate:
         batch_tokens: int = 4096,
         smoothing: float = 0.0,
         seed: int = 0,
+        weights: Mapping[str, float] | None = None,
     ) -> None:
-        self.vocabulary, self.smoothing = vocabulary, smoothing
-        self.batch_tokens, self.seed = batch_tokens, seed
+        super().__init__(vocabulary)
+        self.smoothing, self.batch_tokens, self.seed = smoothing, batch_tokens, seed
         self.train, self.valid = self.encode(train), self.encode(valid)
+        self.mixture: Mixture | None = None
+        self.sets: dict[str, EncodedPairs] = {}
+        if weights:
+            names = list(weights)
+            parts = [names.index(pair.tags[0]) for pair in train]
+            self.mixture = Mixture(parts, list(weights.values()), seed=seed)
+            found = {name: [pair for pair in valid if pair.tags[0] == name] for name in names}
+            self.sets = {name: self.encode(pairs) for name, pairs in found.items() if pairs}
+
+    @classmethod
+    def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
+        """Reads or generates the pairs that a recipe names, and learns a vocabulary of them.
+
+        Args:
+            settings: Of the run.
+            vocabulary: Of a run that goes on, or of the model that it begins from.
+        """
+        loaded = load_splits(settings.data)
+        for problem, count in loaded.skipped.items():
+            _logger.warning("data: %d pairs skipped: %s", count, problem)
+        _warn_of_overlap(loaded)
+        vocabulary = vocabulary or learn(loaded.splits.train, settings.tokens)
+        parts = getattr(settings.data, "parts", {})
+        task = cls(
+            vocabulary,
+            loaded.splits.train,
+            loaded.splits.valid,
+            batch_tokens=settings.train.batch_tokens,
+            smoothing=settings.train.label_smoothing,
+            seed=settings.seed,
+            weights={name: part.weight for name, part in parts.items()},
+        )
+        longest = settings.model.max_length
+        if task.longest() > longest:
+            raise InputError(
+                "the data has a sentence longer than the model can read",
+                got=f"{task.longest()} tokens",
+                expected=f"at most model.max_length={longest}",
+                fix="raise model.max_length, or lower data.max_words with data.on_bad=skip",
+            )
+        return Prepared(vocabulary, task, loaded.checksums)
+
+    @cached_property
+    def restorer(self) -> Restore | None:
+        """How holes are filled, by a model of text to text whose vocabulary has sentinels."""
+        from regard.tasks.restore import Restore
+
+        return Restore(self.vocabulary) if has_sentinels(self.vocabulary) else None
 
     def encode(self, pairs: Sequence[Pair]) -> EncodedPairs:
         """Pairs of texts as ids."""
@@ -76,56 +154,151 @@ class Translate:
         """The most tokens on one side of any training or validation pair, as the model reads it."""
         return max(self.train.longest, self.valid.longest)
 
-    def batches(self, start: Cursor) -> Iterator[tuple[Batch, Cursor]]:
+    def batches(self, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
         """Training batches without end; their order is a pure function of (seed, epoch)."""
-        epoch, first = start.epoch, start.batch
-        while True:
-            batches = order(self.train.lengths.tolist(), self.batch_tokens, self.seed, epoch)
-            for number in range(first, len(batches)):
-                last = number + 1 == len(batches)
-                after = Cursor(epoch + 1, 0) if last else Cursor(epoch, number + 1)
-                yield self.train.batch(batches[number]), after
-            epoch, first = epoch + 1, 0
+        return epochs(self._order, lambda index, _: self.train.batch(index), start)
 
-    def targets(self, batch: Batch) -> int:
+    def _order(self, epoch: int) -> list[list[int]]:
+        """The pairs of each batch of an epoch; of a mixture, each set has its share of them."""
+        if self.mixture is None:
+            return order(self.train.lengths.tolist(), self.batch_tokens, self.seed, epoch)
+        index = self.mixture.epoch(epoch)
+        lengths = self.train.lengths[index].tolist()
+        batches = order(lengths, self.batch_tokens, self.seed, epoch)
+        return [index[batch].tolist() for batch in batches]
+
+    def targets(self, batch: Batch[Ragged]) -> int:
         """The target tokens, end symbols included. There is no padding to leave out."""
-        return batch.target_out.numel()
+        return batch.wanted.ids.numel()
 
-    def split(self, batch: Batch, parts: int) -> list[Batch]:
-        """The sentences of a batch dealt out to several, so that each core has its own."""
-        return batch.split(parts)
-
-    def loss(self, model: EncoderDecoder, batch: Batch) -> Tensor:
+    def loss(self, model: EncoderDecoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy to the smoothed targets: (1 - ε) on the right token, ε spread over all.
 
         A sum over the target tokens. It differs from the KL divergence only by a constant.
         """
-        return model.loss(batch.source, batch.target_in, batch.target_out, self.smoothing)
+        return model.loss(*batch.sides, batch.wanted.ids, self.smoothing)
 
-    def evaluate(
-        self, model: EncoderDecoder, pairs: EncodedPairs | None = None
-    ) -> dict[str, float]:
+    def evaluate(self, model: EncoderDecoder) -> dict[str, float]:
+        """Loss and perplexity on all validation pairs; of a mixture also the loss on each set."""
+        found = self.likelihood(model, self.valid)
+        return found | {
+            f"loss_{name}": self.likelihood(model, pairs)["loss"]
+            for name, pairs in self.sets.items()
+        }
+
+    def likelihood(self, model: EncoderDecoder, pairs: EncodedPairs) -> dict[str, float]:
         """Mean negative log-likelihood of a target token (no smoothing), and its exponential."""
-        pairs = self.valid if pairs is None else pairs
         total, count = 0.0, 0
         with evaluating(model):
             for index in sequential(pairs.lengths.tolist(), self.batch_tokens):
                 batch = pairs.batch(index)
-                total += float(model.loss(batch.source, batch.target_in, batch.target_out))
-                count += batch.target_out.numel()
+                total += float(model.loss(*batch.sides, batch.wanted.ids))
+                count += batch.wanted.ids.numel()
         return per_token(total, count)
 
-    def name(self, batch: Batch) -> str:
-        """Which training pairs a batch holds."""
-        return listed("training pairs", batch.index)
+    def examples(self, settings: Settings, asked: Selection) -> dict[str, Sequence[Pair]]:
+        """The pairs that were asked for: files, a split, or by default the tests, else validation.
+
+        Where the recipe says `data.group: source`, each source stands once, with all its targets.
+        """
+        if asked.files is not None and asked.split is not None:
+            raise InputError("--data with --split", expected="one of the two")
+        found: dict[str, Sequence[Pair]]
+        if asked.files is not None:
+            pairs, _ = load_pairs(split_files([asked.files]), max_words=10_000, on_bad="stop")
+            found = {asked.files: tuple(pairs)}
+        elif asked.split is not None:
+            found = {asked.split: pairs_of(settings.data, asked.split)}
+        else:
+            splits = load_splits(settings.data).splits
+            found = {**splits.tests} or {"valid": splits.valid}
+        if getattr(settings.data, "group", None) == "source":
+            return {name: by_source(pairs) for name, pairs in found.items()}
+        return found
+
+    def measure(
+        self,
+        model: EncoderDecoder,
+        pairs: Sequence[Pair | tuple[str, str]],
+        decode: DecodeConfig,
+        *,
+        lowercase: bool = False,
+        tell: Callable[[int], None] | None = None,
+    ) -> Evaluation:
+        """Loss, perplexity, BLEU and chrF on pairs, and the translations.
+
+        Args:
+            model: What translates.
+            pairs: Sources and targets; one with `others` has several right targets.
+            decode: How to search.
+            lowercase: Score without regard to case.
+            tell: Told of the pairs that are done.
+        """
+        all_pairs = _pairs(pairs)
+        sources = [each.source for each in all_pairs]
+        right = [each.references for each in all_pairs]
+        single = [Pair(each.source, target) for each in all_pairs for target in each.references]
+        encoded = self.readable(single, model.config.max_length)
+        measured = self.likelihood(model, encoded)
+        outputs = self.predict(model, sources, decode, tell=tell)
+        hypotheses = [best.text for best, *_ in outputs]
+        return Evaluation(
+            measured["loss"],
+            measured["perplexity"],
+            score(hypotheses, right, lowercase=lowercase),
+            tuple(hypotheses),
+            Unknown.of(self.vocabulary.source, sources),
+            Unknown.of(self.vocabulary.target, [pair.target for pair in single]),
+            lowercase=lowercase,
+        )
+
+    def report(
+        self, model: EncoderDecoder, sets: Mapping[str, Sequence[Pair]], scoring: Scoring
+    ) -> TranslationReport:
+        """Scores each set of pairs."""
+        done, whole, reports = 0, sum(map(len, sets.values())), []
+
+        def told(name: str, count: int) -> None:
+            nonlocal done
+            done += count
+            scoring.tell(done / max(1, whole), name)
+
+        for name, pairs in sets.items():
+            found = self.measure(
+                model, pairs, scoring.decode, lowercase=scoring.lowercase, tell=partial(told, name)
+            )
+            reports.append(SetReport(name, pairs, found, self.rouge(pairs, found.hypotheses)))
+            scoring.keep(reports[-1].files())
+        return TranslationReport(tuple(reports))
+
+    def rouge(self, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> dict[str, float] | None:
+        """Translations are not scored by ROUGE."""
+        del pairs, hypotheses
+        return None
+
+    def passages(
+        self, model: EncoderDecoder, pairs: Sequence[Pair | tuple[str, str]]
+    ) -> list[Passages]:
+        """Sentences with the translations to follow, to look at heads; some dozens are enough."""
+        encoded = self.readable(_pairs(pairs), model.config.max_length)
+        return [of_pairs(model, encoded.batch(range(len(pairs))))]
+
+    def trial(self, settings: Settings, place: str) -> str:
+        """A command to try first on a model at a place: a short source of words that it knows."""
+        # about six words: a sentence, and short
+        sources = sorted(
+            (pair.source for pair in few_pairs(settings.data, FEW)),
+            key=lambda text: abs(len(text.split()) - 6),
+        )
+        unknown = self.vocabulary.source.unknown_words
+        known = next((text for text in sources if not unknown(text)), None)
+        chosen = shlex.quote(known) if known else f"{shlex.quote(sources[0])} --allow-unknown"
+        return f"translate {place} {chosen}"
 
     def symbols(self) -> Symbols:
-        """The tokens that have a role in decoding; a translation has no unknown word in it."""
+        """The tokens that have a role in decoding; `decode.banned` may ban more."""
         target = self.vocabulary.target
-        if isinstance(target, Foreign):  # what is banned there, its maker says: decode.banned
-            return Symbols(target.begin, target.end, target.pad)
-        banned = (target.pad, target.begin, target.unknown)
-        return Symbols(target.begin, target.end, target.pad, banned)
+        return Symbols(target.begin, target.end, target.pad, target.specials.banned)
 
     def source_ids(self, text: str, longest: int, *, allow_unknown: bool = True) -> list[int]:
         """The ids of one sentence to translate, refused if there are none or too many.
@@ -163,6 +336,106 @@ class Translate:
             )
         return encoded
 
+    def asked_of(self, text: str) -> BaseTask:
+        """To be restored is what has a hole, if the model's vocabulary has symbols for such."""
+        restorer = self.restorer
+        return self if restorer is None or not restorer.has_sentinel(text) else restorer
+
+    def banned(self) -> Sequence[int]:
+        """Padding, begin and unknown words, if the vocabulary was learned here."""
+        return self.symbols().banned
+
+    def check(
+        self, model: EncoderDecoder, item: str, *, allow_unknown: bool = True, **_: Any
+    ) -> None:
+        """Refuses a sentence that the model cannot read; a warning names what is lost of it."""
+        self.source_ids(item, model.config.max_length, allow_unknown=allow_unknown)
+        words = self.vocabulary.source.unknown_words(item)
+        if words:
+            _logger.warning("warning: the model does not know: %s", ", ".join(words))
+
+    def translate(
+        self,
+        model: EncoderDecoder,
+        texts: Sequence[str],
+        config: DecodeConfig,
+        *,
+        prefix: str | Sequence[str] = "",
+        allow_unknown: bool = False,
+    ) -> list[list[Output]]:
+        """The n best translations of each sentence, with log-probabilities and scores.
+
+        Args:
+            model: What translates.
+            texts: Sentences.
+            config: How to search.
+            prefix: How all translations are to begin, or each.
+            allow_unknown: Go on around words that a vocabulary of words does not have.
+        """
+        prefixes = [prefix] * len(texts) if isinstance(prefix, str) else prefix
+        return self.predict(model, texts, config, prefixes=prefixes, allow_unknown=allow_unknown)
+
+    def generate(
+        self,
+        model: EncoderDecoder,
+        texts: Sequence[str],
+        config: DecodeConfig,
+        *,
+        allow_unknown: bool = False,
+        **_: Any,
+    ) -> list[list[str]]:
+        """What is written for each text: its translation, or what is missing in it."""
+        holed = [self.asked_of(text) is not self for text in texts]
+        plain = [text for text, hole in zip(texts, holed, strict=True) if not hole]
+        torn = [text for text, hole in zip(texts, holed, strict=True) if hole]
+        translated = iter(self.predict(model, plain, config, allow_unknown=allow_unknown))
+        restored = iter(self.restorer.predict(model, torn, config) if self.restorer else ())
+        return [[next(restored if hole else translated)[0].text] for hole in holed]
+
+    def grow(
+        self,
+        model: EncoderDecoder,
+        text: str,
+        config: DecodeConfig,
+        *,
+        prefix: str = "",
+        allow_unknown: bool = False,
+        **_: Any,
+    ) -> Iterator[str]:
+        """The translation as it grows, of which nothing is taken back.
+
+        In beam search a word is shown once all beams have it, so that a translation grows by
+        several words at a time.
+        """
+        longest = model.config.max_length
+        source = Ragged.of([self.source_ids(text, longest, allow_unknown=allow_unknown)])
+        opening = [self.opening(prefix, longest)]
+        steps = stream(
+            model,
+            source,
+            self.symbols(),
+            config,
+            prefixes=opening,
+            rooms=rooms(source.lengths),
+            limit=longest,
+        )
+        return self._pieces(model, steps)
+
+    def _pieces(self, model: EncoderDecoder, steps: Iterator[Step]) -> Iterator[str]:
+        writer, shown, said = self.vocabulary.target.writer(), "", 0
+        with evaluating(model):
+            for step in steps:
+                for ids in step.settled:
+                    more = "".join(map(writer.push, ids[said:]))
+                    said = len(ids)
+                    if more:
+                        shown += more
+                        yield more
+                for _, hypotheses in step.done:
+                    whole = self.written(hypotheses[0].ids)
+                    if whole != shown or not shown:
+                        yield whole[len(shown) :]
+
     def predict(
         self,
         model: EncoderDecoder,
@@ -194,13 +467,15 @@ class Translate:
         parts = [list(range(len(ids)))] if recording else self._parts(ids, config)
         with evaluating(model):
             for part in parts:
+                source = Ragged.of([ids[i] for i in part])
                 found = decode(
                     model,
-                    Ragged.of([ids[i] for i in part]),
+                    source,
                     self.symbols(),
                     config,
                     prefixes=[openings[i] for i in part],
                     tap=tap,
+                    rooms=rooms(source.lengths),
                     limit=longest,
                 )
                 results |= dict(zip(part, found, strict=True))
@@ -221,6 +496,22 @@ class Translate:
     def _output(self, hypothesis: Hypothesis) -> Output:
         text = self.written(hypothesis.ids)
         return Output(text, hypothesis.logprob, hypothesis.score, hypothesis)
+
+
+def _pairs(pairs: Sequence[Pair | tuple[str, str]]) -> list[Pair]:
+    """Pairs of (source, target) as `Pair`s; at least one."""
+    if not pairs:
+        raise InputError("pairs", got="none", expected="at least one (source, target)")
+    return [pair if isinstance(pair, Pair) else Pair(*pair) for pair in pairs]
+
+
+def _warn_of_overlap(loaded: Loaded) -> None:
+    """Says how many pairs that are to be scored were trained on."""
+    known = {(pair.source, pair.target) for pair in loaded.splits.train}
+    for name, pairs in {"valid": loaded.splits.valid, **loaded.splits.tests}.items():
+        seen = sum((pair.source, pair.target) in known for pair in pairs)
+        if seen:
+            _logger.warning("data: %d of %d %s pairs are in train, too", seen, len(pairs), name)
 
 
 def _checked(ids: list[int], what: str, longest: int) -> list[int]:

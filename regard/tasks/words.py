@@ -15,20 +15,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.batch import Ragged, sequential
+from regard.data.input import Ragged
+from regard.data.order import sequential
 from regard.errors import InputError
 from regard.layers import Tap
-from regard.models.decoder import Decoder
-from regard.models.encoder import Encoder, Texts
-from regard.models.encoder_decoder import EncoderDecoder
+from regard.models import Model
 from regard.models.mode import evaluating
 from regard.tasks.task import warn_cut
-from regard.tokens import Foreign, Tokenizer
+from regard.tokens import Tokenizer
 
 TOKENS_AT_ONCE = 4096
 """Tokens that are read together."""
-
-Model = Encoder | Decoder | EncoderDecoder
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ class Words:
 
 def compare(
     model: Model,
-    tokenizer: Foreign | Tokenizer,
+    tokenizer: Tokenizer,
     word: str,
     sentences: Sequence[str],
     *,
@@ -149,7 +146,7 @@ def compare(
     return _compared(
         word,
         layer,
-        _Reading(read, vectors, _embedding(model), tokenizer),
+        _Reading(read, vectors, model.embeds()[0].weight.detach(), tokenizer),
         places,
         count,
     )
@@ -167,7 +164,7 @@ class _Sentence:
     """How many tokens more it has than the model reads."""
 
     @staticmethod
-    def of(tokenizer: Foreign | Tokenizer, text: str, longest: int) -> _Sentence:
+    def of(tokenizer: Tokenizer, text: str, longest: int) -> _Sentence:
         room = longest - len(tokenizer.template([]))
         whole = tokenizer.encode(text)
         ids = tokenizer.template(whole[:room])
@@ -206,7 +203,7 @@ class _Reading:
     sentences: list[_Sentence]
     vectors: list[Tensor]  # of each sentence (tokens, dim)
     embedding: Tensor  # (vocab, dim)
-    tokenizer: Foreign | Tokenizer
+    tokenizer: Tokenizer
 
     def vector(self, number: int, words: range) -> Tensor:
         """The mean over the sub-words of some words of a sentence: (dim,)."""
@@ -286,31 +283,16 @@ def _vectors(model: Model, texts: Sequence[list[int]], layer: int | None) -> lis
     for index in sequential([len(ids) for ids in texts], TOKENS_AT_ONCE):
         part = Ragged.of([texts[i] for i in index])
         if layer is None:
-            rows = torch.split(_top(model, part, None), list(part.lengths))
+            rows = torch.split(model.hidden(part), list(part.lengths))
             found |= dict(zip(index, rows, strict=True))
             continue
-        side = "decoder" if isinstance(model, Decoder) else "encoder"
-        site = f"{side}.{layer}.residual"
+        site = f"{model.reader}.{layer}.residual"
         tap = Tap(site)
-        _top(model, part, tap)
+        model.hidden(part, tap)
         recorded = tap.records[site]  # (batch, length, dim)
         for row, (i, length) in enumerate(zip(index, part.lengths, strict=True)):
             found[i] = recorded[row, :length]
     return [found[i] for i in range(len(texts))]
-
-
-def _top(model: Model, texts: Ragged, tap: Tap | None) -> Tensor:
-    """What leaves the stack for each token: (tokens, dim)."""
-    if isinstance(model, Encoder):
-        return model.hidden(Texts(texts), tap)
-    if isinstance(model, Decoder):
-        return model.hidden(texts, tap)
-    return model.encode(texts, tap).x
-
-
-def _embedding(model: Model) -> Tensor:
-    embed = model.source_embed if isinstance(model, EncoderDecoder) else model.embed
-    return embed.weight.detach()
 
 
 def _folded(words: Sequence[str]) -> list[str]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from regard.runtime.lazy import lazily
 from regard.tokens.config import TokensConfig
-from regard.tokens.foreign import Foreign, Roles
-from regard.tokens.hub import read_file, read_folder
+from regard.tokens.learn import Around, learn, learn_plain, sentinels_of
 from regard.tokens.listing import Token
-from regard.tokens.tokenizer import Tokenizer, Vocabulary, learn, only_foreign
+from regard.tokens.processor import Processor, Vocabulary
+from regard.tokens.tokenizer import Roles, Tokenizer
 from regard.tokens.writer import Writer
 
+if TYPE_CHECKING:
+    from regard.tokens.published.hub import read_file, read_folder
+
 __all__ = [
-    "Foreign",
+    "Around",
+    "Processor",
     "Roles",
     "Token",
     "Tokenizer",
@@ -18,7 +25,11 @@ __all__ = [
     "Vocabulary",
     "Writer",
     "learn",
-    "only_foreign",
+    "learn_plain",
     "read_file",
     "read_folder",
+    "sentinels_of",
 ]
+__getattr__ = lazily(
+    __name__, dict.fromkeys(("read_file", "read_folder"), "regard.tokens.published.hub")
+)

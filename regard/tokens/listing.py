@@ -1,6 +1,6 @@
 """A text -> its tokens, one by one: symbol, id, and which characters of the text each stands for.
 
-In: a tokenizer of either sort and a text, or ids. Out: `Token`s, and what the tokenizer did not
+In: a tokenizer and a text, or ids. Out: `Token`s, and what the tokenizer did not
 keep of the text: unknown words, case, accents, forms of letters, spaces.
 """
 
@@ -20,7 +20,6 @@ from regard.tokens.kinds import CONTINUES, SPACE
 from regard.tokens.spelling import Span, escaped
 
 if TYPE_CHECKING:
-    from regard.tokens.foreign import Foreign
     from regard.tokens.tokenizer import Tokenizer
 
 _TEXT = -1
@@ -71,7 +70,7 @@ class Cut:
         return asdict(self)
 
 
-def tokens_of(tokenizer: Tokenizer | Foreign, text: str, *, target: bool = False) -> list[Token]:
+def tokens_of(tokenizer: Tokenizer, text: str, *, target: bool = False) -> list[Token]:
     """The tokens of a text, with the symbols that the model wants around it.
 
     Args:
@@ -95,7 +94,7 @@ def tokens_of(tokenizer: Tokenizer | Foreign, text: str, *, target: bool = False
     return found
 
 
-def cut(tokenizer: Tokenizer | Foreign, text: str, *, target: bool = False) -> Cut:
+def cut(tokenizer: Tokenizer, text: str, *, target: bool = False) -> Cut:
     """The tokens of a text, and what they do not keep of it."""
     ids, spans = tokenizer.located(text)
     unknown = tuple(tokenizer.unknown_words(text))
@@ -112,7 +111,7 @@ def cut(tokenizer: Tokenizer | Foreign, text: str, *, target: bool = False) -> C
     return Cut(text, tokens, decoded, unknown, lost)
 
 
-def read_ids(tokenizer: Tokenizer | Foreign, line: str) -> list[int]:
+def read_ids(tokenizer: Tokenizer, line: str) -> list[int]:
     """The ids in a line, with spaces or commas between.
 
     Raises:
@@ -133,7 +132,7 @@ def table(found: Cut) -> str:
     return "\n".join([*aligned(rows), *_losses(found)])
 
 
-def id_table(tokenizer: Tokenizer | Foreign, ids: Sequence[int]) -> str:
+def id_table(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """Aligned lines of ids: token, id, and whether it is a special symbol."""
     marks = ("special" if tokenizer.is_special(token) else "" for token in ids)
     rows = zip(map(escaped, tokenizer.tokens(ids)), map(str, ids), marks, strict=True)
@@ -167,7 +166,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _around_target(tokenizer: Tokenizer | Foreign) -> list[int]:
+def _around_target(tokenizer: Tokenizer) -> list[int]:
     """What stands around a text that a decoder reads or writes."""
     around = [_TEXT]
     with suppress(InputError):  # a vocabulary may have neither

@@ -1,7 +1,7 @@
-"""The text of a `tokenizer.json` -> the library's tokenizer, or an error that says what is damaged.
+"""The text of a `tokenizer.json` -> its JSON, or an error that says what is damaged.
 
-In: what a checkpoint holds, which may be cut off, edited or somebody else's. Out: a tokenizer of a
-kind that Regard learns, checked so far that using it cannot fail later.
+In: what a checkpoint holds, which may be cut off, edited or somebody else's. Out: the JSON of a
+tokenizer of a kind that is learned here, checked so far that using it cannot fail later.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tokenizers import Tokenizer as Inner
-
 from regard.errors import InputError
 from regard.tokens.kinds import CHARACTER, SPECIAL, UNKNOWN, WORD, byte_symbols
-from regard.tokens.spec import check_growth
+from regard.tokens.spec import Spec, guarded
 
 KINDS = {
     ("WordLevel", "Split", WORD): "words",
@@ -45,34 +43,29 @@ def parse(text: str) -> dict[str, Any]:
     return spec
 
 
-def read(spec: object) -> tuple[Inner, str]:
-    """Build the tokenizer that a parsed `tokenizer.json` describes.
-
-    Returns:
-        The library's tokenizer, and the kind of its pieces.
+def check_learned(spec: object) -> Spec:
+    """The same, once nothing in it could fail later or change ids unseen.
 
     Raises:
-        InputError: If anything in it is damaged or of another kind.
+        InputError: If anything in it is damaged, or it is not of a kind that is learned here.
     """
     kind = _kind_of(spec)
+    assert isinstance(spec, dict)  # only a dictionary is of a kind
     _check_settings(spec, kind)
-    check_growth(_field(spec, "decoder"), "tokenizer.json")
-    try:
-        inner = Inner.from_str(json.dumps(spec))
-    except BaseException as problem:
-        # The library panics on what it did not foresee, and its panic is no `Exception`.
-        if isinstance(problem, Exception) or type(problem).__name__ == "PanicException":
-            raise _damaged(f"a {kind} vocabulary that cannot be read ({problem})") from None
-        raise
-    pieces = inner.get_vocab()
-    special = [pieces.get(symbol) for symbol in SPECIAL]
-    if special != [0, 1, 2, 3]:
-        raise _damaged(f"ids {special} for {' '.join(SPECIAL)}")
-    if sorted(pieces.values()) != list(range(len(pieces))):
-        raise _damaged("ids with gaps or repeats")
-    if kind == "bpe" and not set("".join(pieces.keys() - set(SPECIAL))) <= set(byte_symbols()):
-        raise _damaged("byte-level pieces with characters that stand for no byte")
-    return inner, kind
+    with guarded("tokenizer.json"):
+        vocab = spec["model"]["vocab"]
+        pieces = (
+            vocab if isinstance(vocab, dict) else {each[0]: at for at, each in enumerate(vocab)}
+        )
+        pieces = pieces | {entry["content"]: entry["id"] for entry in spec["added_tokens"]}
+        special = [pieces.get(symbol) for symbol in SPECIAL]
+        if special != [0, 1, 2, 3]:
+            raise _damaged(f"ids {special} for {' '.join(SPECIAL)}")
+        if sorted(pieces.values()) != list(range(len(pieces))):
+            raise _damaged("ids with gaps or repeats")
+        if kind == "bpe" and not set("".join(pieces.keys() - set(SPECIAL))) <= set(byte_symbols()):
+            raise _damaged("byte-level pieces with characters that stand for no byte")
+    return spec
 
 
 def _kind_of(spec: object) -> str:

@@ -1,8 +1,8 @@
 """A `tokenizer.json` as data: which symbols it has, how its pieces spell, and its library object.
 
 In: the parsed JSON, by whomever it was written. Out: the `tokenizers` object, built so that no text
-can spell a special symbol, and what else `Foreign` needs to know. Damage is an error with the name
-of the file, never a panic.
+can spell a special symbol, and what else `Tokenizer` must know. Damage is an error with the name of
+the file, never a panic.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
@@ -35,18 +34,21 @@ MOST_GROWTH = 4096
 _PROBE = "Probe: é 東京 👩 </s>\t1"
 
 
-@contextmanager
-def guarded(file: str) -> Iterator[None]:
+class guarded:  # noqa: N801 (as `contextlib.suppress`; entered with every text, so no generator)
     """Turn whatever the library raises on a damaged file into an `InputError` that names it."""
-    try:
-        yield
-    except UserError:
-        raise
-    except BaseException as problem:
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, problem: BaseException | None, traceback: object) -> None:
+        if problem is None or isinstance(problem, UserError):
+            return
         # The library panics on what it did not foresee, and its panic is no `Exception`.
         if isinstance(problem, Exception) or type(problem).__name__ == "PanicException":
-            raise damaged(file, f"what cannot be read ({_short(problem)})") from None
-        raise
+            raise damaged(self._file, f"what cannot be read ({_short(problem)})") from None
 
 
 def damaged(file: str, got: str) -> InputError:
@@ -126,7 +128,7 @@ def pieces_of(inner: Inner, spec: Spec, file: str) -> list[str]:
         raise damaged(file, f"{highest + 1} ids")
     pieces = [""] * (highest + 1)
     for piece, token in entries.items():
-        pieces[token] = piece.removeprefix(HIDDEN)
+        pieces[token] = piece.removeprefix(HIDDEN) or piece  # a text may have it alone
     for entry in spec.get("added_tokens") or []:
         if not (0 <= entry["id"] <= highest and pieces[entry["id"]] == entry["content"]):
             raise damaged(

@@ -1,8 +1,7 @@
 """What ids spell: bytes of pieces -> text, text -> words, each with the pieces that it comes from.
 
 In: the bytes that each piece adds to a text, or a text and the characters that each piece covers.
-Out: words, and for each piece the number of its word. Both kinds of tokenizer use it, those that
-Regard learns and those that it reads.
+Out: words, and for each piece the number of its word.
 """
 
 from __future__ import annotations

@@ -7,24 +7,17 @@ file is taken back to the step of the checkpoint, so that no step is told twice.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import math
 import os
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from regard.errors import InputError, UserError, WriteError
-from regard.files import open_own, refuse_link, write_file
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-    from rich.progress import TaskID
+from regard.runtime.files import open_own, refuse_link, write_file
+from regard.runtime.progress import Progress
 
 TRAIN_LOSS, VALIDATION_LOSS = "loss", "validation_loss"
 """The keys of `metrics.jsonl` that `plot_losses` draws."""
@@ -161,102 +154,25 @@ def _finite(value: Value) -> Value:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-class Progress:
-    """Shows on standard error how far training is: a bar on a terminal, else a line at times.
+class TrainingProgress(Progress):
+    """How far a training is.
 
     Args:
         total: The last step.
         start: The step training goes on from.
         quiet: Show nothing at all.
-        interval: Seconds between two lines where there is no terminal.
         unit: What the speed counts: of a classifier, examples.
     """
 
     def __init__(
-        self, total: int, start: int, quiet: bool, interval: float = 10.0, unit: str = "targets"
+        self, total: int, start: int = 0, *, quiet: bool = False, unit: str = "targets"
     ) -> None:
-        self.total, self.start, self.quiet, self.interval = total, start, quiet, interval
+        super().__init__(total, start=start, quiet=quiet, interval=10.0, counted="step")
         self.unit = unit
-        self._bar: Bar | None = None
-        self._task: TaskID | None = None
-        self._began = self._told = -math.inf
-
-    def __enter__(self) -> Progress:
-        self._began = time.monotonic()
-        if not self.quiet:
-            self._start_bar()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._bar:
-            with contextlib.suppress(OSError):
-                self._bar.stop()
 
     def update(self, step: int, loss: float, targets_per_second: float) -> None:
-        """Tell where training is."""
-        speed = f"{targets_per_second:,.0f} {self.unit}/s"
-        if self._bar and self._task is not None:
-            self._bar.update(self._task, completed=step, loss=f"loss {loss:.3f}", speed=speed)
-            return
-        now = time.monotonic()
-        if now - self._told < self.interval and step < self.total:
-            return
-        self._told = now
-        self.say(
-            f"step {step}/{self.total}  loss {loss:.3f}  {speed}"
-            f"  {_clock(self._seconds_left(step, now))} left"
-        )
-
-    def say(self, message: str) -> None:
-        """Print a line; on a terminal it appears above the bar.
-
-        If nobody reads it any more (the terminal was closed), training and saving go on.
-        """
-        with contextlib.suppress(OSError):
-            if self._bar:
-                self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)
-            elif not self.quiet:
-                sys.stderr.write(message + "\n")
-                sys.stderr.flush()
-
-    def _start_bar(self) -> None:
-        from rich import progress
-        from rich.console import Console
-
-        console = Console(stderr=True)  # leaves out colours if NO_COLOR is set
-        if not sys.stderr.isatty() or console.is_dumb_terminal:
-            return
-        self._bar = progress.Progress(
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TextColumn("{task.fields[loss]}", markup=False),
-            progress.TextColumn("{task.fields[speed]}", markup=False),
-            progress.TimeRemainingColumn(),
-            console=console,
-            refresh_per_second=4,
-            redirect_stdout=False,  # or else what a user pipes on would appear here
-        )
-        self._task = self._bar.add_task(
-            "train", total=self.total, completed=self.start, loss="", speed=""
-        )
-        self._bar.start()
-
-    def _seconds_left(self, step: int, now: float) -> float | None:
-        done = step - self.start
-        return (now - self._began) / done * (self.total - step) if done > 0 else None
-
-
-def _clock(seconds: float | None) -> str:
-    if seconds is None:
-        return "-:--"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+        """Tells where training is."""
+        self.reach(step, f"loss {loss:.3f}", f"{targets_per_second:,.0f} {self.unit}/s")
 
 
 def plot_losses(metrics: list[dict[str, Any]], path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 
@@ -9,8 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
+from regard.train.checkpoint.folder import check_tensors
 from regard.train.config import TrainConfig
-from regard.train.folder import check_tensors
+
+BYTES = 4
+"""Of a number: weights, gradients, moments and activations are 32-bit."""
+
+OF_A_PARAMETER = {"weights": BYTES, "gradients": BYTES, "moments": 2 * BYTES}
+"""Bytes that training holds of each parameter; the moments are Adam's, first and second."""
 
 
 def learning_rate(step: int, config: TrainConfig, dim: int) -> float:
@@ -36,6 +43,18 @@ def learning_rate(step: int, config: TrainConfig, dim: int) -> float:
     return config.learning_rate * (config.final_fraction + (1 - config.final_fraction) * cosine)
 
 
+class Adam(torch.optim.Adam):
+    """Torch's Adam, the same computation, without importing torch's compiler.
+
+    Torch wraps these methods so that its compiler leaves them alone, and the first call imports the
+    compiler for that: more than a second of each process that trains, though nothing is compiled.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Adam.zero_grad)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+
+
 def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
     """Adam or AdamW, fused. Weight decay acts on matrices only, not on norms and biases."""
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -43,8 +62,14 @@ def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
         {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=True)
+    return Adam(
+        groups,
+        lr=config.learning_rate,
+        betas=config.betas,
+        eps=config.epsilon,
+        fused=True,
+        decoupled_weight_decay=config.optimizer == "adamw",
+    )
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from regard.stopping import end_at_once, give_back, handle
+from regard.runtime.stopping import end_at_once, give_back, handle
 
 
 class StopRequest:

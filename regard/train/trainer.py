@@ -25,19 +25,25 @@ from torch import Tensor, nn
 from regard.config import checked
 from regard.data.batch import Cursor
 from regard.errors import FoundProblems, InputError, Interrupted
-from regard.runtime import MOST_THREADS
-from regard.sharing import MACHINE
-from regard.stopping import name_of
+from regard.runtime.device import MOST_THREADS
+from regard.runtime.sharing import MACHINE
+from regard.runtime.stopping import name_of
 from regard.tasks.task import Task
-from regard.train import checkpoint
-from regard.train.checkpoint import Best, Loss, Snapshot
+from regard.train.checkpoint import run as checkpoint
+from regard.train.checkpoint.folder import (
+    MODEL,
+    TRAINING,
+    TRAINING_TENSORS,
+    check_tensors,
+    folder_name,
+)
+from regard.train.checkpoint.run import Best, Loss, Snapshot
 from regard.train.config import TrainConfig
-from regard.train.folder import MODEL, TRAINING, TRAINING_TENSORS, check_tensors, folder_name
 from regard.train.log import (
     Log,
     MetricsLog,
-    Progress,
     TensorBoardLog,
+    TrainingProgress,
     Value,
     plot_losses,
     read_metrics,
@@ -51,8 +57,8 @@ from regard.train.optim import (
     restore_optimizer,
     without_memory,
 )
-from regard.train.shards import MOST_PARTS, Shards, parts_for
 from regard.train.signals import StopRequest, stop_requests
+from regard.train.step import MOST_PARTS, Shards, parts_for
 
 _logger = logging.getLogger(__name__)
 
@@ -240,9 +246,9 @@ class Trainer:
             )
         return chain([first], batches)
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> TrainingProgress:
         unit = getattr(self.task, "unit", "targets")
-        return Progress(self.config.steps, self.place.step, quiet=self.job.quiet, unit=unit)
+        return TrainingProgress(self.config.steps, self.place.step, quiet=self.job.quiet, unit=unit)
 
     @contextmanager
     def _logs(self) -> Iterator[None]:
@@ -268,7 +274,7 @@ class Trainer:
         for log in self._open:
             log.write(self.place.step, values)
 
-    def step(self, batches: Iterator[tuple[Any, Cursor]], progress: Progress) -> None:
+    def step(self, batches: Iterator[tuple[Any, Cursor]], progress: TrainingProgress) -> None:
         """One update of the weights, exact over its micro-batches."""
         place, config = self.place, self.config
         parts = [next(batches) for _ in range(config.accumulate)]
@@ -296,7 +302,9 @@ class Trainer:
             self.task, self.model, batches, f"{self.job.seed} {self.place.step}"
         )
 
-    def _skip(self, loss: float, norm: float, batches: list[Any], progress: Progress) -> None:
+    def _skip(
+        self, loss: float, norm: float, batches: list[Any], progress: TrainingProgress
+    ) -> None:
         """A step that is not finite is never applied: it is logged with its batch."""
         place = self.place
         place.bad_in_a_row += 1
@@ -320,7 +328,7 @@ class Trainer:
         self.place.seconds_since_log += now - self._clock
         self._clock = now
 
-    def _log(self, rate: float, norm: float, progress: Progress) -> None:
+    def _log(self, rate: float, norm: float, progress: TrainingProgress) -> None:
         place = self.place
         self._stop_clock()
         place.seconds += place.seconds_since_log
@@ -339,7 +347,7 @@ class Trainer:
         )
         progress.update(place.step, mean, speed)
 
-    def _after_step(self, progress: Progress, request: StopRequest) -> None:
+    def _after_step(self, progress: TrainingProgress, request: StopRequest) -> None:
         """Evaluates, saves, shows and stops, as far as it is time to."""
         place, config = self.place, self.config
         last = place.step == config.steps
@@ -370,7 +378,7 @@ class Trainer:
             said += ", saved; " + ("the run is complete" if self.place.finished else again)
         raise Interrupted(said, signal=request.signal)
 
-    def _evaluate(self, progress: Progress) -> bool:
+    def _evaluate(self, progress: TrainingProgress) -> bool:
         """Measures on the validation split; returns whether it is the best so far."""
         place, config = self.place, self.config
         scores = self.task.evaluate(self.model)
@@ -411,7 +419,7 @@ class Trainer:
             "nothing was saved" if step is None else f"the checkpoint of step {step} is unchanged"
         )
 
-    def _save(self, progress: Progress) -> None:
+    def _save(self, progress: TrainingProgress) -> None:
         if self.job.run is None:
             return
         place = self.place
@@ -447,7 +455,7 @@ class Trainer:
         if extra:
             self.model.load_state_dict(weights)
 
-    def _average(self, progress: Progress) -> dict[str, Tensor] | None:
+    def _average(self, progress: TrainingProgress) -> dict[str, Tensor] | None:
         """The mean of the last checkpoints' weights and the present ones, if it scores better."""
         assert self.job.run is not None
         place, raw = self.place, {k: v.clone() for k, v in self.model.state_dict().items()}

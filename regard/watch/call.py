@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.layers import Layout, Mask
-from regard.layers.product import Product
+from regard.layers.tap.product import Product
 
 UNREAD = ("cu_seq_lens_q", "cu_seqlens", "cache", "head_mask", "block_table")
 """Options that change the weights in ways we do not follow."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.layers import Edit, Tap
-from regard.layers.product import Product
+from regard.layers.tap.product import Product
 from regard.watch.call import SITE, Call
 from regard.watch.modules import NAME, own_function
 

@@ -19,7 +19,7 @@ from regard.errors import InputError
 from regard.explain.look import Look
 from regard.explain.maps import AttentionMap, merge_words
 from regard.layers import Tap
-from regard.layers.product import Records
+from regard.layers.tap.product import Records
 from regard.watch.call import SITE, Call
 from regard.watch.labels import Tokens, read_tokens
 from regard.watch.modules import Layer, at_site

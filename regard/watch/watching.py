@@ -21,7 +21,7 @@ from regard.watch.registry import ACTIVE, hold, own_name, release
 from regard.watch.seen import Seen
 
 SITES = ("q", "k", "v", "scores", "weights", "heads")
-"""What can be recorded and edited of a layer: see `regard.layers.tap`."""
+"""What can be recorded and edited of a layer: see `regard.layers.tap.tap`."""
 
 
 def watch(

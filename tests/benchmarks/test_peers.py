@@ -93,6 +93,7 @@ def copy_torch_attention(
     ours.linears[-1].load_state_dict(theirs.out_proj.state_dict())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # said of every pre-norm
 def test_the_annotated_style_equals_torch_in_its_own_place_of_norms() -> None:
     settings = work(norm_place="pre")

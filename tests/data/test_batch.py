@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -10,14 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batch import (
-    Cursor,
-    EncodedPairs,
-    Ragged,
-    make_batch,
-    order,
-    sequential,
-)
+from regard.data.batch import Batch, Cursor, epochs
+from regard.data.input import Dense, Paired, Ragged
+from regard.data.order import order, sequential
+from regard.data.text.encoded import EncodedPairs, make_batch
+from regard.errors import InputError
 
 lengths_strategy = st.lists(st.integers(0, 40), max_size=200)
 sequences_strategy = st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=6), max_size=8)
@@ -34,14 +32,24 @@ def test_ragged_splits_into_what_it_was_made_of(sequences):
     assert ragged.to("cpu").split() == sequences
 
 
-def test_target_out_is_target_in_one_step_ahead():
+def test_tokens_have_types_that_go_along():
+    ragged = Ragged.of([[5, 6, 7], [8], [9, 4]])
+    assert ragged.types is None
+    assert ragged.to("cpu").types is None
+    assert ragged.firsts.tolist() == [0, 3, 4]
+    typed = ragged.typed(torch.tensor([0, 1, 1, 0, 0, 1]))
+    assert typed.split() == ragged.split()
+    assert typed.to("cpu").types.tolist() == [0, 1, 1, 0, 0, 1]
+
+
+def test_what_is_wanted_is_the_target_one_step_ahead():
     batch = make_batch([[9], [5, 6]], [[7, 8], []], index=[40, 2], begin=1, end=2)
     assert batch.source.split() == [[9], [5, 6]]
-    assert batch.target_in.split() == [[1, 7, 8], [1]]
-    assert batch.target_out.tolist() == [7, 8, 2, 2]
-    assert batch.target_out.dtype == batch.source.ids.dtype == torch.int64
+    assert batch.target.split() == [[1, 7, 8], [1]]
+    assert batch.wanted.ids.tolist() == [7, 8, 2, 2]
+    assert batch.wanted.ids.dtype == batch.source.ids.dtype == torch.int64
     assert batch.index == (40, 2)
-    assert batch.to("meta").target_out.device.type == "meta"
+    assert batch.to("meta").wanted.ids.device.type == "meta"
 
 
 @given(st.data())
@@ -56,11 +64,11 @@ def test_a_gathered_batch_equals_one_built_from_lists(data):
     batch = pairs.batch(index)
     assert len(pairs) == count
     assert batch.source.split() == [source[i] for i in index]
-    assert batch.target_in.split() == [[1, *target[i]] for i in index]
-    assert batch.target_out.tolist() == [t for i in index for t in [*target[i], 2]]
+    assert batch.target.split() == [[1, *target[i]] for i in index]
+    assert batch.wanted.ids.tolist() == [t for i in index for t in [*target[i], 2]]
     assert batch.index == tuple(index)
     assert pairs.lengths.tolist() == [len(source[i]) + len(target[i]) + 1 for i in range(count)]
-    assert batch.source.ids.numel() + batch.target_out.numel() == sum(
+    assert batch.source.ids.numel() + batch.wanted.ids.numel() == sum(
         pairs.lengths[i] for i in index
     )
 
@@ -136,3 +144,58 @@ def test_a_cursor_survives_json():
     cursor = Cursor(epoch=3, batch=17)
     assert Cursor(**json.loads(json.dumps(asdict(cursor)))) == cursor
     assert Cursor() == Cursor(0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Kept(Batch):
+    """A batch with a field of a task's own."""
+
+    kept: torch.Tensor | None = None
+
+
+@given(st.integers(1, 7), st.integers(1, 9))
+@settings(deadline=None, max_examples=30)
+def test_a_batch_of_any_input_is_dealt_out_like_cards(count, parts):
+    views = Paired(Dense(torch.rand(count, 1, 2, 2)), Dense(torch.rand(count, 3)))
+    wanted = Ragged.of([[number] * (number + 1) for number in range(count)])
+    labels, kept = torch.arange(count), torch.arange(2 * count).view(count, 2)
+    batch = Kept(views, wanted, tuple(range(10, 10 + count)), None, labels, kept)
+    found = batch.split(parts)
+    assert len(found) == min(parts, count)
+    for number, part in enumerate(found):
+        rows = list(range(number, count, parts))
+        assert part.index == tuple(10 + row for row in rows)
+        assert torch.equal(part.source.first.values, views.first.values[rows])
+        assert torch.equal(part.source.second.values, views.second.values[rows])
+        assert part.wanted.split() == [wanted.split()[row] for row in rows]
+        assert (part.target, part.labels.tolist()) == (None, rows)
+        assert torch.equal(part.kept, kept[rows])
+    assert batch.to("meta").source.second.device.type == "meta"
+
+
+def test_what_is_asked_stands_where_it_is_wanted():
+    ids, wanted = Ragged.of([[5, 6, 7], [8]]), Ragged.of([[-1, 0, -1], [9]])
+    batch = Batch(ids, wanted, (0, 1))
+    assert (batch.places.tolist(), batch.asked.tolist()) == ([1, 3], [0, 9])
+    (part,) = batch.take([1]).split(1)
+    assert (part.places.tolist(), part.asked.tolist()) == ([0], [9])
+    with pytest.raises(ValueError, match="without a target"):
+        _ = batch.sides
+
+
+def test_epochs_go_on_from_any_place():
+    def run(start, count):
+        return list(
+            islice(epochs(lambda epoch: range(epoch + 1), lambda i, e: (e, i), start), count)
+        )
+
+    whole = run(Cursor(), 10)
+    assert [item for item, _ in whole] == [(e, i) for e in range(4) for i in range(e + 1)]
+    for done, (_, after) in enumerate(whole[:-1]):
+        assert run(after, 9 - done) == whole[done + 1 :]
+    assert run(Cursor(1, 7), 1) == run(Cursor(2, 0), 1)  # past the end of an epoch
+
+
+def test_epochs_of_nothing_are_refused():
+    with pytest.raises(InputError, match="got no examples"):
+        next(epochs(lambda _: [], lambda item, _: item, Cursor()))

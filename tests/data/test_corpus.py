@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data import corpus as module
-from regard.data.corpus import Corpus, choose, encode, survey
-from regard.data.documents import Piece, TextFiles, bounded
+from regard.data.text import corpus as module
+from regard.data.text.corpus import Corpus, choose, encode, survey
+from regard.data.text.documents import Piece, TextFiles, bounded
 from regard.errors import InputError, WriteError
 
 TEXTS = ["to be or not to be", "that is the question", "whether", "it is nobler in the mind"]

@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.batch import Cursor, Ragged
-from regard.data.corpus import Corpus
-from regard.data.corruption import Masking, SentencePairs, Symbols, corrupted, mask_tokens
-from regard.data.packing import Packed, TextBatch, batches
+from regard.data.batch import Batch, Cursor
+from regard.data.input import Ragged
+from regard.data.text.corpus import Corpus
+from regard.data.text.corruption import (
+    CorruptedRows,
+    Masking,
+    SentencePairs,
+    Symbols,
+    mask_tokens,
+)
+from regard.data.text.packing import Packed, batches
 from regard.errors import InputError
 
 PAD, CLS, SEP, MASK = range(4)
@@ -24,7 +31,9 @@ def sigmas(found, expected, trials):
 
 def batch_of(*texts, index=None):
     ids = Ragged.of(texts)
-    return TextBatch(ids, ids.ids + 1, tuple(index or range(0, 100 * len(texts), 100)))
+    return Batch(
+        ids, Ragged(ids.ids + 1, ids.lengths), tuple(index or range(0, 100 * len(texts), 100))
+    )
 
 
 def test_15_percent_are_chosen_of_which_80_are_hidden_10_changed_10_left():
@@ -87,15 +96,15 @@ def test_words_are_hidden_as_wholes():
 def test_masked_sequences_have_their_symbols_and_say_what_stood_there():
     texts = [list(range(10, 40)), [50], list(range(60, 80))]
     masked = Masking(SYMBOLS, seed=1)(batch_of(*texts), epoch=2)
-    rows = masked.ids.split()
+    rows = masked.source.split()
     assert [(row[0], row[-1], len(row) - 2) for row in rows] == [(CLS, SEP, len(t)) for t in texts]
     whole = torch.tensor([token for text in texts for token in (CLS, *text, SEP)])
-    assert torch.equal(masked.wanted, whole[masked.places])
-    restored = masked.ids.ids.clone()
-    restored[masked.places] = masked.wanted
+    assert torch.equal(masked.asked, whole[masked.places])
+    restored = masked.source.ids.clone()
+    restored[masked.places] = masked.asked
     assert torch.equal(restored, whole)
-    assert masked.wanted.numel() == 4 + 1 + 3
-    assert (masked.types, masked.follows) == (None, None)
+    assert masked.asked.numel() == 4 + 1 + 3
+    assert (masked.source.types, masked.labels) == (None, None)
 
 
 def test_masks_are_dynamic_and_a_pure_function_of_seed_epoch_and_text():
@@ -104,7 +113,7 @@ def test_masks_are_dynamic_and_a_pure_function_of_seed_epoch_and_text():
 
     def places(seed, epoch, of=batch):
         masked = Masking(SYMBOLS, seed=seed)(of, epoch)
-        return masked.places.tolist(), masked.ids.ids.tolist()
+        return masked.places.tolist(), masked.source.ids.tolist()
 
     assert places(0, 0) == places(0, 0)
     assert len({str(places(seed, epoch)) for seed in (0, 1) for epoch in (0, 1)}) == 4
@@ -136,11 +145,13 @@ def test_pairs_follow_each_other_or_come_from_two_documents():
         for number in range(len(rows)):
             batch = rows.batch(epoch, number)
             pair = pairs(batch, epoch)
-            whole = pair.ids.ids.clone()
-            whole[pair.places] = pair.wanted
-            types = torch.split(pair.types, list(pair.ids.lengths))
-            texts = zip(batch.ids.split(), Ragged(whole, pair.ids.lengths).split(), strict=True)
-            for (text, row), kinds, follow in zip(texts, types, pair.follows.tolist(), strict=True):
+            whole = pair.source.ids.clone()
+            whole[pair.places] = pair.asked
+            types = torch.split(pair.source.types, list(pair.source.lengths))
+            texts = zip(
+                batch.source.split(), Ragged(whole, pair.source.lengths).split(), strict=True
+            )
+            for (text, row), kinds, follow in zip(texts, types, pair.labels.tolist(), strict=True):
                 border = row.index(SEP)
                 first, second = row[1:border], row[border + 1 : -1]
                 assert (row[0], row[-1]) == (CLS, SEP)
@@ -170,9 +181,9 @@ def test_other_texts_come_from_every_document_even_if_short():
     drawn = set()
     for epoch in range(60):
         pair = pairs(batch_of([100] * 40, index=[0]), epoch)
-        whole = pair.ids.ids.clone()
-        whole[pair.places] = pair.wanted
-        drawn |= set(whole.tolist()) if not pair.follows.item() else set()
+        whole = pair.source.ids.clone()
+        whole[pair.places] = pair.asked
+        drawn |= set(whole.tolist()) if not pair.labels.item() else set()
     assert drawn == {CLS, SEP, STOP, 100, 101, 102, 103, 104}
 
 
@@ -183,36 +194,36 @@ def test_parts_of_a_masked_batch_are_dealt_out_and_hold_all_of_it():
     parts = pair.split(3)
     for number, part in enumerate(parts):
         assert part.index == pair.index[number::3]
-        assert part.ids.split() == pair.ids.split()[number::3]
-        assert part.follows.tolist() == pair.follows.tolist()[number::3]
-        assert len(part.types) == len(part.ids.ids)
+        assert part.source.split() == pair.source.split()[number::3]
+        assert part.labels.tolist() == pair.labels.tolist()[number::3]
+        assert len(part.source.types) == len(part.source.ids)
     said = {(i, w) for part in parts for i, w in spoken(part)}
     assert said == set(spoken(pair))
-    assert sum(part.wanted.numel() for part in parts) == pair.wanted.numel()
+    assert sum(part.asked.numel() for part in parts) == pair.asked.numel()
     assert len(pair.split(1000)) == len(pair.index)
     moved = pair.to("meta")
-    assert {t.device.type for t in (moved.ids.ids, moved.types, moved.follows)} == {"meta"}
+    assert {t.device.type for t in (moved.source.ids, moved.source.types, moved.labels)} == {"meta"}
 
 
 def spoken(batch):
     """(text, place in it, what is said there) of all holes."""
-    starts = np.cumsum([0, *batch.ids.lengths])
+    starts = np.cumsum([0, *batch.source.lengths])
     rows = np.searchsorted(starts, batch.places.numpy(), side="right") - 1
     return [
         ((batch.index[row], int(place - starts[row])), word)
-        for row, place, word in zip(rows, batch.places, batch.wanted.tolist(), strict=True)
+        for row, place, word in zip(rows, batch.places, batch.asked.tolist(), strict=True)
     ]
 
 
 def test_corrupted_batches_resume_where_they_were():
     rows = Packed(corpus_of(), length=20, batch_tokens=200)
     masking = Masking(SYMBOLS)
-    whole = list(islice(corrupted(rows, Cursor(), masking), 2 * len(rows) + 1))
+    whole = list(islice(batches(CorruptedRows(rows, masking), Cursor()), 2 * len(rows) + 1))
     plain = list(islice(batches(rows, Cursor()), 2 * len(rows) + 1))
     epochs = [0] * len(rows) + [1] * len(rows) + [2]
     for (masked, after), (batch, place), epoch in zip(whole, plain, epochs, strict=True):
         assert after == place
-        assert torch.equal(masked.ids.ids, masking(batch, epoch).ids.ids)
+        assert torch.equal(masked.source.ids, masking(batch, epoch).source.ids)
     stop = len(rows) + 1
-    again, _ = next(corrupted(rows, whole[stop][1], masking))
-    assert torch.equal(again.ids.ids, whole[stop + 1][0].ids.ids)
+    again, _ = next(batches(CorruptedRows(rows, masking), whole[stop][1]))
+    assert torch.equal(again.source.ids, whole[stop + 1][0].source.ids)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data import documents
-from regard.data.documents import PIECE, TextFiles, bounded, cut, find_files
-from regard.data.pair import Pair
+from regard.data.text import documents
+from regard.data.text.documents import PIECE, TextFiles, bounded, cut, find_files
+from regard.data.text.pairs import Pair
 from regard.errors import InputError
 from regard.tokens import TokensConfig, learn
 
@@ -80,6 +80,19 @@ def test_an_entry_of_jsonl_is_a_document(write, name):
     assert read(write(name, "\n".join(rows)), separator="x") == texts
 
 
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
+def test_the_first_column_of_a_tsv_line_is_a_document(write, name):
+    file = write(name, "Hi.\tHallo!\nHi.\tGrüß Gott!\nGo on.\tWeiter.\nalone\n")
+    assert read(file, separator="--") == ["Hi.", "Go on.", "alone"]
+
+
+def test_a_tsv_line_without_a_text_or_with_an_endless_one_is_named_or_left_out(write):
+    file = write("a.tsv", f"one\tx\n\tno source\n{'a' * 70_000}\tlong\ntwo\t{'b' * 70_000}\n")
+    with pytest.raises(InputError, match=r"a\.tsv:2: empty"):
+        read(file)
+    assert read(file, on_bad="skip") == ["one", "two"]
+
+
 BAD = {
     "not UTF-8": (b"ab\xff\n", "2: not UTF-8 (byte 0xff at 3)"),
     "cut character": (b"ab\xc3\n", "2: not UTF-8 (byte 0xc3 at 3)"),
@@ -125,6 +138,17 @@ def test_a_bad_jsonl_line_is_named_or_left_out(write, line, message):
         read(file)
     assert str(caught.value).startswith(f"{file}:2: {message}")
     assert read(file, on_bad="skip") == ["one", "two"]
+
+
+def test_a_problem_closes_the_file(write, monkeypatch):
+    streams = []
+    opened = documents.opened
+    monkeypatch.setattr(
+        documents, "opened", lambda file: streams.append(opened(file)) or streams[-1]
+    )
+    with pytest.raises(InputError) as caught:  # noqa: F841 (it holds the frames of the readers)
+        read(write("a.jsonl", '{"text": "one"}\n{}\n{"text": "two"}\n'))
+    assert [stream.closed for stream in streams] == [True]
 
 
 def test_an_over_long_jsonl_line_is_not_held(write, monkeypatch):

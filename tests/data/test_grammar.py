@@ -9,9 +9,9 @@ from collections import Counter
 
 import pytest
 
-from regard.data import grammar
-from regard.data.frames import CONTESTED, DECIDING, Frames
-from regard.data.grammar import (
+from regard.data import sources
+from regard.data.grammar import corpus as grammar
+from regard.data.grammar.corpus import (
     DEMO,
     HELD_ADJECTIVES,
     HELD_OBJECTS,
@@ -24,7 +24,8 @@ from regard.data.grammar import (
     splits,
     word_for_word,
 )
-from regard.data.lexicon import (
+from regard.data.grammar.frames import CONTESTED, DECIDING, Frames
+from regard.data.grammar.lexicon import (
     ADJECTIVES,
     DATIVE,
     GIVING,
@@ -33,11 +34,13 @@ from regard.data.lexicon import (
     SAYING,
     TRANSITIVE,
 )
-from regard.data.pair import Pair
-from regard.data.phenomena import PHENOMENA
-from regard.data.phrases import HE
-from regard.data.sentences import Clause, pair
+from regard.data.grammar.phenomena import PHENOMENA
+from regard.data.grammar.phrases import HE
+from regard.data.grammar.sentences import Clause, pair
+from regard.data.text.pairs import Pair
 from regard.errors import InputError
+
+pytestmark = pytest.mark.slow
 
 NOUN = {noun.english: noun for noun in NOUNS}
 ADJECTIVE = {one.english: one for one in ADJECTIVES}
@@ -180,7 +183,7 @@ def test_an_empty_split_is_refused(pairs, held_out):
 
 def test_another_process_with_another_hash_seed_makes_the_same_corpus():
     code = (
-        "import zlib; from regard.data.grammar import splits; s = splits(300, 30, 5);"
+        "import zlib; from regard.data.grammar.corpus import splits; s = splits(300, 30, 5);"
         "text = repr((s.train, s.valid, sorted(s.tests.items())));"
         "import sys; sys.stdout.write(str(zlib.crc32(text.encode())))"
     )
@@ -200,7 +203,6 @@ def test_another_process_with_another_hash_seed_makes_the_same_corpus():
 # The corpus as a whole
 
 
-@pytest.mark.slow
 def test_one_english_sentence_has_one_german_sentence():
     targets: dict[str, str] = {}
     for one in sample(20_000, 11):
@@ -235,9 +237,8 @@ def test_there_are_at_least_250_words_a_side_and_at_most_900(corpus, side):
     assert len({word.lower() for word in words}) >= 250
 
 
-@pytest.mark.slow
 def test_no_word_form_is_too_rare_to_be_learnt_and_none_is_new_in_the_tests():
-    corpus = splits(60_000, 500, 0)
+    corpus = sources.GENERATORS["grammar"](60_000, 500, 0)  # made once for all tests
     for side in ("source", "target"):
         counts = Counter(word for one in corpus.train for word in WORD.findall(getattr(one, side)))
         assert min(counts.values()) >= 20

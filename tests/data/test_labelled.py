@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from regard.data import annotations
-from regard.data.annotations import Excerpt, LabelledText, Question, TaggedWords
 from regard.data.config import LabelledData
-from regard.data.labelled import labels_in, load_labelled, read_labelled, set_aside
+from regard.data.text import annotations
+from regard.data.text.annotations import Excerpt, LabelledText, Question, TaggedWords
+from regard.data.text.labelled import labels_in, load_labelled, read_labelled, set_aside
 from regard.errors import InputError
 
 SQUAD = {"data": [{"title": "x", "paragraphs": [{"context": "Anna lives in Paris.", "qas": [

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.config import MixtureData, PartData
-from regard.data.mixture import Mixture, shares
 from regard.data.sources import load_splits
+from regard.data.text.mixture import Mixture, shares
 from regard.errors import InputError
 
 PARTS = [0] * 30 + [1] * 6 + [2] * 4

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from regard.data.pages import PythonText, paragraphs, python_text
+from regard.data.text.python_docs import PythonText, paragraphs, python_text
 
 MODULE = '''#!/usr/bin/env python
 # Copyright (c) 2001 by a person with a very long name indeed.

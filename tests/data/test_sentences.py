@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from regard.data.german import adjective_ending, determiner, noun_form, verb_forms
-from regard.data.lexicon import (
+from regard.data.grammar.german import adjective_ending, determiner, noun_form, verb_forms
+from regard.data.grammar.lexicon import (
     ADJECTIVES,
     ADVERBS,
     DATIVE,
@@ -18,9 +18,9 @@ from regard.data.lexicon import (
     TRANSITIVE,
     WAIT_FOR,
 )
-from regard.data.phenomena import account, is_settled
-from regard.data.phrases import HE, IT, SHE, THEY, WE, WHO, I, Phrase, Place, Which
-from regard.data.sentences import Clause, Joined, Linked, Question, Reported, Shared, pair
+from regard.data.grammar.phenomena import account, is_settled
+from regard.data.grammar.phrases import HE, IT, SHE, THEY, WE, WHO, I, Phrase, Place, Which
+from regard.data.grammar.sentences import Clause, Joined, Linked, Question, Reported, Shared, pair
 
 NOUN = {noun.english: noun for noun in NOUNS}
 ADJECTIVE = {one.english: one for one in ADJECTIVES}

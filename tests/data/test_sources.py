@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from regard.data.config import FileData, GrammarData, ToyData
-from regard.data.pair import Pair
+from regard.data.config import FileData, GrammarData, MixtureData, PartData, ToyData
+from regard.data.jobs import questions, summaries
 from regard.data.sources import load_splits
+from regard.data.text.pairs import Pair, by_source
 from regard.errors import InputError
+from regard.tasks.measures.rouge import mean_rouge
 
 
 def write(path: Path, pairs: list[tuple[str, str]]) -> str:
@@ -101,3 +104,118 @@ def test_generated_data_has_a_checksum_of_settings_and_text(config):
     assert set(loaded.checksums) == {config.kind}
     other = load_splits(config.model_copy(update={"seed": 1}))
     assert other.checksums != loaded.checksums
+
+
+def test_all_pairs_of_a_source_stay_in_one_split(tmp_path):
+    rows = [(f"{word} {mark}", f"{word}{n}") for n, mark in enumerate(".!") for word in WORDS]
+    rows += [(f"{word.upper()}?", f"{word}3") for word in WORDS]
+    train = write(tmp_path / "train.tsv", rows)
+    config = FileData(train=train, group="source", held_out=4, held_out_test=5)
+    splits = load_splits(config).splits
+    sides = [splits.train, splits.valid, splits.tests["test"]]
+    words = [{pair.source[:-1].strip().lower() for pair in pairs} for pairs in sides]
+    assert [len(each) for each in words] == [51, 4, 5]
+    assert set.union(*words) == set(WORDS)
+    assert [len(pairs) for pairs in sides] == [153, 12, 15]
+    # The validation split is the same without a test.
+    alone = load_splits(config.model_copy(update={"held_out_test": 0})).splits
+    assert alone.valid == splits.valid
+    assert alone.tests == {}
+
+
+WORDS = [f"{first}{second}" for first in "abcdef" for second in "ghijklmnop"]
+
+
+def test_one_pair_for_each_source_has_all_its_targets():
+    pairs = [Pair("a", "x"), Pair("b", "y"), Pair("a", "z", ("tag",)), Pair("a", "x")]
+    assert by_source(pairs) == (Pair("a", "x", (), ("z",)), Pair("b", "y"))
+    assert by_source(by_source(pairs)) == by_source(pairs)
+
+
+def test_a_mixture_has_generated_parts_beside_files(tmp_path):
+    files = PartData(train=write(tmp_path / "a.tsv", numbered(40)), prefix="do: ")
+    parts = {
+        "files": files,
+        **{kind: PartData(kind=kind, pairs=30) for kind in ("grammar", "summaries", "questions")},
+    }
+    config = MixtureData(parts=parts, held_out=4, held_out_test=3)
+    splits = load_splits(config).splits
+    assert Counter(pair.tags[0] for pair in splits.train) == {
+        "files": 33, "grammar": 30, "summaries": 30, "questions": 30,
+    }  # fmt: skip
+    assert {len([p for p in splits.valid if p.tags[0] == name]) for name in parts} == {4}
+    assert {"files", "summaries", "questions", "grammar_pronouns"} < splits.tests.keys()
+    assert all(pair.source.startswith("do: ") for pair in splits.tests["files"])
+    # A phenomenon is still known by its tag.
+    assert all("pronoun" in pair.tags for pair in splits.tests["grammar_pronouns"])
+    assert load_splits(config).checksums == load_splits(config).checksums
+    other = config.model_copy(update={"seed": 1})
+    assert load_splits(other).checksums["questions"] != load_splits(config).checksums["questions"]
+
+
+def test_what_one_part_holds_out_no_other_part_trains_on(tmp_path):
+    rows = {name: [(f"S{i}{name}", "t") for i in range(40)] for name in ".!"}
+    parts = {
+        name: PartData(train=write(tmp_path / f"{place}.tsv", rows[name]))
+        for place, name in enumerate(rows)
+    }
+    splits = load_splits(MixtureData(parts=parts, group="source", held_out=4)).splits
+    aside = {pair.source[:-1] for pair in splits.valid}
+    assert aside.isdisjoint(pair.source[:-1] for pair in splits.train)
+    assert len(splits.train) == 2 * (40 - len(aside))
+
+
+def test_a_share_of_a_part_loses_its_final_marks(tmp_path):
+    rows = [*((f"s{i}.", f"t{i}!") for i in range(400)), ("no mark", "t."), (".", "…")]
+    train = write(tmp_path / "a.tsv", rows)
+
+    def shown(share: float) -> list[Pair]:
+        part = PartData(train=train, unpunctuated=share)
+        return list(load_splits(MixtureData(parts={"a": part}, held_out=1)).splits.train)
+
+    assert {pair.source for pair in shown(0.0)} <= {source for source, _ in rows}
+    some = [pair for pair in shown(0.25) if pair.source[-1].isdigit()]
+    assert 60 < len(some) < 140
+    assert all(pair.target[-1].isdigit() for pair in some)
+    whole = shown(1.0)
+    assert all(pair.source[-1].isdigit() for pair in whole if pair.source.startswith("s"))
+    assert {("no mark", "t."), (".", "…")} <= {(pair.source, pair.target) for pair in whole}
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [({}, "needs train"), ({"kind": "grammar", "train": "x.tsv"}, "takes no files")],
+)
+def test_a_part_has_files_or_is_generated(keys, said):
+    with pytest.raises(ValueError, match=said):
+        PartData(**keys)
+
+
+@pytest.mark.parametrize("generator", [questions, summaries])
+def test_generated_jobs_are_new_in_each_split_and_the_same_for_a_seed(generator):
+    splits = generator.splits(300, 50, 0)
+    sources = [{pair.source for pair in pairs} for pairs in (splits.train, splits.valid)]
+    sources.append({pair.source for pair in splits.tests["test"]})
+    assert [len(each) for each in sources] == [300, 50, 50]
+    assert len(set.union(*sources)) == 400
+    assert generator.splits(300, 50, 0) == splits
+    longer = generator.splits(400, 50, 0)
+    assert (longer.valid, longer.tests) == (splits.valid, splits.tests)
+    assert longer.train[:300] == splits.train
+
+
+def test_a_summary_has_the_names_of_its_report_and_more_than_its_first_sentence():
+    pairs = summaries.splits(1, 200, 0).tests["test"]
+    for pair in pairs:
+        names = {word.strip(".'s") for word in pair.target.split() if word[0].isupper()} - {"On"}
+        assert all(name in pair.source for name in names), pair
+    first = [pair.source.partition(". ")[0] for pair in pairs]
+    assert mean_rouge(first, [pair.target for pair in pairs])["rougeL"] < 40
+
+
+def test_no_bad_word_alone_makes_a_remark_toxic():
+    pairs = questions.splits(4000, 50, 0).train
+    for word in ("hate", "idiot", "stupid", "not", "you"):
+        found = {pair.target for pair in pairs if word in pair.source.lower().split()}
+        assert found == {"yes", "no"}, word
+    assert 0.4 < sum(pair.target == "yes" for pair in pairs) / len(pairs) < 0.6

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batch import Ragged
-from regard.data.packing import TextBatch
-from regard.data.spans import (
+from regard.data.batch import Batch
+from regard.data.input import Ragged
+from regard.data.text.spans import (
     Infilling,
     SpanCorruption,
     cut_spans,
@@ -31,7 +31,7 @@ def spans_of(mask):
 def batch_of(*lengths):
     ids = torch.arange(10, 10 + sum(lengths))
     starts = np.cumsum([0, *lengths])[:-1].tolist()
-    return TextBatch(Ragged(ids, lengths), ids + 1, tuple(starts))
+    return Batch(Ragged(ids, lengths), Ragged(ids + 1, lengths), tuple(starts))
 
 
 @given(st.integers(2, 600), st.floats(0.05, 0.6), st.floats(1, 8), st.integers(0, 9))
@@ -97,18 +97,18 @@ def test_a_text_is_corrupted_alike_twice_and_otherwise_in_another_epoch_or_place
     batch = batch_of(40, 40, 1)
     first, again, later = corrupt(batch, 0), corrupt(batch, 0), corrupt(batch, 1)
     assert torch.equal(first.source.ids, again.source.ids)
-    assert torch.equal(first.target_out, again.target_out)
+    assert torch.equal(first.wanted.ids, again.wanted.ids)
     assert first.source.ids.tolist() != later.source.ids.tolist()
     one, two, _ = first.source.split()
     assert [token + 40 for token in one if 10 <= token < 90] != [t for t in two if 10 <= t < 90]
     # alone it is corrupted as it is among others
-    alone = TextBatch(Ragged(torch.arange(50, 90), (40,)), torch.arange(51, 91), (40,))
+    alone = Batch(Ragged(torch.arange(50, 90), (40,)), Ragged(torch.arange(51, 91), (40,)), (40,))
     assert corrupt(alone, 0).source.split() == [two]
 
 
 def test_the_batch_of_spans_is_one_of_a_translator():
     batch = SpanCorruption(SENTINELS, begin=0, end=1)(batch_of(30, 20, 1), epoch=0)
-    sources, targets = batch.source.split(), batch.target_in.split()
+    sources, targets = batch.source.split(), batch.target.split()
     assert [source.pop() for source in sources] == [1, 1, 1]
     assert [target.pop(0) for target in targets] == [0, 0, 0]
     assert (sources[2], targets[2]) == ([60], [])  # nothing can be hidden of one token
@@ -116,7 +116,7 @@ def test_the_batch_of_spans_is_one_of_a_translator():
         shown, target = np.array(sources[number]), np.array(targets[number])
         assert fill_spans(shown, target, SENTINELS).tolist() == text
         assert targets[number][0] == SENTINELS[0]
-    assert batch.target_out.tolist() == [*targets[0], 1, *targets[1], 1, 1]
+    assert batch.wanted.ids.tolist() == [*targets[0], 1, *targets[1], 1, 1]
     assert batch.index == (0, 30, 50)
 
 
@@ -147,5 +147,5 @@ def test_infilled_spans_have_poisson_lengths():
 
 def test_infilling_wants_the_whole_text():
     batch = Infilling(99, begin=0, end=1)(batch_of(30, 20), epoch=0)
-    assert batch.target_in.split() == [[0, *range(10, 40)], [0, *range(40, 60)]]
+    assert batch.target.split() == [[0, *range(10, 40)], [0, *range(40, 60)]]
     assert all(source[-1] == 1 and 99 in source for source in batch.source.split())

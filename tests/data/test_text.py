@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data import text
-from regard.data.pair import Pair
-from regard.data.text import Lengths, Problem, check, load_pairs, read_pairs
+from regard.data.sources import pairs_of
+from regard.data.text import files as text
+from regard.data.text.files import Lengths, Problem, check, load_pairs, read_pairs
+from regard.data.text.pairs import Pair
 from regard.errors import InputError
-from regard.recipe import load as load_recipe
-from regard.scoring import pairs_of
+from regard.recipes.recipe import load as load_recipe
 
 GOOD = [Pair("a dog", "ein Hund"), Pair("a cat", "eine Katze")]
 
@@ -322,15 +322,17 @@ def test_ordinary_pairs_raise_no_suspicion(write, pairs):
     assert looked_through(write, pairs) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["translate", "copy", "reverse", "sort"])
 def test_shipped_data_raises_no_suspicion(write, kind):
-    pairs = pairs_of(load_recipe(f"tiny/{kind}", ["data.pairs=400"]), "train")
+    pairs = pairs_of(load_recipe(f"tiny/{kind}", ["data.pairs=400"]).data, "train")
     assert looked_through(write, [(pair.source, pair.target) for pair in pairs]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("places", [(3,), (12, 40), (0, 7, 69)])
 def test_lines_whose_sides_are_swapped_are_told(write, places):
-    made = pairs_of(load_recipe("tiny/translate", ["data.pairs=60"]), "train")
+    made = pairs_of(load_recipe("tiny/translate", ["data.pairs=60"]).data, "train")
     pairs = [*PAIRS, *((pair.source, pair.target) for pair in made)]
     pairs = [pair[::-1] if place in places else pair for place, pair in enumerate(pairs)]
     found = looked_through(write, pairs)

@@ -8,11 +8,11 @@ import math
 import pytest
 import torch
 
-from regard import recipe as recipes
 from regard.decode import DecodeConfig, Symbols, search
 from regard.decode.config import STEEPEST
 from regard.decode.filters import constrain, sharpen
 from regard.errors import FoundProblems, InputError
+from regard.recipes import recipe as recipes
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.data.batch import Ragged
-from regard.decode import DecodeConfig, Symbols, decode, engine, search, stream
+from regard.data.input import Dense, Paired, Ragged
+from regard.decode import DecodeConfig, Symbols, engine, search
 from regard.decode.search import Beam
 from regard.errors import FoundProblems, InputError
 from regard.layers import Tap
@@ -21,6 +21,25 @@ from regard.models import EncoderDecoder, TransformerConfig
 
 BEGIN, END, PAD = 0, 1, 2
 SYMBOLS = Symbols(begin=BEGIN, end=END, pad=PAD, banned=(BEGIN, PAD))
+
+
+def rooms(source, memory=None, prefixes=(), **_):
+    """As a task says it: twice what is read, and ten more."""
+    if source is not None:
+        lengths = source.lengths
+    else:
+        lengths = map(len, prefixes) if memory is None else memory.layout.lengths
+    return [2 * length + 10 for length in lengths]
+
+
+def decode(model, source, symbols, config, **options):
+    room = rooms(source, **options)
+    return engine.decode(model, source, symbols, config, rooms=room, **options)
+
+
+def stream(model, source, symbols, config, **options):
+    room = rooms(source, **options)
+    return engine.stream(model, source, symbols, config, rooms=room, **options)
 
 
 @dataclass
@@ -273,7 +292,30 @@ def test_equals_are_taken_in_order():
         assert found.ids == (3, 3)
 
 
-def test_each_sentence_has_room_for_twice_its_source_and_ten_more():
+@pytest.mark.parametrize("settings", [{}, {"beam": 3}, {"sample": True}])
+def test_each_answer_has_the_room_that_the_caller_gives_it(settings):
+    model, source, config = (
+        Recurrent(end_bias=-100.0),
+        Ragged.of(SENTENCES),
+        DecodeConfig(**settings),
+    )
+    given = [3, 9, 1, 2, 30, 4, 7, 5]
+    results = engine.decode(model, source, SYMBOLS, config, rooms=given)
+    assert [len(found[0].ids) for found in results] == given
+    short = config.model_copy(update={"max_length": 2})  # who asks for a length has it
+    results = engine.decode(model, source, SYMBOLS, short, rooms=given)
+    assert {len(found[0].ids) for found in results} == {2}
+
+
+def test_answers_without_an_end_are_refused(model):
+    source = Ragged.of([[5], [6]])
+    with pytest.raises(InputError, match="answers without an end, expected max_length, or rooms"):
+        engine.stream(model, source, SYMBOLS, DecodeConfig())
+    with pytest.raises(InputError, match="rooms: got 1, expected one for each of 2 sentences"):
+        engine.stream(model, source, SYMBOLS, DecodeConfig(), rooms=[3])
+
+
+def test_each_sentence_can_have_room_for_twice_its_source_and_ten_more():
     model = Recurrent(end_bias=-100.0)
     for config in (DecodeConfig(), DecodeConfig(beam=3)):
         results = decode(model, Ragged.of(SENTENCES), SYMBOLS, config)
@@ -392,6 +434,7 @@ def chances(model, sentence, config):
     return (chance / chance.sum()).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [{}, {"temperature": 2.0}, {"top_k": 4}, {"min_p": 0.2, "temperature": 1.5}]
 )
@@ -534,6 +577,55 @@ def test_numbers_that_are_not_finite_are_reported(model, bad, settings):
     model.bias[7] = bad
     with pytest.raises(FoundProblems, match="not finite"):
         decode(model, Ragged.of([[5], [6]]), SYMBOLS, DecodeConfig(**settings))
+
+
+# Other input than ids
+
+
+class Frames(Recurrent):
+    """Reads numbers: the hidden vector begins at a product of each frame, added up."""
+
+    def encode(self, source, tap=None):
+        del tap
+        match source:
+            case Paired():
+                x = self.encode(source.first).x + self.encode(source.second).x
+            case Dense():
+                x = torch.tanh(source.values.flatten(1) @ self.mix)
+            case Ragged():
+                parts = torch.split(source.values, list(source.lengths))
+                x = torch.stack([torch.tanh(part @ self.mix).sum(0) for part in parts])
+        return SimpleNamespace(x=x, layout=SimpleNamespace(lengths=(1,) * len(source)))
+
+
+PICTURES = torch.randn(5, 2, 4, generator=torch.Generator().manual_seed(1))
+INPUTS = {
+    "pictures": Dense(PICTURES),
+    "frames": Ragged(PICTURES.view(5, 8), (2, 1, 0, 2)),
+    "two views": Paired(Dense(PICTURES), Dense(PICTURES.flip(0))),
+}
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_input_of_any_kind_is_decoded_as_each_of_it_alone(kind, config):
+    model, source = Frames(), INPUTS[kind]
+    together = engine.decode(model, source, SYMBOLS, config, rooms=[9] * len(source))
+    assert len(together) == len(source)
+    assert len({found[0].ids for found in together}) > 1
+    for row, found in enumerate(together):
+        [alone] = engine.decode(model, source.take([row]), SYMBOLS, config, rooms=[9])
+        assert_alike(found, alone)
+
+
+def test_equal_pictures_get_equal_samples_and_others_do_not():
+    config = DecodeConfig(sample=True, max_length=12)
+    source = Dense(PICTURES[[0, 1, 0]])
+    [first], [other], [again] = engine.decode(FramesUniform(vocab=30), source, SYMBOLS, config)
+    assert first.ids == again.ids != other.ids
+
+
+class FramesUniform(Frames, Uniform):
+    """Says anything, whatever it sees: samples differ by their random numbers alone."""
 
 
 # A real model: its cache, and a tap along a beam's ancestors

@@ -15,6 +15,8 @@ class Theirs:
     """The processors of transformers, imported on first use: that takes seconds."""
 
     def __getattr__(self, name):
+        if not name[0].isupper():
+            raise AttributeError(name)  # pytest asks every object for marks of its own
         return getattr(pytest.importorskip("transformers.generation.logits_process"), name)
 
 

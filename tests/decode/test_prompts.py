@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.data.batch import Ragged
+from regard.data.input import Ragged
 from regard.decode import DecodeConfig, decode
 from regard.decode.filters import Symbols
 from regard.errors import InputError

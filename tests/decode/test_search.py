@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.data.batch import Ragged
+from regard.data.input import Ragged
 from regard.decode import DecodeConfig, Hypothesis, Symbols, decode
 from regard.decode.search import BLOCK, best
 
@@ -177,11 +177,16 @@ CONFIGS = [
 ]
 
 
+def rooms(sentences):
+    """As a task says it: twice what is read, and ten more."""
+    return [2 * len(sentence) + 10 for sentence in sentences]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", CONFIGS, ids=str)
 def test_the_same_hypotheses_as_transformers(model, sentences, settings):
     config = DecodeConfig(**settings)
-    ours = decode(Adapter(model), Ragged.of(sentences), SYMBOLS, config)
+    ours = decode(Adapter(model), Ragged.of(sentences), SYMBOLS, config, rooms=rooms(sentences))
     assert_same(ours, theirs(model, sentences, config), scored=config.beam > 1)
 
 
@@ -197,7 +202,8 @@ def test_a_prefix_is_what_transformers_calls_decoder_input(model, sentences, bea
 
 
 def test_the_comparison_covers_both_ends(model, sentences):
-    results = decode(Adapter(model), Ragged.of(sentences), SYMBOLS, DecodeConfig(beam=4, n_best=4))
+    source, config = Ragged.of(sentences), DecodeConfig(beam=4, n_best=4)
+    results = decode(Adapter(model), source, SYMBOLS, config, rooms=rooms(sentences))
     lengths = {len(each.ids) for found in results for each in found if each.finished}
     assert len(lengths) > 5
     assert any(not each.finished for found in results for each in found)

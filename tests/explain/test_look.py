@@ -6,7 +6,7 @@ import pytest
 from regard.errors import InputError, WriteError
 from regard.explain.look import Look, compare, find_word
 from regard.explain.maps import AttentionMap, row_entropy
-from regard.files import write_file
+from regard.runtime.files import write_file
 
 SOURCE = ("the", "cat", "sees", "the", "dog")
 TARGET = ("die", "Katze", "sieht", "</s>")
@@ -38,7 +38,10 @@ def test_by_default_the_mean_of_the_cross_layer_with_the_lowest_row_entropy():
     sharpest = min(cross, key=lambda m: np.mean(row_entropy(m.weights.mean(0))))
     assert (choice.kind, choice.map.site, choice.head) == ("alignment", sharpest.site, None)
     assert choice.map.site == "decoder.1.cross"
-    assert choice.name == "decoder.1.cross, mean over 2 heads"
+    assert (choice.name, choice.short) == (
+        "decoder layer 2, mean over 2 heads (cross)",
+        "decoder.1.cross",
+    )
     assert "entropy" in choice.reason
 
 
@@ -95,6 +98,22 @@ def test_what_is_not_there_is_refused_with_what_is(arguments, says):
         look().choose(**arguments)
     assert says in str(error.value)
     assert len(str(error.value).splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "short"),
+    [
+        ({"layer": 1, "head": 0}, "decoder layer 2, head 1 (cross)", "decoder.1.cross.0"),
+        ({"kind": "grid"}, "decoder layers 1-3, all heads (cross)", "decoder.cross"),
+        ({"kind": "grid", "layer": 2}, "decoder layer 3, all heads (cross)", "decoder.2.cross"),
+        ({"kind": "positions"}, "encoder layers 1-3, all heads (self)", "encoder.self"),
+    ],
+)
+def test_people_count_from_one_and_the_short_name_can_be_typed(asked, name, short):
+    choice = look().choose(**asked)
+    assert (choice.name, choice.short) == (name, short)
+    again = look().choose(asked.get("kind"), short)
+    assert (again.name, again.head) == (name, choice.head)
 
 
 def test_a_model_without_cross_attention_shows_itself_as_self():

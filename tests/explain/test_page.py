@@ -206,6 +206,7 @@ def test_looks_show_themselves_in_a_notebook():
         assert html.unescape(shown).count("</html>") == 1
 
 
+@pytest.mark.slow
 def test_five_hundred_words_make_a_page_that_is_written_soon_and_not_too_large(tmp_path):
     words = tuple(f"w{i}" for i in range(500))
     seen = look(words, words, layers=2, heads=8)

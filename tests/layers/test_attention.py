@@ -10,6 +10,7 @@ from torch import nn
 
 from regard.errors import InputError
 from regard.layers import Attention, Context, Layout, Mask, Memory, Positions, Tap, plain_context
+from regard.layers.tap.without import without
 
 LENGTHS = (3, 5, 1)
 
@@ -148,6 +149,7 @@ def test_dropout_acts_on_the_weights_in_training_only(score):
     torch.testing.assert_close(layer(x, ctx), plain(x, ctx))
 
 
+@pytest.mark.slow
 def test_dropout_keeps_the_expectation():
     layer = Attention(8, heads=2, dropout=0.3)
     x, ctx = torch.randn(4, 8), plain_context((4,))
@@ -245,3 +247,73 @@ def test_queries_and_keys_go_through_a_norm_of_their_own_before_the_product(cros
         expected = before / (before.square().mean(-1, keepdim=True) + 1e-3).sqrt() * weight
         torch.testing.assert_close(normed[f"attention.{site}"], expected)
     assert torch.equal(normed["attention.v"], raw["attention.v"])
+
+
+def test_values_that_are_the_memory_are_its_mean_by_the_weights():
+    """Bahdanau's: v·tanh(W s + U h), and no matrix behind it; the memory is wider than x."""
+    attend = Attention(8, 1, cross=True, score="additive", memory_dim=6, values="memory")
+    x, memory = torch.randn(3, 8), Memory(torch.randn(9, 6), Layout((4, 5)))
+    ctx = plain_context((1, 2))
+    ctx.memory = memory
+    expected = []
+    for query, own in zip(x, (memory.x[:4], memory.x[4:], memory.x[4:]), strict=True):
+        keys = own @ attend.key_value.weight.T + attend.key_value.bias
+        energy = (attend.query(query[None]) + keys).tanh() @ attend.score.vector[0]
+        expected.append(energy.softmax(0) @ own)
+    torch.testing.assert_close(attend(x, ctx), torch.stack(expected), rtol=0, atol=1e-6)
+    assert {name for name, _ in attend.named_parameters()} == {
+        "query.weight", "query.bias", "key_value.weight", "key_value.bias", "score.vector",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_a_head_of_memory_values_can_be_taken_away(heads):
+    attend = Attention(8, heads, "decoder.0.cross", cross=True, memory_dim=6, values="memory")
+    ctx = plain_context((3,))
+    ctx.memory = Memory(torch.randn(5, 6), Layout((5,)))
+    x = torch.randn(3, 8)
+    model = nn.Module()
+    model.attend, model.sites = attend, attend.sites
+    out, gone = attend(x, ctx), without(model, ["decoder.0.cross.0"]).attend(x, ctx)
+    assert out.shape == (3, heads * 6)
+    assert not gone[:, :6].any()
+    assert torch.equal(gone[:, 6:], out[:, 6:])
+
+
+@pytest.mark.parametrize(
+    "given", [{"values": "memory"}, {"memory_dim": 6}, {"values": "keys", "cross": True}]
+)
+def test_only_cross_attention_has_a_memory_to_speak_of(given):
+    with pytest.raises(InputError, match="only with cross"):
+        Attention(8, 2, **given)
+
+
+def test_cosine_attention_does_not_see_how_long_queries_and_keys_are():
+    attend = Attention(8, 2, score="cosine", bias=False)
+    x, ctx = torch.randn(5, 8), plain_context((2, 3))
+    before = attend(x, ctx)
+    with torch.no_grad():
+        attend.query.weight *= 3
+        attend.key_value.weight[:8] *= 0.2
+    torch.testing.assert_close(attend(x, ctx), before, rtol=0, atol=1e-5)
+    tap = Tap("*.scores")
+    attend(x, plain_context((2, 3), tap=tap))
+    scores = tap.records["attention.scores"]
+    assert scores[scores.isfinite()].abs().max() <= 10 + 1e-4  # the length that heads begin with
+
+
+def test_a_layer_adds_a_bias_of_its_own_that_may_depend_on_the_query():
+    class Louder(nn.Module):
+        def forward(self, q, layout):
+            first = q[..., :1]  # (batch, heads, query, 1)
+            return first * torch.arange(layout.longest)
+
+    attend = Attention(8, 2, score_bias=Louder())
+    plain, x = Attention(8, 2), torch.randn(5, 8)
+    plain.load_state_dict(attend.state_dict())
+    tap, own = Tap("*.scores", "*.q"), Tap("*.scores")
+    plain(x, plain_context((5,), tap=tap))
+    attend(x, plain_context((5,), tap=own))
+    added = tap.records["attention.q"][..., :1] * torch.arange(5)
+    found = own.records["attention.scores"] - tap.records["attention.scores"]
+    torch.testing.assert_close(found, added, rtol=0, atol=1e-5)

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.layers.cross_entropy import BLOCK, cross_entropy
+from regard.layers.kernels.cross_entropy import BLOCK, cross_entropy
 
 TOKENS = (1, BLOCK, 2 * BLOCK + 3)
 

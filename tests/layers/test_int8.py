@@ -9,11 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.batch import Ragged
+from regard.data.input import Ragged
 from regard.decode import DecodeConfig, Symbols, decode
 from regard.errors import InputError
-from regard.layers import Tap, int8, knock_out
-from regard.layers.int8 import ROW_STEPS, WEIGHT_STEPS, Int8Linear, quantise
+from regard.layers import Tap, knock_out
+from regard.layers.kernels import int8
+from regard.layers.kernels.int8 import ROW_STEPS, WEIGHT_STEPS, Int8Linear, quantise
 from regard.models import TransformerConfig, build
 
 pytestmark = pytest.mark.skipif(

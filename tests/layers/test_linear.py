@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.layers.linear import FEW, LARGE, SHARED, SOME, Linear, linear
+from regard.layers.kernels.linear import FEW, LARGE, SHARED, SOME, Linear, linear
 
 
 @pytest.fixture(params=[1, 3])

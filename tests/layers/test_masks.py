@@ -73,6 +73,7 @@ def test_dense_is_the_conjunction_of_its_rules(situation):
     assert torch.equal(dense, by_loops(*situation))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(situations())
 def test_the_kernel_gets_what_the_rules_say(situation):

@@ -93,8 +93,7 @@ def test_what_was_never_written_is_never_read_as_something_that_is_no_number():
 
 def grow(stack, x, chunks, capacity):
     """Runs sentences through a stack chunk by chunk: chunks[i][row] tokens of each at a time."""
-    attention = stack.attentions()[0]
-    cache = KVCache(len(stack.blocks), len(x), capacity, attention.kv_heads, attention.head_dim)
+    cache = stack.start(len(x), capacity, like=x[0])
     outs = [[] for _ in x]
     for counts in chunks:
         begins, layout = cache.lengths, Layout(counts)

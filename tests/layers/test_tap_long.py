@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from regard.layers import Attention, Edit, Mask, Tap, masked_softmax, plain_context
-from regard.layers import product as products
+from regard.layers.tap import product as products
 
 LENGTH, DIM, HEADS = 300, 16, 4
 SITE, SCORES = "attention.weights", "attention.scores"

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 import regard
 from regard.errors import InputError
-from regard.train import checkpoint
+from regard.train.checkpoint import run as checkpoint
 from tests import tiny_bert
 
 pytestmark = [

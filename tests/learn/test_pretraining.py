@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.training import train
+from regard.runs.train import train
 
 ANIMALS = {"cat": ("fish", "home"), "cow": ("grass", "night"), "dog": ("bones", "noon"),
            "bird": ("seeds", "dawn")}  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.data.toy import toy_splits
-from regard.training import train
+from regard.runs.train import train
 
 
 @pytest.mark.slow

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.data.batch import Ragged
+from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.layers import Tap
-from regard.models import BertConfig, Texts, build
+from regard.models import BertConfig, build
 
 LENGTHS = (4, 1, 7)
 
@@ -22,7 +22,7 @@ def tiny(**fields):
 
 def some_texts(ragged):
     texts = ragged(LENGTHS)
-    return Texts(texts, torch.arange(sum(LENGTHS)) % 2)
+    return texts.typed(torch.arange(sum(LENGTHS)) % 2)
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
@@ -38,7 +38,7 @@ def test_it_is_pytorchs_encoder_over_the_sum_of_three_embeddings(place, copy_blo
     texts = some_texts(ragged)
     types = texts.types.split(LENGTHS)
     hidden = ours.hidden(texts).split(LENGTHS)
-    for ids, kinds, found in zip(texts.ids.split(), types, hidden, strict=True):
+    for ids, kinds, found in zip(texts.split(), types, hidden, strict=True):
         x = ours.embed.weight[ids] + ours.embed.types[kinds]
         x = x + ours.encoder.positions.table[: len(ids)]
         x = F.layer_norm(x, (16,), ours.embed.norm.weight, ours.embed.norm.bias)
@@ -98,8 +98,8 @@ def test_a_head_that_it_does_not_have_is_refused(head, call, ragged):
 def test_without_types_all_tokens_are_of_the_first_kind(ragged):
     model, ids = tiny(), ragged(LENGTHS)
     zeros = torch.zeros(sum(LENGTHS), dtype=torch.int64)
-    assert torch.equal(model(Texts(ids)), model(Texts(ids, zeros)))
-    assert not torch.allclose(model(Texts(ids)), model(Texts(ids, zeros + 1)), atol=1e-4)
+    assert torch.equal(model(ids), model(ids.typed(zeros)))
+    assert not torch.allclose(model(ids), model(ids.typed(zeros + 1)), atol=1e-4)
     assert tiny(token_types=0).embed.types is None
 
 
@@ -117,5 +117,5 @@ def test_heads_and_sites_have_names_and_others_are_refused(ragged):
 
 
 def test_a_text_of_one_token_among_others_has_its_own_first():
-    texts = Texts(Ragged.of([[3, 4], [5], [6, 7, 8]]))
+    texts = Ragged.of([[3, 4], [5], [6, 7, 8]])
     assert texts.firsts.tolist() == [0, 2, 3]

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.data.batch import Ragged
+from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.layers import sinusoid
 from regard.models import TransformerConfig, build

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from regard.data.input import Ragged
 from regard.errors import InputError
-from regard.models import TransformerConfig, build, describe, rebuild
+from regard.models import FAMILIES, TransformerConfig, build, describe, rebuild
 
 
 def test_a_description_passes_through_json():
@@ -38,3 +39,20 @@ def test_a_missing_field_is_named():
     del described["target_vocab"]
     with pytest.raises(InputError, match="target_vocab"):
         rebuild(described)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_says_what_its_models_are_made_of(family):
+    config = FAMILIES[family].config(dim=16, heads=2, hidden=24)
+    model = build(config, *[9] * config.sides)
+    assert len(model.vocabularies()) == len(model.embeds()) == config.sides
+    assert list(config.stacks) == [name for name in ("encoder", "decoder") if hasattr(model, name)]
+    assert model.reader == next(iter(config.stacks))
+    assert model.hidden(Ragged.of([[5, 6, 7], [8]])).shape == (4, 16)
+
+    below, *layers, top = model.depths()
+    stack = getattr(model, model.reader)
+    assert below == [*model.embeds(), stack.positions]
+    assert layers == [[block] for block in stack.blocks]
+    assert len(layers) == config.stacks[model.reader]
+    assert top == [stack.final_norm]

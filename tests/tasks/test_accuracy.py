@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from regard.tasks.accuracy import (
+from regard.tasks.measures.accuracy import (
     answer_scores,
     class_scores,
     entities,

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import regard
-from regard.data.annotations import Excerpt, Question
-from regard.data.rows import batch_of
+from regard.data.text.annotations import Excerpt, Question
+from regard.data.text.windows import batch_of
 from regard.errors import InputError
 from regard.tasks import Answer
 from regard.tasks.answer import LONGEST_ANSWER, _whole_words
-from regard.tasks.supervised import Course
+from regard.tasks.labelled import ReadingOptions
 from tests import tiny_bert
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -30,7 +30,7 @@ def theirs_and_ours(tmp_path_factory):
 
 
 def task_of(p, examples=(), **course):
-    return Answer(p.vocabulary, examples, course=Course(**({"longest": 48} | course)))
+    return Answer(p.vocabulary, examples, options=ReadingOptions(**({"longest": 48} | course)))
 
 
 @pytest.mark.parametrize("text", ["Zürich", "Zürich-Nord", "the cat", "e\u0301tude", "😀", "Anna"])
@@ -81,7 +81,7 @@ def test_the_loss_is_theirs_summed_over_places(theirs_and_ours):
 def test_the_best_answers_are_those_of_an_exhaustive_search(theirs_and_ours, unanswerable):
     _, p = theirs_and_ours
     task = task_of(p, overlap=2 * LONGEST_ANSWER, longest=120)
-    [found] = task.answer(p.model, [("where ?", CONTEXT)], 5, unanswerable=unanswerable)
+    [found] = task.answer(p.model, ["where ?"], CONTEXT, 5, unanswerable=unanswerable)
     parts, spans = task._parts(Question("where ?", CONTEXT, ()), 48, None)
     logits = task._logits(p.model, [part.row for part in parts])
     scores = {("", 0, 0): min(float(each[0].sum()) for each in logits)} if unanswerable else {}
@@ -108,7 +108,7 @@ def test_the_best_answers_are_those_of_an_exhaustive_search(theirs_and_ours, una
 def test_questions_together_are_answered_as_alone(theirs_and_ours):
     _, p = theirs_and_ours
     asked = [("where ?", CONTEXT), ("so ?", LONG), ("who ?", "Anna")]
-    together = p.task.answer(p.model, asked)
+    together = p.task.answer(p.model, *map(list, zip(*asked, strict=True)))
     for (question, context), [found] in zip(asked, together, strict=True):
         [alone] = p.answer(question, context)
         assert (alone.text, alone.start) == (found.text, found.start)

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import regard
-from regard.data.annotations import LabelledText
 from regard.data.batch import Cursor
-from regard.data.rows import batch_of
+from regard.data.text.annotations import LabelledText
+from regard.data.text.windows import batch_of
 from regard.errors import InputError
 from regard.tasks import Classify
-from regard.tasks.supervised import Course
+from regard.tasks.labelled import ReadingOptions
 from tests import tiny_bert
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -35,7 +35,7 @@ def theirs_and_ours(tmp_path_factory):
 
 @pytest.fixture
 def task(theirs_and_ours):
-    course = Course(longest=20, batch_tokens=40, smoothing=0.0, seed=3)
+    course = ReadingOptions(longest=20, batch_tokens=40, smoothing=0.0, seed=3)
     return Classify(theirs_and_ours[1].vocabulary, EXAMPLES, EXAMPLES[:5], CLASSES, course)
 
 

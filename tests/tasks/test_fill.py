@@ -10,16 +10,17 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.batch import Cursor
-from regard.data.corpus import Corpus
-from regard.data.packing import Packed
+from regard.data.text.corpus import Corpus
+from regard.data.text.corruption import CorruptedRows
+from regard.data.text.packing import Packed
 from regard.errors import InputError
-from regard.models.config import BertConfig
-from regard.models.encoder import Encoder, Texts
-from regard.tasks.fill import Fill, Holes, corruption, room, symbols_of
+from regard.models import BertConfig
+from regard.models.encoder import Encoder
+from regard.runs.train import train
+from regard.tasks.fill import Fill, corruption, room, symbols_of
 from regard.tokens.config import TokensConfig
-from regard.tokens.plain import learn_plain
-from regard.train import checkpoint
-from regard.training import train
+from regard.tokens.learn import Around, learn_plain
+from regard.train.checkpoint import run as checkpoint
 
 TEXTS = [f"the {a} eats {b} . then it sleeps at {c} !" for a, b, c in [
     ("cat", "fish", "home"), ("cow", "grass", "night"), ("dog", "bones", "noon")]] * 4  # fmt: skip
@@ -33,11 +34,11 @@ def corpus_of(tokenizer, texts):
 
 
 def made(*, pairs, valid=TEXTS[:5]):
-    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), "fill")
+    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), Fill.around)
     tokenizer = vocabulary.source
     train_corpus, valid_corpus = corpus_of(tokenizer, TEXTS), corpus_of(tokenizer, valid)
     holes = [
-        Holes(
+        CorruptedRows(
             Packed(corpus, length=room(32, pairs=pairs), batch_tokens=60),
             corruption(tokenizer, corpus, 3, pairs=pairs, spare=train_corpus),
         )
@@ -49,19 +50,23 @@ def made(*, pairs, valid=TEXTS[:5]):
 
 def reference(model, batch):
     """Sequence by sequence: -log p of each hidden token, and of each pair its class, BERT's way."""
-    starts = np.cumsum([0, *batch.ids.lengths])
+    starts = np.cumsum([0, *batch.source.lengths])
     total = 0.0
-    for number, ids in enumerate(batch.ids.split()):
+    for number, ids in enumerate(batch.source.split()):
         here = (batch.places >= starts[number]) & (batch.places < starts[number + 1])
-        types = None if batch.types is None else batch.types[starts[number] : starts[number + 1]]
-        texts = Texts(type(batch.ids).of([ids]), types)
+        types = (
+            None
+            if batch.source.types is None
+            else batch.source.types[starts[number] : starts[number + 1]]
+        )
+        texts = type(batch.source).of([ids]).typed(types)
         hidden = model.hidden(texts)
         logits = model.masked(hidden)[batch.places[here] - starts[number]]
         said = logits.log_softmax(1)
-        total -= sum(float(row[want]) for row, want in zip(said, batch.wanted[here], strict=True))
-        if batch.follows is not None:
+        total -= sum(float(row[want]) for row, want in zip(said, batch.asked[here], strict=True))
+        if batch.labels is not None:
             scores = model.next_sentence(model.pooled(texts, hidden))[0].log_softmax(0)
-            total -= float(scores[0 if batch.follows[number] else 1]) * int(here.sum())
+            total -= float(scores[0 if batch.labels[number] else 1]) * int(here.sum())
     return total
 
 
@@ -69,14 +74,14 @@ def reference(model, batch):
 def test_the_loss_is_a_sum_over_hidden_tokens_whatever_the_parts(pairs):
     task, model = made(pairs=pairs)
     batch, _ = next(task.batches(Cursor()))
-    assert (batch.follows is not None) == pairs
+    assert (batch.labels is not None) == pairs
     with torch.no_grad():
         whole = task.loss(model, batch)
         parts = task.split(batch, 3)
         assert len(parts) == 3
         assert float(whole) == pytest.approx(reference(model, batch), rel=1e-4)
         assert float(sum(task.loss(model, part) for part in parts)) == pytest.approx(float(whole))
-    assert task.targets(batch) == sum(map(task.targets, parts)) == len(batch.wanted)
+    assert task.targets(batch) == sum(map(task.targets, parts)) == len(batch.asked)
 
 
 def test_evaluation_has_the_same_holes_each_time_and_measures_only_those():
@@ -86,14 +91,14 @@ def test_evaluation_has_the_same_holes_each_time_and_measures_only_those():
     total = right = count = pairs_right = pairs = 0
     with torch.no_grad():
         for batch in task.valid.evaluation():
-            texts = Texts(batch.ids, batch.types)
+            texts = batch.source
             logits = model(texts)[batch.places]
-            total += float(F.cross_entropy(logits, batch.wanted, reduction="sum"))
-            right += int((logits.argmax(1) == batch.wanted).sum())
-            count += len(batch.wanted)
+            total += float(F.cross_entropy(logits, batch.asked, reduction="sum"))
+            right += int((logits.argmax(1) == batch.asked).sum())
+            count += len(batch.asked)
             together = model.next_sentence(model.pooled(texts, model.hidden(texts))).argmax(1) == 0
-            pairs_right += int((together == batch.follows.bool()).sum())
-            pairs += len(batch.follows)
+            pairs_right += int((together == batch.labels.bool()).sum())
+            pairs += len(batch.labels)
     assert found["loss"] == pytest.approx(total / count)
     assert found["accuracy"] == pytest.approx(right / count)
     assert found["perplexity"] == pytest.approx(math.exp(total / count))
@@ -104,7 +109,7 @@ def test_holes_change_from_epoch_to_epoch_and_not_between_two_runs():
     task, _ = made(pairs=False)
     for epoch in (0, 1):
         one, two = (next(task.batches(Cursor(epoch, 1)))[0] for _ in range(2))
-        assert torch.equal(one.ids.ids, two.ids.ids)
+        assert torch.equal(one.source.ids, two.source.ids)
     batch = next(iter(task.train.rows.evaluation()))
     zero, one = (task.train.corrupt(batch, epoch) for epoch in (0, 1))
     assert not torch.equal(zero.places, one.places)
@@ -118,7 +123,9 @@ def test_symbols_and_unknown_words_are_never_hidden():
 
 
 def test_a_vocabulary_without_a_mask_is_refused():
-    tokenizer = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), "generate").source
+    tokenizer = learn_plain(
+        TEXTS, TokensConfig(kind="words", vocab=64), Around("<s> $A", "<s> $A $B")
+    ).source
     with pytest.raises(InputError, match="without a mask"):
         symbols_of(tokenizer)
 
@@ -146,6 +153,7 @@ def small(data, out, steps, **more):
                  **more)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_resuming_is_exact_and_the_trained_model_fills_and_embeds(tmp_path, monkeypatch):
     data = own_text(tmp_path, monkeypatch)
     small(data, tmp_path / "whole", 6)

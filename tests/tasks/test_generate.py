@@ -8,14 +8,13 @@ from itertools import product
 import pytest
 import torch
 
-from regard.data.batch import Ragged
+from regard.data.input import Ragged
 from regard.decode import DecodeConfig
 from regard.errors import InputError
 from regard.models import GPTConfig, build
 from regard.tasks import Generate, generate
 from regard.tasks.generate import word_accuracy
-from regard.tokens import TokensConfig
-from regard.tokens.plain import learn_plain
+from regard.tokens import TokensConfig, learn_plain
 
 TEXTS = ["ab ba aab b a.", "ba ab, a b aa"] * 3
 
@@ -23,7 +22,7 @@ TEXTS = ["ab ba aab b a.", "ba ab, a b aa"] * 3
 @pytest.fixture(scope="module")
 def letters():
     """A task whose tokens are letters, and a random model of them."""
-    vocabulary = learn_plain(TEXTS, TokensConfig(kind="characters", vocab=12), "generate")
+    vocabulary = learn_plain(TEXTS, TokensConfig(kind="characters", vocab=12), Generate.around)
     torch.manual_seed(0)
     config = GPTConfig(layers=2, dim=16, heads=2, hidden=32, max_length=48)
     model = build(config, vocabulary.source.vocab).eval()
@@ -50,7 +49,7 @@ def test_suggested_words_are_the_likeliest_of_all_with_their_probabilities(lette
     every = ["".join(each) for n in range(1, 8) for each in product("ab", repeat=n)]
     expected = {word: probability(task, model, "ab ba", word, ends) for word in every}
     best = sorted(expected, key=lambda word: -expected[word])[:3]
-    found = task.suggest(model, "ab ba", 3)
+    found = task.next_words(model, "ab ba", 3)
     assert [each.word for each in found] == best
     for each in found:
         assert each.probability == pytest.approx(expected[each.word], rel=1e-3)
@@ -58,12 +57,12 @@ def test_suggested_words_are_the_likeliest_of_all_with_their_probabilities(lette
 
 def test_a_space_at_the_end_of_the_text_changes_nothing(letters):
     task, model = letters
-    assert task.suggest(model, "ab ba ", 3) == task.suggest(model, "ab ba", 3)
+    assert task.next_words(model, "ab ba ", 3) == task.next_words(model, "ab ba", 3)
 
 
 def test_nothing_written_yet_has_a_first_word(letters):
     task, model = letters
-    assert len(task.suggest(model, "", 3)) == 3
+    assert len(task.next_words(model, "", 3)) == 3
 
 
 def test_a_long_prompt_keeps_its_end(letters):
@@ -106,9 +105,10 @@ def test_so_many_words_are_not_suggested(letters):
     task, model = letters
     for count in (0, -1, 1001, 60_000):
         with pytest.raises(InputError, match="expected 1 to 1000"):
-            task.suggest(model, "ab ba", count)
+            task.next_words(model, "ab ba", count)
 
 
+@pytest.mark.slow
 def test_suggesting_ends_for_a_model_that_knows_no_end_of_words(letters, monkeypatch):
     task, model = letters
     reads = []
@@ -121,17 +121,17 @@ def test_suggesting_ends_for_a_model_that_knows_no_end_of_words(letters, monkeyp
         return rows
 
     monkeypatch.setattr(generate, "_next", endless)
-    assert len(task.suggest(model, "ab", 5)) == 5
+    assert len(task.next_words(model, "ab", 5)) == 5
     assert sum(reads) <= generate.MOST_READ
 
 
 def test_a_long_text_before_a_suggestion_is_cut_with_a_warning(letters, caplog):
     task, model = letters
-    task.suggest(model, "ab " * 11)  # there are 48 positions, 12 of them for a word
+    task.next_words(model, "ab " * 11)  # there are 48 positions, 12 of them for a word
     assert not caplog.messages
-    found = task.suggest(model, "ab " * 100)
+    found = task.next_words(model, "ab " * 100)
     assert caplog.messages == ["warning: only the last 35 tokens of the prompt are read"]
-    assert found == task.suggest(model, "b " + "ab " * 60)
+    assert found == task.next_words(model, "b " + "ab " * 60)
     caplog.clear()
     word_accuracy(task, model, ["ab " * 60], words=3)
     assert not caplog.messages
@@ -139,7 +139,7 @@ def test_a_long_text_before_a_suggestion_is_cut_with_a_warning(letters, caplog):
 
 def test_word_accuracy_counts_words_among_those_suggested(letters):
     task, model = letters
-    said = task.suggest(model, "ab ba", 3)
+    said = task.next_words(model, "ab ba", 3)
     right = word_accuracy(task, model, [f"ab ba {said[1].word}"], words=10)
     assert (right.words, right.right >= 50) == (2, True)
     wrong = word_accuracy(task, model, ["x zzzz"], words=10)
@@ -161,6 +161,6 @@ def test_a_model_of_few_positions_suggests_and_goes_on(letters, longest):
     torch.manual_seed(0)
     config = GPTConfig(layers=1, dim=16, heads=2, hidden=16, max_length=max(2, longest))
     model = build(config, task.tokenizer.vocab).eval()
-    found = task.suggest(model, "ab ba ab ba ab ba ab", 2)
+    found = task.next_words(model, "ab ba ab ba ab ba ab", 2)
     assert found or longest <= 2  # there is room for a space, not for a letter behind it
     assert len(task.begun("ab ba " * 9, longest, DecodeConfig(max_length=4))) <= max(1, longest)

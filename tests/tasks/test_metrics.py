@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from regard.tasks.metrics import by_length, score
+from regard.tasks.measures.bleu import by_length, score
 
 HYPOTHESES = ["the cat sat on the mat", "a dog", "one two three four five"]
 REFERENCES = ["the cat sat on a mat", "a dog", "one two three five four"]
@@ -35,6 +35,16 @@ def test_lowercase_is_in_the_signature() -> None:
     found = score(["THE CAT SAT DOWN"], ["the cat sat down"], lowercase=True)
     assert found.bleu == pytest.approx(100)
     assert "case:lc" in found.bleu_signature
+
+
+def test_each_sentence_may_have_several_references() -> None:
+    several = [("a cat sat", REFERENCES[0]), ("a dog",), ("one two three four five", "x", "y")]
+    streams = [[each[i] if i < len(each) else None for each in several] for i in range(3)]
+    found = score(HYPOTHESES, several)
+    assert found.bleu == pytest.approx(sacrebleu.corpus_bleu(HYPOTHESES, streams).score, abs=1e-3)
+    assert found.chrf == pytest.approx(sacrebleu.corpus_chrf(HYPOTHESES, streams).score, abs=1e-3)
+    assert found.exact == pytest.approx(200 / 3, abs=1e-3)
+    assert "nrefs:var" in found.bleu_signature
 
 
 def test_groups_hold_every_sentence_once() -> None:

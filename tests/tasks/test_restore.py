@@ -8,24 +8,27 @@ import pytest
 import torch
 
 import regard
-from regard.cli import text as commands
-from regard.data.batch import Cursor, Ragged
-from regard.data.corpus import Corpus
-from regard.data.packing import Packed
+from regard.cli.verbs import command_of
+from regard.data.batch import Cursor
+from regard.data.input import Ragged
+from regard.data.text.corpus import Corpus
+from regard.data.text.corruption import CorruptedRows
+from regard.data.text.packing import Packed
 from regard.decode.config import DecodeConfig
 from regard.decode.search import Hypothesis
 from regard.errors import InputError
 from regard.layers import Tap
-from regard.materials import gather
-from regard.models.config import T5Config
+from regard.models import T5Config
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.runs.evaluate import evaluate
+from regard.runs.train import train
+from regard.tasks.reader import READING
 from regard.tasks.restore import Restore
 from regard.tasks.translate import Output
-from regard.text_scores import evaluate_text
+from regard.tasks.verbs import RESTORE
 from regard.tokens.config import TokensConfig
-from regard.tokens.plain import learn_plain, sentinels_of
-from regard.train import checkpoint
-from regard.training import train
+from regard.tokens.learn import learn_plain, sentinels_of
+from regard.train.checkpoint import run as checkpoint
 from tests import tiny_t5
 
 TEXTS = [f"the {a} eats {b} . then it sleeps at {c} !" for a, b, c in [
@@ -35,14 +38,16 @@ SIZES = {"dim": 16, "heads": 2, "hidden": 16, "encoder_layers": 1, "decoder_laye
 
 @pytest.fixture
 def task():
-    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), "restore")
+    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), Restore.around)
     tokenizer = vocabulary.source
     rows = [[*tokenizer.encode(text), tokenizer.end] for text in TEXTS]
     ends = torch.tensor([len(row) for row in rows]).cumsum(0).numpy()
     ids = torch.tensor([token for row in rows for token in row]).numpy()
     corpus = Corpus(ids, ends - [len(row) for row in rows], ends)
-    packed = Packed(corpus, length=Restore(vocabulary).room(16), batch_tokens=60)
-    return Restore(vocabulary, packed, packed, seed=1)
+    bare = Restore(vocabulary)
+    packed = Packed(corpus, length=bare.room(16), batch_tokens=60)
+    rows = CorruptedRows(packed, bare.corruption(1))
+    return Restore(vocabulary, rows, rows)
 
 
 def said(task, text):
@@ -54,7 +59,7 @@ def test_source_and_target_together_are_the_text_and_fit_the_model(task):
     batch, _ = next(task.batches(Cursor()))
     known = {tuple(task.tokenizer.encode(text)) for text in TEXTS}
     whole = 0
-    for shown, target in zip(batch.source.split(), batch.target_in.split(), strict=True):
+    for shown, target in zip(batch.source.split(), batch.target.split(), strict=True):
         assert shown[-1] == task.tokenizer.end
         assert len(shown) <= 16
         assert target[0] == task.tokenizer.pad  # T5's decoder starts with the padding
@@ -98,8 +103,7 @@ def test_what_is_said_before_any_sentinel_is_not_lost(task):
 
 
 def test_the_share_of_spans_is_of_those_with_every_token_right(task, monkeypatch):
-    batches = [task.corrupt(text, 0) for text in task.valid.evaluation()]
-    targets = [target[1:] for batch in batches for target in batch.target_in.split()]
+    targets = [target[1:] for batch in task.valid.evaluation() for target in batch.target.split()]
     spans = [task._spans(target) for target in targets]
     last = [next(reversed(each)) for each in spans]  # of each text, the last hole is told wrong
     wrong = {token: [*span[:-1], 3] for each in spans[:4] for token, span in each.items()}
@@ -116,14 +120,14 @@ def test_the_share_of_spans_is_of_those_with_every_token_right(task, monkeypatch
 
 
 def test_too_few_sentinels_are_refused_before_training():
-    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=16), "restore")
+    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=16), Restore.around)
     assert len(sentinels_of(vocabulary.source)) == 2
     with pytest.raises(InputError, match="more spans than sentinels"):
         Restore(vocabulary).room(512)
 
 
 def test_a_vocabulary_without_sentinels_is_refused():
-    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), "fill")
+    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), READING)
     with pytest.raises(InputError, match="no <extra_id_0>"):
         Restore(vocabulary)
 
@@ -160,18 +164,19 @@ def is_looked_into(pipeline):
 
 def is_measured(pipeline, folder):
     """On what the recipe held out: the loss of training; on a file: the same as on its text."""
-    report = evaluate_text(pipeline)
-    rows = gather(pipeline.recipe, pipeline.vocabulary).task
+    report = evaluate(pipeline)
+    rows = Restore.prepare(pipeline.recipe, pipeline.vocabulary).task
     assert report.loss == pytest.approx(rows.evaluate(pipeline.model)["loss"])
     assert report.to_json().keys() == {
         "name", "tokens", "loss", "perplexity", "spans", "unknown",
     }  # fmt: skip
     assert report.spans.spans >= report.spans.texts > 0
-    other = evaluate_text(pipeline, str(folder / "text.txt"))
+    other = evaluate(pipeline, files=str(folder / "text.txt"))
     assert other.tokens > report.tokens
     assert "spans restored exactly: " in other.table()
 
 
+@pytest.mark.slow
 def test_resuming_is_exact_and_the_trained_model_generates(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text.txt").write_text("\n\n".join(TEXTS * 2))
@@ -188,7 +193,9 @@ def test_resuming_is_exact_and_the_trained_model_generates(tmp_path, monkeypatch
     several = pipeline.generate(["the <extra_id_0> sleeps", "___"], max_length=4)
     assert len(several) == 2
     assert len(pipeline.restore("the ___ sleeps", max_length=4).spans) == 1
-    commands.restore(str(tmp_path / "run"), ["the ___ sleeps"], as_json=True, threads=1)
+    ask = command_of(RESTORE)
+    ask(place=str(tmp_path / "run"), texts=["the ___ sleeps"], source=None, as_json=True,
+        threads=1, precision="fp32")  # fmt: skip
     assert json.loads(capsys.readouterr().out).keys() == {"text", "restored", "spans"}
     is_looked_into(pipeline)
     is_measured(pipeline, tmp_path)

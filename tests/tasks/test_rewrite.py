@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
-from regard import recipe as recipes
 from regard.data.batch import Cursor
 from regard.errors import InputError
-from regard.materials import gather
-from regard.train import checkpoint
-from regard.training import train
+from regard.recipes import recipe as recipes
+from regard.runs.evaluate import evaluate
+from regard.runs.train import train
+from regard.tasks.measures.report import Selection
+from regard.tasks.rewrite import Rewrite
+from regard.train.checkpoint import run as checkpoint
 
 RECIPE = """\
 version: 1
@@ -39,7 +43,7 @@ def recipe(tmp_path):
 
 
 def test_batches_are_in_proportion_and_can_be_entered_anywhere(recipe):
-    task = gather(recipes.load(recipe)).task
+    task = Rewrite.prepare(recipes.load(recipe)).task
     assert task.mixture.counts == [11, 34]
     going = task.batches(Cursor())
     past = [next(going) for _ in range(12)]
@@ -51,6 +55,7 @@ def test_batches_are_in_proportion_and_can_be_entered_anywhere(recipe):
         assert torch.equal(batch.source.ids, other.source.ids)
 
 
+@pytest.mark.slow
 def test_a_mixture_is_trained_resumed_and_asked_and_each_part_is_measured(recipe, tmp_path):
     train(recipe, tmp_path / "whole", quiet=True, threads=1)
     train(recipe, tmp_path / "run", quiet=True, threads=1, train={"steps": 3})
@@ -60,7 +65,7 @@ def test_a_mixture_is_trained_resumed_and_asked_and_each_part_is_measured(recipe
     assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
     assert pipeline.recipe.model.family == "t5"
     assert isinstance(pipeline.generate("upper: a g", max_length=4), str)
-    task = gather(pipeline.recipe, pipeline.vocabulary).task
+    task = Rewrite.prepare(pipeline.recipe, pipeline.vocabulary).task
     assert {"loss", "perplexity", "loss_copy", "loss_upper"} == task.evaluate(pipeline.model).keys()
 
 
@@ -94,3 +99,26 @@ def test_a_fault_in_a_part_names_the_part_and_the_key(recipe, old, new, said):
     recipe.write_text(recipe.read_text().replace(old, new))
     with pytest.raises(InputError, match=said):
         recipes.load(str(recipe))
+
+
+def test_where_sources_are_groups_each_is_scored_once_with_all_its_targets(tmp_path):
+    rows = [f"{word}\t{target}" for word in "abcdefghijklmnopqrst" for target in (word, word * 2)]
+    (tmp_path / "p.tsv").write_text("\n".join(rows) + "\n")
+    text = RECIPE.format(folder=tmp_path).replace("copy.tsv", "p.tsv").replace("upper.tsv", "p.tsv")
+    text = text.replace("held_out: 4", "held_out: 2\n  held_out_test: 2\n  group: source")
+    path = tmp_path / "grouped.yaml"
+    path.write_text(text)
+    pipeline = train(path, tmp_path / "run", quiet=True, threads=1, train={"steps": 1})
+    sets = pipeline.task.examples(pipeline.recipe, Selection())
+    assert {name: [len(pair.references) for pair in pairs] for name, pairs in sets.items()} == {
+        "copy": [2],
+        "upper": [2],
+    }
+    found = evaluate(pipeline, sets, tmp_path / "out").to_json()
+    assert [entry["sentences"] for entry in found] == [1, 1]
+    assert all(entry["rouge"].keys() == {"rouge1", "rouge2", "rougeL"} for entry in found)
+    written = json.loads((tmp_path / "out" / "copy.jsonl").read_text().splitlines()[0])
+    assert len(written["references"]) == 2
+    asked = Selection(files=str(tmp_path / "p.tsv"))
+    own = pipeline.task.examples(pipeline.recipe, asked)
+    assert [len(pairs) for pairs in own.values()] == [20]

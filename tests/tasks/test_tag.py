@@ -11,19 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.data.annotations import TaggedWords
-from regard.data.rows import batch_of, windows
+from regard.data.text.annotations import TaggedWords
+from regard.data.text.windows import batch_of, windows
 from regard.errors import InputError
-from regard.models.encoder import Texts
 from regard.tasks import Tag
-from regard.tasks.supervised import Course
+from regard.tasks.labelled import ReadingOptions
 from regard.tasks.tag import LEFT_OUT, joined, words_in
-from regard.tokens import Foreign, Roles, Vocabulary
+from regard.tokens import Roles, Tokenizer, Vocabulary
 from tests import tiny_bert
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 INNER = json.loads(tiny_bert.tokenizer().to_str())
-TOKENIZER = Foreign(INNER, Roles(pad=0, unknown=1, classifier=2, separator=3, mask=4))
+TOKENIZER = Tokenizer(INNER, Roles(pad=0, unknown=1, classifier=2, separator=3, mask=4))
 VOCABULARY = Vocabulary(TOKENIZER, TOKENIZER)
 
 
@@ -45,7 +44,7 @@ def pipeline(tmp_path_factory):
 ])  # fmt: skip
 def test_a_words_label_is_on_its_first_piece_and_nowhere_else(words, firsts):
     labels = [str(number) for number in range(len(words))]
-    task = Tag(VOCABULARY, course=Course(longest=40))
+    task = Tag(VOCABULARY, options=ReadingOptions(longest=40))
     [row] = task.rows([TaggedWords(tuple(words), tuple(labels))], labels, 40)
     marked = {target: TOKENIZER.tokens([token])[0]
               for token, target in zip(row.ids, row.targets, strict=True)
@@ -69,7 +68,7 @@ def test_every_token_is_own_to_one_window_that_shows_it(tokens, room, overlap):
 def test_a_long_sentence_has_each_word_asked_once(pipeline):
     words = tuple((tiny_bert.WORDS * 5)[:130])
     example = TaggedWords(words, ("O",) * 130)
-    task = Tag(VOCABULARY, [example], labels=("O",), course=Course(longest=30, overlap=10))
+    task = Tag(VOCABULARY, [example], labels=("O",), options=ReadingOptions(longest=30, overlap=10))
     assert len(task.train) > 4
     assert max(len(row.ids) for row in task.train) == 30
     assert task.targets(batch_of(task.train, range(len(task.train)))) == 130
@@ -79,11 +78,13 @@ def test_a_long_sentence_has_each_word_asked_once(pipeline):
 
 def test_the_loss_is_theirs_summed_over_words(pipeline):
     example = TaggedWords(("xyz", "cat"), ("B-x", "O"))
-    task = Tag(VOCABULARY, [example], labels=("O", "B-x", "I-x"), course=Course(longest=40))
+    task = Tag(
+        VOCABULARY, [example], labels=("O", "B-x", "I-x"), options=ReadingOptions(longest=40)
+    )
     batch = batch_of(task.train, [0])
     ids = torch.tensor(task.train[0].ids)
     with torch.no_grad():
-        logs = pipeline.model.tag(Texts(batch.ids)).log_softmax(1)
+        logs = pipeline.model.tag(batch.source).log_softmax(1)
         loss = float(task.loss(pipeline.model, batch))
     assert ids.tolist()[1] == TOKENIZER.encode("x")[0]
     assert loss == pytest.approx(-float(logs[1, 1] + logs[4, 0]), rel=1e-5)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.data.batch import Cursor
-from regard.data.pair import Pair
+from regard.data.text.pairs import Pair
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.models import TransformerConfig, build
@@ -36,16 +36,16 @@ def test_loss_is_the_sum_of_cross_entropies_to_smoothed_targets(task: Translate,
     batch = task.encode(PAIRS[:4]).batch([0, 1, 2, 3])
     with torch.no_grad():
         found = float(task.loss(model, batch))
-        logits = model(batch.source, batch.target_in)
+        logits = model(*batch.sides)
     vocab, expected = logits.shape[1], 0.0
-    for row, right in zip(logits, batch.target_out.tolist(), strict=True):
+    for row, right in zip(logits, batch.wanted.ids.tolist(), strict=True):
         logs = row.double().log_softmax(0)
         for token in range(vocab):
             share = 0.1 / vocab + (0.9 if token == right else 0.0)
             expected -= share * float(logs[token])
     assert found == pytest.approx(expected, rel=1e-5)
     words = sum(len(pair.target.split()) + 1 for pair in PAIRS[:4])  # and the end of each
-    assert task.targets(batch) == len(batch.target_out) == words
+    assert task.targets(batch) == len(batch.wanted.ids) == words
 
 
 def test_loss_of_a_batch_is_the_sum_of_its_sentences(task: Translate, model) -> None:
@@ -103,3 +103,14 @@ def test_a_sentence_as_long_as_the_model_reads_is_translated(task: Translate, mo
 def test_what_cannot_be_read_is_refused(task: Translate, model, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         task.predict(model, [text], DecodeConfig())
+
+
+def test_a_translation_may_become_twice_as_long_and_ten_more(task: Translate, model) -> None:
+    source, end = PAIRS[0].source, VOCABULARY.target.end
+    endless = DecodeConfig(banned=(end,))
+    count = min(2 * len(task.source_ids(source, 20)) + 10, 20)
+    [[best]] = task.predict(model, [source], endless)
+    assert len(best.hypothesis.ids) == count
+    assert "".join(task.grow(model, source, endless)) == best.text
+    [[best]] = task.predict(model, [source], endless.model_copy(update={"max_length": 4}))
+    assert len(best.hypothesis.ids) == 4

@@ -8,19 +8,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard import recipe as recipes
-from regard.cli import text as commands
-from regard.data.batch import Ragged
-from regard.data.pair import Pair
+from regard.cli import commands
+from regard.data.input import Ragged
+from regard.data.text.pairs import Pair
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models import BertConfig, Decoder, Encoder, EncoderDecoder, GPTConfig, TransformerConfig
-from regard.models.encoder import Texts
 from regard.pipeline import Pipeline
+from regard.recipes import recipe as recipes
+from regard.tasks import Fill, Generate
 from regard.tasks.words import compare
-from regard.tokens import Vocabulary, learn
-from regard.tokens.config import TokensConfig
-from regard.tokens.plain import learn_plain
+from regard.tokens import TokensConfig, Vocabulary, learn, learn_plain
 
 TEXTS = ["I saw the model walk", "The model was trained on text", "models walk, models talk"] * 9
 SIZES = {"dim": 16, "heads": 2, "hidden": 16, "max_length": 32}
@@ -28,11 +26,11 @@ SENTENCES = ["I saw the model walk", "The model was trained", "walk the model"]
 
 
 def tokenizer_for(task, kind="bpe"):
-    return learn_plain(TEXTS, TokensConfig(kind=kind, vocab=262), task).source
+    return learn_plain(TEXTS, TokensConfig(kind=kind, vocab=262), task.around).source
 
 
 def models():
-    bert, gpt = tokenizer_for("fill"), tokenizer_for("generate")
+    bert, gpt = tokenizer_for(Fill), tokenizer_for(Generate)
     pairs = learn([Pair(text, text) for text in TEXTS], TokensConfig(kind="bpe", vocab=262)).source
     return {
         "bert": (Encoder(BertConfig(**SIZES, layers=2), bert.vocab), bert, "encoder"),
@@ -49,7 +47,7 @@ def read(model, ids, tap=None):
     texts = Ragged.of([ids])
     if isinstance(model, EncoderDecoder):
         return model.encode(texts, tap).x
-    return model.hidden(Texts(texts) if isinstance(model, Encoder) else texts, tap)
+    return model.hidden(texts, tap)
 
 
 @pytest.mark.parametrize("layer", [None, 0])
@@ -142,7 +140,7 @@ def test_a_sentence_without_the_word_and_a_layer_that_is_not_there_are_refused()
 
 @pytest.mark.parametrize("kind", ["words", "wordpiece"])
 def test_an_unknown_word_is_refused_by_name(kind):
-    ours = tokenizer_for("fill", kind)
+    ours = tokenizer_for(Fill, kind)
     encoder = Encoder(BertConfig(**SIZES, layers=1), ours.vocab)
     for word in ("zö", "model zö"):
         with pytest.raises(InputError, match="does not know the word 'zö'"):
@@ -152,7 +150,7 @@ def test_an_unknown_word_is_refused_by_name(kind):
 
 
 def test_a_sentence_that_is_cut_is_named(caplog):
-    ours = tokenizer_for("fill", "words")
+    ours = tokenizer_for(Fill, "words")
     encoder = Encoder(BertConfig(**SIZES, layers=1), ours.vocab)
     compare(encoder, ours, "model", ["the model", "the model " + "walk " * 60])
     [message] = caplog.messages

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
 from regard.errors import InputError
-from regard.tokens import Token, TokensConfig, learn, read_file
+from regard.tasks import Fill
+from regard.tokens import Token, TokensConfig, learn, learn_plain, read_file
 from regard.tokens.listing import aligned, cut, read_ids, side_by_side, table, tokens_of
-from regard.tokens.plain import learn_plain
 from regard.tokens.spelling import spell
-from tests.tokens.test_foreign import KINDS as PUBLISHED
-from tests.tokens.test_foreign import TEXTS as HARD
+from tests.tokens.test_published import KINDS as PUBLISHED
+from tests.tokens.test_published import TEXTS as HARD
 from tests.tokens.test_tokenizer import KINDS, LEARNED, PAIRS
 
 LOWER = {
@@ -85,6 +85,7 @@ def test_places_are_the_librarys(kind, text):
             assert (place, one) == (0, (0, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PUBLISHED)
 @given(text=TEXT)
 @example(text="  Le cafe\u0301, İstanbul! ﬁ ½ 東京 👩‍👩‍👧 ")
@@ -126,7 +127,9 @@ def test_special_symbols_stand_around_the_text_and_for_no_part_of_it(read):
     begin, end = (Token("<s>", 1, 0, 0, special=True), Token("</s>", 2, 7, 7, special=True))
     assert (written[0], written[-1]) == (begin, end)
     assert not any(each.special for each in tokens_of(LEARNED["bpe"], "</s> <s>"))  # typed: text
-    plain = learn_plain(["the dog sees the cat"] * 3, TokensConfig(kind="bpe", vocab=300), "fill")
+    plain = learn_plain(
+        ["the dog sees the cat"] * 3, TokensConfig(kind="bpe", vocab=300), Fill.around
+    )
     assert [each.special for each in plain.tokens("the dog")] == [True, False, False, True]
 
 

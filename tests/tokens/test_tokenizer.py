@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
-from regard.data.pair import Pair
+from regard.data.text.pairs import Pair
 from regard.errors import InputError
-from regard.tokens import Tokenizer, TokensConfig, Vocabulary, learn
+from regard.tokens import Roles, Tokenizer, TokensConfig, Vocabulary, learn
 
 KINDS = ("words", "characters", "bytes", "bpe", "wordpiece", "unigram")
 SENTENCES = (
@@ -34,6 +34,7 @@ def test_ordinary_sentences_survive_there_and_back(kind):
         assert LEARNED[kind].decode(LEARNED[kind].encode(text)) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(seeds=st.lists(st.integers(0, 10_000), max_size=30))
 @settings(max_examples=150, deadline=None)
@@ -116,6 +117,7 @@ def test_pieces_of_one_word_have_one_number(kind):
             assert spelled in words or all(not letter.isalnum() for letter in spelled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(deadline=None)
@@ -245,9 +247,61 @@ def test_hugging_face_reads_a_shared_vocabulary(kind):
         assert library.encode(text).ids == LEARNED[kind].encode(text)
 
 
+@pytest.mark.parametrize("kind", ["words", "wordpiece"])
+def test_how_words_are_joined_and_what_is_banned_is_data_that_a_checkpoint_keeps(kind):
+    spec = json.loads(LEARNED[kind].library_json())
+    ids = LEARNED[kind].encode("„Ja“, sagte er (zweimal) um 10:30 Uhr!")
+    apart = Tokenizer(spec, Roles(unknown=3))
+    assert apart.decode(ids).startswith("„ Ja “")
+    assert not apart.specials.banned
+    joined = Tokenizer(spec, Roles(unknown=3, banned=(0, 3)), sentences=True)
+    for tokenizer in (joined, Tokenizer.from_json(joined.to_json())):
+        assert tokenizer.decode(ids) == "„Ja“, sagte er (zweimal) um 10:30 Uhr!"
+        assert tokenizer.specials == Roles(unknown=3, banned=(0, 3))
+        assert not tokenizer.of_pairs
+    assert LEARNED[kind].of_pairs
+
+
+@pytest.mark.parametrize("banned", [3, ["3"], [True], [-1], [999_999], None])
+def test_what_is_banned_is_refused_unless_it_is_ids(banned):
+    spec = json.loads(Tokenizer(json.loads(LEARNED["bpe"].to_json()), Roles()).to_json())
+    spec["roles"]["banned"] = banned
+    with pytest.raises(InputError, match=r"tokenizer\.json"):
+        Tokenizer.from_json(json.dumps(spec))
+
+
+def test_only_what_is_learned_here_is_decoded_as_sentences():
+    spec = json.loads(Tokenizer(json.loads(LEARNED["words"].to_json()), Roles()).to_json())
+    spec["sentences"] = True
+    assert Tokenizer.from_json(json.dumps(spec)).decode([]) == ""
+    spec["foreign"]["normalizer"] = {"type": "NFC"}  # saved without its roles it would be refused
+    with pytest.raises(InputError, match="normalizer NFC"):
+        Tokenizer.from_json(json.dumps(spec))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_may_have_the_character_that_symbols_are_hidden_with(kind):
+    pairs = [Pair("a \U0010ffff b < / s >", "b \U0010ffff a")] * 4
+    tokenizer = learn(pairs, TokensConfig(kind=kind, vocab=400)).source
+    for text in ("\U0010ffff", "a \U0010ffff b", "\U0010ffff</s>", "\U0010ffff<unk>"):
+        ids = tokenizer.encode(text)
+        assert "".join(tokenizer.words(ids)[0]).startswith(text.split()[0][0])
+        assert not {0, 1, 2} & set(ids)
+    assert tokenizer.decode(tokenizer.encode("a \U0010ffff b")) == "a \U0010ffff b"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_piece_is_found_by_its_name(kind):
+    ours = LEARNED[kind]
+    assert [ours.id_of(ours.symbol(token)) for token in range(ours.vocab)] == [*range(ours.vocab)]
+    assert ours.id_of("no such piece") is None
+    small = Tokenizer(json.loads(ours.to_json()), Roles(unknown=3), vocab=9)
+    assert [small.id_of(ours.symbol(token)) for token in (8, 9)] == [8, None]
+
+
 LEARN_ELSEWHERE = """
 import hashlib, sys
-from regard.data.pair import Pair
+from regard.data.text.pairs import Pair
 from regard.tokens import TokensConfig, learn
 pairs = [Pair(f"{w} {w}ing un{w} {w[::-1]}", f"ge{w}t {w}en") for w in sys.argv[2].split()]
 for kind in ("words", "characters", "bytes", "bpe", "wordpiece", "unigram"):
@@ -256,6 +310,7 @@ for kind in ("words", "characters", "bytes", "bpe", "wordpiece", "unigram"):
 """
 
 
+@pytest.mark.slow
 def test_every_process_learns_the_same_vocabulary():
     words = "walk talk über stra laufen bell hund katz tier mann frau kind baum haus"
     command = [sys.executable, "-c", LEARN_ELSEWHERE, "300", words]
@@ -320,7 +375,7 @@ def test_a_panic_of_the_library_is_a_user_error_but_an_interrupt_is_not(monkeypa
         def from_str(_text):
             raise Broken.raised("called `Result::unwrap()` on an `Err` value")
 
-    monkeypatch.setattr("regard.tokens.saved.Inner", Broken)
+    monkeypatch.setattr("regard.tokens.spec.Inner", Broken)
     with pytest.raises(InputError, match="cannot be read"):
         Tokenizer.from_json(LEARNED["words"].to_json())
     Broken.raised = KeyboardInterrupt

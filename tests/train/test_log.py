@@ -13,8 +13,15 @@ import pytest
 from PIL import Image
 
 from regard.errors import InputError, UserError, WriteError
+from regard.runtime import progress as bars
 from regard.train import log
-from regard.train.log import MetricsLog, Progress, TensorBoardLog, cut_back, read_metrics
+from regard.train.log import (
+    MetricsLog,
+    TensorBoardLog,
+    TrainingProgress,
+    cut_back,
+    read_metrics,
+)
 
 
 def refuse(constant: str) -> None:
@@ -160,12 +167,12 @@ def test_a_missing_tensorboard_is_said_with_the_line_that_installs_it(tmp_path, 
 def clock(monkeypatch):
     """A clock that is moved by hand."""
     now = [1000.0]
-    monkeypatch.setattr(log.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(bars.time, "monotonic", lambda: now[0])
     return now
 
 
 def test_without_a_terminal_a_line_is_written_per_interval(capsys, clock):
-    with Progress(total=100, start=0, quiet=False) as progress:
+    with TrainingProgress(total=100, start=0, quiet=False) as progress:
         for step in range(1, 101):
             clock[0] += 1
             progress.update(step, loss=5.0 / step, targets_per_second=12345.6)
@@ -182,7 +189,7 @@ def test_without_a_terminal_a_line_is_written_per_interval(capsys, clock):
 
 
 def test_time_left_counts_from_where_training_was_resumed(capsys, clock):
-    with Progress(total=7400, start=200, quiet=False) as progress:
+    with TrainingProgress(total=7400, start=200, quiet=False) as progress:
         clock[0] += 100
         progress.update(300, 1.0, 10.0)
     assert "1:58:20 left" in capsys.readouterr().err  # 7100 steps of one second
@@ -191,7 +198,7 @@ def test_time_left_counts_from_where_training_was_resumed(capsys, clock):
 def test_quiet_says_nothing(capsys, monkeypatch):
     for terminal in (False, True):
         monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
-        with Progress(total=2, start=0, quiet=True, interval=0) as progress:
+        with TrainingProgress(total=2, start=0, quiet=True) as progress:
             progress.update(1, 1.0, 1.0)
             progress.say("something")
     assert capsys.readouterr() == ("", "")
@@ -208,7 +215,7 @@ def on_a_terminal(monkeypatch, **environment):
     for name, value in {"TERM": "xterm-256color", "COLUMNS": "120", **environment}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with Progress(total=100, start=10, quiet=False) as progress:
+    with TrainingProgress(total=100, start=10, quiet=False) as progress:
         progress.update(60, loss=1.2345, targets_per_second=9876)
         progress.say("saved [bold]00000060[/bold]")
         progress.update(100, loss=0.5, targets_per_second=9876)
@@ -280,7 +287,7 @@ def test_training_goes_on_when_nobody_reads_what_it_says(monkeypatch):
             raise OSError(errno.EIO, "Input/output error")  # a terminal that was closed
 
     monkeypatch.setattr(sys, "stderr", Gone())
-    with Progress(10, 0, quiet=False) as progress:
+    with TrainingProgress(10, 0, quiet=False) as progress:
         progress.say("a line")
         progress.update(10, loss=1.0, targets_per_second=1.0)
 

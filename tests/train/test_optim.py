@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from hypothesis import given
@@ -53,6 +55,32 @@ def test_decay_acts_on_matrices_only() -> None:
         (0.1, [2]),
         (0.0, [1]),
     ]
+
+
+@pytest.mark.parametrize(("kind", "theirs"), [("adam", "Adam"), ("adamw", "AdamW")])
+def test_the_updates_are_torch_s_bit_for_bit(kind: str, theirs: str) -> None:
+    config = TrainConfig.model_validate({"optimizer": kind, "weight_decay": 0.1})
+    model = nn.Linear(3, 2)
+    other = copy.deepcopy(model)
+    mine = optimizer(model, config)
+    groups = [
+        {"params": [other.weight], "weight_decay": 0.1},
+        {"params": [other.bias], "weight_decay": 0.0},
+    ]
+    reference = getattr(torch.optim, theirs)(
+        groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=True
+    )
+    for _ in range(4):
+        inputs = torch.randn(5, 3)
+        for one, memory in ((model, mine), (other, reference)):
+            memory.zero_grad()
+            one(inputs).square().sum().backward()
+            memory.step()
+        assert torch.equal(model.weight, other.weight)
+        assert torch.equal(model.bias, other.bias)
+    mine.zero_grad()
+    assert model.weight.grad is None
+    assert model.weight.requires_grad
 
 
 def test_the_optimizer_s_memory_survives_by_name() -> None:

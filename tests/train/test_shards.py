@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.data.batch import make_batch
-from regard.data.pair import Pair
-from regard.layers.dropout import drawing_from, drop
+from regard.data.text.encoded import make_batch
+from regard.data.text.pairs import Pair
+from regard.layers.kernels.dropout import drawing_from, drop
 from regard.models import TransformerConfig, build
 from regard.tasks.translate import Translate
 from regard.tokens import TokensConfig, learn
-from regard.train.shards import Shards, parts_for
+from regard.train.step import Shards, parts_for
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def test_a_split_batch_has_every_sentence_once():
     parts = batch.split(2)
     assert [part.index for part in parts] == [(0, 2, 4), (1, 3)]
     for part in parts:
-        for name in ("source", "target_in"):
+        for name in ("source", "target"):
             whole = getattr(batch, name).split()
             assert getattr(part, name).split() == [whole[i] for i in part.index]
-        outs = torch.split(part.target_out, list(part.target_in.lengths))
-        reads = part.target_in.split()
+        outs = torch.split(part.wanted.ids, list(part.target.lengths))
+        reads = part.target.split()
         assert [out.tolist() for out in outs] == [[*read[1:], 2] for read in reads]
     assert len(batch.split(9)) == 5
 

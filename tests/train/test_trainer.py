@@ -20,11 +20,19 @@ from regard.data.batch import Cursor
 from regard.errors import FoundProblems, InputError, Interrupted, WriteError
 from regard.tasks.classify import Classify
 from regard.tasks.tag import Tag
-from regard.train import checkpoint, shards
-from regard.train.checkpoint import Snapshot
+from regard.train import step as shards
+from regard.train import trainer
+from regard.train.checkpoint import run as checkpoint
+from regard.train.checkpoint.run import Snapshot
 from regard.train.config import TrainConfig
 from regard.train.log import read_metrics
 from regard.train.trainer import Job, Place, Trainer
+
+
+@pytest.fixture(autouse=True)
+def _no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The losses are drawn in tests/train/test_log.py; here it is enough that they would be."""
+    monkeypatch.setattr(trainer, "plot_losses", lambda _, path: path.touch())
 
 
 class Line:

@@ -64,6 +64,7 @@ def test_joined_steps_are_what_one_pass_over_the_output_shows(make, name, cache)
         torch.testing.assert_close(joined, whole.weights[layer], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "t5", "marian"])
 def test_beams_are_followed_along_the_ancestors_of_a_hypothesis(make, name):
     case = make(name, LEFT)

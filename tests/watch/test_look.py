@@ -155,6 +155,7 @@ def test_a_hypothesis_that_ended_before_others_has_padding_behind_it(make):
     assert found.queries == found.keys == tuple(words[:8])
 
 
+@pytest.mark.slow
 def test_patches_and_frames_are_numbered(make):
     case = make("whisper")
     with torch.no_grad(), regard.watch(case.model) as seen:

@@ -309,7 +309,11 @@ def test_a_backward_pass_that_computes_again_is_not_another_step(make):
     [
         (lambda _: nn.Linear(2, 2), "got Linear, expected a model of transformers"),
         (lambda _: "gpt2", "got str"),
-        (lambda model: torch.compile(model, backend="eager"), "a compiled model"),
+        pytest.param(
+            lambda model: torch.compile(model, backend="eager"),
+            "a compiled model",
+            marks=pytest.mark.slow,
+        ),
         (nn.Sequential, r'with a model of transformers inside.*\n.*get_submodule\("0"\)'),
     ],
 )

@@ -1,0 +1,335 @@
+"""The guided tour: your own sentence, one word that flips a pronoun, heads taken away, a training.
+
+In: nothing but the package. Out: a story on the terminal, and a folder with a page, pictures and
+the trained run. Without a terminal it never waits for input.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from regard.atlas.figures.pronouns import Carriers
+from regard.atlas.figures.sentences import MODEL, Intervention, intervene
+from regard.data.grammar import corpus as grammar
+from regard.data.sources import load_splits
+from regard.data.text.pairs import Splits
+from regard.errors import InputError, Interrupted
+from regard.explain.look import Look, compare
+from regard.explain.names import in_words
+from regard.explain.page import Looks, Picture, Prose, Section, Table, save_page
+from regard.explain.plot import draw_moments, render
+from regard.pipeline import Pipeline
+from regard.recipes.shelf import shipped
+from regard.runs.load import load
+from regard.runs.train import train
+from regard.runtime.device import setup
+from regard.runtime.files import write_file
+from regard.tasks.measures.bleu import score
+from regard.tasks.measures.translation import pronouns
+
+MOMENTS = (20, 100, 300)
+"""Steps at which the alignment is shown as it forms; the last is the finished model."""
+TRANSLATORS = ("small/translate", MODEL)
+"""From English to German, the better one first."""
+RARE = "serendipity"
+"""A word that is spelled of sub-words, where a vocabulary has any."""
+SCORED = 200
+"""Sentences of each held-out set that the demo translates; `regard eval` does all."""
+NAMES = {
+    "combinations": "unseen combinations of known words",
+    "pronouns": 'unseen nouns and predicates for "it"',
+    "natural_gender": 'unseen "her" and "him" for a teacher',
+    "long": "longer than 90% of training",
+    "unpunctuated": "without their full stop",
+}
+
+
+def run(out: Path, *, quick: bool = False, quiet: bool = False, threads: int | None = None) -> None:
+    """Runs the tour and writes its folder."""
+    setup(threads, 0)
+    console = Console(quiet=quiet, highlight=False, soft_wrap=True)
+    out.mkdir(parents=True, exist_ok=True)
+    asking = sys.stdin.isatty() and sys.stdout.isatty() and not quiet
+    if asking:
+        _own_sentence(load(translator()), console)
+    pipeline = load(MODEL)
+    found = _one_word(pipeline, console)
+    _draw_one_word(found, out)
+    page = out / "index.html"
+    save_page(page, "One word flips the pronoun", _first_act(found))
+    console.print(f"\n  The page {page} shows it: hover, switch layer and head.")
+    if not quick:
+        trained, moments = _train(out, console, quiet=quiet, threads=threads)
+        splits = load_splits(trained.recipe.data).splits
+        rows = _scores(trained, splits, console)
+        samples = _samples(trained, splits, console)
+        write_file(out / "alignment.png", render(draw_moments(moments), ".png"))
+        sections = [*_first_act(found), *_second_act(out, rows, samples)]
+        save_page(page, "One word flips the pronoun", sections)
+        if asking:
+            _own_sentence(trained, console, "Your own sentence, by the model just trained")
+    _next(out, found, console, trained=not quick)
+
+
+def translator() -> str:
+    """The name of the best translator on the shelf."""
+    return next(name for name in TRANSLATORS if name in shipped())
+
+
+def _one_word(pipeline: Pipeline, console: Console) -> Intervention:
+    """Act one: two sentences that differ in one word, from the model in the package."""
+    console.rule("One word flips the pronoun", align="left")
+    found = intervene(pipeline)
+    shift, carriers = found.shift, found.carriers
+    for look in found.looks:
+        console.print(f"  {look.source}\n    → {look.target}")
+    console.print(
+        f"\n  At “{shift.query}”, {in_words(shift.head)} looks at animal {shift.before[0]:.0%} and "
+        f"street {shift.before[1]:.0%}\n  when it is tired, and at animal {shift.after[0]:.0%} and "
+        f"street {shift.after[1]:.0%} when it is wide."
+    )
+    console.print(f"\n  Without {_named(carriers.heads)}:")
+    for look in found.broken:
+        console.print(f"    → {look.target}")
+    console.print(f"  Without as many others, drawn at random ({_named(carriers.others[0])}):")
+    for text in found.unharmed:
+        console.print(f"    → {text}")
+    console.print(
+        f"  Of {carriers.pairs} unseen pronouns {carriers.right_before:.1f}% are right; without "
+        f"these heads {carriers.right_without:.1f}%, where a guess is right half of the time;\n"
+        f"  without others, in {len(carriers.others)} draws, {_range(carriers)}%."
+    )
+    return found
+
+
+def _range(carriers: Carriers) -> str:
+    """From the worst to the best draw of others."""
+    shares = carriers.right_without_others
+    return f"{min(shares):.1f} to {max(shares):.1f}"
+
+
+def _named(heads: Sequence[str]) -> str:
+    return "; ".join(map(in_words, heads))
+
+
+def _draw_one_word(found: Intervention, out: Path) -> None:
+    """The head that moves, for both sentences side by side."""
+    site, _, head = found.shift.head.rpartition(".")
+    kind = "alignment" if site.endswith("cross") else "self"
+    tired, wide = (replace(look, title="One word flips the pronoun") for look in found.looks)
+    both = compare(tired, wide, ("… too tired", "… too wide"))
+    both.save(out / "one-word.png", kind, site, int(head))
+
+
+def _first_act(found: Intervention) -> list[Section]:
+    """The page's first half."""
+    tired, wide = found.looks
+    site, _, head = found.shift.head.rpartition(".")
+    shift, carriers = found.shift, found.carriers
+    word = shift.query.split("/")[0]
+    return [
+        Prose(
+            f"“{tired.source}” becomes “{tired.target}” “{wide.source}” becomes “{wide.target}” "
+            "Only one word of the English differs, and the German pronoun flips: what gets tired "
+            "is the animal, das Tier, es; what is wide is the street, die Straße, sie.\n\n"
+            f"One head, {in_words(shift.head)}, moves from one noun to the other. At "
+            f"“{shift.query}” it puts "
+            f"{shift.before[0]:.0%} of its weight on animal and {shift.before[1]:.0%} on street "
+            f"when the animal is tired, {shift.after[0]:.0%} and {shift.after[1]:.0%} when the "
+            "street is wide. Switch between the two sentences and see."
+        ),
+        Looks([("tired", tired), ("wide", wide)], site, int(head), word, "sentence"),
+        Prose(
+            "A map suggests; taking away tests. The smallest set of heads found without which "
+            f"a pronoun fails is {_named(carriers.heads)}. As many other heads, drawn at "
+            "random, leave it as it is.",
+            "Take them away and see",
+        ),
+        Table(
+            ["heads taken away", "tired", "wide", "unseen pronouns right, %"],
+            [
+                ["none", tired.target, wide.target, round(carriers.right_before, 1)],
+                [
+                    ", ".join(carriers.heads),
+                    found.broken[0].target,
+                    found.broken[1].target,
+                    round(carriers.right_without, 1),
+                ],
+                [
+                    ", ".join(carriers.others[0]),
+                    *found.unharmed,
+                    round(carriers.right_without_others[0], 1),
+                ],
+            ],
+            f"The last row is one of {len(carriers.others)} draws; over all of them "
+            f"{_range(carriers)}% of the pronouns stay right. A guess is right half of the time.",
+        ),
+        Looks(
+            [("tired, heads away", found.broken[0]), ("wide, heads away", found.broken[1])],
+            site,
+            int(head),
+        ),
+    ]
+
+
+def _train(
+    out: Path, console: Console, *, quiet: bool, threads: int | None
+) -> tuple[Pipeline, list[tuple[str, Look]]]:
+    """Act two: the same model from nothing, with the alignment shown as it forms."""
+    console.rule("The same model, from scratch", align="left")
+    place = out / "run"
+    if (place / "recipe.yaml").is_file() and (place / "checkpoints").is_dir():
+        shutil.rmtree(place)  # what an earlier demo trained
+    pair = grammar.DEMO[1]
+    moments: list[tuple[str, Look]] = []
+
+    def watch(step: int, pipeline: Pipeline) -> None:
+        if step in MOMENTS:
+            moments.append((f"step {step}", pipeline.look(pair.source, target=pair.target)))
+            _print_alignment(moments[-1], console)
+
+    began = time.perf_counter()
+    try:
+        trained = train(MODEL, place, quiet=quiet, threads=threads, watch=watch)
+    except Interrupted as stop:
+        stop.args = (f"{stop.what}\ngo on with: regard train {MODEL} -o {place} --resume",)
+        raise
+    moments.append(("trained", trained.look(pair.source, target=pair.target)))
+    _print_alignment(moments[-1], console)
+    console.print(f"  Trained in {time.perf_counter() - began:.0f} s; it is in {place}.")
+    return trained, moments
+
+
+SHADES = " ░▒▓█"
+
+
+def _print_alignment(moment: tuple[str, Look], console: Console) -> None:
+    """A small map in the terminal: rows write German, columns are English words."""
+    name, look = moment
+    chosen = look.choose("alignment")
+    weights, keys = chosen.map.seen(chosen.head), chosen.map.keys
+    console.print(f"\n  {name}: what each German word looked at ({chosen.name})", markup=False)
+    wide = max(map(len, chosen.map.queries))
+    console.print(" " * (wide + 4) + " ".join(key[:5].ljust(5) for key in keys), markup=False)
+    for word, row in zip(chosen.map.queries, weights, strict=True):
+        cells = (SHADES[min(4, int(weight * 5))] * 5 for weight in row)
+        console.print(f"  {word:>{wide}}  " + " ".join(cells), markup=False)
+
+
+def _scores(
+    trained: Pipeline, splits: Splits, console: Console
+) -> list[tuple[str, float, float, float, str]]:
+    """Act three: sentences never seen, beside a translation word for word."""
+    console.rule("Sentences it has never seen", align="left")
+    console.print(f"  {'':<38}{'BLEU':>7}{'exact':>8}{'pronouns':>10}{'word for word':>16}")
+    rows = []
+    for name, pairs in splits.tests.items():
+        chosen = pairs[:SCORED]
+        found = trained.evaluate(chosen)
+        plain = [grammar.gloss(pair.source) for pair in chosen]
+        baseline = score(plain, [pair.target for pair in chosen]).bleu
+        right = pronouns(chosen, found.hypotheses)
+        shown = "" if right is None else f"{right:.0f}%"
+        rows.append((NAMES[name], found.scores.bleu, found.scores.exact, baseline, shown))
+        console.print(
+            f"  {NAMES[name]:<38}{found.scores.bleu:>7.1f}{found.scores.exact:>7.0f}%{shown:>10}"
+            f"{baseline:>11.1f} BLEU"
+        )
+    return rows
+
+
+def _samples(trained: Pipeline, splits: Splits, console: Console) -> list[tuple[str, str, str]]:
+    """A few translations next to their references."""
+    chosen = [pairs[i] for pairs in splits.tests.values() for i in (0, 1)]
+    samples = []
+    for pair in chosen:
+        text = trained.translate(pair.source, allow_unknown=True)
+        samples.append((pair.source, text, pair.target))
+        mark = "=" if text == pair.target else "reference: " + pair.target
+        console.print(f"\n  {pair.source}\n    → {text}\n      {mark}", markup=False)
+    return samples
+
+
+def _second_act(
+    out: Path,
+    rows: Sequence[tuple[str, float, float, float, str]],
+    samples: Sequence[tuple[str, str, str]],
+) -> list[Section]:
+    """The page's second half."""
+    table = [[name, round(bleu, 1), round(exact), right, round(base, 1)]
+             for name, bleu, exact, base, right in rows]  # fmt: skip
+    return [
+        Prose(
+            "The same model trained from nothing on this machine: the alignment of one sentence "
+            "at a few moments, and the loss.",
+            "From scratch",
+        ),
+        Picture((out / "alignment.png").read_bytes(), "The alignment as it forms"),
+        Picture((out / "run" / "loss.png").read_bytes(), "Loss while training"),
+        Prose("None of these sentences was in training.", "Sentences it has never seen"),
+        Table(["held out", "BLEU", "exact, %", "pronouns right", "word for word, BLEU"], table),
+        Table(["source", "translation", "reference"], samples),
+    ]
+
+
+def _own_sentence(pipeline: Pipeline, console: Console, title: str = "Your own sentence") -> None:
+    """The person's own words, as many sentences as she likes."""
+    console.rule(title, align="left")
+    tokenizer = pipeline.vocabulary.source
+    words = " from the words it knows" if tokenizer.unknown_words(RARE) else ""
+    console.print(f"  An English sentence{words}, or Enter to go on. For instance:")
+    console.print("  The old woman opened the door because she heard a dog.")
+    for text in _typed():
+        if unknown := tokenizer.unknown_words(text):
+            known = f"  It does not know: {', '.join(unknown)}. Try other words."
+            console.print(known, markup=False)
+            continue
+        try:
+            console.print(f"    → {pipeline.translate(text)}", markup=False)
+        except InputError as error:
+            console.print(f"  {error}", markup=False)
+
+
+def _typed() -> Iterator[str]:
+    """Lines typed until an empty one, or the end of input."""
+    while True:
+        try:
+            text = input("  > ").strip()
+        except (EOFError, KeyboardInterrupt, UnicodeDecodeError):
+            return
+        if not text:
+            return
+        yield text
+
+
+def _next(out: Path, found: Intervention, console: Console, *, trained: bool) -> None:
+    """What a curious person would type next."""
+    place = out / "run" if trained else Path(MODEL)
+    wide = grammar.DEMO[1].source
+    console.rule("What next", align="left")
+    regard = _command()
+    for command in (
+        f'translate {place} "The old dog didn\'t see the cat." --n-best 3',
+        f'look {place} "{wide}" --word it -o it.html',
+        f'look {MODEL} "{wide}" --knock-out {found.carriers.heads[0]} -o without.png',
+        f"heads {MODEL}",
+        f"eval {place}",
+        "show",
+        "recipe tiny/translate",
+    ):
+        console.print(f"  {regard} {command}", markup=False)
+
+
+def _command() -> str:
+    """How this person can call us: `regard` if the shell finds it, else the way it was called."""
+    if shutil.which("regard"):
+        return "regard"
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "regard" else f"{sys.executable} -m regard"

@@ -1,0 +1,228 @@
+"""Three families of one block (part 6): who may look at whom, and what each is to say.
+
+GPT is a decoder alone, BERT an encoder alone, T5 both. One sentence is prepared as each family is
+trained on it, and goes through a small model of each, whose weights a `Tap` records.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.atlas.drawing import Board, Drawing, floats, weights_scale
+from regard.data.batch import Batch
+from regard.data.input import Ragged
+from regard.data.text.corpus import Corpus
+from regard.data.text.corruption import Masking
+from regard.data.text.packing import Packed
+from regard.data.text.spans import SpanCorruption
+from regard.errors import InputError
+from regard.explain.colours import INK, MUTED
+from regard.explain.sheet import points, shorten
+from regard.layers import Tap
+from regard.models import BertConfig, GPTConfig, T5Config, build
+from regard.models.mode import evaluating
+from regard.tasks import Fill, Generate, Restore
+from regard.tasks.fill import symbols_of
+from regard.tokens import Around, Tokenizer, TokensConfig, learn_plain, sentinels_of
+
+WALK = "I walk my dog every day"
+"""A sentence of the lectures."""
+SIZES = {"dim": 32, "heads": 4, "hidden": 64, "max_length": 32, "dropout": 0.0}
+LAYERS = 2
+MOST = 12
+"""Words of a sentence that there is room for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A sentence as one family is trained on it."""
+
+    tokenizer: Tokenizer
+    row: Batch[Ragged]
+    """The sentence as the only row of a batch."""
+
+    def names(self, ids: Tensor | Sequence[int]) -> list[str]:
+        """Each id as a person reads it, a sentinel by its number alone."""
+        numbers = ids.tolist() if isinstance(ids, Tensor) else list(ids)
+        return [name.replace("<extra_id_", "<") for name in self.tokenizer.tokens(numbers)]
+
+    def masked(self, epoch: int, seed: int) -> Batch[Ragged]:
+        """With BERT's holes."""
+        return Masking(symbols_of(self.tokenizer), seed=seed)(self.row, epoch)
+
+    def cut(self, epoch: int, seed: int) -> Batch[Ragged]:
+        """With T5's spans cut out, and what is to be said."""
+        tokenizer = self.tokenizer
+        spans = SpanCorruption(
+            sentinels_of(tokenizer), begin=tokenizer.begin, end=tokenizer.end, seed=seed
+        )
+        return spans(self.row, epoch)
+
+
+def prepared(text: str, around: Around, most: int) -> Prepared:
+    """A text of no more than so many words, by a vocabulary of its own, as the rows of a task."""
+    tokenizer = learn_plain([text], TokensConfig(kind="words", vocab=1000), around).source
+    ids = tokenizer.encode(text)
+    if not 2 <= len(ids) <= most:
+        raise InputError("--text", got=f"{len(ids)} words", expected=f"2 to {most} words and marks")
+    # As in training: a writer learns what a text begins with, the others have symbols around it.
+    begin = [] if around.holes else [tokenizer.begin]
+    document = np.array([*begin, *ids, tokenizer.end])
+    corpus = Corpus(document, np.array([0]), np.array([len(document)]))
+    return Prepared(tokenizer, Packed(corpus, length=64, batch_tokens=64).batch(0, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Who looks at whom in one family."""
+
+    name: str
+    asked: str
+    """What it is to say, in a sentence."""
+    weights: NDArray[np.float64]
+    """(token, token) Of the first layer, the mean over its heads; not a number: no attention."""
+    never: NDArray[np.bool_]
+    """(token, token) Where every layer and head has a weight of exactly 0."""
+    rows: list[str]
+    """Each token, and what it is to say."""
+    columns: list[str]
+    border: int = 0
+    """Where the decoder begins, if there is an encoder before it."""
+
+
+def families(text: str | None, seed: int) -> Drawing:
+    """The attention of small models of each family on one sentence."""
+    sentence = WALK if text is None else text
+    torch.manual_seed(seed)
+    gpt, bert, t5 = patterns = _gpt(sentence), _bert(sentence, seed), _t5(sentence, seed)
+    own = slice(t5.border, None)
+    caption = (
+        f"“{sentence}” through fresh models of {LAYERS} layers and {SIZES['heads']} heads, seed "
+        f"{seed}: attention weights of the first layer, recorded, mean over heads. A 0 is exactly "
+        f"0 in every layer and head: {gpt.never.sum()} of {gpt.never.size} cells in GPT, "
+        f"{bert.never.sum()} of {bert.never.size} in BERT, {t5.never.sum()} in T5, all among the "
+        f"{t5.never[own, own].size} of its decoder's look at itself. The darkest blue is 0.5 and "
+        "more. Grey: no attention at all, for T5's encoder never sees the decoder. The decoder "
+        "looks twice, at all of the encoder and back at its own words; each row of each sums to 1. "
+        "The weights are not trained: who may look at whom is the family's, not learned."
+    )
+    with Board(
+        "Who may look at whom: GPT, BERT and T5 are masks over one block",
+        caption,
+        (1, 1, 1.25, 0.02),
+    ) as board:
+        board.bottom -= 74
+        for place, pattern in enumerate(patterns):
+            _draw_pattern(board, place, pattern)
+        return board.drawing(
+            {
+                **{f"weights_{_key(each)}": _listed(each.weights) for each in patterns},
+                **{f"never_{_key(each)}": floats(each.never.astype(int)) for each in patterns},
+                **{f"rows_{_key(each)}": each.rows for each in patterns},
+                "decoder_from": t5.border,
+            }
+        )
+
+
+def _key(pattern: Pattern) -> str:
+    return pattern.name.split(":")[0].lower()
+
+
+def _listed(weights: NDArray[np.float64]) -> list[list[float | None]]:
+    """Rows as JSON can hold them: no number where there is no attention."""
+    return [[None if np.isnan(each) else float(each) for each in row] for row in weights]
+
+
+def _gpt(sentence: str) -> Pattern:
+    given = prepared(sentence, Generate.around, MOST)
+    model = build(GPTConfig(**SIZES, layers=LAYERS), given.tokenizer.vocab)
+    tap = Tap("*.weights")
+    with evaluating(model):
+        model(given.row.source, tap)
+    read, wanted = given.names(given.row.source.ids), given.names(given.row.wanted.ids)
+    asked = f"Each token says the next: {len(wanted)} targets from {len(read)} tokens."
+    rows = [f"{token} → {said}" for token, said in zip(read, wanted, strict=True)]
+    weights, never = _recorded(tap, "decoder", "self")
+    return Pattern("GPT: a decoder, back only", asked, weights, never, rows, read)
+
+
+def _bert(sentence: str, seed: int) -> Pattern:
+    given = prepared(sentence, Fill.around, MOST)
+    mask = given.tokenizer.specials.mask
+    draws = (given.masked(epoch, seed) for epoch in itertools.count())
+    # One hole in ten is filled with another token and one in ten is left: those are `objectives`.
+    batch = next(draw for draw in draws if mask in draw.source.ids[draw.places].tolist())
+    model = build(BertConfig(**SIZES, layers=LAYERS), given.tokenizer.vocab)
+    tap = Tap("*.weights")
+    with evaluating(model):
+        model(batch.source, tap)
+    read = given.names(batch.source.ids)
+    said = dict(zip(batch.places.tolist(), given.names(batch.asked), strict=True))
+    rows = [f"{token} → {said[at]}" if at in said else token for at, token in enumerate(read)]
+    holes = f"{len(said)} target{'s' if len(said) > 1 else ''} from {len(read)} tokens"
+    asked = f"Only what is hidden is said, from both sides: {holes}."
+    weights, never = _recorded(tap, "encoder", "self")
+    return Pattern("BERT: an encoder, both ways", asked, weights, never, rows, read)
+
+
+def _t5(sentence: str, seed: int) -> Pattern:
+    given = prepared(sentence, Restore.around, MOST)
+    batch = given.cut(0, seed)
+    vocab = given.tokenizer.vocab
+    model = build(T5Config(**SIZES, encoder_layers=LAYERS, decoder_layers=LAYERS), vocab, vocab)
+    tap = Tap("*.weights")
+    with evaluating(model):
+        model(*batch.sides, tap)
+    source, target = (given.names(side.ids) for side in batch.sides)
+    border, count = len(source), len(source) + len(target)
+    weights = np.full((count, count), np.nan)
+    never = np.zeros((count, count), dtype=np.bool_)
+    reader, writer = slice(0, border), slice(border, count)
+    blocks = (
+        (reader, reader, "encoder", "self"),
+        (writer, reader, "decoder", "cross"),
+        (writer, writer, "decoder", "self"),
+    )
+    for queries, keys, stack, kind in blocks:
+        weights[queries, keys], never[queries, keys] = _recorded(tap, stack, kind)
+    wanted = given.names(batch.wanted.ids)
+    rows = [*source, *(f"{token} → {said}" for token, said in zip(target, wanted, strict=True))]
+    asked = (
+        f"The encoder reads a text with spans cut out; the decoder says them: {len(wanted)} "
+        f"targets from {border} + {len(target)} tokens."
+    )
+    name = "T5: an encoder, and a decoder that looks at it"
+    return Pattern(name, asked, weights, never, rows, [*source, *target], border)
+
+
+def _recorded(tap: Tap, stack: str, kind: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Weights of the first layer, mean over heads; where all layers and heads have none."""
+    layers = [tap.records[f"{stack}.{layer}.{kind}.weights"][0] for layer in range(LAYERS)]
+    every = torch.cat(layers)  # (layers · heads, query, key)
+    return layers[0].mean(0).double().numpy(), (every == 0).all(0).numpy()
+
+
+def _draw_pattern(board: Board, place: int, pattern: Pattern) -> None:
+    scale = weights_scale(0.5)
+    labels = [shorten(name, 150, 14) for name in pattern.rows]
+    columns = [shorten(name, 80, 14) for name in pattern.columns]
+    axes = board.matrix(
+        place, pattern.name, pattern.weights, scale, (labels, columns),
+        ("who looks → what it says", "at whom"),
+    )  # fmt: skip
+    for row, column in np.argwhere(pattern.never):
+        axes.text(
+            column + 0.5, row + 0.5, "0", ha="center", va="center", fontsize=points(14), color=MUTED
+        )
+    if pattern.border:
+        for line in (axes.axhline, axes.axvline):
+            line(pattern.border, color=INK, linewidth=1.6)
+    left, _, width, _ = board.place(place)
+    board.sheet.paragraph((left, board.bottom + 2), pattern.asked, width, 15)

@@ -1,0 +1,133 @@
+"""One head against many (part 3): the same parameters, cut otherwise.
+
+A task that needs two tokens at once: at each place, say which token stood one back and which three
+back. A head has one set of weights for all it fetches. With one head, both tokens arrive as one
+sum, which hardly says which was which: a toss between the two, worth ln 2. With several heads,
+each fetches its own.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.atlas.drawing import (
+    STROKES,
+    Board,
+    Drawing,
+    floats,
+    key,
+    smooth,
+    weights_scale,
+)
+from regard.atlas.figures.descent import descend
+from regard.errors import InputError
+from regard.explain.colours import MUTED
+from regard.layers import Attention, Context, Embed, Layout, Mask, Positions, Tap, position_scheme
+from regard.train.optim import Adam
+
+DIM, VOCAB, LENGTH, BATCH = 32, 16, 12, 32
+BACK = (1, 3)  # how far back the wanted tokens stand
+
+
+class Finder(nn.Module):
+    """Embedding, positions, one causal attention layer, one linear layer: no residual around it."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.embed = Embed(VOCAB, DIM)
+        nn.init.normal_(self.embed.weight, std=DIM**-0.5)
+        self.positions = position_scheme(
+            "learned", dim=DIM, heads=heads, max_length=LENGTH, causal=True
+        )
+        self.attention = Attention(DIM, heads, "finder.0.self")
+        self.head = nn.Linear(DIM, len(BACK) * VOCAB)
+
+    def forward(self, ids: Tensor, tap: Tap | None = None) -> Tensor:
+        """ids (batch, length) -> logits (batch, length, which, vocab)."""
+        layout = Layout((ids.shape[1],) * ids.shape[0])
+        ctx = Context(layout, layout.where, Mask(causal=True), Positions(), tap=tap)
+        x = self.attention(self.embed(ids.flatten(), ctx.where, self.positions), ctx)
+        return self.head(x).view(*ids.shape, len(BACK), VOCAB)
+
+
+def heads(heads: int, steps: int, seed: int) -> Drawing:
+    """Losses and attention maps of one head of 32 and of several narrower ones."""
+    if DIM % heads:
+        raise InputError("heads", got=heads, expected=f"a divisor of {DIM}: 2, 4, 8 or 16")
+    curves, maps, sizes = {}, {}, set()
+    for count in (1, heads):
+        model, curves[count] = _train(count, steps, seed)
+        maps[count] = _look(model, seed)  # (heads, query, key)
+        sizes.add(sum(p.numel() for p in model.parameters()))
+    first = max(BACK)
+    shares = {count: _shares(table, first) for count, table in maps.items()}
+    # Of the heads, those that serve the two distances best.
+    best = [int(shares[heads][:, place].argmax()) for place in range(len(BACK))]
+    final = {count: sum(line[-20:]) / len(line[-20:]) for count, line in curves.items()}
+    caption = (
+        f"At each place, name the token {BACK[0]} back and the token {BACK[1]} back: random tokens "
+        f"of {VOCAB}, one causal attention layer of width {DIM}, {sizes.pop():,} parameters "
+        f"whether cut into 1 head of {DIM} or {heads} of {DIM // heads}. One head mixes both "
+        "tokens into one sum, and can hardly tell which was which; a toss between the two costs "
+        f"ln 2 = {math.log(2):.2f}. It ends at {final[1]:.2f}, {heads} heads at "
+        f"{final[heads]:.3f}. {steps} steps of Adam, seed {seed}; maps of one new sequence."
+    )
+    with Board("One head blurs, several keep resolution", caption, (1.25, 1, 1, 1)) as board:
+        axes = board.chart(0, "learning", "step", "cross-entropy per token")
+        for (count, line), (colour, dash) in zip(curves.items(), STROKES[1::-1], strict=True):
+            label = "1 head" if count == 1 else f"{count} heads"
+            axes.plot(smooth(line), color=colour, linestyle=dash, linewidth=2.2, label=label)
+        axes.axhline(math.log(2), color=MUTED, linewidth=1.2, linestyle=":", label="a toss: ln 2")
+        axes.set_ylim(0, math.log(VOCAB) * 1.05)
+        key(axes, "upper right")
+        named = ([f"{i}" for i in range(LENGTH)],) * 2
+        panels = [("the one head", maps[1][0])] + [
+            (f"head {number}: {back} back", maps[heads][number])
+            for number, back in zip(best, BACK, strict=True)
+        ]
+        for place, (heading, table) in enumerate(panels, start=1):
+            board.matrix(place, heading, table, weights_scale(), named, ("query", "key"))
+        return board.drawing(
+            {
+                "loss_one": final[1],
+                "loss_many": final[heads],
+                "toss": math.log(2),
+                "weight_one": floats(shares[1][0]),
+                "weight_many": [float(shares[heads][n, i]) for i, n in enumerate(best)],
+                "curve_one": curves[1],
+                "curve_many": curves[heads],
+            }
+        )
+
+
+def _train(count: int, steps: int, seed: int) -> tuple[Finder, list[float]]:
+    torch.manual_seed(seed)
+    model = Finder(count)
+    optimizer = Adam(model.parameters(), lr=0.01, fused=True)
+    data = torch.Generator().manual_seed(seed)  # the same sequences for both
+    first, losses = max(BACK), []
+    for _ in range(steps):
+        ids = torch.randint(VOCAB, (BATCH, LENGTH), generator=data)
+        wanted = torch.stack([ids[:, first - back : LENGTH - back] for back in BACK], dim=-1)
+        loss = F.cross_entropy(model(ids)[:, first:].flatten(0, 2), wanted.flatten())
+        losses.append(descend(optimizer, loss))
+    return model, losses
+
+
+@torch.no_grad()
+def _look(model: Finder, seed: int) -> Tensor:
+    """The attention weights of one new sequence: (heads, query, key)."""
+    tap = Tap("finder.0.self.weights")
+    data = torch.Generator().manual_seed(seed + 1)
+    model(torch.randint(VOCAB, (1, LENGTH), generator=data), tap)
+    return tap.records["finder.0.self.weights"][0]
+
+
+def _shares(table: Tensor, first: int) -> Tensor:
+    """The mean weight of each head at each wanted distance: (heads, which)."""
+    rows = torch.arange(first, LENGTH)
+    return torch.stack([table[:, rows, rows - back].mean(-1) for back in BACK], dim=-1)

@@ -1,0 +1,354 @@
+"""A figure of part 6: learning in context, which two layers of attention find and one does not.
+
+The texts are random patterns that come again: nothing but the text itself says what comes next.
+To go on, find where the present token stood before, and copy what followed it. That takes two
+heads, one on top of the other: a *previous-token head* tells each token which one stands before
+it; an *induction head* looks for the token that was told of the present one, and copies it
+(Elhage et al. 2021, Olsson et al. 2022). So it cannot be had by halves, and appears at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, islice
+
+import torch
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from regard.atlas.drawing import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    STROKES,
+    Board,
+    Drawing,
+    Numbers,
+    floats,
+    key,
+    weights_scale,
+)
+from regard.atlas.figures.descent import descend
+from regard.atlas.waiting import Tell, waiting
+from regard.data.input import Ragged
+from regard.errors import InputError
+from regard.explain.colours import MUTED
+from regard.explain.sheet import points
+from regard.layers import Tap, knock_out
+from regard.models import GPTConfig
+from regard.models.decoder import Decoder
+from regard.train.optim import Adam
+
+VOCAB, LENGTH, BATCH = 64, 64, 32
+PERIODS = (16, 48)
+"""The shortest and the longest pattern. One length would do for a head that looks so far back."""
+RATE, WARMUP = 0.003, 50
+UNSEEN = 64
+"""Texts to measure on."""
+MEASURES = 100
+"""How often, at least, a training is looked at on its way."""
+FOUND = 0.3
+"""The mean weight on the one right token from which on a head counts as found."""
+DRAWS = 20
+"""How many choices of other heads are taken away, at most."""
+
+
+def draw_texts(count: int, data: torch.Generator) -> Tensor:
+    """Patterns of tokens that all differ, each as often as it fits: (count, LENGTH + 1).
+
+    Tokens of a pattern differ so that it is clear where one stood before.
+    """
+    patterns = torch.rand(count, VOCAB, generator=data).argsort(1)
+    periods = torch.randint(PERIODS[0], PERIODS[1] + 1, (count, 1), generator=data)
+    return patterns.gather(1, torch.arange(LENGTH + 1) % periods)
+
+
+def tokens_after(ids: Tensor) -> Tensor:
+    """For each query, the keys whose token came right after an earlier one like the query's.
+
+    ids (batch, length) -> (batch, query, key), True for j <= i with ids[j - 1] = ids[i].
+    """
+    after = torch.zeros(*ids.shape, ids.shape[1], dtype=torch.bool)
+    after[:, :, 1:] = ids[:, :, None] == ids[:, None, :-1]
+    return after.tril()
+
+
+class Measure:
+    """Unseen texts, and what is measured on them: losses, and where heads look."""
+
+    def __init__(self, seed: int) -> None:
+        text = draw_texts(UNSEEN, torch.Generator().manual_seed(seed + 1))
+        self.ids = text[:, :-1]
+        self.texts = Ragged(self.ids.flatten(), (LENGTH,) * UNSEEN)
+        self.after = tokens_after(self.ids)  # (batch, query, key)
+        self.again = self.after.any(-1)  # (batch, query): the text has told what comes next
+        self.wanted = text[:, 1:][self.again]
+        self.unordered = self._unordered(text[:, 1:])
+
+    def _unordered(self, wanted: Tensor) -> float:
+        """The loss of who knows how far back what comes next may stand, but not which it is.
+
+        One layer can weigh tokens by their distance, and add them up: at best each token gets its
+        share among those from the shortest to the longest pattern back.
+        """
+        places = torch.arange(LENGTH)
+        back = places[:, None] + 1 - places  # (query, key): how far before the next one
+        possible = (back >= PERIODS[0]) & (back <= min(PERIODS[1], LENGTH)) & (places > 0)
+        right = possible & (self.ids[:, None] == wanted[:, :, None])  # (batch, query, key)
+        shares = right.sum(-1) / possible.sum(-1)  # (batch, query)
+        return float(-shares[self.again].log().mean())
+
+    @torch.no_grad()
+    def loss(self, model: Decoder, without: Sequence[str] = ()) -> float:
+        """The mean loss where the pattern comes again, with heads taken away."""
+        x = model.hidden(self.texts, Tap(edits=[knock_out(head) for head in without]))
+        return float(model.head.loss(x[self.again.flatten()], self.wanted)) / len(self.wanted)
+
+    @torch.no_grad()
+    def weights(self, model: Decoder) -> list[Tensor]:
+        """Of each layer, who looks at whom: (batch, heads, query, key)."""
+        tap = Tap("decoder.*.self.weights")
+        model.hidden(self.texts, tap)
+        return [tap.records[f"{layer.name}.weights"] for layer in model.decoder.attentions()]
+
+    def induction(self, weights: Tensor) -> Tensor:
+        """The mean weight on the token to copy, where the pattern comes again: (heads,)."""
+        paid = (weights * self.after[:, None]).sum(-1)  # (batch, heads, query)
+        return paid.transpose(1, 2)[self.again].mean(0)
+
+    def back(self, weights: Tensor, distance: int) -> Tensor:
+        """The mean weight on the token at a distance: (heads,)."""
+        return weights.diagonal(-distance, dim1=-2, dim2=-1).mean((0, 2))
+
+
+@dataclass
+class Course:
+    """A training as it was measured on its way."""
+
+    model: Decoder
+    steps: list[int] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    """Where the pattern comes again."""
+    induction: list[list[float]] = field(default_factory=list)
+    """Of each head of the last layer."""
+    previous: list[list[float]] = field(default_factory=list)
+    """Of each head of the first layer."""
+
+    def look(self, step: int, measure: Measure) -> None:
+        """Adds what is measured at a step."""
+        weights = measure.weights(self.model)
+        self.steps.append(step)
+        self.losses.append(measure.loss(self.model))
+        self.induction.append(floats(measure.induction(weights[-1])))
+        self.previous.append(floats(measure.back(weights[0], 1)))
+
+    def falls(self, guess: float) -> tuple[int, int] | None:
+        """The last step before the loss falls below 70% of a guess, the first below 20%."""
+        low = next((i for i, loss in enumerate(self.losses) if loss < 0.2 * guess), None)
+        if low is None:
+            return None
+        high = max(i for i in range(low) if self.losses[i] > 0.7 * guess)
+        return self.steps[high], self.steps[low]
+
+
+def train(layers: int, dim: int, heads: int, steps: int, seed: int, tell: Tell) -> Course:
+    """Trains a decoder of attention alone, measured on its way."""
+    torch.manual_seed(seed)
+    config = GPTConfig(
+        layers=layers, dim=dim, heads=heads, feed_forward=False, positions="rotary",
+        tied=False, dropout=0.0, max_length=LENGTH,
+    )  # fmt: skip
+    model, measure = Decoder(config, VOCAB), Measure(seed)
+    optimizer = Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / WARMUP)
+    )
+    data = torch.Generator().manual_seed(seed)  # the same texts for any number of layers
+    course, every = Course(model), max(1, steps // MEASURES)
+    course.look(0, measure)
+    for step in range(1, steps + 1):
+        text = draw_texts(BATCH, data)
+        texts = Ragged(text[:, :-1].flatten(), (LENGTH,) * BATCH)
+        total = model.loss(texts, text[:, 1:].flatten())
+        tell(descend(optimizer, total / (BATCH * LENGTH)), BATCH * LENGTH)
+        schedule.step()
+        if step % every == 0 or step == steps:
+            course.look(step, measure)
+    return course
+
+
+@dataclass(frozen=True)
+class Found:
+    """The heads that were found, and the loss where the pattern comes again without them."""
+
+    induction: list[str]
+    previous: list[str]
+    itself: list[str]
+    """Heads of the first layer that look at the token itself: a layer of its own for each token,
+    in models that have no feed-forward."""
+    others: int
+    """How many heads that are none of these were taken away at a time."""
+    whole: float
+    without_induction: float
+    without_previous: float
+    without_itself: float
+    without_others: list[float]
+    """Of each choice of others."""
+
+
+def find(course: Course, measure: Measure) -> Found:
+    """Finds the heads by where they look, and takes them away."""
+    model = course.model
+    weights = measure.weights(model)
+
+    def named(layer: int, scores: Tensor) -> list[str]:
+        return [f"decoder.{layer}.self.{n}" for n, s in enumerate(scores.tolist()) if s >= FOUND]
+
+    induction = named(len(weights) - 1, measure.induction(weights[-1]))
+    previous = named(0, measure.back(weights[0], 1))
+    itself = [head for head in named(0, measure.back(weights[0], 0)) if head not in previous]
+    rest = [head for head in model.heads() if head not in {*induction, *previous, *itself}]
+    others = min(len(rest), max(len(induction), len(previous)))
+    return Found(
+        induction,
+        previous,
+        itself,
+        others,
+        measure.loss(model),
+        measure.loss(model, induction),
+        measure.loss(model, previous),
+        measure.loss(model, itself),
+        [measure.loss(model, heads) for heads in islice(combinations(rest, others), DRAWS)],
+    )
+
+
+def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
+    """Two layers against one: losses, heads as they form, what breaks without them, a map."""
+    if dim % heads or dim // heads % 2:
+        raise InputError(
+            "heads", got=heads, expected=f"a number that cuts dim={dim} into even widths"
+        )
+    measure = Measure(seed)
+    with waiting(2 * steps) as tell:
+        two, one = (train(layers, dim, heads, steps, seed, tell) for layers in (2, 1))
+    found = find(two, measure)
+    best = max(range(heads), key=two.induction[-1].__getitem__)
+    table = measure.weights(two.model)[1][0, best]  # (query, key)
+    with Board(
+        "Learning in context: two attention layers find it at once, one never",
+        _caption(two, one, found, measure, seed),
+        (1, 1, 1.05),
+    ) as board:
+        loss = "loss on the repeated part"
+        losses = board.chart(0, "what comes next?", "step", loss, (0, 0.56))
+        _draw_losses(losses, two, one, measure)
+        _draw_bars(board.chart(0, "heads taken away", "", loss, (0.56, 1)), found)
+        copied = "weight on the token to copy"
+        upper = board.chart(1, "layer 1: induction heads", "", copied, (0, 0.48))
+        _draw_scores(upper, two.steps, two.induction)
+        before = "weight on the token before"
+        lower = board.chart(1, "layer 0: previous-token heads", "step", before, (0.48, 1))
+        _draw_scores(lower, two.steps, two.previous)
+        places = [str(i) if i % 8 == 0 else "" for i in range(LENGTH)]
+        heading = f"where decoder.1.self.{best} looks"
+        board.matrix(2, heading, table, weights_scale(), (places, places), ("query", "key"))
+        shown = {"unordered": measure.unordered, "map": floats(table)}
+        return board.drawing(_numbers(two, one, found) | shown)
+
+
+def _numbers(two: Course, one: Course, found: Found) -> Numbers:
+    guess = math.log(VOCAB)
+    return {
+        "guess": guess,
+        "loss_two_layers": two.losses[-1],
+        "loss_one_layer": one.losses[-1],
+        "fall": list(two.falls(guess) or ()),
+        "fall_one_layer": list(one.falls(guess) or ()),
+        "induction_heads": found.induction,
+        "previous_token_heads": found.previous,
+        "same_token_heads": found.itself,
+        "induction_scores": two.induction[-1],
+        "previous_token_scores": two.previous[-1],
+        "induction_scores_one_layer": one.induction[-1],
+        "loss_without_induction": found.without_induction,
+        "loss_without_previous": found.without_previous,
+        "loss_without_same": found.without_itself,
+        "other_heads": found.others,
+        "loss_without_others": found.without_others,
+        "steps": two.steps,
+        "curve_two_layers": two.losses,
+        "curve_one_layer": one.losses,
+        "curves_induction": two.induction,
+        "curves_previous": two.previous,
+    }
+
+
+def _caption(two: Course, one: Course, found: Found, measure: Measure, seed: int) -> str:
+    config, guess = two.model.config, math.log(VOCAB)
+    fall = two.falls(guess)
+    when = f"between steps {fall[0]} and {fall[1]}" if fall else "not yet"
+    roles = (
+        ("copying, induction", found.induction, found.without_induction),
+        ("looking at the token before", found.previous, found.without_previous),
+        ("at the token itself", found.itself, found.without_itself),
+    )
+    said = "; ".join(
+        f"{role}: {_short(heads)}, without {loss:.2f}" if heads else f"{role}: none"
+        for role, heads, loss in roles
+    )
+    return (
+        f"Decoders of attention alone, width {config.dim}, {config.heads} heads, rotary positions, "
+        f"read patterns of {PERIODS[0]} to {PERIODS[1]} random tokens of {VOCAB} that come again; "
+        f"{two.steps[-1]} steps of Adam at {RATE:g}, seed {seed}. Loss on {UNSEEN} new texts, "
+        f"where the pattern comes again: two layers fall {when} and end at {two.losses[-1]:.3f}; "
+        f"one ends at {one.losses[-1]:.2f}. A guess costs ln {VOCAB} = {guess:.2f}; to know which "
+        f"tokens may come but not their order, {measure.unordered:.2f}. Heads found (layer.head): "
+        f"{said}; as many others: {max(found.without_others):.2f} at worst."
+    )
+
+
+def _short(heads: Sequence[str]) -> str:
+    """`decoder.1.self.3` -> `1.3`."""
+    return ", ".join(head.removeprefix("decoder.").replace("self.", "") for head in heads) or "none"
+
+
+def _draw_losses(axes: Axes, two: Course, one: Course, measure: Measure) -> None:
+    for name, course, (colour, dash) in (
+        ("one layer", one, STROKES[1]),
+        ("two layers", two, STROKES[0]),
+    ):
+        axes.plot(
+            course.steps, course.losses, color=colour, linestyle=dash, linewidth=2.4, label=name
+        )
+    axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1.2, linestyle=":", label="a guess")
+    axes.axhline(measure.unordered, color=GREEN, linewidth=1.2, linestyle="-.", label="no order")
+    axes.set_ylim(0, math.log(VOCAB) * 1.12)
+    key(axes, "center right")
+
+
+def _draw_bars(axes: Axes, found: Found) -> None:
+    bars = {
+        "none": found.whole,
+        "copying": found.without_induction,
+        "before": found.without_previous,
+        "itself": found.without_itself,
+        "others": max(found.without_others),
+    }
+    axes.bar(range(len(bars)), list(bars.values()), 0.6, color=[BLUE, ORANGE, ORANGE, ORANGE, BLUE])
+    for place, loss in enumerate(bars.values()):
+        axes.text(place, loss + 0.1, f"{loss:.2f}", ha="center", fontsize=points(14))
+    axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1.2, linestyle=":")
+    axes.set_xticks(range(len(bars)), list(bars))
+    axes.set_ylim(0, 1.25 * max(math.log(VOCAB), *bars.values()))
+
+
+def _draw_scores(axes: Axes, steps: list[int], scores: list[list[float]]) -> None:
+    """A curve for each head: scores (measure, head)."""
+    for number, line in enumerate(zip(*scores, strict=True)):
+        colour, dash = STROKES[number % len(STROKES)]
+        axes.plot(steps, line, color=colour, linestyle=dash, linewidth=2, label=f"head {number}")
+    axes.set_ylim(0, 1.05)
+    if len(scores[0]) <= len(STROKES):
+        key(axes, "best")

@@ -1,0 +1,399 @@
+"""Contextual embeddings (part 6): one word, two meanings, and where its vectors go.
+
+In the embedding a word is one vector, whatever it means. Above it, each occurrence has its own: the
+"model" of machine learning and that of fashion part. Drawn for a small BERT that is trained on the
+spot, or for one's own, on sentences that stand here.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, Numbers, floats, key
+from regard.atlas.figures.topics import HOMONYMS, SENTENCES, TOPICS, Pretrained, pretrain, sentence
+from regard.data.input import Ragged
+from regard.errors import InputError
+from regard.explain.colours import MUTED
+from regard.layers import Tap
+from regard.models import Encoder, build
+from regard.models.mode import evaluating
+from regard.runs.load import load
+from regard.tokens import Tokenizer
+
+OCCURRENCES = 40
+"""New sentences for each meaning, where the language is ours."""
+
+
+@dataclass(frozen=True)
+class Sense:
+    """One meaning of a word."""
+
+    name: str
+    sentences: tuple[str, ...]
+    """With the word in this meaning."""
+    others: dict[str, tuple[str, ...]]
+    """Words of the like and one meaning, each with sentences it stands in."""
+
+
+Homonym = tuple[Sense, Sense]
+
+WRITTEN: dict[str, Homonym] = {
+    "model": (
+        Sense(
+            "learning",
+            (
+                "we trained a machine learning model on labelled images",
+                "the language model predicts the next word",
+                "a larger model needs more data and more memory",
+                "the model overfits when the training set is small",
+                "she evaluated the model on held out examples",
+                "the neural model was trained with gradient descent",
+                "this statistical model explains the variance well",
+                "the model has seven million parameters",
+            ),
+            {
+                "network": (
+                    "the neural network was trained on labelled images",
+                    "a larger network needs more data",
+                ),
+                "algorithm": (
+                    "the algorithm predicts the next word",
+                    "she evaluated the algorithm on held out examples",
+                ),
+            },
+        ),
+        Sense(
+            "fashion",
+            (
+                "the fashion model walked down the runway in paris",
+                "she worked as a model for a famous designer",
+                "the magazine put the young model on its cover",
+                "the photographer asked the model to smile and turn around",
+                "the model wore a long red dress and high heels",
+                "he became a male model after his first photo shoot",
+                "the tall model posed for the cameras",
+                "every model in the show wore the same coat",
+            ),
+            {
+                "actress": (
+                    "the actress wore a long red dress",
+                    "the magazine put the young actress on its cover",
+                ),
+                "dancer": (
+                    "the tall dancer posed for the cameras",
+                    "she worked as a dancer in the show",
+                ),
+            },
+        ),
+    ),
+    "bank": (
+        Sense(
+            "money",
+            (
+                "he opened a savings account at the bank",
+                "the bank raised its interest rates again",
+                "she borrowed money from the bank to buy a house",
+                "the bank refused the loan",
+                "the central bank printed more money",
+                "robbers stole the cash from the bank",
+                "my bank charges a fee for every transfer",
+                "the bank nearly failed in the financial crisis",
+            ),
+            {
+                "lender": (
+                    "the lender refused the loan",
+                    "she borrowed money from the lender",
+                ),
+                "insurer": (
+                    "the insurer charges a fee for every policy",
+                    "the insurer nearly failed in the crisis",
+                ),
+            },
+        ),
+        Sense(
+            "river",
+            (
+                "we sat on the bank and watched the river",
+                "the boat was tied to the muddy bank",
+                "fishermen stood along the bank of the stream",
+                "the river flooded its left bank after the rain",
+                "willows grow on the grassy bank",
+                "the otter climbed up the steep bank",
+                "children played on the bank of the lake",
+                "a path follows the south bank of the canal",
+            ),
+            {
+                "shore": (
+                    "we sat on the shore and watched the waves",
+                    "children played on the shore of the lake",
+                ),
+                "meadow": (
+                    "willows grow on the grassy meadow",
+                    "a path crosses the meadow along the stream",
+                ),
+            },
+        ),
+    ),
+}
+"""For models that read English."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A word in both meanings, before the first layer and after each."""
+
+    vectors: tuple[Tensor, Tensor]
+    """Of each meaning (layers + 1, occurrences, dim)."""
+    others: tuple[Tensor, Tensor]
+    """The same of the words of the like."""
+
+    def silhouettes(self) -> list[float]:
+        """How far the meanings are apart, before the first layer and after each."""
+        return [silhouette(one, two) for one, two in zip(*self.vectors, strict=True)]
+
+    def cosines(self) -> tuple[list[float], list[float]]:
+        """The mean cosine of two occurrences, of one meaning and of two."""
+        one, two = (F.normalize(each, dim=-1) for each in self.vectors)
+        same = [(_pairs(a) + _pairs(b)) / 2 for a, b in zip(one, two, strict=True)]
+        between = (one @ two.transpose(1, 2)).mean((1, 2))
+        return same, floats(between)
+
+    def near(self) -> float:
+        """The share of occurrences that lie, at the top, towards the words of their own meaning.
+
+        From the middle of all occurrences: what they have in common, the word, is left out.
+        """
+        own = [F.normalize(each[-1], dim=-1) for each in self.vectors]
+        means = [F.normalize(each[-1], dim=-1).mean(0) for each in self.others]
+        middle = (own[0].mean(0) + own[1].mean(0)) / 2
+        right = [
+            (each - middle) @ (means[number] - means[1 - number]) > 0
+            for number, each in enumerate(own)
+        ]
+        return float(torch.cat(right).float().mean())
+
+
+def meanings(word: str, model: str, steps: int, seed: int) -> Drawing:
+    """The vectors of a word of two meanings: in the embedding, and after the layers."""
+    if model:
+        encoder, tokenizer, homonyms = *_own(model), WRITTEN
+        fresh, said = (
+            _fresh(encoder, seed),
+            f"{model}, on {_count(WRITTEN[word])} English sentences",
+        )
+    else:
+        trained = pretrain(steps, seed)
+        encoder, tokenizer = trained.model, trained.tokenizer
+        homonyms = {each: _drawn(each, seed) for each in HOMONYMS}
+        fresh, said = _restored(trained), _said(trained, word)
+    seen = {name: _look(encoder, tokenizer, name, senses) for name, senses in homonyms.items()}
+    before = _look(fresh, tokenizer, word, homonyms[word])
+    scores = {name: each.silhouettes() for name, each in seen.items()}
+    same, between = seen[word].cosines()
+    one, two = (sense.name for sense in homonyms[word])
+    caption = (
+        f"{said}; seed {seed}. In the embedding “{word}” is one vector. Above it every occurrence "
+        f"has its own, by what stands around it: at the top, the mean cosine of two is "
+        f"{same[-1]:.2f} in the same meaning, {between[-1]:.2f} across. Silhouette ({one} against "
+        f"{two}; 1: two far points, 0: one cloud): {scores[word][0]:.2f} in the embedding, "
+        f"{scores[word][-1]:.2f} at the top; {before.silhouettes()[-1]:.2f} with the weights "
+        f"before training. Hollow: other words of either kind; {seen[word].near():.0%} of the "
+        "occurrences lie towards those of their own. Each panel has its own two principal axes."
+    )
+    layers = encoder.config.layers
+    shown = sorted({0, 1, layers})
+    with Board(
+        f"Contextual embeddings: “{word}” parts into its meanings", caption, [1] * (len(shown) + 1)
+    ) as board:
+        for place, layer in enumerate(shown):
+            heading = f"after layer {layer} of {layers}" if layer else "the embedding"
+            axes = board.chart(place, heading, "first principal axis", "second principal axis")
+            _scatter(axes, seen[word], layer, homonyms[word], named=layer == layers)
+        _draw_scores(board, len(shown), scores, before.silhouettes())
+        return board.drawing(_numbers(seen, word, before))
+
+
+def silhouette(one: Tensor, two: Tensor) -> float:
+    """The mean of (b - a) / max(a, b): a, how far a point is from its own kind; b, from the other.
+
+    Distances are 1 - cosine (Rousseeuw 1987); the mean is over both kinds, (points, dim) each.
+
+    Example:
+        >>> east, north = torch.tensor([[1.0, 0.0]] * 2), torch.tensor([[0.0, 1.0]] * 2)
+        >>> silhouette(east, north), silhouette(east, east)
+        (1.0, 0.0)
+    """
+    points = F.normalize(torch.cat([one, two]).double(), dim=-1)
+    apart = (1 - points @ points.T).clamp(min=0)  # (point, point)
+    kind = torch.arange(len(points)) >= len(one)
+    own = kind[:, None] == kind
+    mates = own.sum(1) - 1  # a point is no mate of its own
+    a = (apart * own).sum(1) / mates.clamp(min=1)
+    b = (apart * ~own).sum(1) / (~own).sum(1)
+    most = torch.maximum(a, b)
+    same = most < 1e-9  # one point: neither near nor far
+    return float(torch.where(same, torch.zeros_like(a), (b - a) / most.clamp(min=1e-9)).mean())
+
+
+def _pairs(vectors: Tensor) -> float:
+    """The mean cosine of two different ones of (occurrences, dim), each of length 1."""
+    count = len(vectors)
+    return float(((vectors @ vectors.T).sum() - count) / max(1, count * (count - 1)))
+
+
+def _drawn(word: str, seed: int) -> Homonym:
+    """A word of our language in new sentences, and the other nouns of its topics."""
+    dice = random.Random(f"{seed} meanings {word}")
+
+    def sense(topic: str) -> Sense:
+        others = {
+            noun: tuple(sentence(dice, topic, noun) for _ in range(4))
+            for noun in TOPICS[topic].nouns
+        }
+        own = tuple(sentence(dice, topic, word) for _ in range(OCCURRENCES))
+        return Sense(topic, own, others)
+
+    one, two = HOMONYMS[word]
+    return sense(one), sense(two)
+
+
+def _count(senses: Homonym) -> int:
+    return sum(len(sense.sentences) for sense in senses)
+
+
+def _said(trained: Pretrained, word: str) -> str:
+    size = sum(parameter.numel() for parameter in trained.model.parameters())
+    return (
+        f"A BERT of {size:,} parameters, trained just now on {SENTENCES:,} sentences of a small "
+        f"language of four topics, by masked tokens alone ({len(trained.losses)} steps, "
+        f"{trained.right:.0f}% of new holes right); {2 * OCCURRENCES} new sentences with “{word}”"
+    )
+
+
+def _own(folder: str) -> tuple[Encoder, Tokenizer]:
+    """Somebody's encoder and its tokenizer."""
+    found = load(folder)
+    tokenizer = None if found.vocabulary is None else found.vocabulary.source
+    if found.model.config.shape != "encoder" or tokenizer is None:
+        raise InputError(
+            "model", got=f"{folder}, a {found.model.config.family}", expected="a BERT's folder"
+        )
+    return found.model, tokenizer
+
+
+def _fresh(model: Encoder, seed: int) -> Encoder:
+    """The same model as it was before any training."""
+    torch.manual_seed(seed)
+    fresh: Encoder = build(model.config, model.vocab)
+    return fresh
+
+
+def _restored(trained: Pretrained) -> Encoder:
+    """The same model before its training."""
+    fresh: Encoder = build(trained.model.config, trained.model.vocab)
+    fresh.load_state_dict(trained.fresh)
+    return fresh
+
+
+def _look(model: Encoder, tokenizer: Tokenizer, word: str, senses: Homonym) -> Seen:
+    vectors = [_vectors(model, tokenizer, word, sense.sentences) for sense in senses]
+    others = [
+        torch.cat(
+            [_vectors(model, tokenizer, each, texts) for each, texts in sense.others.items()], 1
+        )
+        for sense in senses
+    ]
+    return Seen((vectors[0], vectors[1]), (others[0], others[1]))
+
+
+def _vectors(model: Encoder, tokenizer: Tokenizer, word: str, sentences: tuple[str, ...]) -> Tensor:
+    """A word in each of some sentences: (layers + 1, sentences, dim).
+
+    First the embedding's own vector, without positions; then what leaves each layer. Of a word in
+    several pieces it is their mean.
+    """
+    room = model.config.max_length - len(tokenizer.template([]))
+    read = [tokenizer.template(tokenizer.encode(text)[:room]) for text in sentences]
+    tap = Tap("encoder.*.residual")
+    with evaluating(model):
+        model.hidden(Ragged.of(read), tap)
+    embedding = model.embed.weight.detach()
+    found = []
+    for row, ids in enumerate(read):
+        places = _places(tokenizer, ids, word)
+        layers = [
+            tap.records[f"encoder.{layer}.residual"][row, places].mean(0)
+            for layer in range(model.config.layers)
+        ]
+        found.append(torch.stack([embedding[[ids[place] for place in places]].mean(0), *layers]))
+    return torch.stack(found, dim=1)
+
+
+def _places(tokenizer: Tokenizer, ids: list[int], word: str) -> list[int]:
+    """Where the pieces of a word stand."""
+    words, index = tokenizer.words(ids)
+    folded = [each.strip().casefold() for each in words]
+    if word not in folded:
+        raise InputError(
+            "the model's tokenizer", got=" ".join(folded), expected=f"“{word}” as one of the words"
+        )
+    return [place for place, at in enumerate(index) if at == folded.index(word)]
+
+
+def _scatter(axes: Axes, seen: Seen, layer: int, senses: Homonym, *, named: bool) -> None:
+    """Both meanings and their like, on the two principal axes of all of them."""
+    groups = [F.normalize(each[layer], dim=-1) for each in (*seen.vectors, *seen.others)]
+    together = torch.cat(groups)
+    centre = together.mean(0)
+    _, _, across = torch.linalg.svd(together - centre, full_matrices=False)
+    flat = [(group - centre) @ across[:2].T for group in groups]  # (occurrences, 2)
+    if flat[0][:, 0].mean() > flat[1][:, 0].mean():  # an axis has no sign of its own
+        flat = [points * torch.tensor([-1.0, 1.0]) for points in flat]
+    marks = ((BLUE, "o"), (ORANGE, "^"))
+    for number in (2, 3):
+        colour, mark = marks[number - 2]
+        axes.plot(*flat[number].T, mark, color=colour, markerfacecolor="none", alpha=0.7, ms=6)
+    for number in (0, 1):
+        colour, mark = marks[number]
+        name = senses[number].name
+        # Larger below: where all points are one, both kinds are seen.
+        size = 11 - 4 * number if layer == 0 else 7
+        axes.plot(*flat[number].T, mark, color=colour, alpha=0.75, ms=size, label=name)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.margins(0.12)
+    if named:
+        key(axes, "best")
+
+
+def _draw_scores(
+    board: Board, place: int, scores: dict[str, list[float]], before: list[float]
+) -> None:
+    axes = board.chart(place, "how far apart", "after layer", "silhouette")
+    for (name, line), (colour, mark) in zip(
+        scores.items(), ((BLUE, "o"), (ORANGE, "^")), strict=True
+    ):
+        axes.plot(line, color=colour, marker=mark, linewidth=2.4, label=f"“{name}”")
+    axes.plot(before, color=MUTED, linestyle=":", marker="s", linewidth=1.6, label="not trained")
+    axes.set_xticks(range(len(before)))
+    axes.set_ylim(min(-0.05, *before), 1.25)
+    key(axes, "upper left")
+
+
+def _numbers(seen: dict[str, Seen], word: str, before: Seen) -> Numbers:
+    numbers: Numbers = {"silhouette_not_trained": before.silhouettes()}
+    for name, each in seen.items():
+        same, between = each.cosines()
+        numbers |= {
+            f"silhouette_{name}": each.silhouettes(),
+            f"cosine_same_{name}": same,
+            f"cosine_between_{name}": between,
+            f"towards_their_like_{name}": each.near(),
+        }
+    return {"word": word, **numbers}

@@ -1,0 +1,262 @@
+"""What each family is trained to say (part 6): next tokens, holes, spans, of one sentence.
+
+The library's own rows, holes and spans prepare it, several times over, for they are drawn anew in
+each epoch; and a longer text many times, to measure the shares that the papers name.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+
+from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing
+from regard.atlas.figures.families import Prepared, prepared
+from regard.data.batch import Batch
+from regard.data.input import Ragged
+from regard.data.text.corruption import Masking, Symbols
+from regard.data.text.spans import SpanCorruption
+from regard.explain.colours import INK, MUTED
+from regard.explain.sheet import points, shorten, text_width
+from regard.tasks import Fill, Generate, Restore
+
+TEXT = (
+    "The animal didn't cross the street because it was too tired. I walk my dog every day. "
+    "The dog chased another dog. He hit me with a pie."
+)
+"""Sentences of the lectures: 30 tokens and more, for T5 cuts a single span out of fewer."""
+MOST = 36
+"""Words of a text that there is room for."""
+VOCAB, TOKENS = 30_522, 512
+"""Of BERT: entries of its vocabulary, and tokens of its longest text."""
+MASK, SPECIAL = 103, frozenset({0, 100, 101, 102, 103})
+"""Its mask, and all its symbols: padding, unknown, begin, end, mask."""
+PUBLISHED = {"chosen": 15.0, "mask": 80.0, "other": 10.0, "kept": 10.0}
+"""Percent of the tokens that BERT chooses, and what becomes of those (Devlin et al. 2019, 3.1)."""
+SPAN_MEAN = 3.0
+"""The mean length of the spans that T5 cuts out (Raffel et al. 2020, 3.1.4)."""
+TINTS = {"": "#f3f4f6", "mask": "#b9d7ee", "other": "#f6c9a8", "kept": "#b5e0cf", "span": "#e3c3db"}
+
+BESIDE, WIDEST = 66, 150
+"""Pixels for what a line is called, and for the widest token."""
+
+Cell = tuple[str, str]
+"""A token as it is shown, and a key of `TINTS`."""
+Placed = tuple[float, float, Cell]
+"""A token, where it begins in its row, and how wide it is."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the picture: what it is called, its tokens; no token: a heading."""
+
+    name: str
+    cells: tuple[Cell, ...] = ()
+    aligned: bool = False
+    """Whether its tokens stand under those of the other lines that are aligned."""
+
+
+def objectives(text: str | None, draws: int, seed: int) -> Drawing:
+    """One sentence as GPT, BERT and T5 are trained on it, and the shares that come out."""
+    sentence = TEXT if text is None else text
+    lines = [*_next_tokens(sentence), *_holes(sentence, seed), *_spans(sentence, seed)]
+    shares, lengths = _measured_holes(draws, seed), _measured_spans(draws, seed)
+    hidden = sum(size * count for size, count in lengths.items())
+    cut, mean = 100 * hidden / (draws * TOKENS), hidden / lengths.total()
+    caption = (
+        "By the library's own rows, holes and spans. GPT learns from every token; BERT from the "
+        "coloured ones (blue: hidden, orange: another token in its place, green: left as it is), "
+        "in each epoch others; T5 says what was cut out, each span behind its sentinel (fewer than "
+        "31 tokens have one span, their last). Right: "
+        f"{draws} draws of a text of {TOKENS} tokens, seed {seed}. BERT chooses "
+        f"{shares['chosen']:.1f}% of the tokens, of which {shares['mask']:.1f}% become the mask, "
+        f"{shares['other']:.1f}% another token, {shares['kept']:.1f}% stay (published: 15; 80, 10, "
+        f"10). T5 cuts out {cut:.1f}% in spans of {mean:.2f} tokens (published: 15, and 3)."
+    )
+    with Board("One text, three ways to learn from it", caption, (3, 1)) as board:
+        _draw_lines(board, lines)
+        _draw_shares(board, shares, lengths, mean)
+        return board.drawing(
+            {
+                **{f"{name}_percent": share for name, share in shares.items()},
+                "cut_percent": cut,
+                "span_mean": mean,
+                "span_lengths": [lengths[size] for size in range(1, max(lengths) + 1)],
+                "lines": [[line.name, *(cell for cell, _ in line.cells)] for line in lines],
+            }
+        )
+
+
+def _next_tokens(sentence: str) -> list[Line]:
+    given = prepared(sentence, Generate.around, MOST)
+    return [
+        Line("GPT: at each token, say the next"),
+        Line("reads", _plain(given.names(given.row.source.ids)), aligned=True),
+        Line("says", _plain(given.names(given.row.wanted.ids)), aligned=True),
+    ]
+
+
+def _plain(names: Sequence[str]) -> tuple[Cell, ...]:
+    return tuple(
+        (name, "span" if name[:1] == "<" and name[1:-1].isdigit() else "") for name in names
+    )
+
+
+def _holes(sentence: str, seed: int) -> list[Line]:
+    """Two epochs, and the first in which a chosen token is another, and in which it stays."""
+    given = prepared(sentence, Fill.around, MOST)
+    firsts = (_first(given, fate, seed) for fate in ("other", "kept"))
+    epochs = sorted({0, 1, *(epoch for epoch in firsts if epoch is not None)})
+    heading = Line("BERT: at the coloured places, say what stood there")
+    return [heading, *(Line(f"epoch {n}", tuple(_fates(given, n, seed))) for n in epochs)]
+
+
+def _first(given: Prepared, fate: str, seed: int) -> int | None:
+    """The first epoch with that fate; a sentence of one word over and over has no other token."""
+    epochs = (n for n in range(1000) if any(kind == fate for _, kind in _fates(given, n, seed)))
+    return next(epochs, None)
+
+
+def _fates(given: Prepared, epoch: int, seed: int) -> list[Cell]:
+    """The text as it is shown in an epoch: of chosen tokens what stood there, and what does."""
+    batch = given.masked(epoch, seed)
+    shown = given.names(batch.source.ids)
+    cells = [(name, "") for name in shown]
+    for place, wanted in zip(batch.places.tolist(), given.names(batch.asked), strict=True):
+        hidden = int(batch.source.ids[place]) == given.tokenizer.specials.mask
+        kind = "mask" if hidden else "kept" if shown[place] == wanted else "other"
+        cells[place] = f"{wanted} → {shown[place]}", kind
+    return cells
+
+
+def _spans(sentence: str, seed: int) -> list[Line]:
+    given = prepared(sentence, Restore.around, MOST)
+    lines = [Line("T5: say what was cut out")]
+    for epoch in (0, 1):
+        batch = given.cut(epoch, seed)
+        for name, ids in (("reads", batch.source.ids), ("says", batch.wanted.ids)):
+            said = f"epoch {epoch}" if name == "reads" else name
+            lines.append(Line(said, _plain(given.names(ids))))
+    return lines
+
+
+def _text(seed: int) -> Batch[Ragged]:
+    """A text of random tokens, none of them a symbol."""
+    draw = np.random.default_rng(seed)
+    ids = torch.from_numpy(draw.integers(1000, VOCAB, size=TOKENS + 1))
+    return Batch(Ragged(ids[:-1], (TOKENS,)), Ragged(ids[1:], (TOKENS,)), (0,))
+
+
+def _measured_holes(draws: int, seed: int) -> dict[str, float]:
+    """Percent of the tokens that are chosen, and of those what becomes of them."""
+    text, found = _text(seed), Counter[str]()
+    symbols = Symbols(VOCAB, mask=MASK, begin=101, end=102, special=SPECIAL)
+    masking = Masking(symbols, seed=seed)
+    for epoch in range(draws):
+        batch = masking(text, epoch)
+        shown = batch.source.ids[batch.places]
+        found["chosen"] += len(shown)
+        found["mask"] += int((shown == MASK).sum())
+        found["kept"] += int((shown == batch.asked).sum())
+    found["other"] = found["chosen"] - found["mask"] - found["kept"]
+    wholes = {"chosen": draws * TOKENS}
+    return {name: 100 * found[name] / wholes.get(name, found["chosen"]) for name in PUBLISHED}
+
+
+def _measured_spans(draws: int, seed: int) -> Counter[int]:
+    """How many spans of each length are cut out."""
+    text, found = _text(seed), Counter[int]()
+    sentinels = range(VOCAB, VOCAB + 100)  # as many as T5 has
+    spans = SpanCorruption(sentinels, begin=0, end=VOCAB + 100, seed=seed)
+    for epoch in range(draws):
+        said = spans(text, epoch).wanted.ids  # sentinel, span, sentinel, span, …, end
+        borders = torch.nonzero(said >= VOCAB).flatten()
+        found.update((borders.diff() - 1).tolist())
+    return found
+
+
+def _draw_lines(board: Board, lines: Sequence[Line]) -> None:
+    """Lines of tokens in boxes, those of one place under each other where they can be."""
+    left, top, width, height = board.place(0)
+    axes = board.sheet.axes(left, top, width, height)
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.spines[:].set_visible(False)
+    columns = _widths([line for line in lines if line.aligned])
+    rows: list[tuple[str, list[Placed]]] = []
+    for line in lines:
+        sizes = columns if line.aligned else _widths([line])
+        parts = _broken(line.cells, sizes, width - BESIDE) or [[]]
+        rows += [(line.name if number == 0 else "", part) for number, part in enumerate(parts)]
+    pitch = height / len(rows)
+    for number, (name, placed) in enumerate(rows):
+        middle, heading = (number + 0.5) * pitch, not placed
+        axes.text(
+            0, middle, name, va="center", fontsize=points(15 if heading else 14),
+            weight="bold" if heading else "normal", color=INK if heading else MUTED,
+        )  # fmt: skip
+        for x, size, cell in placed:
+            _draw_cell(axes, (BESIDE + x, middle), (size, pitch), cell)
+
+
+def _widths(lines: Sequence[Line]) -> list[float]:
+    """The width of each place, in pixels: that of the widest token that stands there."""
+    rows = [
+        [min(WIDEST, text_width(name, 14, "bold" if kind else "normal")) for name, kind in cells]
+        for cells in (line.cells for line in lines)
+    ]
+    return [max(place) + 8 for place in itertools.zip_longest(*rows, fillvalue=0.0)]
+
+
+def _broken(cells: Sequence[Cell], sizes: Sequence[float], room: float) -> list[list[Placed]]:
+    """Cells in rows no wider than the room, each with its place in its row and its width."""
+    rows: list[list[Placed]] = []
+    x = room
+    for cell, size in zip(cells, sizes, strict=False):
+        if x + size > room:
+            rows.append([])
+            x = 0.0
+        rows[-1].append((x, size, cell))
+        x += size
+    return rows
+
+
+def _draw_cell(
+    axes: Axes, place: tuple[float, float], size: tuple[float, float], cell: Cell
+) -> None:
+    (x, y), (width, height), (name, kind) = place, size, cell
+    axes.barh(y, width - 2, height - 3, left=x, color=TINTS[kind], linewidth=0)
+    axes.text(
+        x + (width - 2) / 2, y, shorten(name, width - 4, 14), ha="center", va="center",
+        fontsize=points(14), weight="bold" if kind else "normal",
+    )  # fmt: skip
+
+
+def _draw_shares(
+    board: Board, shares: dict[str, float], lengths: Counter[int], mean: float
+) -> None:
+    """Bars of what was measured, with a line where the papers say it should be."""
+    axes = board.chart(1, "BERT: chosen, and then", "", "percent", (0.0, 0.5))
+    axes.bar(range(len(shares)), list(shares.values()), 0.6, color=BLUE)
+    for place, (name, share) in enumerate(shares.items()):
+        published = PUBLISHED[name]
+        axes.plot([place - 0.4, place + 0.4], [published] * 2, color=ORANGE, linewidth=2)
+        axes.text(place, share + 3, f"{share:.1f}", ha="center", fontsize=points(14))
+    axes.set_xticks(range(len(shares)), list(shares))
+    axes.set_ylim(0, 100)
+    axes.grid(visible=False, axis="x")
+    axes = board.chart(1, "T5: lengths of spans", "tokens of a span", "percent", (0.5, 1.0))
+    longest = min(max(lengths), 12)
+    sizes = range(1, longest + 1)
+    axes.bar(sizes, [100 * lengths[size] / lengths.total() for size in sizes], 0.7, color=BLUE)
+    axes.axvline(SPAN_MEAN, color=ORANGE, linewidth=2)
+    axes.text(
+        SPAN_MEAN + 0.3, 0.9, f"mean {mean:.2f}", fontsize=points(14), va="top",
+        transform=axes.get_xaxis_transform(),
+    )  # fmt: skip
+    axes.set_xticks(range(1, longest + 1, 2))
+    axes.grid(visible=False, axis="x")

@@ -1,0 +1,359 @@
+"""Figures of part 4: the waves of positions, their wavelengths, shifts, and order without them.
+
+Each is measured in the table that the models add (`sinusoid`), or on the encoder itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.atlas.drawing import (
+    BLUE,
+    ORANGE,
+    STROKES,
+    Board,
+    Drawing,
+    floats,
+    key,
+    power,
+    powers,
+    signed_scale,
+    weights_scale,
+)
+from regard.data.input import Ragged
+from regard.errors import InputError
+from regard.explain.colours import MUTED
+from regard.explain.sheet import points, shorten
+from regard.layers import sinusoid
+from regard.models import TransformerConfig, build
+
+SENTENCE = "he hit me with a pie"
+LECTURE_ORDERS = ("a pie hit me with he", "a hit with me he pie", "he pie me with a hit")
+"""What self-attention without positions may as well have seen, by the lecture."""
+
+MOST_ORDERS = 720  # all orders of six words
+SCHEMES = ("none", "sinusoidal", "rotary", "learned", "buckets")
+
+
+def waves(length: int, dim: int) -> Drawing:
+    """The table as a picture, some of its columns as waves, and numbers in binary beside it."""
+    table = sinusoid(length, dim)  # (length, dim)
+    chosen = sorted({0, dim // 8 * 2, dim // 4 * 2} - {dim})  # even features: sines
+    caption = (
+        "PE(i, 2j) = sin(i / 10000^(2j/d)), PE(i, 2j+1) = cos(same), positions i from 0; "
+        f"{length} positions, d = {dim}, from the table the models add. Early features turn fast "
+        "and late ones hardly, as the last digit of a binary number changes at every count and "
+        "the first hardly ever: fine to coarse. (The lecture's slides write 1000 in places; the "
+        "paper and the models have 10000.)"
+    )
+    with Board("Positions as waves", caption, (1.15, 1.15, 0.8)) as board:
+        axes = board.chart(0, "the table", "feature", "position")
+        axes.grid(visible=False)
+        axes.imshow(
+            table.numpy(),
+            signed_scale(1.0).colormap(),
+            vmin=-1,
+            vmax=1,
+            aspect="auto",
+            interpolation="nearest",
+            extent=(-0.5, dim - 0.5, length - 0.5, -0.5),
+        )
+        axes = board.chart(1, "some of its features, as waves", "position", "value")
+        for feature, (colour, dash) in zip(chosen, STROKES, strict=False):
+            axes.plot(
+                table[:, feature],
+                color=colour,
+                linestyle=dash,
+                linewidth=2.2,
+                label=f"feature {feature}",
+            )
+        axes.set_ylim(-1.15, 1.75)
+        axes.set_yticks([-1, 0, 1])
+        key(axes, "upper right")
+        count = 16
+        bits = torch.tensor([[number >> bit & 1 for bit in range(4)] for number in range(count)])
+        names = [str(number) for number in range(count)]
+        board.matrix(
+            2,
+            "counting in binary",
+            bits,
+            weights_scale(1.4),
+            (names, ["1", "2", "4", "8"]),
+            ("number", "bit"),
+            ".0f",
+        )
+        turns = [_sign_changes(table[:, feature]) for feature in range(0, dim, 2)]
+        return board.drawing(
+            {
+                "features": chosen,
+                "sign_changes_of_features": turns,
+                "changes_of_bits": floats((bits[1:] != bits[:-1]).sum(0)),
+                "first_row": floats(table[0]),
+                "largest": float(table.abs().max()),
+            }
+        )
+
+
+def _sign_changes(wave: Tensor) -> int:
+    signs = wave[wave.abs() > 1e-6].sign()
+    return int((signs[1:] != signs[:-1]).sum())
+
+
+def wavelengths(dim: int) -> Drawing:
+    """How many positions each pair of features takes to come round, measured and by formula."""
+    _check_even(dim)
+    table = sinusoid(3, dim).double()
+    # (sin, cos) of a pair turn by the same angle from each position to the next.
+    angle = torch.atan2(table[:, 0::2], table[:, 1::2])  # (position, pair)
+    measured = 2 * math.pi / (angle[1] - angle[0])
+    pair = torch.arange(dim // 2)
+    formula = 2 * math.pi * 10000.0 ** (2 * pair.double() / dim)
+    error = float((measured / formula - 1).abs().max())
+    caption = (
+        f"d = {dim}. Dots: 2π over the angle by which pair j turns from position 0 to 1 in the "
+        "models' own table. Line: 2π · 10000^(2j/d), from 2π to nearly 10000 · 2π "
+        f"({float(formula[-1]):,.0f} here); they agree to {power(error)}. Each pair is a circle "
+        "run through at its own speed; right, three of them over the first 60 positions."
+    )
+    with Board("Wavelengths from 2π to 10000 · 2π", caption, (1.3, 1)) as board:
+        axes = board.chart(0, "positions until a pair of features repeats", "pair j", "wavelength")
+        axes.plot(pair, formula, color=MUTED, linewidth=1.5, label="2π · 10000^(2j/d)")
+        axes.plot(pair, measured, "o", color=BLUE, markersize=6, label="measured in the table")
+        wrong = 2 * math.pi * 1000.0 ** (2 * pair.double() / dim)
+        axes.plot(
+            pair, wrong, color=ORANGE, linestyle="--", linewidth=1.5, label="with the slide's 1000"
+        )
+        powers(axes, "y", [1, 10, 100, 1000, 10000, 100000])
+        key(axes, "upper left")
+        shown = sorted({0, dim // 8, dim // 4})
+        whole = sinusoid(61, dim)
+        for place, j in enumerate(shown):
+            part = (place / len(shown), (place + 1) / len(shown))
+            last = place == len(shown) - 1
+            axes = board.chart(
+                1,
+                f"pair {j}: repeats after {float(measured[j]):,.1f}",
+                "position" if last else "",
+                "",
+                part,
+            )
+            axes.plot(whole[:, 2 * j], color=BLUE, linewidth=2, label="sin")
+            axes.plot(whole[:, 2 * j + 1], color=ORANGE, linestyle="--", linewidth=2, label="cos")
+            axes.set_ylim(-1.15, 1.15)
+            axes.set_yticks([-1, 0, 1])
+            if last:
+                key(axes, "lower right")
+        return board.drawing(
+            {"wavelengths": floats(measured), "formula": floats(formula), "error": error}
+        )
+
+
+def _check_even(dim: int) -> None:
+    if dim % 2:
+        raise InputError("dim", got=dim, expected="an even number: a sine and a cosine a pair")
+
+
+def rotation(by: int, dim: int) -> Tensor:
+    """M_k, with PE(i + k) = M_k PE(i): a rotation of each pair by k / 10000^(2j/d).
+
+    sin(a + b) = sin a cos b + cos a sin b and cos(a + b) = cos a cos b - sin a sin b, where a is
+    the angle of position i and b that of the shift.
+    """
+    angle = by * 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    sine, cosine = angle.sin(), angle.cos()
+    matrix = torch.zeros(dim, dim, dtype=torch.float64)
+    even = torch.arange(0, dim, 2)  # features that hold sines; the next one holds their cosines
+    matrix[even, even], matrix[even, even + 1] = cosine, sine
+    matrix[even + 1, even], matrix[even + 1, even + 1] = -sine, cosine
+    return matrix
+
+
+def shift(by: int, dim: int) -> Drawing:
+    """The rotation that shifts positions, and products that depend on the distance alone."""
+    _check_even(dim)
+    length, reach = 200, 40
+    table = sinusoid(length, dim).double()
+    matrix = rotation(by, dim)
+    shifted = table[:-by] @ matrix.T  # M_k PE(i), for every i
+    error = float((shifted - table[by:]).abs().max())
+    starts = (0, 50, 150)
+    products = {i: table[i : i + reach + 1] @ table[i] for i in starts}
+    naive = {t: (torch.arange(reach + 1.0) + t) * t for t in starts}
+    spread = _spread(list(products.values()))
+    naive_spread = _spread(list(naive.values()))
+    caption = (
+        f"M_k for k = {by}, d = {dim}: one rotation block a pair of features, the same for every "
+        f"i; largest error over {length - by} positions {power(error)}. So PE(i)·PE(i+k) depends "
+        f"on the distance k alone (three curves on one line, apart by at most {power(spread)}). "
+        "The naive position, the number t appended to the vector, has no such property: what it "
+        "adds to the product, t·(t+k), says where one stands, and drowns how far apart."
+    )
+    with Board(
+        f"A shift is a rotation: PE(i+{by}) = M PE(i), the same M for every i", caption, (1, 1, 1)
+    ) as board:
+        names = [str(feature) if dim <= 24 else "" for feature in range(dim)]
+        written = ".1f" if dim <= 8 else ""
+        board.matrix(
+            0,
+            f"M for a shift of {by}",
+            matrix,
+            signed_scale(1.0),
+            (names, names),
+            ("feature of PE(i+k)", "of PE(i)"),
+            written,
+        )
+        axes = board.chart(1, "PE(i)·PE(i+k)", "distance k", "product")
+        for (i, line), (colour, dash), width in zip(
+            products.items(), STROKES, (6, 3.5, 2), strict=False
+        ):
+            axes.plot(line, color=colour, linestyle=dash, linewidth=width, label=f"i = {i}")
+        key(axes, "upper right")
+        axes = board.chart(2, "appended t: t·(t+k)", "distance k", "product")
+        for (i, line), (colour, dash) in zip(naive.items(), STROKES, strict=False):
+            axes.plot(line, color=colour, linestyle=dash, linewidth=2.4, label=f"t = {i}")
+        axes.set_ylim(-1000, 36000)
+        key(axes, "upper left")
+        return board.drawing(
+            {
+                "error": error,
+                "orthogonal": float((matrix @ matrix.T - torch.eye(dim)).abs().max()),
+                "spread_of_products": spread,
+                "spread_of_naive": naive_spread,
+                "products": floats(products[0]),
+            }
+        )
+
+
+def _spread(lines: list[Tensor]) -> float:
+    """How far apart lines are where they are farthest apart."""
+    together = torch.stack(lines)
+    return float((together.amax(0) - together.amin(0)).max())
+
+
+def order(text: str | None, positions: str, seed: int) -> Drawing:
+    """How much each word's vector changes when the words are put in another order."""
+    words = (SENTENCE if text is None else text).split()
+    if not 2 <= len(words) <= 12:
+        raise InputError(
+            "--text", got=f"{len(words)} words", expected="a sentence of 2 to 12 words"
+        )
+    orders = _orders(len(words), seed)
+    changes = {scheme: _changes(words, orders, scheme, seed) for scheme in SCHEMES}
+    shown = _shown_orders(words if text is not None else None, orders)
+    means = {scheme: float(change.mean()) for scheme, change in changes.items()}
+    every = "every order" if math.factorial(len(words)) <= MOST_ORDERS else "random orders"
+    caption = (
+        f"A fresh encoder of 2 layers, width 64, 4 heads, seed {seed}. Shown: how far a word's "
+        "output moves, over its length, when the sentence is reordered. Without positions it does "
+        f"not move (at most {power(float(changes['none'].max()))}: rounding): self-attention is "
+        f"equivariant to permutations, and the sentence a bag of words. Right: mean over {every} "
+        f"({len(orders)}). Learned positions start small and grow in training; buckets are T5's."
+    )
+    with Board(
+        f"Without positions, “{' '.join(words)}” is a bag of words", caption, (1, 1, 0.72)
+    ) as board:
+        for place, scheme in enumerate(("none", positions)):
+            heading = "without positions" if scheme == "none" else f"{scheme} positions"
+            chosen = [(orders[number], changes[scheme][number]) for number in shown]
+            _draw_orders(board, place, heading, words, chosen)
+        axes = board.chart(2, "mean over the orders", "", "relative change")
+        axes.barh(range(len(SCHEMES)), list(means.values()), color=BLUE, height=0.55)
+        axes.set_yticks([])
+        axes.set_ylim(len(SCHEMES) - 0.4, -0.75)
+        axes.set_xlim(0, max(means.values()) * 1.3)
+        axes.grid(visible=False, axis="y")
+        for place, (scheme, mean) in enumerate(means.items()):
+            said = f" {scheme}: {mean:.2f}" if mean > 0.005 else f" {scheme}: {power(mean)}"
+            axes.text(0, place - 0.32, said, fontsize=points(15), va="bottom")
+        return board.drawing(
+            {
+                "orders": len(orders),
+                "largest_change_without_positions": float(changes["none"].max()),
+                **{f"mean_change_{scheme}": mean for scheme, mean in means.items()},
+            }
+        )
+
+
+def _draw_orders(
+    board: Board,
+    place: int,
+    heading: str,
+    words: list[str],
+    chosen: list[tuple[tuple[int, ...], Tensor]],
+) -> None:
+    """A row of cells for each order, each cell the word that stands there and how it changed."""
+    table = torch.stack([change[list(order)] for order, change in chosen])  # (order, place)
+    scale = weights_scale(1.0, "relative change")
+    rows = ["as it is", *(f"order {number}" for number in range(1, len(chosen)))]
+    columns = [str(number + 1) for number in range(len(words))]
+    axes = board.matrix(place, heading, table, scale, (rows, columns), ("order", "place"))
+    turned = len(words) > 8
+    room = 100 if turned else 360 / len(words)  # pixels a word has in its cell
+    for row, (order, _) in enumerate(chosen):
+        for column, index in enumerate(order):
+            value = float(table[row, column])
+            said = f"{shorten(words[index], room, 14)}\n{value:.2f}"
+            axes.text(
+                column + 0.5,
+                row + 0.5,
+                said,
+                ha="center",
+                va="center",
+                fontsize=points(14),
+                color=scale.ink(value),
+                rotation=90 if turned else 0,
+                linespacing=1.0,
+            )
+
+
+def _orders(length: int, seed: int) -> list[tuple[int, ...]]:
+    """The order as it is, then all others, or many of them, as indices of the words."""
+    if math.factorial(length) <= MOST_ORDERS:
+        return list(itertools.permutations(range(length)))
+    random = np.random.default_rng(seed)
+    return [tuple(range(length))] + [
+        tuple(random.permutation(length).tolist()) for _ in range(MOST_ORDERS - 1)
+    ]
+
+
+def _shown_orders(own: list[str] | None, orders: list[tuple[int, ...]]) -> list[int]:
+    """Which orders to draw: the first and the lecture's three, or some spread over all."""
+    if own is None:
+        words = SENTENCE.split()
+        return [0] + [
+            orders.index(tuple(words.index(word) for word in line.split()))
+            for line in LECTURE_ORDERS
+        ]
+    return sorted({0, len(orders) // 3, 2 * len(orders) // 3, len(orders) - 1})
+
+
+@torch.no_grad()
+def _changes(words: list[str], orders: list[tuple[int, ...]], scheme: str, seed: int) -> Tensor:
+    """|output in this order - output as it is| / |output as it is|: (order, word)."""
+    torch.manual_seed(seed)
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    config = TransformerConfig.model_validate(
+        {
+            "dim": 64,
+            "heads": 4,
+            "hidden": 128,
+            "encoder_layers": 2,
+            "decoder_layers": 1,
+            "positions": scheme,
+            "max_length": 16,
+            "dropout": 0.0,
+        }
+    )
+    model = build(config, len(vocabulary), len(vocabulary)).eval()
+    ids = [vocabulary[word] for word in words]
+    source = Ragged.of([[ids[index] for index in chosen] for chosen in orders])
+    places = model.encode(source).x.view(len(orders), len(words), -1)  # (order, place, dim)
+    back = torch.tensor(orders).argsort(-1)  # where in this order each word stands
+    outputs = torch.stack([row[at] for row, at in zip(places, back, strict=True)])
+    first = outputs[0]  # (word, dim)
+    return (outputs - first).norm(dim=-1) / first.norm(dim=-1)

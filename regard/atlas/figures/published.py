@@ -1,0 +1,163 @@
+"""Figures of part 5 that stand beside published numbers: BLEU against the cost of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, power, powers
+from regard.cost.plan import PAPER, paper_training_flops, plan
+from regard.explain.colours import MUTED
+from regard.explain.sheet import points
+
+VOCAB = 37000  # sub-words shared by both languages (section 5.1 of the paper)
+STEPS = {"base": 100_000, "big": 300_000}  # section 5.2
+STEP_TOKENS = 50_000  # 25,000 source and 25,000 target tokens (section 5.1)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of the paper's Table 2; None where it has no number."""
+
+    name: str
+    german: float | None
+    french: float | None
+    german_flops: float | None = None
+    french_flops: float | None = None
+
+
+TABLE = (
+    Published("ByteNet", 23.75, None),
+    Published("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
+    Published("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
+    Published("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
+    Published("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
+    Published("Deep-Att + PosUnk, ensemble", None, 40.4, None, 8.0e20),
+    Published("GNMT + RL, ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
+    Published("ConvS2S, ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
+    Published("Transformer base", 27.3, 38.1, 3.3e18, 3.3e18),
+    Published("Transformer big", 28.4, 41.8, 2.3e19, 2.3e19),
+)
+
+
+SHORT = {
+    "Deep-Att + PosUnk": "Deep-Att",
+    "GNMT + RL": "GNMT",
+    "Deep-Att + PosUnk, ensemble": "Deep-Att ens.",
+    "GNMT + RL, ensemble": "GNMT ens.",
+    "ConvS2S, ensemble": "ConvS2S ens.",
+    "Transformer base": "base",
+    "Transformer big": "big",
+}
+LABELS = {
+    "MoE": ("right", -7, 3),
+    "ConvS2S": ("right", -7, -12),
+    "ConvS2S ens.": ("right", -7, 2),
+    "GNMT ens.": ("center", -6, -18),
+    "Deep-Att ens.": ("center", 0, -18),
+    "GNMT": ("center", 0, -18),
+}
+"""Which side of its dot a name stands, and how far in points, where it would touch another."""
+
+
+def bleu() -> Drawing:
+    """The published table as a picture, and the two training costs computed in two ways."""
+    paper = {size: paper_training_flops(*PAPER[size]) for size in STEPS}
+    plans = {
+        size: plan(size, tokens=float(steps * STEP_TOKENS), vocab=VOCAB, flops=1.0)
+        for size, steps in STEPS.items()
+    }
+    ours = {size: found.training_flops for size, found in plans.items()}
+    sizes = {size: found.total for size, found in plans.items()}
+    share = {size: ours[size] / paper[size] for size in STEPS}
+    caption = (
+        "Table 2 of Vaswani et al. 2017, with its sources. The paper's cost, recomputed: hours × 8 "
+        f"GPUs × 9.5 TFLOP/s = {power(paper['base'])} (base, 12 h) and {power(paper['big'])} (big, "
+        "3.5 days). Ours, the products that `regard plan` counts in our own models over "
+        "100,000 and 300,000 steps of 25,000 source and 25,000 target tokens: "
+        f"{power(ours['base'])} and "
+        f"{power(ours['big'])}, {share['base']:.0%} and {share['big']:.0%} of it: the paper counts "
+        "what the GPUs could have done, we what the model needs. "
+        f"Parameters: {sizes['base'] / 1e6:.0f}M and {sizes['big'] / 1e6:.0f}M "
+        "(the paper: 65M and 213M). No model was trained for this picture."
+    )
+    with Board(
+        "Better translations for less computation: the published table, recomputed",
+        caption,
+        (1.35, 1, 1),
+    ) as board:
+        _draw_table(board)
+        for place, language in ((1, "german"), (2, "french")):
+            _draw_scatter(board, place, language, ours)
+        return board.drawing(
+            {
+                **{f"published_flops_{size}": flops for size, flops in paper.items()},
+                **{f"counted_flops_{size}": flops for size, flops in ours.items()},
+                **{f"parameters_{size}": count for size, count in sizes.items()},
+                "table": [
+                    [row.name, row.german, row.french, row.german_flops, row.french_flops]
+                    for row in TABLE
+                ],
+            }
+        )
+
+
+def _draw_table(board: Board) -> None:
+    left, top, width, height = board.place(0)
+    sheet = board.sheet
+    columns = [left + share * width for share in (0.57, 0.69, 0.85, 1.0)]
+    sheet.text((left, top), "published", 16, weight="bold")
+    sheet.text((columns[1], top + 34), "BLEU", colour=MUTED, align="right top")
+    sheet.text((columns[3], top + 34), "FLOPs", colour=MUTED, align="right top")
+    for place, name in zip(columns, ("DE", "FR", "DE", "FR"), strict=True):
+        sheet.text((place, top + 56), name, colour=MUTED, align="right top")
+    pitch = (height - 90) / len(TABLE)
+    for number, row in enumerate(TABLE):
+        y = top + 84 + number * pitch
+        own = "Transformer" in row.name
+        weight = "bold" if own else "normal"
+        sheet.text(
+            (left, y), row.name.replace("Deep-Att + PosUnk", "Deep-Att+PosUnk"), weight=weight
+        )
+        scores = ("" if s is None else f"{s:g}" for s in (row.german, row.french))
+        costs = ("" if c is None else _short(c) for c in (row.german_flops, row.french_flops))
+        for place, text in zip(columns, (*scores, *costs), strict=True):
+            sheet.text((place, y), text, align="right top", weight=weight)
+
+
+def _short(flops: float) -> str:
+    return f"{flops:.1e}".replace("e+", "e")
+
+
+def _draw_scatter(board: Board, place: int, language: str, ours: dict[str, float]) -> None:
+    axes = board.chart(place, f"English to {language.title()}", "training FLOPs", "BLEU")
+    rows = [row for row in TABLE if getattr(row, language) and getattr(row, f"{language}_flops")]
+    for row in rows:
+        own = row.name.startswith("Transformer")
+        spot = getattr(row, f"{language}_flops"), getattr(row, language)
+        axes.plot(*spot, "o" if own else "s", color=BLUE if own else MUTED, markersize=8)
+        label = SHORT.get(row.name, row.name)
+        side, across, up = LABELS.get(label, ("center", 0, 8))
+        axes.annotate(
+            label,
+            spot,
+            xytext=(across, up),
+            textcoords="offset points",
+            ha=side,
+            fontsize=points(14),
+            color=BLUE if own else MUTED,
+        )
+    for size, flops in ours.items():
+        score = getattr(next(row for row in TABLE if row.name == f"Transformer {size}"), language)
+        axes.plot(flops, score, "^", color=ORANGE, markersize=9)
+        axes.annotate(
+            "counted",
+            (flops, score),
+            xytext=(0, -18),
+            textcoords="offset points",
+            ha="center",
+            fontsize=points(14),
+            color=ORANGE,
+        )
+    powers(axes, "x", [1e18, 1e19, 1e20, 1e21])
+    axes.set_xlim(3e17, 4e21)
+    axes.margins(y=0.15)

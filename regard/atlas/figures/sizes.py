@@ -1,0 +1,276 @@
+"""The size table of part 6: models from 65M to 280B, each number computed beside the published one.
+
+Parameters and FLOPs are those of real configs, sketched without memory (`regard plan NAME` has
+every part of them); hours and dollars follow from a chip's peak and a share of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, powers
+from regard.cost.plan import Plan, plan
+from regard.explain.colours import INK, MUTED
+from regard.explain.sheet import points
+
+PEAK = {"P100": 9.5e12, "V100": 125e12, "TPUv3": 123e12}
+"""FLOP/s of a chip: what the Transformer's paper counts a P100 at, and the makers' own figures in
+16 bits."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the lecture's table; None or 0 where it has no number.
+
+    Attributes:
+        name: As the table has it.
+        plan: What `regard plan` calls it.
+        parameters: As published.
+        data: Text it was trained on.
+        chips: How many.
+        chip: Of which kind; a V100 where nobody said.
+        hours: How long.
+        tokens: Of the training that took these hours, where that is not all of it.
+        relative: Whether each layer has a matrix of its own for relative positions (as in
+            Transformer-XL), which no family here has: dim² more parameters a layer.
+        note: Why published and computed differ, or what the table does not say.
+    """
+
+    name: str
+    plan: str
+    parameters: float
+    data: str = ""
+    chips: int = 0
+    chip: str = "V100"
+    hours: float = 0
+    tokens: float | None = None
+    relative: bool = False
+    note: str = ""
+
+
+ROWS = (
+    Row("Transformer-Base", "base", 65e6, "", 8, "P100", 12,
+        note="12 layers are 6 of the encoder and 6 of the decoder; 63.1M has one matrix of 37,000 "
+        "for both embeddings and the output, as section 3.4 has it"),
+    Row("Transformer-Large", "big", 213e6, "", 8, "P100", 84,
+        note="6 + 6 layers; the paper calls it big"),
+    Row("BERT-Base", "bert-base", 110e6, "13 GB"),
+    Row("BERT-Large", "bert-large", 340e6, "13 GB", note="336M with its heads; 340M is rounded"),
+    Row("XLNet-Large", "xlnet-large", 340e6, "126 GB", 512, "TPUv3", 60, relative=True,
+        note="340M is BERT-Large's; a matrix for relative positions in each layer makes it 361M. "
+        "Its two streams of attention, counted once here, take more"),
+    Row("RoBERTa", "roberta-large", 355e6, "160 GB", 1024, "V100", 24,
+        tokens=100_000 * 8192 * 512,
+        note="one day is 100,000 steps; the model that was published had 500,000"),
+    Row("GPT-2", "gpt2-xl", 1.5e9, "40 GB",
+        note="25 heads; its tokens were not published: counted at 20 a parameter"),
+    Row("Megatron-LM", "megatron-lm", 8.3e9, "174 GB", 512, "V100", 216),
+    Row("Turing-NLG", "turing-nlg", 17e9, "", 256, "V100"),
+    Row("GPT-3", "gpt3", 175e9, "694 GB"),
+    Row("Gopher", "gopher", 280e9, "10.55 TB", 4096, "TPUv3", 920, relative=True,
+        note="38 days are 920 hours, and $3,768,320 is $1 for each hour of each chip; a matrix for "
+        "relative positions in each layer is 21.5B of its parameters"),
+)  # fmt: skip
+
+
+def sizes(price: float = 1.0, share: float = 0.3) -> Drawing:
+    """The table, and the two columns that matter as a picture: parameters and training FLOPs."""
+    columns = compute(price, share)
+    caption = (
+        "The lecture's table (Johnson 2022) with what it says and what our own configs give, no "
+        "number of them allocated. FLOPs: every matrix product of forward and backward, over the "
+        "tokens that were published (GPT-2: 20 a parameter). Used: these FLOPs over chips × hours "
+        "× peak (P100 9.5, V100 125, TPUv3 123 TFLOP/s). Days and dollars computed: "
+        f"on the same chips (V100s where none are named: orange) at {share:.0%} of peak, at "
+        f"${price:g} an hour of a chip. "
+        "38 days of 4096 chips are 920 hours: $3,768,320 at $1. XLNet and Gopher include a matrix "
+        "for relative positions in each layer (dim² each). Squares: published."
+    )
+    with Board(
+        "How large, how long, how much: the size table, computed", caption, (2.75, 1)
+    ) as board:
+        _draw_table(board, columns)
+        _draw_growth(board, columns)
+        return board.drawing({**columns, "price": price, "share": share})
+
+
+def compute(price: float = 1.0, share: float = 0.3) -> dict[str, list[Any]]:
+    """Every column of the table by name, a value a row; None where there is nothing to compute.
+
+    Args:
+        price: Dollars for an hour of a chip.
+        share: Of its peak that a chip reaches in training.
+    """
+    rows = [_compute(row, price, share) for row in ROWS]
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _compute(row: Row, price: float, share: float) -> dict[str, Any]:
+    found = _planned(row.plan, row.tokens)
+    model, flops = found.recipe.model, found.training_flops
+    layers = found.layers
+    parameters = found.total + (layers * model.dim**2 if row.relative else 0)
+    chip_hours = flops / (share * PEAK[row.chip]) / 3600
+    spent = row.chips * row.hours
+    return {
+        "models": row.name,
+        "plans": row.plan,
+        "layers": layers,
+        "dim": model.dim,
+        "heads": model.heads,
+        "parameters_published": row.parameters,
+        "parameters_computed": parameters,
+        "training_bytes": 16 * parameters,  # weights, gradients, two moments: 4 bytes each
+        "data": row.data or None,
+        "tokens": found.tokens,
+        "flops_computed": flops,
+        "flops_by_6nd": 6 * parameters * found.tokens,
+        "chips": row.chips or None,
+        "chip": row.chip,
+        "hours_published": row.hours or None,
+        "hours_computed": chip_hours / row.chips if row.chips else None,
+        "share_of_peak": flops / (3600 * spent * PEAK[row.chip]) if spent else None,
+        "cost_of_hours_published": spent * price if spent else None,
+        "cost_of_hours_computed": chip_hours * price,
+        "notes": row.note or None,
+    }
+
+
+@cache
+def _planned(name: str, tokens: float | None) -> Plan:
+    """Kept, for a plan sketches every layer; prices do not change it."""
+    return plan(name, tokens=tokens, flops=1.0)
+
+
+COLUMNS = (
+    ("model", "", 0.0),
+    ("layers/", "dim/heads", 0.283),
+    ("published", "params", 0.365),
+    ("computed", "params", 0.45),
+    ("comp.", "memory", 0.525),
+    ("comp.", "FLOPs", 0.597),
+    ("chips", "", 0.71),
+    ("publ.", "days", 0.76),
+    ("comp.", "days", 0.815),
+    ("used", "", 0.863),
+    ("their", "cost", 0.93),
+    ("comp.", "cost", 1.0),
+)
+"""The head of each column in two lines, and where it ends in the table's width."""
+
+
+def written(columns: dict[str, list[Any]]) -> list[tuple[str, ...]]:
+    """The rows of the table as people read them, in the order of `COLUMNS`."""
+    rows: list[tuple[str, ...]] = []
+    for row in (
+        dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
+    ):
+        chips = f"{row['chips']} {row['chip']}" if row["chips"] else ""
+        used = row["share_of_peak"]
+        rows.append(
+            (
+                row["models"],
+                f"{row['layers']}/{row['dim']}/{row['heads']}",
+                _short(row["parameters_published"]),
+                _short(row["parameters_computed"]),
+                f"{_short(row['training_bytes'], 'G')}B",
+                f"{row['flops_computed']:.1e}".replace("e+", "e"),
+                chips,
+                _days(row["hours_published"]),
+                _days(row["hours_computed"]),
+                "" if used is None else f"{used:.0%}",
+                _dollars(row["cost_of_hours_published"]),
+                _dollars(row["cost_of_hours_computed"]),
+            )
+        )
+    return rows
+
+
+def table(price: float = 1.0, share: float = 0.3) -> str:
+    """The table for a terminal, with its notes."""
+    rows = [tuple(f"{a} {b}".strip() for a, b, _ in COLUMNS), *written(compute(price, share))]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
+    lines = [
+        "  ".join(cell.rjust(width) if place else cell.ljust(width)
+                  for place, (cell, width) in enumerate(zip(row, widths, strict=True)))
+        for row in rows
+    ]  # fmt: skip
+    notes = [f"{row.name}: {row.note}." for row in ROWS if row.note]
+    rests = f"Computed days and costs: {share:.0%} of a chip's peak, ${price:g} an hour of a chip."
+    return "\n".join([*(line.rstrip() for line in lines), "", rests, *notes])
+
+
+def _draw_table(board: Board, columns: dict[str, list[Any]]) -> None:
+    left, top, width, height = board.place(0)
+    for upper, lower, end in COLUMNS:
+        side = "right top" if end else "left top"
+        for line, text in enumerate((upper, lower)):
+            place = (left + end * width, top + 20 * line)
+            board.sheet.text(place, text, colour=MUTED, align=side)
+    pitch = (height - 56) / len(ROWS)
+    for number, cells in enumerate(written(columns)):
+        y = top + 52 + number * pitch
+        for text, (upper, lower, end) in zip(cells, COLUMNS, strict=True):
+            board.sheet.text(
+                (left + end * width, y),
+                text,
+                align="right top" if end else "left top",
+                colour=BLUE if "comp" in upper + lower else INK,
+                weight="normal" if end else "bold",
+            )
+
+
+def _draw_growth(board: Board, columns: dict[str, list[Any]]) -> None:
+    axes = board.chart(1, "ever larger", "parameters", "training FLOPs")
+    found = zip(
+        ROWS, columns["parameters_computed"], columns["parameters_published"],
+        columns["flops_computed"], strict=True,
+    )  # fmt: skip
+    for row, computed, published, flops in found:
+        axes.plot(published, flops, "s", color=MUTED, markersize=8, markerfacecolor="none")
+        axes.plot(computed, flops, "o", color=BLUE if row.chips else ORANGE, markersize=5)
+        if row.name in LABELS:
+            side, across, up = LABELS[row.name]
+            axes.annotate(
+                row.name, (computed, flops), xytext=(across, up), textcoords="offset points",
+                ha=side, fontsize=points(14), color=MUTED,
+            )  # fmt: skip
+    powers(axes, "x", [1e8, 1e9, 1e10, 1e11])
+    powers(axes, "y", [1e18, 1e20, 1e22, 1e24])
+    axes.set_xlim(3e7, 9e12)
+    axes.set_ylim(2e17, 5e24)
+
+
+LABELS = {
+    "Transformer-Base": ("left", 7, -5),
+    "BERT-Base": ("left", 7, -5),
+    "XLNet-Large": ("left", 7, 0),
+    "GPT-2": ("left", 7, -5),
+    "Megatron-LM": ("left", 7, -8),
+    "GPT-3": ("right", -7, -2),
+    "Gopher": ("left", 5, 4),
+}
+"""The names that have room, on which side of their dots, and how far in points."""
+
+
+def _short(number: float, billion: str = "B") -> str:
+    """Three digits: 63082496 -> `63.1M`, 1.75e11 -> `175B`."""
+    for size, unit in ((1e12, "T"), (1e9, billion), (1e6, "M")):
+        if number >= 0.9995 * size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:g}"
+
+
+def _days(hours: float | None) -> str:
+    return "" if hours is None else f"{hours / 24:.2g}" if hours < 240 else f"{hours / 24:.0f}"
+
+
+def _dollars(cost: float | None) -> str:
+    if cost is None:
+        return ""
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if cost >= 0.9995 * size:
+            return f"${cost / size:.3g}{unit}"
+    return f"${cost:.0f}"

@@ -1,0 +1,224 @@
+"""Figures of part 5: what norms, their place and residuals do, by small trainings side by side.
+
+Each training is the same but for what is compared: a stack of the models' own blocks learns to
+copy, at each place, the token before it (the first takes the last). One attention layer would do;
+the depth is there to see what it costs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.atlas.drawing import STROKES, Board, Drawing, Numbers, key, powers, smooth
+from regard.atlas.figures.descent import descend
+from regard.explain.colours import MUTED
+from regard.layers import (
+    BlockShape,
+    Context,
+    Embed,
+    Layout,
+    Mask,
+    Stack,
+    VocabularyHead,
+    position_scheme,
+)
+from regard.train.optim import Adam
+
+DIM, HEADS, HIDDEN, VOCAB, LENGTH, BATCH = 32, 4, 64, 16, 8, 32
+SOLVED = 0.1  # a loss below which the task counts as learned
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training: what it is called, and what is different in it."""
+
+    name: str
+    norm_place: str = "pre"
+    norm: str = "layer"
+    residual: bool = True
+    warmup: int = 0
+
+
+class Copier(nn.Module):
+    """Embedding, a stack of blocks with rotary positions, logits."""
+
+    def __init__(self, trial: Trial, layers: int) -> None:
+        super().__init__()
+        shape = BlockShape(
+            DIM,
+            HEADS,
+            HIDDEN,
+            norm=trial.norm,
+            norm_place=trial.norm_place,
+            residual=trial.residual,
+        )
+        scheme = position_scheme("rotary", dim=DIM, heads=HEADS, max_length=LENGTH, causal=False)
+        self.embed = Embed(VOCAB, DIM)
+        final_norm = trial.norm_place == "pre"
+        self.stack = Stack(shape, layers, "encoder", scheme, final_norm=final_norm)
+        self.head = VocabularyHead(DIM, VOCAB)
+        for parameter in self.parameters():  # as the models: Glorot for matrices, zero biases
+            if parameter.dim() == 2:
+                nn.init.xavier_uniform_(parameter)
+        for module in self.stack.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids (batch, length) -> logits (tokens, vocab)."""
+        layout = Layout((ids.shape[1],) * ids.shape[0])
+        ctx = Context(layout, layout.where, Mask(), self.stack.positions)
+        x = self.embed(ids.flatten(), ctx.where, ctx.positions)
+        return self.head(self.stack(x, ctx))
+
+
+def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
+    """Post-norm and pre-norm, each with and without warm-up."""
+    warmup = max(1, steps // 2)
+    trials = [
+        Trial("pre-norm"),
+        Trial("post-norm", norm_place="post"),
+        Trial("pre-norm, warm-up", warmup=warmup),
+        Trial("post-norm, warm-up", norm_place="post", warmup=warmup),
+    ]
+    curves = {trial.name: _train(trial, layers, steps, rate, seed) for trial in trials}
+    gradients = {trial.name: _gradients(trial, layers, seed) for trial in trials[:2]}
+    stuck = _final(curves["post-norm"])
+    caption = (
+        f"{layers} blocks of width {DIM} learn to copy the token before; {steps} steps of Adam at "
+        f"a rate of {rate:g}, at once or after a warm-up of {warmup} steps; seed {seed}. "
+        "Post-norm, LayerNorm(x + sublayer(x)), is the paper's; pre-norm, x + "
+        f"sublayer(LayerNorm(x)), is what is used now. At once, post-norm ends at {stuck:.2f} (to "
+        f"guess costs ln {VOCAB} = {math.log(VOCAB):.2f}), with warm-up at "
+        f"{_final(curves['post-norm, warm-up']):.2f}, pre-norm at "
+        f"{_final(curves['pre-norm']):.2f}. Right: the gradient each block's weights get at the "
+        "very first step."
+    )
+    with Board("Post-norm needs warm-up, pre-norm does not", caption, (1, 1, 0.8)) as board:
+        at_once = {name: curves[name] for name in ("pre-norm", "post-norm")}
+        warm = {name: curves[f"{name}, warm-up"] for name in ("pre-norm", "post-norm")}
+        _draw_curves(board, 0, "the full rate at once", at_once)
+        _draw_curves(board, 1, "with warm-up", warm)
+        _draw_gradients(board, 2, gradients)
+        return board.drawing(_numbers(curves, gradients))
+
+
+def residuals(layers: int, steps: int, rate: float, seed: int) -> Drawing:
+    """With and without residual connections and norms."""
+    whole = Trial("both")
+    trials = [
+        whole,
+        replace(whole, name="no norms", norm="none"),
+        replace(whole, name="no residuals", residual=False),
+        replace(whole, name="neither", residual=False, norm="none"),
+    ]
+    curves = {trial.name: _train(trial, layers, steps, rate, seed) for trial in trials}
+    gradients = {trial.name: _gradients(trial, layers, seed) for trial in trials}
+    ends = {name: _final(line) for name, line in curves.items()}
+    largest = {name: max(values) for name, values in gradients.items()}
+    caption = (
+        f"{layers} pre-norm blocks of width {DIM} learn to copy the token before; {steps} steps of "
+        f"Adam at a rate of {rate:g}, no warm-up, seed {seed}. With both the loss ends at "
+        f"{ends['both']:.2g}, without norms at {ends['no norms']:.2g}, without residuals at "
+        f"{ends['no residuals']:.2g}, with neither at {ends['neither']:.2g}; to guess costs "
+        f"ln {VOCAB} = {math.log(VOCAB):.2f}. Without residuals each block must first learn to "
+        "pass on what it was given. Right: the gradient that each block's weights get at the very "
+        f"first step, at most {largest['both']:.2g} with both, {largest['no norms']:,.0f} without "
+        f"norms and {largest['neither']:.1g} with neither."
+    )
+    with Board("Why residuals and norms", caption, (1.3, 1)) as board:
+        _draw_curves(board, 0, "learning", curves)
+        _draw_gradients(board, 1, gradients)
+        return board.drawing(_numbers(curves, gradients))
+
+
+def _batch(data: torch.Generator) -> tuple[Tensor, Tensor]:
+    ids = torch.randint(VOCAB, (BATCH, LENGTH), generator=data)
+    return ids, ids.roll(1, dims=1)
+
+
+def _loss(model: Copier, data: torch.Generator) -> Tensor:
+    ids, wanted = _batch(data)
+    return F.cross_entropy(model(ids), wanted.flatten())
+
+
+def _train(trial: Trial, layers: int, steps: int, rate: float, seed: int) -> list[float]:
+    """The loss at each step; a loss that is no longer finite stays at the last one that was."""
+    torch.manual_seed(seed)
+    model = Copier(trial, layers)
+    optimizer = Adam(model.parameters(), lr=rate, betas=(0.9, 0.98), fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / max(1, trial.warmup))
+    )
+    data = torch.Generator().manual_seed(seed)  # the same batches for every trial
+    losses: list[float] = []
+    for _ in range(steps):
+        loss = _loss(model, data)
+        if not torch.isfinite(loss):
+            return losses + [losses[-1]] * (steps - len(losses))
+        losses.append(descend(optimizer, loss))
+        schedule.step()
+    return losses
+
+
+def _gradients(trial: Trial, layers: int, seed: int) -> list[float]:
+    """The norm of the gradient of each block's matrices before any training, from the input up."""
+    torch.manual_seed(seed)
+    model = Copier(trial, layers)
+    torch.autograd.backward(_loss(model, torch.Generator().manual_seed(seed)))
+    norms = []
+    for block in model.stack.layers():
+        matrices = [p.grad for p in block.parameters() if p.dim() == 2 and p.grad is not None]
+        norms.append(float(torch.stack([grad.norm() for grad in matrices]).norm()))
+    return norms
+
+
+def _draw_curves(board: Board, place: int, heading: str, curves: dict[str, list[float]]) -> None:
+    axes = board.chart(place, heading, "step", "cross-entropy")
+    highest = max(max(line) for line in curves.values())
+    for (name, line), (colour, dash) in zip(curves.items(), STROKES, strict=False):
+        axes.plot(smooth(line), color=colour, linestyle=dash, linewidth=2.4, label=name)
+    axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1, linestyle=":", label="guessing")
+    if highest > 3 * math.log(VOCAB):  # something blew up: only powers of ten show all
+        exponents = range(-3, math.ceil(math.log10(highest)) + 1)
+        powers(axes, "y", [10.0**exponent for exponent in exponents])
+        axes.set_ylim(2e-3, 10.0 ** exponents[-1])
+        key(axes, "lower left")
+    else:
+        axes.set_ylim(0, math.log(VOCAB) * 1.5)
+        key(axes, "upper right")
+
+
+def _draw_gradients(board: Board, place: int, gradients: dict[str, list[float]]) -> None:
+    axes = board.chart(place, "gradient at the first step", "block, from the input up", "norm")
+    for (name, values), (colour, dash) in zip(gradients.items(), STROKES, strict=False):
+        axes.plot(values, color=colour, linestyle=dash, linewidth=2.2, marker="o", label=name)
+    every = [value for values in gradients.values() for value in values]
+    if max(every) > 30 * min(every) > 0:
+        low, high = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
+        powers(axes, "y", [10.0**exponent for exponent in range(low, high + 1)])
+        axes.set_ylim(10.0**low, 10.0 ** (high + 0.9))
+    else:
+        axes.set_ylim(0, 1.5 * max(every))
+    key(axes, "upper right")
+
+
+def _final(losses: list[float]) -> float:
+    last = losses[-10:]
+    return sum(last) / len(last)
+
+
+def _numbers(curves: dict[str, list[float]], gradients: dict[str, list[float]]) -> Numbers:
+    def named(what: str, name: str) -> str:
+        return f"{what}_{name}".replace(", ", "_").replace("-", "_").replace(" ", "_")
+
+    return {
+        **{named("loss", name): _final(line) for name, line in curves.items()},
+        **{named("gradients", name): values for name, values in gradients.items()},
+        **{named("curve", name): line for name, line in curves.items()},
+    }

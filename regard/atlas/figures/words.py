@@ -1,0 +1,298 @@
+"""Figures of part 1: everything as vectors, words among them, and how many directions fit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from regard.atlas.drawing import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    Board,
+    Drawing,
+    floats,
+    key,
+    powers,
+    signed_scale,
+    weights_scale,
+)
+from regard.errors import InputError
+from regard.explain.colours import INK, MUTED
+from regard.explain.sheet import points
+from regard.vectors.projection import pca
+from regard.vectors.store import vectors
+from regard.vectors.table import Near
+
+SHOWN = 8
+"""Numbers of a vector that a panel has room for."""
+PEOPLE = ((23, 1200, 200), (34, 2000, 200), (55, 1500, 300))
+"""D2: age, monthly salary, monthly savings."""
+HAIR = ("blond", "black", "brown", "blue")
+PIXELS = ((25, 51, 76), (102, 127, 153), (178, 178, 229))
+"""D2's grey image."""
+ANALOGIES = ("king - man + woman", "hitler + italy - germany", "sushi - japan + germany")
+SAID = {ANALOGIES[0]: "queen", ANALOGIES[1]: "mussolini", ANALOGIES[2]: "bratwurst"}
+"""What the slides say."""
+STEPS = (("man", "woman"), ("father", "mother"), ("king", "queen"),
+         ("actor", "actress"))  # fmt: skip
+
+
+def onehot(text: str | None, word: int) -> Drawing:
+    """A one-hot vector times the matrix of all vectors is one row of it."""
+    table = vectors("words/glove")
+    words = (text or "king queen man woman tower sushi").split()
+    if not 2 <= len(words) <= 12:
+        raise InputError("--text", got=f"{len(words)} words", expected="2 to 12")
+    if word > len(words):
+        raise InputError("word", got=word, expected=f"1 to {len(words)}")
+    matrix = torch.from_numpy(np.stack([table[each] for each in words])[:, :SHOWN])
+    one = F.one_hot(torch.tensor(word - 1), len(words)).float()
+    product = one @ matrix
+    apart = float((product - matrix[word - 1]).abs().max())
+    caption = (
+        f"“{words[word - 1]}” is word {word} of {len(words)}: a one in its place, zeros elsewhere. "
+        f"Times the matrix of word vectors that is row {word}, to the last bit (largest difference "
+        f"{apart:g}), so a program reads the row: {matrix.numel()} multiplications become none. "
+        f"The vectors are GloVe's; {SHOWN} of {table.dim} numbers are shown."
+    )
+    names = [f"{number}" for number in range(1, SHOWN + 1)]
+    scale = signed_scale(float(matrix.abs().max()))
+    with Board("One-hot × matrix = row", caption, (1, 1.5, 1.5)) as board:
+        board.matrix(0, "one-hot", one[:, None].numpy(), weights_scale(), (words, [""]),
+                     ("words", ""), ".0f")  # fmt: skip
+        board.matrix(1, "the matrix", matrix.numpy(), scale, (words, names),
+                     ("words", "numbers of a vector"), ".1f")  # fmt: skip
+        board.matrix(2, "their product", product[None].numpy(), scale,
+                     ([words[word - 1]], names), ("", ""), ".1f")  # fmt: skip
+    return board.drawing({"one_hot": floats(one), "row": floats(product), "difference": apart})
+
+
+def inputs() -> Drawing:
+    """Numbers, categories and an image as vectors, and what each way of writing them says."""
+    people = torch.tensor(PEOPLE, dtype=torch.float64)
+    scaled = (people - people.mean(0)) / people.std(0, correction=0)
+    numbered = torch.arange(len(HAIR), dtype=torch.float64)[:, None]
+    one_hot = torch.eye(len(HAIR), dtype=torch.float64)
+    distances = {"number": torch.cdist(numbered, numbered)}
+    distances["one_hot"] = torch.cdist(one_hot, one_hot)
+    image = torch.tensor(PIXELS, dtype=torch.float64)
+    caption = (
+        "Left: the lecture's three people; each column less its mean, divided by its spread, or "
+        "else salaries of thousands would drown ages. Middle: distances between hair colours. As "
+        "numbers 0 to 3, blond is three times as far from blue as from black, which means nothing; "
+        "one-hot, all are √2 apart. Right: the lecture's image, 3 × 3 grey values, row after row: "
+        "a vector of 9 numbers."
+    )
+    with Board("Numbers, categories and an image as vectors", caption, (1.1, 1.2, 1.2)) as board:
+        columns = ("age", "salary", "savings")
+        rows = [" ".join(map(str, person)) for person in PEOPLE]
+        board.matrix(0, "numbers, scaled", scaled.numpy(), signed_scale(1.5), (rows, columns),
+                     ("people", ""), ".2f")  # fmt: skip
+        both = torch.cat([distances["number"], distances["one_hot"]])
+        labels = [f"{each}, as {how}" for how in ("number", "one-hot") for each in HAIR]
+        board.matrix(1, "categories: distances", both.numpy(), weights_scale(3.0),
+                     (labels, HAIR), ("colours", ""), ".2f")  # fmt: skip
+        flat = image.flatten()
+        cells = [f"row {row}, {column}" for row in (1, 2, 3) for column in (1, 2, 3)]
+        board.matrix(2, "an image", flat[:, None].numpy(), weights_scale(255.0),
+                     (cells, [""]), ("pixels", ""), ".0f")  # fmt: skip
+    return board.drawing(
+        {
+            "scaled": floats(scaled),
+            "distance_number": floats(distances["number"]),
+            "distance_one_hot": floats(distances["one_hot"]),
+            "image": floats(flat),
+        }
+    )
+
+
+def analogies(place: str) -> Drawing:
+    """The lectures' examples of word vectors, as they come out, right or wrong."""
+    table = vectors(place)
+    tower = table.nearest("tower", 6)
+    answers = {terms: table.analogy(terms, 4) for terms in ANALOGIES}
+    found = table.difference("mother", "father", "woman", "man")
+    right = {terms: near[0].word == SAID[terms] for terms, near in answers.items()}
+    wrong = [f"“{terms}” the slide says {SAID[terms]}, the vectors {answers[terms][0].word}"
+             for terms in ANALOGIES if not right[terms]]  # fmt: skip
+    caption = (
+        f"Cosines of {place} ({len(table):,} words of {table.dim} numbers). Words of a question "
+        f"are left out of its answers. {'For ' + '; for '.join(wrong) + '. ' if wrong else ''}"
+        f"mother − father and woman − man have a cosine of {found.cosine:.2f}; two differences of "
+        f"words drawn at random, {found.by_chance:.2f} on average, either way. Right: arrows from "
+        "the man's word to the woman's, the two directions in which these words differ most."
+    )
+    words = list(dict.fromkeys(word for pair in STEPS for word in pair))
+    spots, share = pca(table.unit[table.places(words)])
+    at = dict(zip(words, spots.tolist(), strict=True))
+    with Board(
+        "Words as vectors: neighbours, analogies, directions", caption, (1, 1, 1.3)
+    ) as board:
+        _bars(board.chart(0, "nearest to tower", "cosine", ""), tower, BLUE)
+        for number, (terms, near) in enumerate(answers.items()):
+            part = (number / 3, (number + 1) / 3)
+            axes = board.chart(1, terms.replace("-", "−"), "", "", part)
+            _bars(axes, near, GREEN if right[terms] else ORANGE)
+        axes = board.chart(2, f"a map ({share:.0%} of the variance)", "", "")
+        for man, woman in STEPS:
+            axes.annotate("", at[woman], at[man], arrowprops={"arrowstyle": "->", "color": PURPLE})
+        for word, (x, y) in at.items():
+            axes.text(x, y, word, fontsize=points(15), color=INK, ha="center")
+        axes.update_datalim(list(at.values()))
+        axes.margins(0.18, 0.1)
+        axes.autoscale_view()
+    return board.drawing(
+        {
+            "tower": [near.word for near in tower],
+            **{terms: [near.word for near in answers[terms]] for terms in ANALOGIES},
+            "mother_father": found.cosine,
+            "by_chance": found.by_chance,
+            "right": sum(right.values()),
+        }
+    )
+
+
+def _bars(axes: Axes, found: list[Near], colour: str) -> None:
+    """Words with their cosines, the nearest on top."""
+    axes.barh(range(len(found)), [near.cosine for near in found], color=colour, height=0.7)
+    axes.set_yticks([])
+    axes.set_xlim(0, 1)
+    axes.set_ylim(len(found) - 0.4, -0.6)
+    for place, near in enumerate(found):
+        axes.text(0.02, place, f"{near.word} {near.cosine:.2f}", va="center", color="white",
+                  fontsize=points(15), weight="bold")  # fmt: skip
+
+
+DIMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
+DRAWN = 200
+"""Vectors of which all pairs are measured."""
+FITTED = (4, 8, 12, 16, 24, 32)
+MOST = 1024
+"""Vectors that are pushed apart at most."""
+
+
+def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
+    """How near to a right angle directions are, and how many fit that are that near."""
+    torch.manual_seed(seed)
+    spread, within = [], []
+    for dim in DIMS:
+        angles = _angles(torch.randn(DRAWN, dim))
+        spread.append(float(angles.sub(90).square().mean().sqrt()))
+        within.append(float((angles.sub(90).abs() < 1).double().mean()))
+    reach = math.sin(math.radians(degrees))
+    drawn = [_drawn(dim, reach) for dim in FITTED]
+    pushed = [_most(dim, reach, steps) for dim in FITTED]
+    slope, start = np.polyfit(FITTED, np.log(pushed), 1)
+    before = _angles(torch.randn(2 * FITTED[-1], FITTED[-1]))
+    after = _angles(_pushed(2 * FITTED[-1], FITTED[-1], steps))
+    caption = (
+        f"Left: {DRAWN} random vectors, all pairs: their angles are 90° ± 57°/√N; at N = 10,000, "
+        f"{within[-1]:.0%} are between 89° and 91°, at N = 100 {within[3]:.0%}. Middle: "
+        f"{2 * FITTED[-1]} vectors in {FITTED[-1]} dimensions, before and after gradient descent "
+        f"on the largest cosines. Right: how many were found with all angles within "
+        f"90° ± {degrees:g}°, kept from 20,000 random ones, or pushed apart; the latter grow like "
+        f"exp({slope:.2f} N). "
+        f"The lecture's exp(εN) with ε = sin {degrees:g}° = {reach:.2f} is the law's form, not its "
+        "constant: what chance alone promises is exp(ε²N/4)."
+    )
+    with Board("Many nearly orthogonal directions fit", caption, (1, 1, 1.1)) as board:
+        axes = board.chart(0, "random directions", "dimension N", "degrees from 90°")
+        axes.plot(DIMS, spread, "o-", color=BLUE, label="measured")
+        axes.plot(DIMS, [math.degrees(1) / math.sqrt(dim) for dim in DIMS], "--", color=MUTED,
+                  label="57°/√N")  # fmt: skip
+        powers(axes, "x", (10, 100, 1000, 10_000))
+        powers(axes, "y", (1, 10, 30))
+        key(axes)
+        axes = board.chart(1, "pushed apart", "angle", "share of pairs")
+        for angles, colour, name in ((before, ORANGE, "random"), (after, BLUE, "pushed apart")):
+            weights = np.full(len(angles), 1 / len(angles))
+            axes.hist(angles.numpy(), bins=40, range=(50, 130), weights=weights, color=colour,
+                      alpha=0.7, label=name)  # fmt: skip
+        key(axes)
+        _fits(board.chart(2, f"how many fit, ± {degrees:g}°", "dimension N", "vectors"),
+              drawn, pushed, reach)  # fmt: skip
+    return board.drawing(
+        {
+            "dimensions": list(DIMS),
+            "degrees_from_90": spread,
+            "share_within_1_degree": within,
+            "widest_random": float(before.sub(90).abs().max()),
+            "widest_pushed": float(after.sub(90).abs().max()),
+            "fitted_dimensions": list(FITTED),
+            "kept_of_random": drawn,
+            "pushed_apart": pushed,
+            "slope": float(slope),
+            "start": float(start),
+        }
+    )
+
+
+def _fits(axes: Axes, drawn: list[int], pushed: list[int], reach: float) -> None:
+    dims = np.array(FITTED)
+    axes.plot(dims, pushed, "o-", color=BLUE, label="found, pushed apart")
+    axes.plot(dims, drawn, "s-.", color=GREEN, label="found among random ones")
+    axes.plot(dims, np.exp(reach * dims), "--", color=ORANGE, label="exp(εN)")
+    axes.plot(dims, np.exp(reach**2 * dims / 4), ":", color=MUTED, label="exp(ε²N/4)")
+    powers(axes, "y", (1, 10, 100, 1000, 10_000))
+    axes.set_ylim(0.8, 20_000)
+    key(axes, "upper left")
+
+
+def _angles(rows: Tensor) -> Tensor:
+    """Degrees between each two of some vectors."""
+    unit = F.normalize(rows.double(), dim=1)
+    above = torch.triu_indices(len(unit), len(unit), 1)
+    cosines = (unit @ unit.T)[above[0], above[1]]
+    return cosines.clamp(-1, 1).arccos().rad2deg()
+
+
+def _drawn(dim: int, reach: float, candidates: int = 20_000) -> int:
+    """How many random vectors can be kept, one after another, that suit all that were kept."""
+    kept = torch.empty(0, dim)
+    for batch in torch.split(F.normalize(torch.randn(candidates, dim), dim=1), 500):
+        fits = batch[((batch @ kept.T).abs() <= reach).all(1)]
+        for one in fits:
+            if ((kept @ one).abs() <= reach).all():
+                kept = torch.cat([kept, one[None]])
+    return len(kept)
+
+
+def _most(dim: int, reach: float, steps: int) -> int:
+    """The largest number of vectors whose largest cosine descent brings below a reach.
+
+    At least as many as dimensions fit at right angles.
+    """
+    low, high = dim, dim + 1
+    while high <= MOST and _largest(_pushed(high, dim, steps)) <= reach:
+        low, high = high, math.ceil(high * 1.5)
+    while high - low > max(1, low // 16):
+        middle = (low + high) // 2
+        if _largest(_pushed(middle, dim, steps)) <= reach:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _largest(rows: Tensor) -> float:
+    cosines = rows @ rows.T
+    return float(cosines.fill_diagonal_(0).abs().max())
+
+
+def _pushed(count: int, dim: int, steps: int) -> Tensor:
+    """Random vectors of length 1, pushed apart: descent on a high power of their cosines."""
+    rows = F.normalize(torch.randn(count, dim), dim=1)
+    for step in range(steps):
+        cosines = (rows @ rows.T).fill_diagonal_(0)
+        sharp = 4 + 28 * step / steps  # the largest cosines count more and more
+        weights = torch.softmax(sharp * cosines.abs() / cosines.abs().max(), dim=1)
+        push = (weights * cosines.sign()) @ rows
+        rows = F.normalize(rows - 0.5 * (1 - step / steps) * push, dim=1)
+    return rows

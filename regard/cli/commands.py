@@ -1,0 +1,534 @@
+"""The commands. Each is thin: it reads its arguments and calls the Pipeline.
+
+Nothing heavy is imported at the top: `regard --help` answers before torch would have loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.exchange import export_model, import_model
+from regard.cli.options import (
+    AsJson,
+    Beam,
+    KnockOut,
+    Place,
+    Precision,
+    Quiet,
+    Seed,
+    Threads,
+    chosen,
+    hush,
+    open_pipeline,
+    say,
+)
+from regard.cli.tokens import tokens
+from regard.cli.vectors import vectors
+from regard.cli.verbs import add_verbs
+from regard.errors import InputError
+
+app = typer.Typer(
+    name="regard",
+    help="Attention models that can be trained, run, looked into, edited and watched change.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"regard {version('regard')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _regard(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Attention models that can be trained, run, looked into, edited and watched change."""
+    del version  # said before anything else is done
+
+
+@app.command()
+def demo(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only the shipped model: no training.")
+    ] = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+) -> None:
+    """The guided tour: translate, look inside, take a head away, train from scratch."""
+    from regard.atlas.demo import run
+
+    run(Path("regard-demo"), quick=quick, quiet=quiet, threads=threads)
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A file, or a shipped name.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Such as train.steps=500.")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("-o", "--out", metavar="RUN", help="The run's folder.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint.")
+    ] = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+    seed: Seed = None,
+) -> None:
+    """Train a recipe; a run that was stopped, even by kill -9, goes on with --resume."""
+    from regard.recipes import recipe as recipes
+    from regard.runs.train import train as run
+
+    if not out:
+        raise InputError(
+            "train", got="no -o", expected="a folder for the run", fix="add -o runs/first"
+        )
+    changes = [*(overrides or ()), *(() if seed is None else (f"seed={seed}",))]
+    if seed is not None and seed < 0:
+        raise InputError("--seed", got=seed, expected="0 or more")
+    if recipes.task_of(recipe) == "vectors":
+        from regard.cli.vectors import train_vectors
+
+        train_vectors(recipe, changes, out, resume=resume, quiet=quiet, threads=threads)
+        return
+    pipeline = run(recipes.load(recipe, changes), out, resume=resume, quiet=quiet, threads=threads)
+    say(f"{pipeline} is in {out}", quiet=quiet)
+    if not quiet:
+        from regard.runs.evaluate import first_try
+
+        say(f"try: {first_try(pipeline, out)}")
+
+
+@app.command("eval")
+def evaluate(
+    place: Place,
+    split: Annotated[
+        str | None, typer.Option(help="A split of the run's data: valid, test, …")
+    ] = None,
+    files: Annotated[
+        str | None, typer.Option("--data", help="Other pairs: x.tsv, x.csv, x.jsonl, x.en,x.de")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="A folder for hypotheses and picture.")
+    ] = None,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Score without regard to case.")
+    ] = False,
+    beam: Beam = None,
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="Of a GPT: how often it suggests the next word, too.")
+    ] = False,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Exit 0 even if most words are unknown.")
+    ] = False,
+    analogies: Annotated[
+        list[str] | None,
+        typer.Option("--analogies", help="Of vectors: four words a line, as questions-words.txt."),
+    ] = None,
+    similarity: Annotated[
+        list[str] | None,
+        typer.Option("--similarity", help="Of vectors: two words and a score a line; repeatable."),
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+) -> None:
+    """Loss, perplexity, and the measures of the task: BLEU and chrF (sacrebleu), accuracy, F1.
+
+    Of word vectors: how many analogies they solve, and Spearman correlations with people's scores.
+    """
+    from regard.cli.vectors import evaluate_vectors
+    from regard.runs.evaluate import evaluate as score
+    from regard.runtime.progress import Progress
+
+    others = {"--split": split, "--data": files, "-o": out, "--beam": beam}
+    switches = {"--suggest": suggest or None, "--lowercase": lowercase or None}
+    given = [option for option, value in {**others, **switches}.items() if value is not None]
+    if evaluate_vectors(place, analogies or [], similarity or [], given, as_json=as_json):
+        return
+    pipeline = open_pipeline(place, threads, precision, download=False)
+    shown: list[str] = []
+
+    with Progress(1.0, quiet=quiet, at_once=False) as bar:
+
+        def show(line: str) -> None:
+            bar.show(line)
+            shown.append(line)
+
+        report = score(
+            pipeline,
+            out=out,
+            split=split,
+            files=files,
+            beam=beam,
+            suggest=suggest,
+            lowercase=lowercase,
+            tell=bar.reach,
+            first=None if as_json else show,
+        )
+    for line in report.rows() if as_json else report.table().split("\n")[len(shown) :]:
+        print(line)
+    if out is not None and report.curves():
+        say(f"hypotheses and pictures are in {out}", quiet=quiet)
+    if not allow_unknown:
+        report.check()
+
+
+add_verbs(app)
+
+
+@app.command()
+def look(
+    place: Place,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="out.html, out.png or out.svg")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="alignment, grid, self or positions")] = None,
+    layer: Annotated[str | None, typer.Option(help="A number, or a name such as encoder.1")] = None,
+    head: Annotated[
+        int | None, typer.Option(help="A head's number; by default their mean.")
+    ] = None,
+    word: Annotated[str | None, typer.Option(help="The word whose gaze to bring out.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="A translation to follow (forced decoding).")
+    ] = None,
+    knock_out: KnockOut = None,
+    beam: Beam = None,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Look at words it does not know, too.")
+    ] = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+) -> None:
+    """Draw what a model looks at while it reads, translates or restores a text."""
+    from regard.explain.look import picture_ending
+    from regard.tasks.task import check_texts
+
+    out = Path("look.html") if out is None else out
+    picture_ending(out)  # refuse before the work, not after it
+    pipeline = open_pipeline(place, threads, precision)
+    check_texts("look", text)
+    pipeline.task.asked_of(text).check(pipeline.model, text, allow_unknown=allow_unknown)
+    given = {"target": target, "knock_out": knock_out or (), **chosen(beam=beam)}
+    seen = pipeline.look(text, allow_unknown=True, **given)  # refused before, or allowed
+    number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
+    seen.save(out, kind=kind, layer=number, head=head, word=word)
+    print(seen.target or text)
+    shown = seen.choose(kind, number, head, word)
+    say(f"{out} shows {shown.name}: {shown.short}", quiet=quiet)
+
+
+@app.command()
+def words(
+    place: Place,
+    word: Annotated[str, typer.Argument(metavar="WORD", help="The word to compare.")],
+    sentences: Annotated[
+        list[str], typer.Option("--in", help="A sentence with the word in it; repeatable.")
+    ],
+    layer: Annotated[
+        int | None, typer.Option("--layer", help="What leaves this block, from 0; else the top.")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", help="How many to show.", min=1)] = 5,
+    as_json: AsJson = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+) -> None:
+    """How alike a word is to itself in several sentences, and which words are near it there."""
+    pipeline = open_pipeline(place, threads, precision)
+    found = pipeline.words(word, sentences, layer=layer, count=top)
+    print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.table())
+
+
+@app.command()
+def heads(
+    place: Place,
+    split: Annotated[
+        str | None, typer.Option(help="A split of the run's data; by default valid.")
+    ] = None,
+    files: Annotated[
+        str | None,
+        typer.Option("--data", help="Pairs, or labelled examples; text for a GPT, BERT or T5."),
+    ] = None,
+    count: Annotated[
+        int, typer.Option("--pairs", help="How many pairs, or pieces of text.", min=1)
+    ] = 100,
+    as_json: AsJson = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+) -> None:
+    """What each head does, and what breaks when it is knocked out.
+
+    A line a head: effect is the rise of the loss without it; previous, first, positional (at which
+    distance) say where it looks, entropy how spread out. Encoders count, too: by the loss of hidden
+    tokens, classes, tags or answers.
+    """
+    from dataclasses import asdict
+
+    from regard.explain.heads import heads_table
+    from regard.tasks.measures.report import Selection
+
+    pipeline = open_pipeline(place, threads, precision)
+    asked = Selection(split, files, "heads", pipeline.name)
+    texts = pipeline.task.pieces(pipeline.recipe, asked, count)
+    found = pipeline.heads(texts)
+    if as_json:
+        for each in found:
+            print(json.dumps(asdict(each)))
+    else:
+        print(heads_table(found, len(texts), pipeline.task.effect))
+
+
+@app.command()
+def show(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[FIGURE]", help="Without it: the list.")
+    ] = None,
+    options: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Your own input, where the figure takes one.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="FIGURE.png, .svg or .html")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+) -> None:
+    """Draw a figure of the lectures from a live model or computation."""
+    from regard.atlas import listing, parse_options
+    from regard.atlas import show as draw
+
+    if name is None:
+        print(listing())
+        return
+    settings = parse_options(name, options or [])
+    from regard.runtime.device import setup
+
+    hush(quiet=quiet)
+    setup(threads, None)
+    drawing = draw(name, None, text=text, **settings)
+    path = drawing.save(Path(f"{name}.png") if out is None else out)
+    if as_json:
+        print(
+            json.dumps({"figure": name, "file": str(path), **drawing.numbers}, ensure_ascii=False)
+        )
+    else:
+        print(drawing.caption)
+        say(f"{path} is drawn", quiet=quiet)
+
+
+@app.command()
+def plan(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RECIPE|SIZE|DIR]",
+            help="A recipe, a size (base, gpt2, …), or a model's folder or cached name.",
+        ),
+    ] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    tokens: Annotated[
+        float | None, typer.Option(help="Token budget of a training, such as 1e9.")
+    ] = None,
+    flops: Annotated[
+        float | None, typer.Option(help="Matrix rate in FLOP/s; measured here if not given.")
+    ] = None,
+    price: Annotated[float | None, typer.Option("--price-per-hour", help="For the cost.")] = None,
+    vocab: Annotated[int | None, typer.Option(help="Entries of the vocabulary.")] = None,
+    length: Annotated[int | None, typer.Option(help="Tokens of a text.", min=1)] = None,
+    sizes: Annotated[
+        bool, typer.Option("--table", help="The lectures' table of sizes, computed.")
+    ] = False,
+    as_json: AsJson = False,
+    threads: Threads = None,
+) -> None:
+    """Parameters, FLOPs, memory, time and cost of a model before any of it is spent."""
+    from regard.cost.plan import plan as compute
+    from regard.runtime.device import setup
+
+    if sizes:
+        from regard.atlas.figures.sizes import table
+
+        print(table())
+        return
+    if what is None:
+        raise InputError("plan", got="nothing", expected="a recipe, a size or a folder",
+                         fix="try plan gpt2")  # fmt: skip
+
+    setup(threads, None)
+    found = compute(
+        what,
+        overrides or (),
+        tokens=tokens,
+        flops=flops,
+        price_per_hour=price,
+        vocab=vocab,
+        length=length,
+        threads=threads,
+    )
+    print(json.dumps(found.to_json()) if as_json else found.table())
+
+
+@app.command("bench")
+def bench_command(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Toy sizes, to see that everything runs.")
+    ] = False,
+    rounds: Annotated[int | None, typer.Option(help="Of each experiment; by default 5.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Such as training-base, or decoding; repeatable.")
+    ] = None,
+    files: Annotated[
+        str | None, typer.Option("--data", help="Own parallel text: x.tsv, x.jsonl, or x.en,x.de")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="A folder for results and pictures.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+) -> None:
+    """How fast this machine trains, decodes and looks, beside what the machine itself can do."""
+    from regard.bench.command import Request, bench
+    from regard.bench.suite import EXPERIMENTS
+    from regard.data.text.files import split_files
+
+    request = Request(
+        quick=quick,
+        rounds=rounds,
+        threads=threads,
+        only=tuple(only or ()),
+        data=split_files([files]) if files else None,
+        output=out,
+        quiet=quiet,
+    )
+    found = bench(EXPERIMENTS, request)
+    print(json.dumps(found.json, ensure_ascii=False) if as_json else found.report)
+    if out is not None:
+        say(f"results and pictures are in {out}", quiet=quiet)
+
+
+@app.command("recipe")
+def recipe_command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Without it: the list.")
+    ] = None,
+) -> None:
+    """Print a shipped recipe, to read or to start your own from."""
+    from regard.recipes import recipe as recipes
+
+    if name is not None:
+        print(recipes.text_of(name), end="")
+        return
+    names = recipes.shipped()
+    width = max(map(len, names))
+    for each, description in names.items():
+        print(f"{each:<{width}}  {description}")
+
+
+@app.command("ls")
+def list_runs(
+    place: Annotated[
+        str,
+        typer.Argument(metavar="[DIR|NAME]", help="Where runs are; or what to show the card of."),
+    ] = ".",
+    as_json: AsJson = False,
+) -> None:
+    """List the shelf, and a folder's runs and models; with a name of the shelf, show its card."""
+    from regard.recipes.shelf import card_of
+    from regard.runs.list import listing, runs_in
+    from regard.runs.places import find, is_ours
+
+    if is_ours(place) and not Path(place).exists():
+        card = card_of(find(place))
+        print(json.dumps(card.model_dump(), ensure_ascii=False) if as_json else card.describe())
+        return
+    found = list(runs_in(Path(place)))
+    for entry in found if as_json else ():
+        print(json.dumps(entry))
+    if not as_json:
+        print(listing(found))
+
+
+@app.command()
+def env(
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="And what torch computes with, which takes a second.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Versions, threads and what this machine can do."""
+    from regard.runtime.device import describe
+
+    found = describe(kernels=kernels)
+    if as_json:
+        print(json.dumps(found))
+        return
+    width = max(map(len, found))
+    for key, value in found.items():
+        print(f"{key:<{width}}  {value}")
+
+
+@data_app.command("check")
+def data_check(
+    files: Annotated[
+        list[str], typer.Argument(help="x.tsv, x.csv, x.jsonl, or two aligned files.")
+    ],
+    max_words: Annotated[
+        int, typer.Option("--max-words", help="More words a side is over-long.", min=1)
+    ] = 250,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is wrong with parallel text, by file and line; exit 1 if anything is."""
+    from dataclasses import asdict
+
+    from regard.data.text.files import check, split_files
+
+    report = check(split_files(files), max_words)
+    print(json.dumps(asdict(report), ensure_ascii=False) if as_json else report.describe())
+    if report.problems:
+        raise typer.Exit(1)
+
+
+@data_app.command("sample")
+def data_sample(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE")] = "tiny/translate",
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    split: Annotated[str, typer.Option(help="train, valid, or a test's name.")] = "train",
+    count: Annotated[int, typer.Option("--pairs", help="How many.", min=1)] = 10,
+) -> None:
+    """Print pairs of a recipe's data, source and target with a tab between."""
+    from regard.data.sources import pairs_of
+    from regard.recipes import recipe as recipes
+
+    for pair in pairs_of(recipes.load(recipe, overrides or ()).data, split)[:count]:
+        print(f"{pair.source}\t{pair.target}")
+
+
+app.command("tokens")(tokens)
+app.command("import")(import_model)
+app.command("export")(export_model)
+app.command("vectors")(vectors)

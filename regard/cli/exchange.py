@@ -1,0 +1,58 @@
+"""`regard import` and `export`: models that come from other people, and go to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.options import Place, Quiet, open_pipeline, say
+from regard.errors import InputError
+
+
+def import_model(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="A Hugging Face folder or name, or llama2.c's .bin."),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="A new folder.")],
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="llama2.c's tokenizer.bin, if it is not beside it.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Read somebody's model, without running anything in it, into a checkpoint of Regard's own."""
+    from regard.runs.load import bring
+
+    pipeline = bring(source, tokenizer)
+    pipeline.save(out)
+    say(f"{pipeline} is in {out}", quiet=quiet)
+
+
+def export_model(
+    place: Place,
+    out: Annotated[Path, typer.Option("-o", "--out", help="A new folder.")],
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="hf: as transformers loads it; regard: as our own checkpoint."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", help="Of our own: fp32, fp16 (half the size), int8 (a quarter)."),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a model for transformers (--to hf), or small, to be used or begun from (--store)."""
+    to = to or ("hf" if store is None else "regard")
+    if to not in ("hf", "regard"):
+        raise InputError("--to", got=to, expected="hf or regard")
+    if store is not None and to == "hf":
+        raise InputError("--store", got="--to hf", expected="--to regard")
+    pipeline = open_pipeline(place, None)
+    if to == "regard":
+        pipeline.save(out, store=store or "fp32")
+        say(f"{out} holds {pipeline.name} in {store or 'fp32'}", quiet=quiet)
+        return
+    pipeline.export(out)
+    say(f"{out} holds {pipeline.name} as transformers reads it", quiet=quiet)

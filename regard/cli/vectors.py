@@ -1,0 +1,220 @@
+"""`regard vectors`: what the vectors of words say of the words."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.options import AsJson, Quiet, Seed, say
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.vectors.table import Near, WordVectors
+
+QUESTIONS = ("nearest", "analogy", "difference", "odd", "map", "save")
+
+
+def vectors(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLACE", help="words/glove, a run of own/vectors, or a file of vectors."
+        ),
+    ],
+    question: Annotated[str, typer.Argument(metavar="|".join(QUESTIONS))],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="- and + are words here.")
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(help="How many neighbours, by default 10; of save, words.", min=1)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="map: x.png, x.svg; save: x.npz, .txt, .bin, a folder."),
+    ] = None,
+    method: Annotated[str, typer.Option(help="Of map: pca or tsne.")] = "pca",
+    also: Annotated[
+        list[str] | None, typer.Option("--also", help="save: words of another place, too.")
+    ] = None,
+    half: Annotated[bool, typer.Option("--half", help="save: numbers of 16 bits.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    seed: Seed = None,
+) -> None:
+    """Word vectors: neighbours, analogies, differences, the odd one out, a map.
+
+    nearest tower | analogy king - man + woman | difference mother father woman man |
+    odd breakfast lunch table dinner | map cat dog car bus -o map.png | save -o mine.npz
+    """
+    from regard.vectors.store import vectors as opened
+
+    if question not in QUESTIONS:
+        raise InputError("vectors", got=question, expected=f"one of {', '.join(QUESTIONS)}")
+    given = words or []
+    _check_count(question, given)
+    if question == "map":
+        from regard.vectors.projection import map_ending
+
+        map_ending(out or Path("map.png"))  # refused before the work, not after it
+    table = opened(place)
+    if question == "map":
+        _map(table, given, out or Path("map.png"), method, seed or 0, as_json=as_json, quiet=quiet)
+    elif question == "save":
+        _save(table, out, also or [], top, half=half, quiet=quiet)
+    elif question == "difference":
+        _difference(table, given, as_json=as_json)
+    else:
+        _near(table, question, given, top, as_json=as_json)
+
+
+def _check_count(question: str, words: list[str]) -> None:
+    """Refuses too few or too many words, before anything is read."""
+    least, most = {
+        "nearest": (1, 10**6),
+        "analogy": (1, 10**6),
+        "difference": (4, 4),
+        "odd": (3, 10**6),
+        "map": (2, 10**6),
+        "save": (0, 0),
+    }[question]
+    if not least <= len(words) <= most:
+        expected = {0: "none", 1: "one or more", 4: "four"}.get(least, f"{least} or more")
+        raise InputError(f"vectors … {question}", got=f"{len(words)} words", expected=expected)
+
+
+def _near(
+    table: WordVectors, question: str, words: list[str], top: int | None, *, as_json: bool
+) -> None:
+    from regard.vectors.table import TOP
+
+    asked: list[tuple[str, list[Near]]]
+    if question == "nearest":
+        table.places(words)  # all that are unknown are named at once
+        asked = [(word, table.nearest(word, top or TOP)) for word in words]
+    elif question == "analogy":
+        asked = [(" ".join(words), table.analogy(words, top or TOP))]
+    else:
+        asked = [(" ".join(words), table.odd(words))]
+    for about, found in asked:
+        if as_json:
+            key = {"nearest": "word", "analogy": "terms", "odd": "words"}[question]
+            rows = [{"word": each.word, "cosine": round(each.cosine, 4)} for each in found]
+            print(json.dumps({key: about, question: rows}, ensure_ascii=False))
+            continue
+        if len(asked) > 1:
+            print(f"{about}:")
+        width = max((len(each.word) for each in found), default=0)
+        for each in found:
+            print(f"{each.word:<{width}}  {each.cosine:6.3f}")
+
+
+def _difference(table: WordVectors, words: list[str], *, as_json: bool) -> None:
+    first, second, third, fourth = words
+    found = table.difference(first, second, third, fourth)
+    if as_json:
+        row: dict[str, Any] = {"words": words, **found.to_json()}
+        print(json.dumps(row, ensure_ascii=False))
+        return
+    one, two = f"{first} − {second}", f"{third} − {fourth}"
+    print(f"cosine of {one} and {two}: {found.cosine:.3f}")
+    print(f"lengths {found.lengths[0]:.3f} and {found.lengths[1]:.3f}, apart {found.apart:.3f}")
+    print(f"two differences of words drawn at random: {found.by_chance:.3f} on average, either way")
+
+
+def _map(
+    table: WordVectors,
+    words: list[str],
+    out: Path,
+    method: str,
+    seed: int,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    found = table.map(words, out, method=method, seed=seed)
+    for word, (x, y) in found.items():
+        if as_json:
+            print(json.dumps({"word": word, "x": x, "y": y}, ensure_ascii=False))
+        else:
+            print(f"{word:<16}{x:9.3f}{y:9.3f}")
+    say(f"{out} is drawn", quiet=quiet)
+
+
+def _save(
+    table: WordVectors,
+    out: Path | None,
+    also: list[str],
+    top: int | None,
+    *,
+    half: bool,
+    quiet: bool,
+) -> None:
+    from regard.vectors.store import save
+    from regard.vectors.store import vectors as opened
+
+    if out is None:
+        raise InputError("save", got="no -o", expected="a file or folder", fix="add -o mine.npz")
+    table = table.first(top) if top is not None else table
+    for place in also:
+        table = table.joined(opened(place))
+    path = save(table, out, half=half)
+    say(f"{len(table):,} words of {table.dim} numbers are in {path}", quiet=quiet)
+
+
+def train_vectors(
+    recipe: str,
+    overrides: list[str],
+    out: str,
+    *,
+    resume: bool,
+    quiet: bool,
+    threads: int | None,
+) -> None:
+    """`regard train` of a recipe with `task: vectors`."""
+    from regard.recipes import recipe as recipes
+    from regard.runtime.device import setup
+    from regard.vectors.recipe import FORM
+    from regard.vectors.training import train_vectors as run
+
+    found = recipes.load_form(FORM, recipe, overrides)
+    used = setup(threads, found.seed, quiet=quiet).threads
+    table = run(found, out, resume=resume, quiet=quiet, threads=used)
+    word = next((word for word in table.words if len(word) > 4), table.words[0])
+    where = shlex.quote(out)
+    say(f"{table} is in {out}", quiet=quiet)
+    say(
+        f"try: regard vectors {where} nearest {shlex.quote(word)}   regard eval {where}",
+        quiet=quiet,
+    )
+
+
+def evaluate_vectors(
+    place: str, analogies: list[str], similarity: list[str], others: list[str], *, as_json: bool
+) -> bool:
+    """`regard eval` of word vectors; False if a place holds something else.
+
+    Args:
+        place: To be opened.
+        analogies: Files of questions.
+        similarity: Files of scored pairs.
+        others: Options that say nothing of vectors.
+        as_json: Print JSON.
+    """
+    from regard.vectors.store import holds_vectors
+    from regard.vectors.store import vectors as opened
+
+    if not (analogies or similarity or holds_vectors(place)):
+        return False
+    if others:
+        expected = "--analogies FILE, --similarity FILE, or neither"
+        raise InputError(f"eval {place}", got=others[0], expected=expected)
+    from regard.vectors.scores import evaluate
+
+    found = evaluate(opened(place), analogies, similarity)
+    rows = [json.dumps(row, ensure_ascii=False) for row in found.to_json()]
+    print("\n".join(rows) if as_json else found.table())
+    return True

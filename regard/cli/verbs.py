@@ -1,0 +1,280 @@
+"""The verbs of all tasks as commands: their options become the command's."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
+
+from regard.cli.options import (
+    AsJson,
+    Input,
+    Place,
+    Precision,
+    Quiet,
+    Threads,
+    hush,
+    open_pipeline,
+)
+from regard.errors import InputError
+from regard.tasks.entries import every_verb
+from regard.tasks.verbs import Verb
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from regard.cli.lines import Answerer
+    from regard.pipeline import Pipeline
+
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at a line that cannot be read.")]
+Stream = Annotated[bool, typer.Option("--stream", help="Show the answer as it grows.")]
+FILE = "_file"
+"""The end of the name of an option whose value stands in a file."""
+
+
+class VerbCommand(TyperCommand):
+    """A verb's command; its options are looked up when it is called, not for `regard --help`."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Reads the words behind the command."""
+        command = command_of(every_verb()[self.name or ""])
+        whole = get_command_from_info(
+            CommandInfo(
+                name=self.name, callback=command, context_settings=dict(self.context_settings)
+            ),
+            pretty_exceptions_short=False,
+            rich_markup_mode=None,
+        )
+        return whole.make_context(info_name, args, parent, **extra)
+
+
+def command_of(verb: Verb) -> Callable[..., None]:
+    """The command of a verb: typer reads its options from the signature."""
+
+    def command(**given: Any) -> None:
+        from regard.cli.lines import asking
+
+        place, texts, source = (given.pop(key) for key in ("place", "texts", "source"))
+        switches = {key: given.pop(key, False) for key in ("strict", "as_json", "quiet", "stream")}
+        hush(quiet=switches["quiet"])
+        threads, precision = given.pop("threads"), given.pop("precision")
+        given = _with_files(verb, {key: value for key, value in given.items() if value is not None})
+        options, settings = verb.read((), given)
+        pipeline = open_pipeline(place, threads, precision)
+        settings = verb.typed(options, settings, pipeline.recipe.decode)
+        asked = Asked(pipeline, verb, options, settings, **switches)
+        asked.answerer(whole=bool(texts) or not asking(source)).run(texts, source)
+
+    command.__name__, command.__doc__ = verb.name, verb.help
+    parameters = list(_parameters(verb))
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A verb that is asked of a model, with all that was typed."""
+
+    pipeline: Pipeline
+    verb: Verb
+    options: Any
+    settings: dict[str, Any]
+    strict: bool = False
+    as_json: bool = False
+    quiet: bool = False
+    stream: bool = False
+
+    def answerer(self, *, whole: bool) -> Answerer:
+        """How lines are answered.
+
+        Args:
+            whole: Whether all lines are there before the first is answered.
+        """
+        from regard.cli.lines import AT_ONCE, Answerer
+
+        if self.stream and self.as_json:
+            raise InputError("--stream with --json", expected="one of the two")
+        grows = self.stream or (self.verb.streams == "always" and not self.as_json)
+        return Answerer(
+            self._grow if grows else self._show,
+            self._blank,
+            lambda text: self.pipeline.check(self.verb, self.verb.item(text), self.options),
+            strict=self.strict,
+            at_once=1 if grows else None if self.verb.at_once and whole else AT_ONCE,
+            ranked=self.verb.ranks(self.options),
+            quiet=self.quiet,
+        )
+
+    def _show(self, texts: list[str]) -> Iterable[Iterable[str]]:
+        """The lines of each text's answer."""
+        options = self._allowing()
+        items = [self.verb.item(text) for text in texts]
+        answers = self.pipeline.answers(self.verb, items, options, self.settings)
+        together = self.verb.together(answers, options) if self.verb.at_once else answers
+        if self.verb.ranks(options):
+            texts = [each.text for each in together]
+        return [self._lines(text, answer) for text, answer in zip(texts, together, strict=True)]
+
+    def _lines(self, text: str, answer: Any) -> list[str]:
+        if not self.as_json:
+            return [f"{line}\n" for line in self.verb.lines(answer)]
+        return [self._json(text, row) for row in self.verb.rows(answer)]
+
+    def _json(self, text: str, row: dict[str, Any]) -> str:
+        row = {self.verb.key: text, **row}
+        if self.verb.names_unknown:
+            row["unknown"] = self.pipeline.vocabulary.source.unknown_words(text)
+        return json.dumps(row, ensure_ascii=False) + "\n"
+
+    def _blank(self, text: str) -> str:
+        if self.as_json:
+            return self._json(text, dict(self.verb.no_row))
+        return "".join(f"{line}\n" for line in self.verb.blank(self.settings))
+
+    def _grow(self, texts: list[str]) -> Iterable[Iterable[str]]:
+        """Each text's answers as they are written; what is wrong is said before the first."""
+        found = []
+        for text in texts:
+            grown = [self._grown(text, settings) for settings in self._draws()]
+            found.append(piece for pieces in grown for piece in pieces)
+        return found
+
+    def _draws(self) -> Iterator[dict[str, Any]]:
+        """The settings of each text that is to be written from one item."""
+        first = self.settings.get("seed", self.pipeline.recipe.decode.seed)
+        for sample in range(getattr(self.options, "samples", 1)):
+            yield {**self.settings, "seed": first + sample} if sample else self.settings
+
+    def _grown(self, text: str, settings: dict[str, Any]) -> Iterator[str]:
+        pieces = self.pipeline.pieces(self.verb, text, self._allowing(), settings)
+        begun = next(pieces, "")  # what is wrong is said before anything is written
+
+        def write() -> Iterator[str]:
+            yield text + begun if self._echoes() else begun
+            yield from pieces
+            yield "\n"
+
+        return write()
+
+    def _echoes(self) -> bool:
+        """Whether the answer is shown behind its item: not where a model rewrites it."""
+        goes_on = self.pipeline.model.config.sides == 1
+        return self.verb.echoes and goes_on and not self.quiet
+
+    def _allowing(self) -> Any:
+        """The options; unknown words, which `check` refuses if they are, are read around."""
+        if not self.verb.names_unknown:
+            return self.options
+        return self.options.model_copy(update={"allow_unknown": True})
+
+
+def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
+    """The parameters of a verb's command, as typer reads them."""
+    from regard.decode.config import DecodeConfig
+
+    texts = Annotated[
+        list[str] | None, typer.Argument(metavar=f"[{verb.noun}]...", help="One or several.")
+    ]
+    yield _keyword("place", Place)
+    yield _keyword("texts", texts, None)
+    yield _keyword("source", Input, None)
+    fields = dict(verb.options.model_fields)
+    last = {"knock_out": fields.pop("knock_out")}
+    decode = {name: DecodeConfig.model_fields[name] for name in verb.decode}
+    for name, field in (fields | decode | last).items():
+        yield from _option(verb, name, field)
+    yield _keyword("strict", Strict, default=False)
+    if verb.streams == "asked":
+        yield _keyword("stream", Stream, default=False)
+    for name, kind, default in (
+        ("as_json", AsJson, False),
+        ("quiet", Quiet, False),
+        ("threads", Threads, None),
+        ("precision", Precision, "fp32"),
+    ):
+        yield _keyword(name, kind, default)
+
+
+def _option(verb: Verb, name: str, field: FieldInfo) -> Iterator[inspect.Parameter]:
+    """An option of a command, from a field; without it, the default holds."""
+    from annotated_types import Ge
+
+    flag = f"--{name.replace('_', '-')}"
+    kind = _typed(field.annotation)
+    own = name in verb.options.model_fields  # a recipe says what is wrong with the others
+    least: Any = next((each.ge for each in field.metadata if own and isinstance(each, Ge)), None)
+    names = [flag, *([verb.other_flags[name]] if name in verb.other_flags else [])]
+    if kind is bool and field.default is not False:
+        names = [f"{flag}/--no-{name.replace('_', '-')}"]
+    usual = verb.usual.get(name, field.default if own else None)
+    told = field.description or ""
+    if usual and isinstance(usual, int | float | str) and not isinstance(usual, bool):
+        told = f"{told.removesuffix('.')} ({usual})."
+    option = typer.Option(*names, help=told, min=least, show_default=False)
+    yield _keyword(name, Annotated[kind | None, option], None)
+    if (field.json_schema_extra or {}).get("file"):  # type: ignore[union-attr]
+        path = typer.Option(f"{flag}-file", help="The same from a file.", show_default=False)
+        yield _keyword(name + FILE, Annotated[Path | None, path], None)
+
+
+def _typed(annotation: Any) -> Any:
+    """What is typed for a field: a text where it is a text or several, a list where several."""
+    kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+    if annotation == tuple[str, ...]:
+        return list[str]
+    return kinds[0] if kinds else annotation
+
+
+def _keyword(
+    name: str, annotation: Any, default: Any = inspect.Parameter.empty
+) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _with_files(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
+    """The options, those that were given as files read."""
+    for name, field in verb.options.model_fields.items():
+        if not (field.json_schema_extra or {}).get("file"):  # type: ignore[union-attr]
+            continue
+        text, file = given.get(name), given.pop(name + FILE, None)
+        if (text is None) == (file is None):
+            got = "none" if text is None else "two"
+            expected = f"--{name} or --{name}-file"
+            raise InputError(verb.name, got=f"{got} of them", expected=expected)
+        if file is not None:
+            given[name] = _content(file)
+    return given
+
+
+def _content(file: Path) -> str:
+    """The text of a file, within bounds."""
+    from regard.cli.lines import text_of
+    from regard.data.text.files import LONGEST_LINE
+
+    try:
+        with file.open("rb") as stream:
+            return text_of(stream.read(LONGEST_LINE + 1))
+    except InputError as error:
+        raise InputError(f"{file}: {error.what}", expected=error.expected) from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(str(file), got="another encoding", expected="UTF-8") from None
+
+
+def add_verbs(app: typer.Typer) -> None:
+    """Adds the commands of all verbs."""
+    for verb in every_verb().values():
+        app.command(verb.name, cls=VerbCommand, help=verb.help)(lambda: None)

@@ -1,0 +1,199 @@
+"""A name -> what is to be planned: a recipe, the lengths of its texts, the tokens of its training.
+
+Names on the command line: the Transformer's sizes have their own (`base`), as have GPT's (`gpt2`);
+sizes of other families bear the family's (`bert-base`, `t5-small`). Beside them stand models that
+are no size here (`gopher`), shipped recipes, and files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.data.config import LabelledData, NoData
+from regard.errors import InputError
+from regard.models.config import BlocksConfig
+from regard.models.families import FAMILIES, Named
+from regard.recipes import recipe as recipes
+from regard.recipes.recipe import Recipe
+from regard.recipes.yaml import write
+from regard.runs.load import outline
+from regard.runs.places import is_cached
+from regard.runs.start import sketched
+from regard.tokens.config import BYTES_AND_SPECIAL
+
+LENGTH = 30
+"""Tokens of a sentence, where nobody says how many: about the mean of news text in sub-words. A
+model of one stack reads texts as long as it can."""
+
+HIDDEN = 0.15
+"""The share of a text that an encoder learns to fill, and computes logits of (Devlin et al.)."""
+
+ENOUGH = 20
+"""Tokens a parameter, where nobody published how many (Hoffmann et al. 2022, table 3)."""
+
+EXAMPLES = 8
+"""In a micro-batch of a model that is planned by its name."""
+
+RECIPES = {"tiny": "tiny/translate", "small": "own/translate", "base": "own/base", "big": "own/big"}
+"""The shipped recipe whose vocabulary, training and decoding a size is planned with."""
+
+OTHERS = {
+    "gopher": Named(
+        {"family": "gpt", "dim": 16384, "heads": 128, "hidden": 65536, "layers": 80,
+         "max_length": 2048, "norm": "rms", "positions": "none"},
+        vocab=32000,
+        lengths=(2048,),
+        step_tokens=1536 * 2048,
+        steps=95_367,
+        source="Rae et al. 2021: 300 G tokens",
+        flops=6.31e23,
+        flops_source="Rae et al. 2021, with a third more for recomputing",
+    ),
+    "xlnet-large": Named(
+        {"family": "bert", "size": "large", "pooler": "none", "token_types": 0,
+         "positions": "none", "embedding_norm": False},
+        vocab=32000,
+        step_tokens=2048 * 512,
+        steps=500_000,
+        source="Yang et al. 2019, first version",
+    ),
+}  # fmt: skip
+"""Models of no family here, counted as the one that is nearest."""
+
+
+class Found(NamedTuple):
+    """What is planned."""
+
+    name: str
+    """The recipe's."""
+    recipe: Recipe
+    """With what the folder that it begins from decides."""
+    vocabularies: tuple[int, ...]
+    """Their sizes, source and target or the only one."""
+    vocabularies_from: str
+    """What those rest on."""
+
+
+def named() -> dict[str, Named]:
+    """Models that people know by name; those of one stack first, as their names are bare."""
+    families = sorted(FAMILIES.values(), key=lambda family: family.config.sides)
+    return {name: each for family in families for name, each in family.named.items()} | OTHERS
+
+
+def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found:
+    """The recipe that a name means: a size's, a named model's, or the recipe itself.
+
+    Args:
+        what: The name.
+        overrides: As a recipe takes them.
+        vocab: Entries of each vocabulary; by default what is known of them.
+    """
+    if is_folder(what):
+        recipe, sizes = outline(what)
+        if overrides:
+            recipe = recipes.from_text(recipes.dump(recipe), what, overrides)
+        sizes = (vocab,) * recipe.model.sides if vocab is not None else sizes
+        return Found(what, recipe, sizes, "--vocab" if vocab is not None else "the folder's")
+    name, recipe = _named_or_loaded(what, overrides)
+    recipe, sizes = sketched(recipe)
+    if vocab is not None:
+        return Found(name, recipe, (vocab,) * recipe.model.sides, "--vocab")
+    if sizes:
+        return Found(name, recipe, sizes, "start.folder's")
+    most = BYTES_AND_SPECIAL if recipe.tokens.kind == "bytes" else recipe.tokens.vocab
+    source = "its own" if what in named() else "the recipe's maximum"
+    return Found(name, recipe, (most,) * recipe.model.sides, source)
+
+
+def is_folder(what: str) -> bool:
+    """Whether a name means a folder with a model, here or in the Hugging Face cache.
+
+    Sizes and shipped recipes go first.
+    """
+    if what in {*named(), *RECIPES, *recipes.shipped()}:
+        return False
+    return Path(what).is_dir() or (not Path(what).exists() and is_cached(what))
+
+
+def _named_or_loaded(what: str, overrides: Sequence[str]) -> tuple[str, Recipe]:
+    shipped, path, known = recipes.shipped(), Path(what), named()
+    if what in known:
+        return what, named_recipe(what, known[what], overrides)
+    if what in RECIPES or what in shipped or path.suffix in (".yaml", ".yml") or path.exists():
+        name = RECIPES.get(what, what)
+        return name, recipes.load(name, overrides)
+    names = [*RECIPES, *known]
+    near = [name for name in names if name.startswith(what.lower())]
+    near = near or get_close_matches(what.lower(), [*names, *shipped], n=3)
+    raise InputError(
+        f"{what}: no such size or recipe",
+        expected="a size such as base, gpt2 or bert-base, a recipe, a file or a model's folder",
+        fix=f"did you mean {', '.join(near)}?" if near else f"sizes: {', '.join(names)}",
+    )
+
+
+def named_recipe(name: str, known: Named, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe of a model that has a name and no file: its sizes, and its training."""
+    batch = EXAMPLES * sum(known.lengths)
+    train = {"batch_tokens": batch, "accumulate": max(1, known.step_tokens // batch)}
+    values = {
+        "version": 1,
+        "task": FAMILIES[known.model["family"]].task,
+        "data": {"kind": "none"},
+        "tokens": {"kind": "bpe", "vocab": known.vocab},
+        "model": known.model,
+        "train": train | ({"steps": known.steps} if known.steps else {}),
+        "decode": {},
+    }
+    return recipes.from_text(write(values), name, overrides)
+
+
+def lengths_of(recipe: Recipe, known: Named | None, length: int | None) -> tuple[int, ...]:
+    """Tokens of the texts of an example."""
+    config, longest = recipe.model, recipe.model.max_length
+    if length is not None:
+        if config.positions == "learned" and length > longest:
+            raise InputError("length", got=length, expected=f"at most {longest}")
+        return (length,) * config.sides
+    if config.sides == 1:
+        read = recipe.data.longest if isinstance(recipe.data, LabelledData) else None
+        return (min(longest, read or longest),)
+    return known.lengths if known is not None else (min(LENGTH, longest),) * 2
+
+
+def targets_of(config: BlocksConfig, lengths: Sequence[int]) -> int:
+    """Tokens of an example whose logits are computed."""
+    if config.shape == "encoder":
+        return max(1, round(HIDDEN * lengths[0]))
+    return lengths[-1]
+
+
+class Budget(NamedTuple):
+    """Tokens of a training, and what that number rests on."""
+
+    tokens: float
+    source: str
+
+
+def budget_of(
+    what: str, recipe: Recipe, overrides: Sequence[str], counts: Mapping[str, int]
+) -> Budget:
+    """The tokens of a training, and what that number rests on."""
+    known = named().get(what)
+    trained = any(change.startswith("train.") for change in overrides)
+    if isinstance(recipe.data, NoData) and is_folder(what) and not trained:
+        return Budget(float(ENOUGH * sum(counts.values())), f"{ENOUGH} a parameter")
+    if known is not None and not trained:
+        if not known.steps:
+            return Budget(float(ENOUGH * sum(counts.values())), f"{ENOUGH} a parameter")
+        return Budget(tokens_of(recipe), known.source)
+    step = recipe.train.batch_tokens * recipe.train.accumulate
+    return Budget(tokens_of(recipe), f"{recipe.train.steps:,} steps of {step:,}")
+
+
+def tokens_of(recipe: Recipe) -> float:
+    """Tokens that a recipe's training reads, source and target."""
+    return float(recipe.train.steps * recipe.train.batch_tokens * recipe.train.accumulate)

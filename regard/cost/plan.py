@@ -1,0 +1,415 @@
+"""What a training will cost before any of it is spent: parameters, FLOPs, memory, time, money.
+
+Comes in: a recipe, or the name of a size or of a known model, and overrides. Goes out: a `Plan`, as
+a table for people or as JSON. Nothing is allocated; `regard/cost/count.py` does the counting.
+
+Tokens are all tokens that are read, as `train.batch_tokens` counts them: source and target together
+where there are two sides. An example is one text, or one pair of them.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from regard.cost.count import (
+    TRAINING,
+    VOCABULARY_PARTS,
+    cache_floats,
+    forward_flops,
+    kept_floats,
+    loss_floats,
+    parameters,
+    shared_parts,
+)
+from regard.cost.names import (
+    RECIPES,
+    Budget,
+    budget_of,
+    find,
+    lengths_of,
+    named,
+    named_recipe,
+    targets_of,
+    tokens_of,
+)
+from regard.errors import InputError
+from regard.models.sketch import sketch
+from regard.recipes import recipe as recipes
+from regard.recipes.recipe import Recipe
+from regard.runtime.device import MOST_THREADS
+from regard.runtime.units import duration, short
+from regard.tasks.task import rooms
+from regard.train.optim import BYTES, OF_A_PARAMETER
+
+PAPER = {"base": (8, 12.0), "big": (8, 84.0)}
+"""P100s and hours of the paper's trainings (section 5.2)."""
+
+BENCHMARK_SIZE = 1024
+BENCHMARK_SECONDS = 0.5
+
+
+def paper_training_flops(gpus: int, hours: float, sustained: float = 9.5e12) -> float:
+    """The paper's estimate: GPUs × time × the FLOP/s that one sustains (its note 5: 9.5e12, P100).
+
+    Example:
+        >>> f"{paper_training_flops(8, 12):.1e}", f"{paper_training_flops(8, 84):.1e}"
+        ('3.3e+18', '2.3e+19')
+    """
+    return gpus * hours * 3600 * sustained
+
+
+def training_flops(size: str, tokens: float, *, length: int | None = None) -> float:
+    """Our own count for a size or a named model: training FLOPs per token × tokens.
+
+    The paper's base saw 100,000 steps of 25,000 source and 25,000 target tokens: tokens=5e9.
+    """
+    return plan(size, tokens=tokens, flops=1.0, length=length).training_flops
+
+
+def measure_rate(threads: int | None = None) -> float:
+    """FLOP/s of this machine in a product of two large matrices: the median of half a second.
+
+    Args:
+        threads: How many threads compute; by default as many as torch is set to.
+    """
+    before = torch.get_num_threads()
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise InputError("--threads", got=threads, expected=f"from 1 to {MOST_THREADS}")
+    torch.set_num_threads(threads or before)
+    try:
+        matrix = torch.ones(BENCHMARK_SIZE, BENCHMARK_SIZE)
+        torch.mm(matrix, matrix)  # the first call sets the kernel up
+        seconds: list[float] = []
+        while len(seconds) < 3 or sum(seconds) < BENCHMARK_SECONDS:
+            start = time.perf_counter()
+            torch.mm(matrix, matrix)
+            seconds.append(time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(before)
+    return 2 * BENCHMARK_SIZE**3 / statistics.median(seconds)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a model costs. Counts are exact; activations and times are estimates."""
+
+    what: str
+    recipe: Recipe
+    recipe_name: str
+    vocab: int
+    vocab_from: str
+    lengths: tuple[int, ...]
+    """Tokens of source and target, or of the only text."""
+    parameters: Mapping[str, int]
+    shared: Mapping[str, str]
+    """The parts that have no matrix of their own, and whose they use."""
+    forward: Mapping[str, float]
+    """FLOPs per token by part."""
+    tokens: float
+    tokens_from: str
+    rate: float
+    """FLOP/s."""
+    rate_from: str
+    price_per_hour: float | None = None
+
+    def __str__(self) -> str:
+        return self.table()
+
+    @property
+    def total(self) -> int:
+        """All parameters, shared ones once."""
+        return sum(self.parameters.values())
+
+    @property
+    def without_vocabulary(self) -> int:
+        """Parameters without embeddings and output."""
+        return self.total - sum(self.parameters.get(part, 0) for part in VOCABULARY_PARTS)
+
+    @property
+    def layers(self) -> int:
+        """Of all stacks together."""
+        return sum(self.recipe.model.stacks.values())
+
+    @property
+    def flops_per_token(self) -> float:
+        """Forward and backward."""
+        return TRAINING * sum(self.forward.values())
+
+    @property
+    def training_flops(self) -> float:
+        """Of the whole token budget."""
+        return self.flops_per_token * self.tokens
+
+    @property
+    def hours(self) -> float:
+        """Of the whole training, if every moment went into products at the matrix rate."""
+        return self.training_flops / self.rate / 3600
+
+    @property
+    def training_memory(self) -> dict[str, int]:
+        """Bytes while training: 16 a parameter, and the activations of a micro-batch.
+
+        For one thread; each more that takes a part of the micro-batch has gradients of its own.
+        """
+        model, tokens, length = self.recipe.model, self.recipe.train.batch_tokens, sum(self.lengths)
+        targets = targets_of(model, self.lengths)
+        example = kept_floats(model, *self.lengths, targets=targets)
+        loss = loss_floats(model, self.vocab, tokens * targets // length)
+        return {
+            **{part: each * self.total for part, each in OF_A_PARAMETER.items()},
+            "activations": BYTES * (example * tokens // length + loss),
+        }
+
+    @property
+    def rows(self) -> int:
+        """Hypotheses under way for one text."""
+        decode = self.recipe.decode
+        return decode.n_best if decode.sample else decode.beam
+
+    @property
+    def room(self) -> int:
+        """The most tokens of a hypothesis; where it goes on with a text, the text among them."""
+        model, length = self.recipe.model, self.lengths[0]
+        if model.sides == 1:
+            return length
+        return min(self.recipe.decode.max_length or rooms([length])[0], model.max_length)
+
+    @property
+    def inference_memory(self) -> dict[str, int]:
+        """Bytes to decode one text; an encoder alone remembers nothing."""
+        rows, length, source = self.rows, self.room, self.lengths[0]
+        held = cache_floats(self.recipe.model, rows=rows, length=length, source=source)
+        weights = {"weights": BYTES * self.total}
+        return weights | ({"keys and values": BYTES * held} if held else {})
+
+    @property
+    def published(self) -> float | None:
+        """Somebody's own count of this training, if it was published and this is the same one."""
+        found = self._published
+        return None if found is None else found[0]
+
+    @property
+    def _published(self) -> tuple[float, str] | None:
+        """The count, and whose it is."""
+        size, known = self.recipe.model.size, named().get(self.what)
+        if known is not None:
+            theirs, count, note = named_recipe(self.what, known), known.flops, known.flops_source
+        elif size in PAPER:
+            gpus, hours = PAPER[size]
+            theirs, count = recipes.load(RECIPES[size]), paper_training_flops(gpus, hours)
+            note = f"the paper's own: {gpus} P100 × {hours:g} hours × 9.5 TFLOP/s"
+        else:
+            return None
+        same = self.recipe.model == theirs.model and self.tokens == tokens_of(theirs)
+        return (count, note) if same and count is not None else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as numbers: FLOPs, bytes, hours."""
+        training, inference = self.training_memory, self.inference_memory
+        price = self.price_per_hour
+        return {
+            "plan": self.what,
+            "recipe": self.recipe_name,
+            "vocab": self.vocab,
+            "vocab_from": self.vocab_from,
+            "length": self.lengths[0],
+            "target_length": self.lengths[1] if len(self.lengths) > 1 else None,
+            "parameters": {
+                **_keys(self.parameters),
+                "total": self.total,
+                "without_embeddings_and_output": self.without_vocabulary,
+            },
+            "flops_per_token": {
+                **_keys(self.forward),
+                "forward": sum(self.forward.values()),
+                "training": self.flops_per_token,
+                "rule_6n": 6 * self.without_vocabulary,
+            },
+            "training_bytes": {**_keys(training), "total": sum(training.values())},
+            "inference_bytes": {**_keys(inference), "total": sum(inference.values())},
+            "tokens": self.tokens,
+            "training_flops": self.training_flops,
+            "published_training_flops": self.published,
+            "flops_per_second": self.rate,
+            "rate_from": self.rate_from,
+            "hours": self.hours,
+            "hours_at_half": 2 * self.hours,
+            "price_per_hour": price,
+            "cost": None if price is None else price * self.hours,
+            "cost_at_half": None if price is None else 2 * price * self.hours,
+        }
+
+    def table(self) -> str:
+        """For people: aligned, in human units, with what each number rests on."""
+        config = self.recipe.model
+        layers = " + ".join(map(str, config.stacks.values()))
+        trained = "" if self.what == self.recipe_name else f", trained as {self.recipe_name}"
+        return "\n".join(
+            [
+                f"{self.what}: {layers} layers, {config.dim} wide, {config.heads} heads, "
+                f"{config.hidden} hidden{trained}",
+                f"vocabulary of {self.vocab:,}{self._whose} ({self.vocab_from}), {self._texts}",
+                *(f"\n{_aligned(rows)}" for rows in self._sections()),
+            ]
+        )
+
+    @property
+    def _whose(self) -> str:
+        if self.recipe.model.sides == 1:
+            return ""
+        return " for both sides" if self.recipe.tokens.shared else " for each side"
+
+    @property
+    def _texts(self) -> str:
+        if len(set(self.lengths)) > 1:
+            return f"{self.lengths[0]:,} tokens in, {self.lengths[1]:,} out"
+        what = "texts" if len(self.lengths) == 1 else "sentences"
+        return f"{what} of {self.lengths[0]:,} tokens"
+
+    def _sections(self) -> list[list[Row]]:
+        notes = {part: f"the {owner}'s matrix" for part, owner in self.shared.items()}
+        notes |= {
+            part: f"{note}, and a bias" for part, note in notes.items() if self.parameters[part]
+        }
+        rest = self.without_vocabulary
+        decoding = f"beam {self.rows}, up to {self.room:,} tokens"
+        meets = "as if every token met all" if len(self.lengths) > 1 else "every token meets all"
+        batch = f"estimate, {self.recipe.train.batch_tokens:,} tokens at a time"
+        return [
+            [
+                *_whole_and_parts("parameters", self.parameters, notes=notes),
+                ("  without embeddings and output", short(rest), ""),
+            ],
+            [
+                *_whole_and_parts("FLOPs per token, forward", self.forward),
+                ("FLOPs per token, training", short(self.flops_per_token), "3 × forward"),
+                ("  by the rule 6N", short(6 * rest), f"{meets} {short(rest)}"),
+            ],
+            _whole_and_parts("memory, training", self.training_memory, "B", {"activations": batch}),
+            _whole_and_parts(
+                "memory, inference", self.inference_memory, "B", {"keys and values": decoding}
+            ),
+            self._training_rows(),
+        ]
+
+    def _training_rows(self) -> list[Row]:
+        rows = [("training", _power(self.training_flops), "")]
+        if self._published is not None:
+            count, note = self._published
+            rows.append(("  published", _power(count), note))
+        rows += [
+            ("  tokens", short(self.tokens), self.tokens_from),
+            ("  rate", short(self.rate, "FLOP/s"), self.rate_from),
+            ("  time", duration(self.hours), "at this rate throughout, which no training reaches"),
+            ("  time at half of it", duration(2 * self.hours), ""),
+        ]
+        if self.price_per_hour is not None:
+            cost = self.price_per_hour * self.hours
+            rows += [
+                ("  cost", f"{cost:,.2f}", f"at {self.price_per_hour:g} an hour"),
+                ("  cost at half of it", f"{2 * cost:,.2f}", ""),
+            ]
+        return rows
+
+
+def plan(
+    what: str,
+    overrides: Sequence[str] = (),
+    *,
+    tokens: float | None = None,
+    flops: float | None = None,
+    price_per_hour: float | None = None,
+    vocab: int | None = None,
+    threads: int | None = None,
+    length: int | None = None,
+) -> Plan:
+    """What a recipe, a size or a known model costs, without allocating it.
+
+    Args:
+        what: A size of `RECIPES`, a name of `named()`, a shipped recipe, a recipe's file, or the
+            folder of a model: a run, a checkpoint, or one of Hugging Face.
+        overrides: Such as `model.dim=1024`, as a recipe takes them.
+        tokens: Of the training, source and target; by default those of the recipe's steps.
+        flops: The matrix rate in FLOP/s; by default it is measured here.
+        price_per_hour: For the cost.
+        vocab: Entries of each vocabulary; by default those of the folder that the recipe begins
+            from, or the most that it allows.
+        threads: How many threads the measurement uses; by default as many as torch is set to.
+        length: Tokens of a text, on each side; by default what the model is trained on.
+
+    Raises:
+        InputError: No such size or recipe, or a number that makes no sense.
+
+    Example:
+        >>> plan("base", flops=1e12).without_vocabulary
+        44138496
+        >>> plan("gpt2", flops=1e12).total
+        124439808
+    """
+    given = {
+        "--tokens": tokens,
+        "--flops": flops,
+        "--price-per-hour": price_per_hour,
+        "--vocab": vocab,
+        "length": length,
+    }
+    for option, value in given.items():
+        if value is not None and not 0 < value < math.inf:  # nan is in no interval
+            raise InputError(option, got=value, expected="a number above 0")
+    name, recipe, vocabularies, vocab_from = find(what, overrides, vocab)
+    config = recipe.model
+    model = sketch(config, *vocabularies)
+    lengths = lengths_of(recipe, named().get(what), length)
+    forward = forward_flops(model, *lengths, targets=targets_of(config, lengths))
+    counts = parameters(model)
+    used = threads or torch.get_num_threads()
+    budget = Budget(tokens, "--tokens") if tokens else budget_of(what, recipe, overrides, counts)
+    return Plan(
+        what=what,
+        recipe=recipe,
+        recipe_name=name,
+        vocab=vocabularies[-1],
+        vocab_from=vocab_from,
+        lengths=lengths,
+        parameters=counts,
+        shared=shared_parts(model),
+        forward={part: count / sum(lengths) for part, count in forward.items()},
+        tokens=budget.tokens,
+        tokens_from=budget.source,
+        rate=flops or measure_rate(threads),
+        rate_from="--flops" if flops else f"measured, {used} thread{'s' if used > 1 else ''}",
+        price_per_hour=price_per_hour,
+    )
+
+
+Row = tuple[str, str, str]
+"""A label, a number in human units, and what it rests on."""
+
+
+def _whole_and_parts(
+    name: str, parts: Mapping[str, float], unit: str = "", notes: Mapping[str, str] | None = None
+) -> list[Row]:
+    rows = [(part, size, (notes or {}).get(part, "")) for part, size in parts.items()]
+    return [
+        (name, short(sum(parts.values()), unit), ""),
+        *((f"  {part}", short(size, unit) if size else "", note) for part, size, note in rows),
+    ]
+
+
+def _aligned(rows: Sequence[Row]) -> str:
+    return "\n".join(f"{label:<32}{value:>14}  {note}".rstrip() for label, value, note in rows)
+
+
+def _keys(parts: Mapping[str, float]) -> dict[str, float]:
+    return {part.replace(" ", "_").replace("-", "_"): value for part, value in parts.items()}
+
+
+def _power(number: float) -> str:
+    return f"{number:.2e} FLOPs".replace("e+", "e")

@@ -1,0 +1,1 @@
+"""An English-German grammar that makes pairs of sentences."""

@@ -1,0 +1,98 @@
+"""German inflection: articles, adjective endings, noun forms, verb forms.
+
+Words of `lexicon` come in, inflected strings go out. Cases are "nom", "acc" and "dat" (the
+grammar needs no genitive); genders are "m", "f", "n", and "p" stands for the plural of all three.
+"""
+
+from __future__ import annotations
+
+from regard.data.grammar.words import Noun, Verb
+
+CASES = ("nom", "acc", "dat")
+FIRST, THIRD, PLURAL = 0, 1, 2
+"""Which form a subject asks of its verb: ich, er/sie/es, or wir/sie."""
+
+DEFINITE = {
+    "nom": {"m": "der", "f": "die", "n": "das", "p": "die"},
+    "acc": {"m": "den", "f": "die", "n": "das", "p": "die"},
+    "dat": {"m": "dem", "f": "der", "n": "dem", "p": "den"},
+}
+STRONG = {
+    "nom": {"m": "er", "f": "e", "n": "es", "p": "e"},
+    "acc": {"m": "en", "f": "e", "n": "es", "p": "e"},
+    "dat": {"m": "em", "f": "er", "n": "em", "p": "en"},
+}
+"""Endings of dieser; and of an adjective that no article before it has declined."""
+MIXED = {
+    "nom": {"m": "er", "f": "e", "n": "es", "p": "en"},
+    "acc": {"m": "en", "f": "e", "n": "es", "p": "en"},
+    "dat": {"m": "en", "f": "en", "n": "en", "p": "en"},
+}
+"""Endings of an adjective after ein, kein, mein: strong where the article has no ending."""
+WEAK = {
+    "nom": {"m": "e", "f": "e", "n": "e", "p": "en"},
+    "acc": {"m": "en", "f": "e", "n": "e", "p": "en"},
+    "dat": {"m": "en", "f": "en", "n": "en", "p": "en"},
+}
+"""Endings of an adjective after der and dieser."""
+RELATIVE = {case: {**DEFINITE[case]} for case in CASES}
+RELATIVE["dat"]["p"] = "denen"
+"""The relative pronouns: as the article, but for denen."""
+
+STEMS = {"a": "ein", "no": "kein", "my": "mein", "his": "sein", "her": "ihr", "our": "unser"}
+"""The words that decline as ein does."""
+BARE = (("m", "nom"), ("n", "nom"), ("n", "acc"))
+"""Where they have no ending: ein Hund, ein Pferd."""
+COUNTS = {"two": "zwei", "three": "drei", "many": "viel"}
+CONTRACTED = {("in", "dem"): "im", ("in", "das"): "ins", ("an", "dem"): "am",
+              ("zu", "dem"): "zum", ("zu", "der"): "zur"}  # fmt: skip
+BE = {"present": ("bin", "ist", "sind"), "past": ("war", "war", "waren")}
+
+
+def determiner(word: str, gender: str, case: str) -> str:
+    """The German determiner for an English one, "" for none ("a" has no plural)."""
+    if word == "the":
+        return DEFINITE[case][gender]
+    if word == "this":
+        return "dies" + STRONG[case][gender]
+    if word in COUNTS:
+        return COUNTS[word] + (STRONG[case][gender] if word == "many" else "")
+    if word == "" or (word == "a" and gender == "p"):
+        return ""
+    bare = (gender, case) in BARE
+    return STEMS[word] + ("" if bare else STRONG[case][gender])
+
+
+def adjective_ending(word: str, gender: str, case: str) -> str:
+    """The ending of an adjective between the determiner `word` and a noun."""
+    if word in ("the", "this"):
+        return WEAK[case][gender]
+    if word == "" or word in COUNTS or (word == "a" and gender == "p"):
+        return STRONG[case][gender]
+    return MIXED[case][gender]
+
+
+def noun_form(noun: Noun, plural: bool, case: str) -> str:
+    """The noun in a number and case; all plurals have -n in the dative but those in -n and -s."""
+    if not plural:
+        return noun.german
+    dative = case == "dat" and not noun.german_plural.endswith(("n", "s"))
+    return noun.german_plural + "n" if dative else noun.german_plural
+
+
+def verb_forms(verb: Verb, tense: str) -> tuple[str, str, str]:
+    """The finite forms for ich, er and wir, without the separable prefix.
+
+    Wissen is the one verb here whose ich has the form of er, as the modals do.
+    """
+    if tense == "past":
+        return verb.past, verb.past, verb.past + ("n" if verb.past.endswith("e") else "en")
+    first = verb.third if verb.german == "wissen" else verb.german[:-2] + "e"
+    return first, verb.third, verb.german
+
+
+MODALS = {
+    "can": {"present": ("kann", "kann", "können"), "past": ("konnte", "konnte", "konnten")},
+    "must": {"present": ("muss", "muss", "müssen"), "past": ("musste", "musste", "mussten")},
+    "want": {"present": ("will", "will", "wollen"), "past": ("wollte", "wollte", "wollten")},
+}

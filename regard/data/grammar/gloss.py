@@ -1,0 +1,96 @@
+"""The word-for-word translation: what a dictionary alone can do, to hold a model against.
+
+An English sentence comes in; each word goes out as its most usual German form, in the English
+order. No gender, no case, no verb at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from regard.data.grammar.german import COUNTS, STEMS, verb_forms
+from regard.data.grammar.lexicon import (
+    ADJECTIVES,
+    ADVERBS,
+    DATIVE,
+    GIVING,
+    INTRANSITIVE,
+    NOUNS,
+    SAYING,
+    TRANSITIVE,
+)
+from regard.data.grammar.phrases import PREPOSITIONS
+from regard.data.grammar.sentences import CONJUNCTIONS, DEGREES, QUESTIONS
+from regard.data.grammar.words import Verb, english_plural
+
+FUNCTION_WORDS = {
+    "the": "die", "a": "ein", "an": "ein", "this": "diese", "these": "diese", "many": "viele",
+    "i": "ich", "we": "wir", "he": "er", "him": "ihn", "she": "sie", "it": "es", "they": "sie",
+    "them": "sie", "that": "dass", "who": "wer", "am": "bin", "is": "ist", "are": "sind",
+    "was": "war", "were": "waren", "isn't": "ist nicht", "aren't": "sind nicht",
+    "wasn't": "war nicht", "weren't": "waren nicht", "do": "tun", "does": "tut", "did": "tat",
+    "don't": "nicht", "doesn't": "nicht", "didn't": "nicht", "can": "kann", "could": "konnte",
+    "can't": "kann nicht", "couldn't": "konnte nicht", "must": "muss", "had": "musste",
+    "want": "wollen", "wants": "will", "wanted": "wollte", "and": "und", "but": "aber",
+    "front": "Vorderseite", "of": "von", "up": "auf", "away": "weg", "back": "zurück",
+    "asleep": "schlafend", "for": "für", "last": "letzte", "week": "Woche", "morning": "Morgen",
+    "every": "jeden", "day": "Tag", "evening": "Abend",
+}  # fmt: skip
+
+
+def _verb_words(verb: Verb) -> dict[str, str]:
+    present, past = verb_forms(verb, "present"), verb_forms(verb, "past")
+    return {
+        verb.english: verb.prefix + verb.german,
+        english_plural(verb.english): verb.prefix + present[1],
+        verb.english_past: verb.prefix + past[1],
+    }
+
+
+@cache
+def word_for_word() -> dict[str, str]:
+    """The dictionary: each English word in lower case, and its most usual German form."""
+    words = dict(FUNCTION_WORDS)
+    tables = (
+        STEMS,
+        COUNTS,
+        CONJUNCTIONS,
+        {word: german for word, (german, _) in PREPOSITIONS.items()},
+        QUESTIONS,
+        DEGREES,
+        {adverb.english: adverb.german for adverb in ADVERBS},
+        {noun.english: noun.german for noun in NOUNS},
+        {noun.english_plural: noun.german_plural for noun in NOUNS},
+        {one.english: one.german for one in ADJECTIVES},
+        *(_verb_words(verb) for verb in SAYING + TRANSITIVE + DATIVE + GIVING + INTRANSITIVE),
+    )
+    for table in tables:
+        for english, german in table.items():
+            if english and " " not in english:
+                words.setdefault(english, german)
+    return words
+
+
+def gloss(source: str) -> str:
+    """Translate word for word.
+
+    Args:
+        source: An English sentence; a word that the dictionary lacks stays as it is.
+
+    Returns:
+        The German words in the English order, with its capitals at the start and its marks.
+
+    Example:
+        >>> gloss("The animal crossed the street.")
+        'Die Tier überquerte die Straße.'
+    """
+    words = word_for_word()
+
+    def translate(match: re.Match[str]) -> str:
+        word = match.group()
+        german = words.get(word.lower(), word)
+        start = match.start() == 0 and word[0].isupper()
+        return german[0].upper() + german[1:] if start else german
+
+    return re.sub(r"\w+(?:'\w+)?", translate, source)

@@ -1,0 +1,161 @@
+"""Sentences about a person whose gender a later her or him tells: the teacher, die Lehrerin.
+
+A seed comes in, sentence structures go out, as in `frames`, of which these are a part. English
+has one word for the two, and German must choose at the noun, before it has come to the pronoun.
+Nobody else in the sentence can be meant by the pronoun: those beside are animals, several, of
+the other gender, or "we".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from regard.data.grammar.choices import Choices
+from regard.data.grammar.lexicon import (
+    ADJECTIVES,
+    DATIVE,
+    INTRANSITIVE,
+    TRANSITIVE,
+    TWO_GENDERS,
+    WAIT_FOR,
+)
+from regard.data.grammar.phrases import WE, I, Nominal, Phrase, Said, pronoun_for
+from regard.data.grammar.sentences import Clause, Joined, Linked, Shared
+from regard.data.grammar.words import Adjective, Verb
+
+VERBS = {verb.name: verb for verb in (*TRANSITIVE, *DATIVE, *INTRANSITIVE, WAIT_FOR)}
+
+
+def _verbs(names: str) -> tuple[Verb, ...]:
+    return tuple(VERBS[name.strip()] for name in names.split(","))
+
+
+MOODS = tuple(one for one in ADJECTIVES if one.decides and TWO_GENDERS[0] in one.nouns)
+"""What a person is for a while: tired, sick, brave."""
+ACTS = _verbs("help, visit, call, wait for, look at, thank, follow, invite")
+"""What others do with the person: … and the children helped her."""
+CARES = (*ACTS, *_verbs("trust, love"))
+"""And what they can feel."""
+CAUSES = _verbs("follow, look at, call, see, hear, wait for, trust, invite, help, visit")
+"""What others do that makes a person laugh or run away."""
+MISSING = _verbs("help, trust, call, wait for, invite, thank, love, visit")
+"""What others do not do, and what happens although they do not."""
+EVENTS = _verbs("laugh, sing, dance, fall asleep, wake up, get up, come back, run away, stop")
+"""What the person does."""
+MEETINGS = _verbs("see, hear, look at, visit")
+"""How the others come upon the person."""
+SETTLING = tuple(dict.fromkeys((*CARES, *CAUSES, *MISSING)))
+"""Each verb that can have the pronoun as its object."""
+
+
+class People(Choices):
+    """Draws sentences in which a her or him tells the gender of a noun before it."""
+
+    def her_or_him(self) -> Said:
+        """Any of the frames below."""
+        frames: tuple[tuple[float, Callable[[], Said]], ...] = (
+            (0.25, self.state_and_care),
+            (0.25, self.event_and_care),
+            (0.2, self.event_by_others),
+            (0.15, self.care_at_an_event),
+            (0.15, self.meeting),
+        )
+        return self.weighted(frames)()
+
+    def state_and_care(self) -> Joined:
+        """The teacher was tired, and the children helped her."""
+        tense, mood = self.tense(), self.choose(MOODS)
+        person = self._person(mood)
+        return Joined(self._state(person, mood, tense), "and", self._care(CARES, person, tense))
+
+    def event_and_care(self) -> Joined:
+        """The doctor came back, and we thanked her; the dog didn't wait for him."""
+        tense, person = self.tense(), self._person()
+        word = self.choose(("and", "but"))
+        care = self._care(ACTS, person, tense, negated=word == "but" and self.happens(0.5))
+        return Joined(self._event(person, tense), word, care)
+
+    def event_by_others(self) -> Linked:
+        """The teacher ran away because the dog followed her; although we didn't help him."""
+        tense, mood = self.tense(), self.choose(MOODS)
+        person = self._person(mood)
+        still = self.happens(0.4)
+        main = self._state(person, mood, tense) if still else self._event(person, tense)
+        if self.happens(0.65):
+            return Linked(main, "because", self._care(CAUSES, person, tense))
+        return Linked(main, "although", self._care(MISSING, person, tense, negated=True))
+
+    def care_at_an_event(self) -> Linked:
+        """When the doctor came back, we thanked her."""
+        tense, person = self.tense(), self._person()
+        event = replace(self._event(person, tense), time=None, fronted=False)
+        # With a noun it would be dankten ihr die Kinder; we and I come before any pronoun.
+        care = replace(self._care(ACTS, person, tense), subject=self.choose((I, WE)))
+        return Linked(care, "when", event, sub_first=True)
+
+    def meeting(self) -> Shared:
+        """The children saw the teacher and followed her."""
+        tense, person = self.tense(), self._person()
+        first, second = self.choose(MEETINGS), self.choose(ACTS)
+        if first is second:
+            return self.meeting()
+        others = self._others(first, person)
+        if isinstance(others, Phrase) and others.noun not in second.subjects:
+            return self.meeting()
+        return Shared(
+            Clause(others, first, person, tense=tense),
+            Clause(
+                others,
+                second,
+                pronoun_for(person),
+                tense=tense,
+                elided=True,
+                about=person.noun,
+            ),
+        )
+
+    def _person(self, mood: Adjective | None = None) -> Phrase:
+        """A teacher of either gender; not "a" tired one where tiredness is what is said."""
+        phrase = self.phrase(self.choose(TWO_GENDERS), adjective=0.12, plural=0)
+        if mood is None:
+            return phrase
+        one = None if phrase.adjective is mood else phrase.adjective
+        return replace(phrase, word="the" if phrase.word == "a" else phrase.word, adjective=one)
+
+    def _state(self, person: Phrase, mood: Adjective, tense: str) -> Clause:
+        time = self.time(tense, 0.15, negated=False)
+        fronted = time is not None
+        degree = self.degree(mood)
+        return Clause(
+            person, predicate=mood, degree=degree, tense=tense, time=time, fronted=fronted
+        )
+
+    def _event(self, person: Phrase, tense: str) -> Clause:
+        verb, time = self.choose(EVENTS), self.time(tense, 0.15, negated=False)
+        place = (
+            self.place("where", person) if "where" in verb.places and self.happens(0.2) else None
+        )
+        return Clause(person, verb, tense=tense, place=place, time=time, fronted=time is not None)
+
+    def _care(
+        self, verbs: tuple[Verb, ...], person: Phrase, tense: str, *, negated: bool = False
+    ) -> Clause:
+        """What others do, with the pronoun as the object."""
+        verb = self.choose(verbs)
+        return Clause(
+            self._others(verb, person),
+            verb,
+            pronoun_for(person),
+            tense=tense,
+            negated=negated,
+            about=person.noun,
+        )
+
+    def _others(self, verb: Verb, person: Phrase) -> Nominal:
+        """An animal, several people, a man beside a her, I or we: nobody who could be meant."""
+        if self.happens(0.3):
+            return self.choose((I, WE))
+        noun = self.choose(verb.subjects)
+        alike = noun.kind in (person.noun.kind, "young") or noun in TWO_GENDERS
+        return self.phrase(noun, adjective=0.12, plural=1 if alike else 0.26)

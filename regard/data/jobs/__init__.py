@@ -1,0 +1,1 @@
+"""Generated pairs for a model of several jobs."""

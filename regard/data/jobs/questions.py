@@ -1,0 +1,147 @@
+"""Generated remarks, and whether they are toxic: pairs to learn to answer yes or no from.
+
+The data of a mixture's part of `kind: questions`: the source is a remark, the target `yes` or
+`no`. No word decides alone: "I hate you" is toxic and "I hate rain" is not, nor is "You are not
+stupid" or somebody's telling of an insult.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from regard.data.jobs.drawn import PEOPLE, Draw, parted, words
+from regard.data.text.pairs import Pair, Splits
+
+BAD = words(
+    "stupid lazy ugly useless disgusting boring horrible ridiculous pathetic dumb awful worthless"
+)
+GOOD = words(
+    "clever kind friendly beautiful funny brave patient wonderful honest helpful gentle strong"
+)
+INSULTS = ("idiot", "fool", "liar", "loser", "coward", "pig", "monster", "moron")
+PRAISE = ("friend", "genius", "hero", "artist", "good teacher", "great cook", "star", "angel")
+YOURS = words("face hat voice dress idea song picture car house hair dog cooking")
+THINGS = (
+    "rain",
+    "Mondays",
+    "cold soup",
+    "long meetings",
+    "this noise",
+    "spinach",
+    "the winter",
+    "loud music",
+    "traffic",
+    "homework",
+    "spiders",
+    "waiting",
+)
+DOINGS = ("go away", "shut up", "get lost", "be quiet for ever", "leave us alone")
+KINDNESS = ("come in", "sit down", "have some cake", "tell me more", "stay with us", "help me")
+ENDINGS = ("", "", "", " today", " at school", " as always", " again")
+
+OBJECTIVE = {"she": "her", "he": "him"}
+
+Remark = tuple[str, bool]
+"""What is said, and whether it is toxic."""
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+
+
+def _of_you(draw: Draw) -> Remark:
+    """You are …: a bad word is toxic, unless it is denied."""
+    bad = draw.chance.random() < 0.7
+    denied = bad and draw.chance.random() < 0.3
+    word, noun = (draw.one(BAD), draw.one(INSULTS)) if bad else (draw.one(GOOD), draw.one(PRAISE))
+    very = draw.one(["", "", "so ", "really "])
+    said = draw.one([f"{very}{word}", _article(noun), f"the most {word} person I know"])
+    if bad and not denied and draw.chance.random() < 0.2:
+        said = f"not only {word} but {_article(noun)}"
+    verb = "are not" if denied else "are"
+    told = [f"you {verb} {said}", f"I think you {verb} {said}"]
+    told += [] if denied else [f"you look {very}{word}{draw.one(ENDINGS)}"]
+    return draw.one(told), bad and not denied
+
+
+def _of_yours(draw: Draw) -> Remark:
+    bad = draw.chance.random() < 0.5
+    word = draw.one(BAD if bad else GOOD)
+    whose = draw.one(["your", "your", "my", "this"])
+    # to call one's own things bad hurts nobody
+    return f"{whose} {draw.one(YOURS)} is {word}{draw.one(ENDINGS)}", bad and whose == "your"
+
+
+def _feelings(draw: Draw) -> Remark:
+    about_you = draw.chance.random() < 0.5
+    whom = draw.one(["you", "you all", "people like you"]) if about_you else draw.one(THINGS)
+    bad = draw.chance.random() < 0.6
+    hate = ["I hate", "nobody likes", "I cannot stand", "we all hate"]
+    love = ["I love", "everybody likes", "I do not hate", "we all like"]
+    return f"{draw.one(hate if bad else love)} {whom}{draw.one(ENDINGS)}", bad and about_you
+
+
+def _order(draw: Draw) -> Remark:
+    if draw.chance.random() < 0.5:
+        return f"{draw.one(['', 'please '])}{draw.one(KINDNESS)}{draw.one(ENDINGS)}", False
+    whom = draw.one(
+        ["", f", you {draw.one(INSULTS)}", f", you {draw.one(BAD)} {draw.one(INSULTS)}"]
+    )
+    return f"{draw.one(DOINGS)}{whom}", True
+
+
+def _told(draw: Draw) -> Remark:
+    """Somebody tells what was said: no insult of the one who listens."""
+    name, pronoun, _ = draw.person()
+    noun = _article(draw.one((*INSULTS, *PRAISE)))
+    told = [
+        f"{name} called me {noun}, and {pronoun} was sorry{draw.one(ENDINGS)}",
+        f"why did {name} say that I am {noun}",
+        f"in the play {name} is {noun}{draw.one(ENDINGS)}",
+        f"{name} read a book about {noun}{draw.one(ENDINGS)}",
+    ]
+    return draw.one(told), False
+
+
+def _of_them(draw: Draw) -> Remark:
+    name, pronoun, _ = draw.person()
+    bad = draw.chance.random() < 0.7
+    word, noun = (draw.one(BAD), draw.one(INSULTS)) if bad else (draw.one(GOOD), draw.one(PRAISE))
+    what = f"nobody likes {OBJECTIVE[pronoun]}" if bad else "everybody smiles"
+    return draw.one([f"{name} is {_article(noun)}", f"{name} is so {word} that {what}"]), bad
+
+
+REMARKS: tuple[Callable[[Draw], Remark], ...] = (
+    _of_you,
+    _of_yours,
+    _feelings,
+    _order,
+    _told,
+    _of_them,
+)
+"""The kinds of remark."""
+
+
+def sample(seed: str) -> Iterator[Pair]:
+    """Remarks with `yes` (toxic) or `no`, without end; as often one as the other."""
+    draw = Draw(seed)
+    wanted = True
+    while True:
+        text, toxic = draw.chance.choice(REMARKS)(draw)
+        if toxic is wanted:
+            mark = "?" if text.startswith("why") else draw.one([".", ".", ".", "!", ""])
+            name = draw.one(PEOPLE[draw.one(PEOPLE)])
+            text = draw.one([text, f"{name}, {text}"])
+            yield Pair(text[0].upper() + text[1:] + mark, "yes" if toxic else "no")
+            wanted = not wanted
+
+
+def splits(pairs: int, held_out: int, seed: int) -> Splits:
+    """Training, validation and one test, no remark in two of them.
+
+    Args:
+        pairs: How many training pairs.
+        held_out: How many for validation, and how many for the test.
+        seed: What decides everything.
+    """
+    return parted(sample, pairs, held_out, seed)

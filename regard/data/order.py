@@ -1,0 +1,86 @@
+"""Lengths of examples -> which of them go together, batch by batch.
+
+The order of training is a pure function of (lengths, budget, seed, epoch); that of evaluation is
+always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+POOL_BATCHES = 100
+"""Sentences are sorted by length within pools of about this many batches: enough for batches of
+like lengths, few enough that neighbours change from epoch to epoch."""
+
+
+def order(lengths: Sequence[int], budget: int, seed: int, epoch: int) -> list[list[int]]:
+    """The batches of one epoch, every example in exactly one: a pure function of its arguments.
+
+    Shuffle; within pools sort by length, so that the rows of a batch are about equally long; cut
+    into batches of at most `budget` tokens; shuffle the batches.
+
+    Args:
+        lengths: Tokens of each example.
+        budget: The most tokens in a batch. An example longer than that has a batch of its own.
+        seed: Of the run.
+        epoch: Counted from 0; each has another order.
+
+    Returns:
+        For each batch the indices of its examples.
+    """
+    sizes = np.asarray(lengths, dtype=np.int64)
+    if not len(sizes):
+        return []
+    random = np.random.Generator(np.random.PCG64([seed % 2**64, epoch]))
+    shuffled = random.permutation(len(sizes))
+    pool = max(1, int(POOL_BATCHES * budget / max(1.0, float(sizes.mean()))))
+    pools = np.arange(len(sizes)) // pool
+    # Every second pool runs from long to short: a batch across the border of two pools then
+    # also holds like lengths, and no pool leaves a small batch behind.
+    direction = 1 - 2 * (pools % 2)
+    # lexsort is stable: examples of equal length stay shuffled
+    batches = _cut(shuffled[np.lexsort((sizes[shuffled] * direction, pools))], sizes, budget)
+    return [batches[place] for place in random.permutation(len(batches)).tolist()]
+
+
+def sequential(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Batches for evaluation: from short to long, always the same; each example once."""
+    sizes = np.asarray(lengths, dtype=np.int64)
+    return _cut(np.argsort(sizes, kind="stable"), sizes, budget)
+
+
+def alike(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """The same with texts of one length together where these fill half the budget.
+
+    Rows of equal length need no padding and no mask.
+
+    Example:
+        >>> alike([2, 9, 2, 2, 9, 5], budget=12)
+        [[0, 2, 3], [5], [1], [4]]
+    """
+    batches: list[list[int]] = []
+    tokens = 0  # of the last batch
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        size = lengths[place]
+        longer = bool(batches) and size != lengths[batches[-1][-1]]
+        if not batches or tokens + size > budget or (longer and 2 * tokens >= budget):
+            batches.append([])
+            tokens = 0
+        batches[-1].append(place)
+        tokens += size
+    return batches
+
+
+def _cut(sorted_index: NDArray[np.int64], sizes: NDArray[np.int64], budget: int) -> list[list[int]]:
+    """Cut a row of examples into the longest batches that keep to the budget."""
+    filled = np.cumsum(sizes[sorted_index])
+    batches, start, before = [], 0, 0
+    while start < len(sorted_index):
+        stop = int(np.searchsorted(filled, before + budget, side="right"))
+        stop = max(stop, start + 1)  # an example longer than the budget stands alone
+        batches.append(sorted_index[start:stop].tolist())
+        start, before = stop, int(filled[stop - 1])
+    return batches

@@ -1,0 +1,1 @@
+"""Text from files: pairs, documents, labelled examples."""

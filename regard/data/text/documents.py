@@ -1,0 +1,361 @@
+r"""Text files -> documents, piece by piece: the first step of pretraining.
+
+In: files of plain text, JSONL or TSV, plain or `.gz`. Out: `Piece`s of documents, each short
+enough to hold, however long a file, a document or a line is. Nothing is mended and nothing skipped
+unasked, as in `text`; only Windows line ends become \n.
+"""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import json
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+from regard.data.text.files import (
+    CONTROL,
+    EMPTY,
+    JSON,
+    KEYS,
+    LONG,
+    UNDECODABLE,
+    UNPACKING,
+    Problem,
+    checksum,
+    damaged,
+    encodable,
+    opened,
+    unreadable,
+    without_mark,
+)
+from regard.errors import InputError
+
+SUFFIXES = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz")
+"""What is taken from a folder. A file that is named is read whatever its name: `.tsv`, too."""
+EMPTY_FILE = "empty file"
+LINE = 2**16
+"""Bytes of a line that are read at once; a longer line comes in parts."""
+PIECE = 2**18
+"""Characters of the longest piece of a document."""
+ENTRY = 2**26
+"""Characters of the longest JSONL line: unlike a line of text, it is understood whole or not."""
+
+Bad = Callable[[Problem], None]
+"""What is done about a problem: it raises, or counts."""
+Lines = Iterator[tuple[int, str]]
+"""Numbered lines; one that is long comes in parts."""
+
+
+class Piece(NamedTuple):
+    """A stretch of a document, cut so that its tokens are those of the whole."""
+
+    text: str
+    last: bool
+    """Whether the document ends with it."""
+
+
+class Text(Protocol):
+    """Where documents come from: files, or text that every machine has."""
+
+    def pieces(self, skipped: Counter[str]) -> Iterator[Piece]:
+        """The documents from the first to the last; problems that are skipped are counted."""
+        ...
+
+    def checksums(self) -> dict[str, str]:
+        """SHA-256 of each thing that is read, by name, in the order of reading."""
+        ...
+
+    def settings(self) -> dict[str, Any]:
+        """What else decides the documents, as JSON can hold it."""
+        ...
+
+
+def find_files(patterns: str | Sequence[str]) -> tuple[str, ...]:
+    """The files that names, folders and globs stand for; each once, those of one in A-Z order.
+
+    Raises:
+        InputError: If one stands for no file.
+    """
+    found: dict[str, None] = {}
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        path = Path(pattern)
+        if path.is_dir():
+            names = [str(each) for each in path.rglob("*") if each.name.endswith(SUFFIXES)]
+        elif path.exists() or not glob.has_magic(pattern):
+            names = [pattern]  # one that is missing is named by whoever opens it
+        else:
+            names = glob.glob(pattern, recursive=True)  # noqa: PTH207 (absolute ones, too)
+        files = sorted(name for name in names if not Path(name).is_dir())
+        if not files:
+            kinds = ", ".join(SUFFIXES)
+            raise InputError(pattern, got="no text file", expected=f"at least one of {kinds}")
+        found |= dict.fromkeys(files)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """Documents in files.
+
+    A JSONL file has one in the "text" of each line, a TSV file in the first column of each (lines
+    that have the same there as the line before are one). Any other file is one document as it
+    stands, or, with a separator, has many.
+    """
+
+    files: tuple[str, ...]
+    separator: str | None = None
+    """The line between documents; "" is a blank one. Blank lines around a document are dropped."""
+    on_bad: Literal["stop", "skip"] = "stop"
+    """What to do with bad UTF-8, NUL, bad JSONL and empty files; a line or a file is skipped."""
+
+    def pieces(self, skipped: Counter[str]) -> Iterator[Piece]:
+        """The documents, file by file.
+
+        Raises:
+            InputError: If a file cannot be read, or at the first problem with `stop`.
+        """
+
+        def bad(problem: Problem) -> None:
+            if self.on_bad == "stop":
+                fix = "mend it; in a recipe, data.on_bad=skip leaves such lines and files out"
+                raise InputError(str(problem), fix=fix)
+            skipped[problem.what] += 1
+
+        for file in self.files:
+            before, some = skipped.total(), False
+            for piece in bounded(self._parts(file, bad)):
+                some = True
+                yield piece
+            if not some and skipped.total() == before:
+                bad(Problem(file, 1, EMPTY_FILE))
+
+    def checksums(self) -> dict[str, str]:
+        """SHA-256 of each file.
+
+        Raises:
+            InputError: If one cannot be read.
+        """
+        sums = {}
+        for file in self.files:
+            opened(file).close()  # says what a missing file or a folder is
+            try:
+                sums[file] = checksum(file)
+            except OSError as problem:
+                raise unreadable(file, problem) from None
+        return sums
+
+    def settings(self) -> dict[str, Any]:
+        """How each file is unpacked and read (a checksum knows no names), and the other fields."""
+        return {
+            "read": [
+                [_is_packed(file), _is_jsonl(file), *(["tsv"] if _is_tsv(file) else [])]
+                for file in self.files
+            ],
+            "separator": self.separator,
+            "on_bad": self.on_bad,
+        }
+
+    def _parts(self, file: str, bad: Bad) -> Iterator[str | None]:
+        with closing(_lines(file, bad)) as lines:  # the file is closed at the first problem, too
+            if _is_jsonl(file):
+                yield from _entries(file, lines, bad)
+            elif _is_tsv(file):
+                yield from _first_column(file, lines, bad)
+            elif self.separator is None:
+                yield from _whole(lines)
+            else:
+                yield from _separated(lines, self.separator.strip())
+
+
+def bounded(parts: Iterable[str | None], longest: int = PIECE) -> Iterator[Piece]:
+    """Texts, with None where a document ends -> pieces of at most a length.
+
+    A document of nothing but white space is none, if it is no longer than a piece.
+    """
+    held: list[str] = []
+    size, begun = 0, False
+    for part in parts:
+        if part is not None:
+            held.append(part)
+            size += len(part)
+            if size > longest:
+                *pieces, rest = cut("".join(held), longest)
+                for piece in pieces:
+                    yield Piece(piece, last=False)
+                held, size, begun = [rest], len(rest), True
+            continue
+        text = "".join(held)
+        if begun or text.strip():
+            yield Piece(text, last=True)
+        held, size, begun = [], 0, False
+
+
+def cut(text: str, longest: int) -> Iterator[str]:
+    """Cut a text where that changes no token: before a space that follows something else.
+
+    So it is for each kind of vocabulary that is learnt here. A text without such a place is cut
+    before another white space, or anywhere.
+
+    Example:
+        >>> list(cut("to be or not", 7))
+        ['to be', ' or not']
+    """
+    start = 0
+    while len(text) - start > longest:
+        limit = start + longest
+        place = limit
+        while (place := text.rfind(" ", start + 1, place)) > 0 and text[place - 1].isspace():
+            pass
+        if place < 0:
+            place = max(text.rfind(mark, start + 1, limit) for mark in "\n\t\u3000")
+        place = limit if place < 0 else place
+        yield text[start:place]
+        start = place
+    yield text[start:]
+
+
+def _whole(lines: Lines) -> Iterator[str | None]:
+    """A file as one document, as it stands."""
+    for _, text in lines:
+        yield text
+    yield None
+
+
+def _separated(lines: Lines, separator: str) -> Iterator[str | None]:
+    """The documents between lines that are a separator."""
+    begun, ends = False, 0  # line ends are held back until it is known that the document goes on
+    for _, parts in groupby(lines, key=lambda part: part[0]):
+        for place, (_, text) in enumerate(parts):
+            if place == 0 and len(text) < LINE and text.strip() == separator:
+                yield None
+                begun, ends = False, 0
+                continue
+            body = text.removesuffix("\n")
+            if body.strip() or (begun and body):
+                yield "\n" * ends + body
+                begun, ends = True, 0
+            ends += begun and text != body
+            if ends > LINE:  # a file of line ends is no reason to hold it
+                yield "\n" * ends
+                ends = 0
+    yield None
+
+
+def _entries(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
+    """The "text" of each line of a JSONL file."""
+    for number, parts in groupby(lines, key=lambda part: part[0]):
+        line, size = [], 0
+        for _, part in parts:
+            size += len(part)
+            line += [part] if size <= ENTRY else []
+        if size > ENTRY:
+            bad(Problem(file, number, LONG, f"{size} characters, at most {ENTRY}"))
+            continue
+        text = _entry(file, number, "".join(line))
+        if isinstance(text, Problem):
+            bad(text)
+        else:
+            yield from (text, None)
+
+
+def _first_column(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
+    """What stands before the first tab of each line of a TSV file; repetitions are left out."""
+    before = None
+    for number, parts in groupby(lines, key=lambda part: part[0]):
+        first, *more = parts
+        text, tab, _ = first[1].partition("\t")
+        text = text.strip()
+        if more and not tab:
+            bad(Problem(file, number, LONG, f"a first column of more than {LINE} bytes"))
+        elif not text:
+            bad(Problem(file, number, EMPTY))
+        elif text != before:
+            yield from (text, None)
+        before = text
+
+
+def _entry(file: str, number: int, line: str) -> str | Problem:
+    if not line.strip():
+        return Problem(file, number, EMPTY)
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as problem:
+        return Problem(file, number, JSON, str(problem))
+    if not isinstance(row, dict):
+        return Problem(file, number, JSON, f"a {type(row).__name__}, not an object")
+    text = row.get("text")
+    if not isinstance(text, str):
+        detail = "'text' is not a text" if "text" in row else f"{', '.join(row)}, not 'text'"
+        return Problem(file, number, KEYS, detail)
+    if not text.strip():
+        return Problem(file, number, EMPTY)
+    if "\0" in text:
+        return Problem(file, number, CONTROL, repr("\0"))
+    if not encodable(text):
+        return Problem(file, number, UNDECODABLE, "half a character in 'text'")
+    return text.replace("\r\n", "\n")
+
+
+def _lines(file: str, bad: Bad) -> Generator[tuple[int, str]]:
+    r"""The numbered lines of a file with their \n; a line that is long comes in parts.
+
+    A part that is bad is left out, if `bad` does not raise.
+    """
+    number = 1
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    held = ""  # a \r that may belong to the line end
+    with opened(file) as stream:
+        try:
+            while raw := stream.readline(LINE):
+                first = number == 1 and stream.tell() == len(raw)
+                ends = raw.endswith(b"\n")
+                text = _decoded(file, number, without_mark(file, raw) if first else raw, decoder)
+                if isinstance(text, Problem):
+                    bad(text)
+                    held = ""
+                else:
+                    text = held + text
+                    if ends:
+                        text = text.removesuffix("\n").removesuffix("\r") + "\n"
+                    held = "\r" if text.endswith("\r") else ""
+                    yield number, text.removesuffix("\r")
+                number += ends
+        except UNPACKING as problem:
+            raise damaged(file, number, problem) from None
+        except OSError as problem:
+            raise unreadable(file, problem) from None
+    if decoder.getstate()[0]:
+        bad(Problem(file, number, UNDECODABLE, "the file ends within a character"))
+    elif held:
+        yield number, held
+
+
+def _decoded(
+    file: str, number: int, raw: bytes, decoder: codecs.IncrementalDecoder
+) -> str | Problem:
+    """A part of a line as text; the beginning of a character waits for its end."""
+    try:
+        text = decoder.decode(raw, final=raw.endswith(b"\n"))
+    except UnicodeDecodeError as problem:
+        decoder.reset()
+        byte = f"byte 0x{problem.object[problem.start]:02x} at {problem.start + 1}"
+        return Problem(file, number, UNDECODABLE, byte)
+    return Problem(file, number, CONTROL, repr("\0")) if "\0" in text else text
+
+
+def _is_packed(file: str) -> bool:
+    return file.lower().endswith(".gz")
+
+
+def _is_tsv(file: str) -> bool:
+    return file.lower().removesuffix(".gz").endswith(".tsv")
+
+
+def _is_jsonl(file: str) -> bool:
+    return file.lower().removesuffix(".gz").endswith(".jsonl")

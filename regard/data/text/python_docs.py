@@ -1,0 +1,202 @@
+"""English text that every machine has: what Python's own library says about itself.
+
+In: the source files of the standard library, which are read and never run. Out: documents of
+plain paragraphs: of each module its docstrings and longer comments, the topics of `help()`, and
+the texts that lie beside them. Examples, code, tables and repetitions are left out. What there is
+depends on the Python that runs, so it has a checksum like any other text.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import re
+import sysconfig
+import tokenize
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from regard.data.text.documents import Piece, bounded
+
+OTHERS = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
+"""Folders with what is no part of the library, or says little in many words."""
+TEXTS = re.compile(r"README.*|.+\.rst|(?:LICENSE|NEWS.*|HISTORY|TODO)\.txt")
+"""The names of texts beside the modules."""
+TOPICS = "pydoc_data/topics.py"
+RULES = 1
+"""Of what is prose; another number is another text."""
+
+WORDS = 5
+"""The fewest words of a paragraph: fewer are headings and names."""
+PLAIN = 0.75
+"""The least share of plain words in prose; code has more names and signs."""
+
+_COMMENT = re.compile(r"(?:^[ \t]*#[ \t].*\n|^[ \t]*#\n){2,}", re.MULTILINE)
+_BULLET = re.compile(r"\s*(?:[-*+•]|\(?\w{1,2}[.)])\s+(?=\S)")
+_TICKET = re.compile(r"^(?:(?:bpo-|gh-|[Ii]ssues? ?#|SF )\d+[:.,]? *)+")
+_ROLE = re.compile(r":[\w:+-]+:`([^`]*)`")
+_CODE = re.compile(r">>>|::=|\$ |\S {3,}\S|\t\S|[{}\\|]|==|;$|\b(?:Copyright|©)|https?:|^[.]{2}\s")
+"""What is not in prose: doctests, grammars, shell lines, columns, signs; nor who owns it."""
+_PLAIN = re.compile(
+    r"[(\"'‘“]*(?:[A-Za-z]?[a-z]+(?:['’-][A-Za-z]?[a-z]+)*|[AI]|\d+)[.,;:!?)\"'’”]*"
+)
+_LOWER = re.compile(r"[a-z]+ [a-z]+ [a-z]+ ")
+_BEGINS = re.compile(r"[(\"'‘“]*[A-Z]")
+_ENDS = re.compile(r"[.!?:][)\"'’”]*$")
+_DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_BLOCKS = (*_DEFINITIONS, ast.If, ast.Try, ast.With)
+"""What definitions stand in; looking into every expression takes ten times as long."""
+
+
+def python_text(library: Path | None = None) -> Iterator[tuple[str, str]]:
+    """The documents, in a fixed order; no paragraph is given twice.
+
+    Args:
+        library: The folder of the standard library; by default that of the Python that runs.
+
+    Yields:
+        The name of a module, topic or file, and its paragraphs, with a line end between them.
+    """
+    root = Path(sysconfig.get_paths()["stdlib"]) if library is None else library
+    seen: set[str] = set()
+    for name, texts in _sources(root):
+        found: dict[str, None] = {}
+        for text in texts:
+            found |= dict.fromkeys(paragraphs(text))
+        new = [paragraph for paragraph in found if paragraph not in seen]
+        seen.update(new)
+        if new:
+            yield name, "\n".join(new)
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    r"""The paragraphs of prose in a text, each on one line.
+
+    Example:
+        >>> list(paragraphs("Add two\nnumbers of any kind.\n\n>>> add(1, 2)\n3"))
+        ['Add two numbers of any kind.']
+    """
+    for number, block in enumerate(re.split(r"\n[ \t]*\n", text.strip())):
+        for lines in _items(block.split("\n")):
+            if any(_CODE.search(line.strip()) for line in lines):
+                continue
+            joined = " ".join(" ".join(lines).split())
+            joined = _ROLE.sub(r"\1", joined).replace("`", "").replace("::", ":")
+            joined = _TICKET.sub("", joined, count=1)
+            if _LOWER.match(joined):  # many comments begin so
+                joined = joined[0].upper() + joined[1:]
+            if number == 0 and not _ENDS.search(joined):
+                joined += "."  # a summary often has none
+            if _is_prose(joined):
+                yield joined
+
+
+class PythonText:
+    """Python's own text as documents for a corpus."""
+
+    def __init__(self) -> None:
+        self._library = Path(sysconfig.get_paths()["stdlib"])
+
+    def pieces(self, skipped: Counter[str]) -> Iterator[Piece]:  # noqa: ARG002 (nothing is bad)
+        """The documents, name by name."""
+        documents = python_text(self._library)
+        return bounded(part for _, text in documents for part in (text, None))
+
+    def checksums(self) -> dict[str, str]:
+        """SHA-256 of all files that are read: it changes with the Python that runs."""
+        digest = hashlib.sha256()
+        for path in _files(self._library):
+            digest.update(path.relative_to(self._library).as_posix().encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        return {"python": digest.hexdigest()}
+
+    def settings(self) -> dict[str, Any]:
+        """Which rules tell prose from code."""
+        return {"rules": RULES}
+
+
+def _sources(root: Path) -> Iterator[tuple[str, Iterable[str]]]:
+    """The names of all that is read, with the texts in each."""
+    for path in _files(root):
+        name, source = path.relative_to(root).as_posix(), _read(path)
+        if name == TOPICS:
+            yield from ((f"topics/{topic}", [text]) for topic, text in _topics(source))
+        elif path.suffix == ".py":
+            yield name, [*_docstrings(_parsed(source)), *_comments(source)]
+        else:
+            yield name, [source]
+
+
+def _files(root: Path) -> list[Path]:
+    """The modules and texts of the library; A comes before B on every machine."""
+    found = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in OTHERS]  # others may be large
+        found += [
+            Path(folder) / name for name in names if name.endswith(".py") or TEXTS.fullmatch(name)
+        ]
+    return sorted(found, key=lambda path: path.relative_to(root).as_posix())
+
+
+def _read(path: Path) -> str:
+    """A text in the encoding that it declares; nothing if it cannot be read: none is needed."""
+    try:
+        with tokenize.open(path) as stream:
+            return stream.read()
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return ""
+
+
+def _parsed(source: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # old modules have escapes that are none
+        try:
+            return ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError):
+            return ast.Module(body=[], type_ignores=[])
+
+
+def _docstrings(node: ast.AST) -> Iterator[str]:
+    """What modules, classes and functions say of themselves, as it stands in the file."""
+    if isinstance(node, _DEFINITIONS):
+        yield ast.get_docstring(node) or ""
+    for child in getattr(node, "body", []) if isinstance(node, _BLOCKS) else []:
+        yield from _docstrings(child)
+
+
+def _comments(source: str) -> Iterator[str]:
+    """Comments of two lines and more."""
+    for match in _COMMENT.finditer(source):
+        yield re.sub(r"^[ \t]*#[ \t]?", "", match.group(), flags=re.MULTILINE)
+
+
+def _topics(source: str) -> list[tuple[str, str]]:
+    """The texts of `help("if")` and the like: one dict of strings."""
+    for node in _parsed(source).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            topics: dict[str, str] = ast.literal_eval(node.value)
+            return sorted(topics.items())
+    return []
+
+
+def _items(lines: list[str]) -> Iterator[list[str]]:
+    """A block cut before each bullet, which is dropped."""
+    item: list[str] = []
+    for line in lines:
+        bullet = _BULLET.match(line)
+        if bullet is not None and item:
+            yield item
+            item = []
+        item.append(line if bullet is None else line[bullet.end() :])
+    yield item
+
+
+def _is_prose(text: str) -> bool:
+    words = text.split()
+    if len(words) < WORDS or not (_BEGINS.match(text) and _ENDS.search(text)):
+        return False
+    return sum(_PLAIN.fullmatch(word) is not None for word in words) >= PLAIN * len(words)

@@ -1,0 +1,208 @@
+"""Text -> text with spans cut out, to be said by a decoder: how T5 and BART learn from text.
+
+In: a `Batch` of stretches of text. Out: one of an encoder-decoder.
+
+    T5      the <0> was warm <1>            ->     <0> chapel <1> and quiet </s>
+    BART    the [MASK] was warm [MASK]      ->     the chapel was warm and quiet </s>
+
+What is cut out is a pure function of (seed, epoch, place of the text in the corpus).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.batch import Batch
+from regard.data.input import Ragged
+from regard.data.text.corruption import Ids, generator, texts
+from regard.data.text.encoded import make_batch
+from regard.errors import InputError
+
+
+def span_mask(
+    length: int, random: np.random.Generator, rate: float = 0.15, mean: float = 3.0
+) -> NDArray[np.bool_]:
+    """Which tokens to hide, in spans (Raffel et al. 2020; `random_spans_noise_mask` of their code).
+
+    A fixed number of tokens in a fixed number of spans; kept and hidden spans take turns, from a
+    kept one to a hidden one, and all ways to do that are equally likely.
+    """
+    if length < 2:
+        return np.zeros(length, dtype=np.bool_)
+    hidden, spans = _counts(length, rate, mean)
+    lengths = np.stack([_parts(length - hidden, spans, random), _parts(hidden, spans, random)], 1)
+    return np.repeat(np.tile([False, True], spans), lengths.ravel())
+
+
+def span_lengths(length: int, rate: float = 0.15, mean: float = 3.0) -> tuple[int, int]:
+    """How long a text may be for its corrupted form to have a length, end symbol included.
+
+    Returns:
+        The tokens of the text, and of its target with the end symbol.
+
+    Example:
+        >>> span_lengths(512)
+        (568, 114)
+    """
+    text = max(2, length - 1)
+    while _shown(text + 1, rate, mean) + 1 <= length:
+        text += 1
+    hidden, spans = _counts(text, rate, mean)
+    return text, hidden + spans + 1
+
+
+def cut_spans(ids: Ids, hidden: NDArray[np.bool_], sentinels: Sequence[int]) -> tuple[Ids, Ids]:
+    """Put a sentinel in the place of each hidden span, and before each span in the target.
+
+    Returns:
+        The text to show, and the target without its end symbol.
+
+    Example:
+        >>> shown, target = cut_spans(np.array([5, 6, 7, 8]), np.array([0, 1, 1, 0]) > 0, [90, 91])
+        >>> shown.tolist(), target.tolist()
+        ([5, 90, 8], [90, 6, 7])
+    """
+    begins = hidden & ~np.concatenate([[False], hidden[:-1]])
+    if begins.sum() > len(sentinels):
+        raise InputError(
+            "more spans than sentinels",
+            got=f"{begins.sum()} spans in {len(ids)} tokens",
+            expected=f"at most {len(sentinels)}",
+            fix="shorten the rows, or add sentinels to the vocabulary",
+        )
+    names = np.asarray(sentinels, dtype=np.int64)[: int(begins.sum())]
+    shown = ids.copy()
+    shown[begins] = names
+    kept = hidden.nonzero()[0]
+    target = np.insert(ids[kept], np.flatnonzero(begins[kept]), names)
+    return shown[~hidden | begins], target
+
+
+def fill_spans(shown: Ids, target: Ids, sentinels: Sequence[int]) -> Ids:
+    """Undo `cut_spans`: put what stands behind each sentinel of the target in its place.
+
+    Example:
+        >>> fill_spans(np.array([5, 90, 8]), np.array([90, 6, 7]), [90, 91]).tolist()
+        [5, 6, 7, 8]
+    """
+    borders = np.flatnonzero(np.isin(target, sentinels))
+    spans = {int(part[0]): part[1:] for part in np.split(target, borders) if len(part)}
+    parts = [spans.get(token, np.array([token])) for token in shown.tolist()]
+    return np.concatenate(parts).astype(np.int64) if parts else shown.copy()
+
+
+class SpanCorruption:
+    """Batches of text -> pairs for an encoder-decoder that says what is missing (T5).
+
+    Args:
+        sentinels: The ids that stand for holes, from `<extra_id_0>` on.
+        begin: What T5's decoder starts with: the padding symbol.
+        end: What closes text and target.
+        rate: The share of the tokens that is hidden.
+        mean: The mean length of a span.
+        seed: Decides.
+    """
+
+    def __init__(
+        self,
+        sentinels: Sequence[int],
+        *,
+        begin: int,
+        end: int,
+        rate: float = 0.15,
+        mean: float = 3.0,
+        seed: int = 0,
+    ) -> None:
+        self.sentinels, self.begin, self.end = tuple(sentinels), begin, end
+        self.rate, self.mean, self.seed = rate, mean, seed
+
+    def __call__(self, batch: Batch[Ragged], epoch: int) -> Batch[Ragged]:
+        """Hide spans of each sequence."""
+        sources, targets = [], []
+        for text, example in zip(texts(batch), batch.index, strict=True):
+            random = generator(self.seed, epoch, example)
+            hidden = span_mask(len(text), random, self.rate, self.mean)
+            shown, target = cut_spans(text, hidden, self.sentinels)
+            sources.append([*shown.tolist(), self.end])
+            targets.append(target.tolist())
+        return make_batch(sources, targets, batch.index, self.begin, self.end)
+
+
+def infill(
+    ids: Ids, mask: int, random: np.random.Generator, rate: float = 0.3, mean: float = 3.0
+) -> Ids:
+    """Put one mask in the place of each of some spans (BART; Lewis et al. 2020, section 2.2).
+
+    The lengths are drawn from a Poisson distribution; a span of none is a mask put in. No two
+    spans touch.
+    """
+    budget = round(len(ids) * rate)
+    drawn = random.poisson(mean, size=2 * budget + 8)
+    lengths = drawn[: 1 + int(np.searchsorted(np.cumsum(drawn), budget))] if budget else drawn[:0]
+    lengths = lengths[: len(ids) - budget + 1]
+    if len(lengths):
+        lengths[-1] = max(0, budget - int(lengths[:-1].sum()))
+    kept = len(ids) - int(lengths.sum())
+    gaps = np.sort(random.permutation(kept + 1)[: len(lengths)])  # each before a kept token
+    begins = gaps + np.cumsum(lengths) - lengths  # the same places in the whole text
+    hidden = np.zeros(len(ids), dtype=np.bool_)
+    for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
+        hidden[begin : begin + length] = True
+    return np.insert(ids[~hidden], gaps, mask)
+
+
+class Infilling:
+    """Batches of text -> pairs for an encoder-decoder that says the whole text (BART).
+
+    Args:
+        mask: What stands for a span.
+        begin: What the decoder starts with.
+        end: What closes text and target.
+        rate: The share of the tokens that is hidden.
+        mean: The mean length of a span.
+        seed: Decides.
+    """
+
+    def __init__(
+        self,
+        mask: int,
+        *,
+        begin: int,
+        end: int,
+        rate: float = 0.3,
+        mean: float = 3.0,
+        seed: int = 0,
+    ) -> None:
+        self.mask, self.begin, self.end = mask, begin, end
+        self.rate, self.mean, self.seed = rate, mean, seed
+
+    def __call__(self, batch: Batch[Ragged], epoch: int) -> Batch[Ragged]:
+        """Hide spans of each sequence."""
+        sources, targets = [], []
+        for text, example in zip(texts(batch), batch.index, strict=True):
+            random = generator(self.seed, epoch, example)
+            shown = infill(text, self.mask, random, self.rate, self.mean)
+            sources.append([*shown.tolist(), self.end])
+            targets.append(text.tolist())
+        return make_batch(sources, targets, batch.index, self.begin, self.end)
+
+
+def _counts(length: int, rate: float, mean: float) -> tuple[int, int]:
+    """How many tokens of a text are hidden, and in how many spans."""
+    hidden = min(max(round(length * rate), 1), length - 1)
+    spans = max(round(hidden / mean), 1)
+    return hidden, min(spans, hidden, length - hidden)
+
+
+def _shown(length: int, rate: float, mean: float) -> int:
+    hidden, spans = _counts(length, rate, mean)
+    return length - hidden + spans
+
+
+def _parts(items: int, parts: int, random: np.random.Generator) -> Ids:
+    """The sizes of so many parts, none empty, of a row of items: all ways equally likely."""
+    borders = np.sort(random.permutation(items - 1)[: parts - 1]) + 1
+    return np.diff(np.concatenate([[0], borders, [items]]))

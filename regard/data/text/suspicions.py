@@ -1,0 +1,193 @@
+"""Pairs that can be used one by one, and yet look wrong together: a header row, swapped sides.
+
+In: the pairs of a corpus in their order. Out: which of them look like names of columns, and which
+have their sides the other way round. Both are guesses from the file itself; where the two sides are
+of one language, as in copies and summaries, nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import chain
+from statistics import median
+
+from regard.data.text.pairs import Pair
+
+ROLES = {
+    "source", "target", "src", "tgt", "trg", "input", "output", "text", "translation", "sentence",
+    "original", "reference", "translated", "label", "prompt", "completion", "response", "segment",
+}  # fmt: skip
+"""What people call the columns of pairs."""
+BESIDE = {"language", "lang", "side", "column", "line", "string", "id"}
+"""Words that stand beside those in names of columns."""
+LANGUAGES = {
+    "en": "english", "de": "german deutsch", "fr": "french français francais", "pl": "polish",
+    "es": "spanish español espanol castellano", "it": "italian italiano", "nl": "dutch nederlands",
+    "pt": "portuguese português portugues", "ru": "russian", "zh": "chinese", "ja": "japanese",
+    "cs": "czech", "tr": "turkish türkçe", "ar": "arabic", "sv": "swedish svenska", "fi": "finnish",
+    "da": "danish dansk", "uk": "ukrainian", "ro": "romanian", "hu": "hungarian", "ko": "korean",
+    "el": "greek", "he": "hebrew", "hi": "hindi", "vi": "vietnamese", "id": "indonesian",
+    "eng": "", "deu": "", "ger": "", "fra": "", "fre": "", "spa": "", "ita": "", "nld": "",
+    "por": "", "rus": "", "zho": "",
+}  # fmt: skip
+"""Languages by the codes and names that columns and files are called by."""
+USUAL = {
+    "en": "the and of is to in that it was with this you not are",
+    "de": "der die und das ist nicht ich ein eine zu den mit sie es",
+    "fr": "le la les et des est une pas je il dans que pour un",
+    "es": "el los las una es que por con del está se en no",
+    "it": "il di che una per non gli sono della con un è",
+    "nl": "het een van en niet dat ik zijn op te met voor",
+    "pt": "o os uma não que para do da com em é um",
+}
+"""The commonest words of some languages."""
+LEARNED = 50_000
+"""Pairs from which it is learned what each side looks like."""
+APART = 0.35
+"""Nats a trigram by which the usual pair must be nearer to its own side, for any to be judged."""
+AGAINST, CLEARLY = 0.5, 6.0
+"""Nats a trigram and a text by which each side of a swapped pair is nearer to the other side."""
+CLOSELY = 2000
+"""Pairs that are all judged closely; of those after them, the ones that look strange."""
+MANY = 20
+"""Common words of a language, at least, for a side to be said to be in it."""
+
+
+def is_header(first: Pair, words: float) -> bool:
+    """Whether the first pair of a file looks like the names of its columns.
+
+    Args:
+        first: The pair.
+        words: How many a side has on the average; where it is about one, as in a dictionary,
+            `English` and `German` may well be a pair.
+
+    Example:
+        >>> is_header(Pair("en", "de"), 7.0), is_header(Pair("Source", "Target text"), 1.0)
+        (True, True)
+    """
+    names = {name for code, more in LANGUAGES.items() for name in (code, *more.split())}
+    sides = [_words(first.source), _words(first.target)]
+    roles = all(set(side) & ROLES for side in sides)
+    known = ROLES | BESIDE | names | {"us", "gb", "uk", "br"}
+    whole = all(side and len(side) <= 3 and set(side) <= known for side in sides)
+    return whole and (roles or words >= 2.5)
+
+
+class Sides:
+    """What each side of a corpus looks like, by the trigrams of its words."""
+
+    def __init__(self) -> None:
+        self.pairs = 0
+        self._words: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+        self._rough: tuple[dict[str, float], dict[str, float]] = ({}, {})
+
+    def learn(self, pair: Pair) -> None:
+        """Takes one more pair into account, among the first of a corpus."""
+        self.pairs += 1
+        if self.pairs <= LEARNED:
+            for words, text in zip(self._words, (pair.source, pair.target), strict=True):
+                words.update(_words(text))
+
+    def swapped(self, pairs: Iterable[tuple[int, Pair]]) -> list[int]:
+        """The lines of the pairs, all of them in their order, whose sides look swapped."""
+        suspects, margins = [], []
+        for place, (line, pair) in enumerate(pairs):
+            sides = _words(pair.source), _words(pair.target)
+            if place >= CLOSELY and not all(map(self._strange, (0, 1), sides)):
+                continue
+            texts = [Counter(chain.from_iterable(map(_trigrams, words))) for words in sides]
+            known = place < LEARNED  # then it was counted, and is taken out here
+            found = [self._nearer(side, *ordered, known=known)
+                     for side, ordered in enumerate((texts, texts[::-1]))]  # fmt: skip
+            each = [total / max(1, count) for total, count in found]
+            margins += [min(each)] if place < CLOSELY else []
+            if max(each) < -AGAINST and max(total for total, _ in found) < -CLEARLY:
+                suspects.append(line)
+        return suspects if margins and median(margins) > APART else []
+
+    @cached_property
+    def _counts(self) -> tuple[Counter[str], Counter[str]]:
+        """The trigrams of each side."""
+        counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+        for found, words in zip(counts, self._words, strict=True):
+            for word, times in words.items():
+                for trigram in _trigrams(word):
+                    found[trigram] += times
+        return counts
+
+    @cached_property
+    def _totals(self) -> tuple[int, int]:
+        return self._counts[0].total(), self._counts[1].total()
+
+    def _strange(self, side: int, words: Sequence[str]) -> bool:
+        """Whether a text may be nearer to the other side, judged roughly, word by word."""
+        rough = self._rough[side]
+        for word in words:
+            if word not in rough:
+                text: Counter[str] = Counter(_trigrams(word))
+                rough[word] = self._nearer(side, text, Counter(), known=False)[0]
+        return sum(rough[word] for word in words) < 0
+
+    def languages(self) -> tuple[str | None, str | None]:
+        """The language of each side, where its common words tell."""
+        first, second = (self._language(side) for side in (0, 1))
+        return first, second
+
+    def _language(self, side: int) -> str | None:
+        words = self._words[side]
+        hits = {name: sum(words[each] for each in usual.split()) for name, usual in USUAL.items()}
+        best, second = sorted(hits, key=lambda name: -hits[name])[:2]
+        return best if hits[best] >= MANY and hits[best] > 2 * hits[second] else None
+
+    def _nearer(
+        self, side: int, text: Counter[str], beside: Counter[str], *, known: bool
+    ) -> tuple[float, int]:
+        """By how many nats a text is likelier on its own side than on the other; of how many.
+
+        Args:
+            side: 0 for a source, 1 for a target.
+            text: Its trigrams.
+            beside: Those of the text that it is paired with.
+            known: Whether both were counted; they are not to speak for themselves.
+        """
+        mine, other = self._counts[side], self._counts[1 - side]
+        room = 0.5 * (len(mine) + len(other))  # each trigram is counted half once more
+        here_all = self._totals[side] - (text.total() if known else 0) + room
+        there_all = self._totals[1 - side] - (beside.total() if known else 0) + room
+        total, count = 0.0, 0
+        for trigram, times in text.items():
+            here = mine[trigram] - (times if known else 0)
+            there = other[trigram] - (beside[trigram] if known else 0)
+            if here or there:
+                ratio = (here + 0.5) / here_all * there_all / (there + 0.5)
+                total += times * math.log(ratio)
+                count += times
+        return total, count
+
+
+def named_languages(files: str | tuple[str, str]) -> tuple[str, str] | None:
+    """The languages that the names of files tell: of `x.en` and `x.de`, or of `en-de.tsv`.
+
+    Example:
+        >>> named_languages(("a/train.en.gz", "a/train.de.gz")), named_languages("my-en-de.tsv")
+        (('en', 'de'), ('en', 'de'))
+    """
+    names = (files,) if isinstance(files, str) else files
+    parts = [re.split(r"[^a-z]+", re.split(r"[/\\\\]", name)[-1].lower()) for name in names]
+    told = [[part for part in each if part in USUAL] for each in parts]
+    found = told[0] if len(told) == 1 else [each[-1] for each in told if each]
+    return (found[0], found[1]) if len(found) == 2 and found[0] != found[1] else None
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W\d_]+", text.lower())
+
+
+def _trigrams(word: str) -> list[str]:
+    """The trigrams of a word, its ends marked."""
+    padded = f" {word} "
+    return [padded[place : place + 3] for place in range(len(padded) - 2)]

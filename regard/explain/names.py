@@ -1,0 +1,34 @@
+"""How a layer or a head is called: `decoder.1.cross.7` to type, in words to read.
+
+What is typed counts from 0, as code does; what is read counts from 1, as people do.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAME = re.compile(r"([a-z_]+)\.(\d+)(?:-(\d+))?\.([a-z_]+)(?:\.(\d+))?")
+
+
+def in_words(name: str, heads: str = "") -> str:
+    """The name of a layer or a head as it is read; any other name as it is.
+
+    Args:
+        name: Such as `decoder.1.cross`, `decoder.1.cross.7`, or `decoder.0-2.cross` for several.
+        heads: What to say of a layer's heads, where the name is none of a head.
+
+    Example:
+        >>> in_words("decoder.1.cross.7"), in_words("encoder.0.self")
+        ('decoder layer 2, head 8 (cross)', 'encoder layer 1 (self)')
+        >>> in_words("decoder.0-2.cross", "all heads")
+        'decoder layers 1-3, all heads (cross)'
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return f"{name}, {heads}" if heads else name
+    stack, first, last, kind, head = found.groups()
+    layers = f"layer {int(first) + 1}"
+    if last is not None and last != first:
+        layers = f"layers {int(first) + 1}-{int(last) + 1}"
+    said = heads if head is None else f"head {int(head) + 1}"
+    return f"{stack} {layers}{f', {said}' if said else ''} ({kind.replace('_', '-')})"

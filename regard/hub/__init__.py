@@ -1,0 +1,1 @@
+"""Other people's models: Hugging Face folders in and out."""

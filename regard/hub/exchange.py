@@ -1,0 +1,158 @@
+"""Regard <-> Hugging Face: what a folder of theirs needs beside its weights, and the way out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.data.config import NoData
+from regard.decode.config import DecodeConfig
+from regard.errors import InputError
+from regard.hub.folder import write_model
+from regard.hub.generation import GENERATION, read_decoding, roles_in, write_decoding
+from regard.models import FAMILIES, Model
+from regard.recipes.recipe import Recipe
+from regard.runtime.files import reporting, temporary_beside, write_file
+from regard.tasks.entries import TASKS
+from regard.tokens import Vocabulary
+from regard.tokens.config import TokensConfig
+from regard.train.config import TrainConfig
+
+
+def recipe_of(
+    config: Any, vocabularies: Sequence[int], folder: Path, their: dict[str, Any] | None = None
+) -> Recipe:
+    """What a recipe would have said of a model that came from elsewhere.
+
+    Args:
+        config: Of the model.
+        vocabularies: The sizes of its vocabularies.
+        folder: Where it came from; of a single file nothing more is known.
+        their: What its `config.json` says, if that was read already.
+    """
+    length, both = config.max_length, config.sides == 2
+    return Recipe(
+        version=1,
+        task=_task_of(config),
+        data=NoData(),
+        tokens=TokensConfig(shared=len(set(vocabularies)) == 1),
+        model=config,
+        train=TrainConfig(),
+        decode=read_decoding(folder, vocabularies[-1], length, both=both, their=their),
+    )
+
+
+def _task_of(config: Any) -> Any:
+    """What a model is for; a T5 that has sentinels can restore texts, too."""
+    usual = FAMILIES[config.family].task
+    headed = [task for task, entry in TASKS.items() if entry.head and config.shape in entry.shapes]
+    if usual not in headed:
+        return usual
+    order = [*(task for task in headed if task != usual), usual]
+    return next((task for task in order if getattr(config, TASKS[task].head)), "embed")
+
+
+def check_vocabulary(model: Model, vocabulary: Vocabulary, folder: Path) -> None:
+    """Refuses a tokenizer with ids that the model has no vector for."""
+    sides = (vocabulary.source, vocabulary.target)
+    sizes = list(model.vocabularies().values())
+    for tokenizer, size in zip(sides, (sizes[0], sizes[-1]), strict=True):
+        if tokenizer.vocab > size:
+            raise InputError(
+                f"{folder}: the tokenizer does not belong to the weights",
+                got=f"{tokenizer.vocab} entries",
+                expected=f"at most {size}",
+            )
+
+
+def export(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, folder: Path) -> Path:
+    """Writes a Hugging Face folder that transformers loads with the same outputs.
+
+    Args:
+        model: What to write.
+        vocabulary: Its tokenizer, if it has one.
+        decode: How it is decoded.
+        folder: A new name, or an empty folder.
+
+    Raises:
+        InputError: No model of theirs computes the same, or the folder is taken.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is taken", fix="choose a new name or an empty folder")
+    with reporting(f"export {folder}", "nothing was left behind"):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_beside(folder.absolute()) as temporary:
+            temporary.mkdir()
+            _write(model, vocabulary, decode, temporary)
+            if folder.exists():
+                folder.rmdir()
+            temporary.rename(folder)
+    return folder
+
+
+def _write(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, folder: Path) -> None:
+    ids = {} if vocabulary is None else roles_of(vocabulary)
+    if model.config.shape == "encoder":
+        write_model(model, folder, **ids)
+    else:
+        roles = (ids or _unnamed(model, decode)) | roles_in(decode)
+        write_model(model, folder, **roles)
+        said = write_decoding(decode, roles, model.config.max_length)
+        write_file(folder / GENERATION, (json.dumps(said, indent=2) + "\n").encode())
+    if vocabulary is None:
+        return
+    if vocabulary.files:
+        for name, data in vocabulary.files.items():
+            write_file(folder / name, data)
+        return
+    if not vocabulary.shared:
+        ours = vocabulary.source.of_pairs
+        fix = "tokens.shared=true" if ours else "import its folder again: its files are kept"
+        got = "a tokenizer for each side" + ("" if ours else ", its files not kept")
+        raise InputError("export", got=got, expected="one for both, or Marian's files", fix=fix)
+    tokenizer = vocabulary.source
+    write_file(folder / "tokenizer.json", tokenizer.library_json().encode())
+    names = {
+        "bos_token_id": "bos_token",
+        "eos_token_id": "eos_token",
+        "pad_token_id": "pad_token",
+        "unk_token_id": "unk_token",
+        "cls_token_id": "cls_token",
+        "sep_token_id": "sep_token",
+        "mask_token_id": "mask_token",
+    }
+    symbols = {names[k]: tokenizer.symbol(v) for k, v in ids.items() if k in names}
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": model.config.max_length,
+        "clean_up_tokenization_spaces": False,
+        **symbols,
+    }
+    write_file(folder / "tokenizer_config.json", json.dumps(settings, indent=2).encode())
+
+
+def _unnamed(model: Model, decode: DecodeConfig) -> dict[str, Any]:
+    """Without a tokenizer: none of the ids that their config would suppose, beyond its vocabulary.
+
+    Padding, which an encoder-decoder of theirs must have, is what its texts start from.
+    """
+    pad = decode.begin or 0 if model.config.sides == 2 else None
+    return {"bos_token_id": None, "eos_token_id": None, "pad_token_id": pad}
+
+
+def roles_of(vocabulary: Vocabulary) -> dict[str, Any]:
+    """The ids of the symbols that have a role, by the names in their config."""
+    roles = vocabulary.target.specials
+    named = {
+        "bos_token_id": roles.begin,
+        "eos_token_id": roles.end,
+        "pad_token_id": roles.pad,
+        "unk_token_id": roles.unknown,
+        "cls_token_id": roles.classifier,
+        "sep_token_id": roles.separator,
+        "mask_token_id": roles.mask,
+        "decoder_start_token_id": roles.start,
+    }
+    return {name: token for name, token in named.items() if token is not None}

@@ -1,0 +1,265 @@
+"""A Hugging Face folder <-> a model of ours. Nothing in the folder can run code.
+
+In: `config.json` and `model.safetensors` (or its parts and an index). Out: a model in 32 bits, and
+the folder again. Tensors that are left over, missing, or of another shape are errors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import safetensors.torch
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from torch import Tensor
+
+from regard.config import refused
+from regard.errors import InputError
+from regard.hub.config import CONFIG
+from regard.hub.kind import Kind, Names
+from regard.hub.pickled import read_pickled
+from regard.hub.tables import KINDS
+from regard.models.config import BlocksConfig
+from regard.models.families import CONFIGS
+from regard.models.fill import blank, fill
+from regard.models.model import Model
+from regard.models.sketch import shapes
+from regard.runtime.device import check_memory
+from regard.runtime.files import open_regular, read_json, write_file
+from regard.runtime.tensors import REAL, TensorFile
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+ODD = (AttributeError, KeyError, IndexError, TypeError, AssertionError, BadZipFile)
+"""What readers of pickles end in, beside their own errors, where bytes were changed."""
+MOST_LAYERS = 1000
+"""Of a model that is sketched from its config alone."""
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether all files of a folder's weights are there, in `.bin` files or better."""
+    try:
+        return all(file.is_file() for file in _files(folder, pickled=True))
+    except InputError:
+        return False
+
+
+def read_model(
+    folder: Path, their: dict[str, Any] | None = None, *, pickled: bool = False
+) -> Model:
+    """The model of a folder, with its weights in 32 bits.
+
+    Args:
+        folder: With `config.json` and weights.
+        their: What `config.json` says, if it was read already.
+        pickled: Whether `.bin` files may be read too, by torch's reader of plain tensors.
+
+    Raises:
+        InputError: A kind that is not known, or anything damaged, left over or missing.
+    """
+    their = read_json(folder / CONFIG) if their is None else their
+    kind = kind_of(their, folder)
+    tensors = kind.whole_names(read_tensors(folder, pickled=pickled))
+    config, vocabularies, shapes = _understood(folder, their, tensors, len(tensors))
+    ours = kind.names(config).bring(tensors, shapes)
+    model: Model = blank(config, *vocabularies)
+    _check_tied(model, ours)
+    fill(model, ours)
+    return model.eval()
+
+
+def read_outline(folder: Path, their: dict[str, Any]) -> tuple[BlocksConfig, tuple[int, ...]]:
+    """The config of a folder's model, and the sizes of its vocabularies; its weights stay on disk.
+
+    Args:
+        folder: Of a model.
+        their: What `config.json` says.
+
+    Raises:
+        InputError: As `read_model`, as far as names tell.
+    """
+    mapped: dict[str, Tensor] = {}
+    if not (folder / WEIGHTS).is_file() and not (folder / INDEX).is_file():
+        return _understood(folder, their, {}, MOST_LAYERS)[:2]  # the config alone
+    for file in _files(folder, pickled=False):
+        mapped |= _load(file)
+    tensors = kind_of(their, folder).whole_names(mapped)
+    return _understood(folder, their, tensors, len(tensors))[:2]
+
+
+def _understood(
+    folder: Path, their: dict[str, Any], tensors: dict[str, Tensor], count: int
+) -> tuple[BlocksConfig, tuple[int, ...], dict[str, torch.Size]]:
+    """What a config of theirs means: ours, the sizes of vocabularies, and every tensor's shape."""
+    kind = kind_of(their, folder)
+    try:
+        config: BlocksConfig = kind.read(their, Names(their, tensors))
+        vocabularies = _vocabularies(their, kind)
+        wanted = shapes(config, vocabularies, count, str(folder / CONFIG))
+        return config, vocabularies, wanted
+    except KeyError as error:
+        raise InputError(f"{folder / CONFIG}", got=f"no {error.args[0]}", expected="one") from error
+    except ValidationError as error:
+        raise refused(error, f"{folder / CONFIG}") from error
+    except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
+        raise InputError(f"{folder / CONFIG}", got=str(error).partition("\n")[0]) from error
+
+
+def _check_tied(model: Model, ours: dict[str, Tensor]) -> None:
+    """Refuses two matrices where the model has one for both roles."""
+    first: dict[int, str] = {}  # the name that each parameter was met under
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        other = first.setdefault(id(parameter), name)
+        if other != name and not torch.equal(ours[name], ours[other]):
+            raise InputError("the weights", got=f"another {name}", expected=f"that of {other}")
+
+
+def write_model(model: Model, folder: Path, **roles: Any) -> dict[str, Any]:
+    """Writes `config.json` and `model.safetensors` that transformers reads; gives the config.
+
+    Args:
+        model: Of any family.
+        folder: Exists.
+        **roles: What the config is to say beside, such as `eos_token_id`.
+
+    Raises:
+        InputError: No kind of theirs computes what this model does.
+    """
+    kind = _kind_for(model)
+    written = kind.write(model.config, *model.vocabularies().values())
+    their = {"model_type": kind.name, **written, "dtype": "float32", **roles}
+    tensors = kind.names(model.config).send(dict(model.state_dict()))
+    write_file(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
+    write_file(folder / CONFIG, (json.dumps(their, indent=2) + "\n").encode())
+    return their
+
+
+def _kind_for(model: Model) -> Kind:
+    family = model.config.family
+    for kind in KINDS.values():
+        if kind.family == family and model.config.usual_blocks and kind.fits(model.config):
+            return kind
+    names = [name for name, kind in KINDS.items() if kind.family == family]
+    raise InputError(
+        "export to Hugging Face",
+        got=f"a {family} with settings that none of its models has" if names
+        else f"a {family}, whose weights have no names there",
+        expected=f"what one of {', '.join(names or KINDS)} computes",
+    )  # fmt: skip
+
+
+def kind_of(their: dict[str, Any], folder: Path) -> Kind:
+    """What we know of a config's kind."""
+    name = their.get("model_type")
+    if not isinstance(name, str) or name not in KINDS:
+        raise InputError(
+            f"{folder / CONFIG}: model_type",
+            got=name or "none",
+            expected=f"one of {', '.join(KINDS)}",
+        )
+    return KINDS[name]
+
+
+def _vocabularies(their: dict[str, Any], kind: Kind) -> tuple[int, ...]:
+    source = int(their["vocab_size"])
+    if CONFIGS[kind.family].sides == 1:
+        return (source,)
+    return source, int(their.get("decoder_vocab_size") or source)
+
+
+def read_tensors(folder: Path, *, pickled: bool = False) -> dict[str, Tensor]:
+    """All tensors of a folder, by their names, in 32 bits where they are real numbers."""
+    tensors: dict[str, Tensor] = {}
+    for file in _files(folder, pickled=pickled):
+        found = _read(file, sum(tensor.nbytes for tensor in tensors.values()))
+        if again := found.keys() & tensors.keys():
+            got, expected = f"{min(again)} again", "each tensor in one file"
+            raise InputError(f"{file}", got=got, expected=expected)
+        tensors |= found
+    return tensors
+
+
+def _read(file: Path, held: int) -> dict[str, Tensor]:
+    """The tensors of a file, in memory; the files before it hold so many bytes of that."""
+
+    def check(numbers: int) -> None:
+        check_memory(f"{file}: its weights in 32 bits", held + 4 * numbers)
+
+    if file.suffix == ".safetensors":
+        with _naming(file), open_regular(file) as stream:
+            stored = TensorFile(stream, os.fstat(stream.fileno()).st_size)
+            check(stored.numbers)
+            return stored.read(wide=REAL)
+    mapped = _load(file)
+    check(sum(tensor.numel() for tensor in mapped.values()))
+    return {
+        name: tensor.to(torch.float32 if tensor.is_floating_point() else tensor.dtype, copy=True)
+        for name, tensor in mapped.items()
+    }
+
+
+def _files(folder: Path, *, pickled: bool) -> Iterator[Path]:
+    if (folder / WEIGHTS).is_file():
+        yield folder / WEIGHTS
+    elif (folder / INDEX).is_file():
+        yield from _parts(folder, INDEX, ".safetensors")
+    elif not (folder / PICKLED).is_file() and not (folder / PICKLED_INDEX).is_file():
+        raise InputError(f"{folder}: no weights", expected=f"{WEIGHTS}, or {INDEX} and its parts")
+    elif not pickled:
+        raise InputError(
+            f"{folder}: weights",
+            got=PICKLED,
+            expected=WEIGHTS,
+            fix=f"`regard import {folder} -o NEW` reads it, without running what is in it",
+        )
+    elif (folder / PICKLED).is_file():
+        yield folder / PICKLED
+    else:
+        yield from _parts(folder, PICKLED_INDEX, ".bin")
+
+
+def _parts(folder: Path, index: str, ending: str) -> Iterator[Path]:
+    """The files that an index names, all inside the folder and of one kind."""
+    places = read_json(folder / index).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise InputError(f"{folder / index}", got="no weight_map", expected="tensors and files")
+    for name in dict.fromkeys(map(str, places.values())):
+        if Path(name).name != name or not name.endswith(ending):
+            raise InputError(f"{folder / index}", got=name, expected=f"a file beside it, {ending}")
+        yield folder / name
+
+
+def _load(file: Path) -> dict[str, Tensor]:
+    """The tensors of a file, in it still: into memory comes only what is looked at."""
+    with _naming(file):
+        open_regular(file).close()  # a pipe among the parts would never end
+        if file.suffix == ".safetensors":
+            return safetensors.torch.load_file(file)
+        return read_pickled(file)
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Says which file is missing or damaged."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file") from None
+    except pickle.UnpicklingError:
+        raise InputError(
+            f"{file}",
+            got="more than plain tensors",
+            expected="weights alone",
+            fix="do not trust it",
+        ) from None
+    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, *ODD) as error:
+        got = str(error).partition("\n")[0] or type(error).__name__
+        raise InputError(f"{file} is damaged", got=got) from None

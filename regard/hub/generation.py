@@ -1,0 +1,204 @@
+"""`generation_config.json` <-> how Regard decodes: widths, penalties, and the ids that have a role.
+
+Older folders say the same in `config.json`. What somebody set there and Regard does not do is said
+in a warning: the outputs would differ.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from regard.decode.config import DRAWING, DecodeConfig
+from regard.errors import InputError
+from regard.hub.config import CONFIG
+from regard.runtime.files import read_json
+
+GENERATION = "generation_config.json"
+SETTINGS = {
+    "num_beams": "beam",
+    "length_penalty": "length_penalty",
+    "do_sample": "sample",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "repetition_penalty": "repetition_penalty",
+}
+"""Theirs and ours, where both mean the same."""
+STOPS = {True: "first", False: "bound", "never": "never"}
+"""Their `early_stopping` and our `stop`."""
+KEPT = ("eos_token_id", "decoder_start_token_id", "bos_token_id")
+"""Ids whose role lasts if `generation_config.json` does not repeat it."""
+USUAL_TOP_K = 50
+"""What they sample from where nothing is said."""
+UNHEEDED: dict[str, Any] = {
+    "begin_suppress_tokens": [],
+    "constraints": None,
+    "diversity_penalty": 0,
+    "dola_layers": None,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1,
+    "epsilon_cutoff": 0,
+    "eta_cutoff": 0,
+    "exponential_decay_length_penalty": None,
+    "force_words_ids": None,
+    "guidance_scale": 1,
+    "num_beam_groups": 1,
+    "num_return_sequences": 1,
+    "penalty_alpha": 0,
+    "prompt_lookup_num_tokens": None,
+    "renormalize_logits": False,
+    "sequence_bias": None,
+    "stop_strings": None,
+    "top_h": None,
+    "typical_p": 1,
+    "watermarking_config": None,
+}
+"""What Regard does not do, and the value at which it does nothing."""
+
+log = logging.getLogger(__name__)
+
+
+def read_decoding(
+    folder: Path, vocab: int, longest: int, *, both: bool, their: dict[str, Any] | None = None
+) -> DecodeConfig:
+    """How a folder says that its model wants to be decoded, as far as it does.
+
+    Args:
+        folder: With `config.json`, and perhaps `generation_config.json`.
+        vocab: Entries of the vocabulary that it writes in; an id beyond is never written.
+        longest: The most tokens it has positions for: no limit is one that says no less.
+        both: Whether it has an encoder: then a length counts what a text starts from.
+        their: What `config.json` says, if it was read already.
+
+    Raises:
+        InputError: A value is not of its kind.
+    """
+    configs = [
+        their if their is not None and name == CONFIG else read_json(folder / name)
+        for name in (CONFIG, GENERATION) if (folder / name).exists()
+    ]  # fmt: skip
+    known = [{k: v for k, v in config.items() if v is not None} for config in configs]
+    settings = known[-1] if known else {}
+    roles = [name for name in KEPT if name not in settings]  # said before, and not again
+    ids = settings | {name: config[name] for config in known for name in roles if name in config}
+    where = folder / (GENERATION if len(known) == 2 else CONFIG)
+    try:
+        lengths = _lengths(settings, longest, both=both)
+        config = DecodeConfig(**_settings(settings), **lengths, **_roles(ids, vocab, both=both))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        names = {ours: theirs for theirs, ours in SETTINGS.items()}
+        name, expected = str(fault["loc"][0]), fault["msg"].removeprefix("Input should be ")
+        raise InputError(
+            f"{where}: {names.get(name, name)}", got=fault["input"], expected=expected
+        ) from None
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        raise InputError(f"{where}", got=str(error).partition("\n")[0]) from None
+    lost = [
+        name for name, usual in UNHEEDED.items() if settings.get(name, usual) not in (usual, [])
+    ]
+    if any(len(each) > 1 for each in settings.get("bad_words_ids", ())):
+        lost.append("bad_words_ids of several tokens")
+    if config.sample and settings.get("num_beams", 1) != 1:
+        lost.append("num_beams beside do_sample")
+    if not both and settings.get("min_length"):
+        lost.append("min_length (min_new_tokens is)")
+    if lost:
+        log.warning("%s: not heeded: %s; outputs may differ", where, ", ".join(lost))
+    return config
+
+
+def _settings(said: Mapping[str, Any]) -> dict[str, Any]:
+    found = {ours: said[theirs] for theirs, ours in SETTINGS.items() if theirs in said}
+    if "early_stopping" in said:
+        found["stop"] = STOPS[said["early_stopping"]]
+    if found.get("sample"):
+        found.pop("beam", None)
+        found |= {"top_k": USUAL_TOP_K} | {name: said[name] for name in DRAWING if name in said}
+    return found
+
+
+def _lengths(said: Mapping[str, Any], longest: int, *, both: bool) -> dict[str, int]:
+    """Theirs count what a text starts from, ours do not; `new_tokens` do not either."""
+    found: dict[str, int] = {}
+    for ours in ("min_length", "max_length"):
+        fresh = said.get(ours.replace("length", "new_tokens"))
+        if fresh is not None:
+            found[ours] = int(fresh)
+        elif both and int(said.get(ours, 0)) > 1:
+            found[ours] = int(said[ours]) - 1
+    if found.get("max_length", 0) >= longest - 1:
+        del found["max_length"]
+    elif "max_length" in found:
+        found["min_length"] = min(found.get("min_length", 0), found["max_length"])
+    return found
+
+
+def _roles(said: Mapping[str, Any], vocab: int, *, both: bool) -> dict[str, Any]:
+    def within(value: Any) -> tuple[int, ...]:
+        """One id or several; those that the model cannot write are left out."""
+        several = value if isinstance(value, list | tuple) else [] if value is None else [value]
+        wrong = [each for each in several if type(each) is not int]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} where an id of a token should be")
+        return tuple(token for token in several if 0 <= token < vocab)
+
+    def first(*names: str) -> int | None:
+        return next((token for name in names for token in within(said.get(name))), None)
+
+    ends = within(said.get("eos_token_id"))
+    words = (each[0] for each in said.get("bad_words_ids", ()) if len(each) == 1)
+    single = [token for token in words if token not in ends]  # they let a text end all the same
+    found = {
+        "banned": within([*single, *said.get("suppress_tokens", ())]),
+        "ends": ends,
+        "forced_begin": first("forced_bos_token_id"),
+        "forced_end": first("forced_eos_token_id"),
+    }
+    if both:
+        found["begin"] = first("decoder_start_token_id", "bos_token_id")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def roles_in(config: DecodeConfig) -> dict[str, Any]:
+    """The ids that have a role in decoding, by the names in their config."""
+    found: dict[str, Any] = {}
+    if config.begin is not None:
+        found["decoder_start_token_id"] = config.begin
+    if config.ends:
+        found["eos_token_id"] = config.ends[0] if len(config.ends) == 1 else list(config.ends)
+    return found
+
+
+def write_decoding(config: DecodeConfig, roles: Mapping[str, Any], longest: int) -> dict[str, Any]:
+    """What `generation_config.json` says, for transformers to decode as Regard does.
+
+    Args:
+        config: How Regard decodes.
+        roles: The ids of symbols with a role, by their names.
+        longest: The most tokens the model has positions for. Where Regard has no other limit than
+            twice the source, this is it; theirs would be 20.
+    """
+    their: dict[str, Any] = {theirs: getattr(config, ours) for theirs, ours in SETTINGS.items()}
+    names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+    their |= {name: roles[name] for name in names if roles.get(name) is not None}
+    if config.beam == 1:
+        del their["length_penalty"]  # they refuse to save one that has no say
+    else:
+        their["early_stopping"] = next(them for them, ours in STOPS.items() if ours == config.stop)
+    if config.sample:
+        their |= {name: getattr(config, name) for name in DRAWING}
+    optional = {
+        "suppress_tokens": list(config.banned),
+        "forced_bos_token_id": config.forced_begin,
+        "forced_eos_token_id": config.forced_end,
+        "min_new_tokens": config.min_length,
+        "max_new_tokens": config.max_length,
+        "max_length": longest if config.max_length is None else None,
+    }
+    # A forced id may be 0; nothing else says something at 0.
+    kept = {k: v for k, v in optional.items() if v or (v == 0 and k.startswith("forced"))}
+    return their | kept

@@ -1,0 +1,292 @@
+"""A file of llama2.c, and the tokenizer beside it -> a model of ours and its vocabulary.
+
+In: `model.bin` of version 0 (`export.py` of llama2.c, and all of its published stories) and
+`tok512.bin` or `tokenizer.bin`. Out: a `Decoder` in 32 bits and a `Vocabulary`.
+
+    model      7 × int32: dim, hidden, layers, heads, kv_heads, vocab (negative: untied), length;
+               then float32, one kind of tensor after another, each for all layers
+    tokenizer  int32: bytes of the longest piece; then (float32 score, int32 bytes, text) a piece
+
+The first seven numbers say how long the file must be. Nothing is made of them before that is so.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.models import GPTConfig
+from regard.models.decoder import Decoder
+from regard.runtime.device import check_memory
+from regard.runtime.files import open_regular, read_regular
+from regard.tokens import Roles, Tokenizer, Vocabulary
+from regard.tokens.published.folder import LARGEST
+from regard.tokens.published.legacy import pieces as assembled
+from regard.tokens.published.sentencepiece import (
+    BPE,
+    BYTE,
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    Piece,
+    PieceModel,
+)
+from regard.tokens.spelling import FALLBACK
+
+_HEADER = struct.Struct("<7i")
+_ENTRY = struct.Struct("<fi")
+_LATER = 0x616B3432
+"""What files of version 1 and later begin with: `ak42`."""
+_SYMBOLS = (("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL))
+"""The first three ids. llama2.c writes the text of the last two with line ends around it."""
+_OF_EACH_LAYER = (
+    "self_norm", "query", "key", "value", "out", "feed_norm", "gate", "down", "up",
+)  # fmt: skip
+_SPACE = "▁"
+"""How SentencePiece, which these pieces come from, writes the space that they have instead."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file begins with."""
+
+    dim: int
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    vocab: int
+    tied: bool
+    max_length: int
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """All that follows, in its order."""
+        layers, dim, hidden = self.layers, self.dim, self.hidden
+        head_dim = dim // self.heads
+        narrow = self.kv_heads * head_dim
+        angles = (self.max_length, head_dim // 2)
+        return {
+            "embed": (self.vocab, dim),
+            "self_norm": (layers, dim),
+            "query": (layers, dim, dim),
+            "key": (layers, narrow, dim),
+            "value": (layers, narrow, dim),
+            "out": (layers, dim, dim),
+            "feed_norm": (layers, dim),
+            "gate": (layers, hidden, dim),
+            "down": (layers, dim, hidden),
+            "up": (layers, hidden, dim),
+            "final_norm": (dim,),
+            "cosine": angles,  # of the rotary positions; llama2.c itself no longer reads these two
+            "sine": angles,
+            **({} if self.tied else {"head": (self.vocab, dim)}),
+        }
+
+    @property
+    def size(self) -> int:
+        """Bytes of a whole file."""
+        return _HEADER.size + 4 * sum(map(math.prod, self.shapes().values()))
+
+
+def read_llama2c(file: Path, tokenizer: Path | None = None) -> tuple[Decoder, Vocabulary]:
+    """The model of a llama2.c file, and the vocabulary that belongs to it.
+
+    Args:
+        file: A `.bin` of version 0.
+        tokenizer: Its tokenizer; without it `tok512.bin` (for a vocabulary of 512) or
+            `tokenizer.bin` beside the file.
+
+    Raises:
+        InputError: Anything damaged, missing, of another version, or of another length than its
+            first numbers say.
+    """
+    header = _read_header(file)
+    vocabulary = _read_tokenizer(tokenizer or _beside(file, header.vocab), header.vocab)
+    try:
+        config = GPTConfig(
+            layers=header.layers,
+            dim=header.dim,
+            heads=header.heads,
+            kv_heads=None if header.kv_heads == header.heads else header.kv_heads,
+            hidden=header.hidden,
+            activation="gated_silu",
+            norm="rms",
+            norm_epsilon=1e-5,
+            bias=False,
+            positions="rotary",
+            max_length=header.max_length,
+            dropout=0.0,
+            tied=header.tied,
+        )
+    except ValidationError as error:
+        raise _damaged(file, str(error.errors()[0]["msg"])) from None
+    model = Decoder(config, header.vocab)
+    model.load_state_dict(dict(_ours(_read_tensors(file, header), header)))
+    return model.eval(), vocabulary
+
+
+def _read_header(file: Path) -> Header:
+    """The first numbers, once they are found to fit the length of the file."""
+    try:
+        size = file.stat().st_size
+        with open_regular(file) as opened:
+            start = opened.read(_HEADER.size)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    if len(start) < _HEADER.size:
+        raise _damaged(file, f"{size} bytes")
+    dim, hidden, layers, heads, kv_heads, vocab, max_length = _HEADER.unpack(start)
+    if dim == _LATER:
+        raise InputError(
+            str(file),
+            got=f"version {hidden} of llama2.c's format",
+            expected="version 0",
+            fix="export it again with `python export.py model.bin --version 0`",
+        )
+    sizes = (dim, hidden, layers, heads, kv_heads, abs(vocab), max_length)
+    if min(sizes) < 1 or dim % heads or heads % kv_heads:
+        raise _damaged(file, f"sizes of {', '.join(map(str, sizes))}")
+    header = Header(dim, hidden, layers, heads, kv_heads, abs(vocab), vocab > 0, max_length)
+    if size != header.size:
+        raise _damaged(file, f"{size} bytes where its sizes need {header.size}")
+    check_memory(f"{file}: its weights", size)
+    return header
+
+
+def _read_tensors(file: Path, header: Header) -> dict[str, Tensor]:
+    try:
+        numbers = np.fromfile(file, dtype="<f4", offset=_HEADER.size)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    shapes = header.shapes()
+    if numbers.size != sum(map(math.prod, shapes.values())):
+        raise _damaged(file, "another length than a moment ago")
+    parts = torch.split(torch.from_numpy(numbers), [*map(math.prod, shapes.values())])
+    return {
+        name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)
+    }
+
+
+def _ours(theirs: dict[str, Tensor], header: Header) -> Iterator[tuple[str, Tensor]]:
+    """Their tensors by our names."""
+    yield "embed.weight", theirs["embed"]
+    yield "head.weight", theirs["embed" if header.tied else "head"]
+    yield "decoder.final_norm.weight", theirs["final_norm"]
+    for layer in range(header.layers):
+        of = {name: theirs[name][layer] for name in _OF_EACH_LAYER}
+        query = halves_first(of["query"], header.heads)
+        key = halves_first(of["key"], header.kv_heads)
+        block = f"decoder.blocks.{layer}."
+        yield f"{block}self_norm.weight", of["self_norm"]
+        yield f"{block}self_attention.query.weight", query
+        yield f"{block}self_attention.key_value.weight", torch.cat((key, of["value"]))
+        yield f"{block}self_attention.out.weight", of["out"]
+        yield f"{block}feed_norm.weight", of["feed_norm"]
+        yield f"{block}feed_forward.into.weight", torch.cat((of["gate"], of["up"]))
+        yield f"{block}feed_forward.out.weight", of["down"]
+
+
+def halves_first(matrix: Tensor, heads: int) -> Tensor:
+    """The rows of queries or keys in the order of a rotary that pairs j with j + half.
+
+    llama2.c turns the pairs (2j, 2j + 1). The product of a query and a key is a sum over features,
+    so it stays the same when the features of both are put in another order.
+
+    Args:
+        matrix: (heads * head_dim, dim)
+        heads: How many.
+
+    Example:
+        >>> halves_first(torch.arange(4.0).view(4, 1), heads=1).flatten()
+        tensor([0., 2., 1., 3.])
+    """
+    rows, dim = matrix.shape
+    pairs = matrix.view(heads, rows // heads // 2, 2, dim)  # (heads, pair, which, dim)
+    return pairs.transpose(1, 2).reshape(rows, dim)
+
+
+def _beside(file: Path, vocab: int) -> Path:
+    """The tokenizer of a model, by the names that llama2.c gives them."""
+    names = (f"tok{vocab}.bin", "tokenizer.bin")
+    for name in names:
+        if file.with_name(name).is_file():
+            return file.with_name(name)
+    raise InputError(f"{file.parent}: no tokenizer", expected=" or ".join(names))
+
+
+def _read_tokenizer(file: Path, vocab: int) -> Vocabulary:
+    try:
+        data = read_regular(file, most=LARGEST)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    entries = list(_entries(data, file))
+    if len(entries) != vocab:
+        raise _damaged(file, f"{len(entries)} pieces for a model with {vocab}")
+    if len({entry.text for entry in entries}) < len(entries):
+        raise _damaged(file, "a piece twice")
+    model = PieceModel(tuple(entries), algorithm=BPE, byte_fallback=True, single_spaces=False)
+    spec = assembled(model, str(file))
+    spec["post_processor"] = _begin_first()
+    tokenizer = Tokenizer(spec, Roles(begin=1, end=2, unknown=0), file=str(file))
+    return Vocabulary(tokenizer, tokenizer)
+
+
+def _entries(data: bytes, file: Path) -> Iterator[Piece]:
+    """The pieces, as SentencePiece would have them."""
+    place = struct.calcsize("<i")  # after the length of the longest, which only C needs
+    number = 0
+    while place < len(data):
+        if place + _ENTRY.size > len(data):
+            raise _damaged(file, f"piece {number} cut off")
+        score, length = _ENTRY.unpack_from(data, place)
+        place += _ENTRY.size
+        if not 0 <= length <= len(data) - place or not math.isfinite(score):
+            raise _damaged(file, f"piece {number} with {length} bytes and the score {score}")
+        try:
+            text = data[place : place + length].decode()
+        except UnicodeDecodeError:
+            raise _damaged(file, f"piece {number} that is not UTF-8") from None
+        yield _piece(number, text, score)
+        place += length
+        number += 1
+
+
+def _piece(number: int, text: str, score: float) -> Piece:
+    if number < len(_SYMBOLS):
+        name, kind = _SYMBOLS[number]
+        return Piece(name, score, kind)
+    return Piece(text.replace(" ", _SPACE), score, BYTE if text in FALLBACK else NORMAL)
+
+
+def _begin_first() -> dict[str, Any]:
+    """`<s> text`: what a model of this kind has always seen first."""
+    begin, text, pair = (
+        {"SpecialToken": {"id": "<s>", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+        {"Sequence": {"id": "B", "type_id": 0}},
+    )
+    return {
+        "type": "TemplateProcessing",
+        "single": [begin, text],
+        "pair": [begin, text, begin, pair],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}},
+    }
+
+
+def _damaged(file: Path, got: str) -> InputError:
+    return InputError(
+        f"{file} is damaged, or no file of llama2.c",
+        got=got,
+        expected="its version 0",
+        fix="take the file from another copy of the model",
+    )

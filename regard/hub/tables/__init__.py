@@ -1,0 +1,28 @@
+"""Published weights: a file for models that are alike, and a line for each kind of them."""
+
+from __future__ import annotations
+
+from regard.hub.kind import Kind
+from regard.hub.tables.bart import BART, MARIAN
+from regard.hub.tables.bert import BERT, DISTILBERT, ROBERTA
+from regard.hub.tables.gpt2 import GPT2
+from regard.hub.tables.llama import LLAMA, MISTRAL, QWEN2, QWEN3
+from regard.hub.tables.t5 import T5
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        GPT2,
+        LLAMA,
+        MISTRAL,
+        QWEN2,
+        QWEN3,
+        BERT,
+        ROBERTA,
+        DISTILBERT,
+        T5,
+        BART,
+        MARIAN,
+    )
+}
+"""Their `model_type` -> what we know of it. A model is exported as the first kind that it fits."""

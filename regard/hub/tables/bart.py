@@ -1,0 +1,176 @@
+"""BART and Marian: encoder-decoders with norms after the residual sum."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from regard.hub.kind import (
+    ACTIVATIONS,
+    Kind,
+    Names,
+    activation_of,
+    activation_to,
+    only,
+    their_activation,
+)
+from regard.hub.rules import Known, Rule, Table, same, within
+from regard.layers import sinusoid
+from regard.models import TransformerConfig
+
+
+def _read_bart(their: dict[str, Any], names: Names) -> TransformerConfig:
+    only(their, normalize_embedding=True)
+    return _read(their, names, embedding_norm=True, positions="learned", positions_from=2)
+
+
+def _read_marian(their: dict[str, Any], names: Names) -> TransformerConfig:
+    only(their, normalize_embedding=False)
+    return _read(their, names, positions="sinusoidal_halves")
+
+
+def _read(their: dict[str, Any], names: Names, **own: Any) -> TransformerConfig:
+    """What both say; what is a kind's own beside it."""
+    only(their, normalize_before=False, add_final_layer_norm=False)
+    for size in ("attention_heads", "ffn_dim"):
+        only(their, **{f"decoder_{size}": their[f"encoder_{size}"]})
+    shared = their.get("share_encoder_decoder_embeddings", True)
+    tied = names.tied("lm_head.weight", _embedding(shared=shared), usual=True)
+    return TransformerConfig(
+        encoder_layers=their["encoder_layers"],
+        decoder_layers=their["decoder_layers"],
+        dim=their["d_model"],
+        heads=their["encoder_attention_heads"],
+        hidden=their["encoder_ffn_dim"],
+        activation=activation_of(their_activation(their, "activation_function", "gelu")),
+        norm_place="post",
+        norm_epsilon=1e-5,
+        max_length=their.get("max_position_embeddings", 1024),
+        scaled_embedding=their.get("scale_embedding", False),
+        output_bias=True,
+        dropout=their.get("dropout", 0.1),
+        hidden_dropout=their.get("activation_dropout", 0.0),
+        attention_dropout=their.get("attention_dropout", 0.0),
+        tied={(True, True): "all", (True, False): "inputs", (False, True): "output"}.get(
+            (shared, tied), "none"
+        ),
+        **own,
+    )
+
+
+def _embedding(*, shared: bool) -> str:
+    return "model.shared.weight" if shared else "model.decoder.embed_tokens.weight"
+
+
+def _write_bart(config: TransformerConfig, source: int, _: int) -> dict[str, Any]:
+    return _write("BartForConditionalGeneration", config, source)
+
+
+def _write_marian(config: TransformerConfig, source: int, target: int) -> dict[str, Any]:
+    return {
+        **_write("MarianMTModel", config, source),
+        "share_encoder_decoder_embeddings": config.tied in ("all", "inputs"),
+        "decoder_vocab_size": target,
+    }
+
+
+def _write(architecture: str, config: TransformerConfig, source: int) -> dict[str, Any]:
+    hidden_dropout = config.dropout if config.hidden_dropout is None else config.hidden_dropout
+    return {
+        "architectures": [architecture],
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "d_model": config.dim,
+        "encoder_attention_heads": config.heads,
+        "decoder_attention_heads": config.heads,
+        "encoder_ffn_dim": config.hidden,
+        "decoder_ffn_dim": config.hidden,
+        "activation_function": activation_to(config.activation),
+        "max_position_embeddings": config.max_length,
+        "scale_embedding": config.scaled_embedding,
+        "dropout": config.dropout,
+        "activation_dropout": hidden_dropout,
+        "attention_dropout": config.attention_dropout,
+        "is_encoder_decoder": True,
+        "tie_word_embeddings": config.tied in ("all", "output"),
+        "vocab_size": source,
+    }
+
+
+def _names(config: TransformerConfig) -> Table:
+    shared = config.tied in ("all", "inputs")
+    source = "model.shared" if shared else "model.encoder.embed_tokens"
+    rules = [
+        *same("source_embed", source, bias=False),
+        *same("target_embed", "model.decoder.embed_tokens", bias=False),
+        *same("head", "lm_head", bias=False),
+        Rule(("head.bias",), ("final_logits_bias",), row=True, zero=True),
+    ]
+    for stack, layers in config.stacks.items():
+        if config.positions == "learned":
+            places = (f"model.{stack}.embed_positions.weight",)
+            rules += [Rule((f"{stack}.positions.table",), places)]
+            side = "source" if stack == "encoder" else "target"
+            rules += same(f"{side}_embed.norm", f"model.{stack}.layernorm_embedding")
+        block = _attention("self", "self_attn")
+        if stack == "decoder":
+            block += _attention("cross", "encoder_attn")
+        block += [
+            *same("feed_forward.into", "fc1"),
+            *same("feed_forward.out", "fc2"),
+            *same("feed_norm", "final_layer_norm"),
+        ]
+        for layer in range(layers):
+            rules += within(f"{stack}.blocks.{layer}.", f"model.{stack}.layers.{layer}.", block)
+    copies = {
+        "model.encoder.embed_tokens.weight": "model.shared.weight",
+        "model.decoder.embed_tokens.weight": "model.shared.weight",
+        "lm_head.weight": _embedding(shared=shared),
+    }
+    if not shared:
+        copies = {"lm_head.weight": _embedding(shared=False)}
+    if config.positions == "learned":
+        return Table(tuple(rules), copies)
+    shape = config.max_length, config.dim
+    waves = Known(shape, partial(sinusoid, *shape, halves=True))
+    known = {f"model.{stack}.embed_positions.weight": waves for stack in config.stacks}
+    return Table(tuple(rules), copies, known=known)
+
+
+def _attention(ours: str, theirs: str) -> list[Rule]:
+    return [
+        *same(f"{ours}_attention.query", f"{theirs}.q_proj"),
+        *same(f"{ours}_attention.key_value", f"{theirs}.k_proj+{theirs}.v_proj"),
+        *same(f"{ours}_attention.out", f"{theirs}.out_proj"),
+        *same(f"{ours}_norm", f"{theirs}_layer_norm"),
+    ]
+
+
+def _is_bart(config: TransformerConfig) -> bool:
+    return _plain(config) and config.positions == "learned" and config.embedding_norm and (
+        config.positions_from == 2 and config.tied == "all"
+    )  # fmt: skip
+
+
+def _is_marian(config: TransformerConfig) -> bool:
+    return _plain(config) and config.positions == "sinusoidal_halves" and not config.embedding_norm
+
+
+def _plain(config: TransformerConfig) -> bool:
+    """Whether nothing is set that neither BART nor Marian has."""
+    return (
+        (config.norm, config.norm_place, config.norm_epsilon) == ("layer", "post", 1e-5)
+        and (config.score, config.bias, config.residual) == ("scaled_dot", True, True)
+        and (config.kv_heads, config.head_dim, config.window) == (None, None, None)
+        and config.attention_bias in (None, "all")
+        and not (config.final_norm or config.scaled_output or config.query_key_norm)
+        and config.output_bias
+        and config.activation in ACTIVATIONS.values()
+    )
+
+
+_HEADS = ("lm_head.", "final_logits_bias")
+BART = Kind("bart", "transformer", "model.", _read_bart, _write_bart, _names, _is_bart, _HEADS)
+MARIAN = Kind(
+    "marian", "transformer", "model.", _read_marian, _write_marian, _names, _is_marian, _HEADS
+)

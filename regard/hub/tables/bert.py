@@ -1,0 +1,326 @@
+"""BERT, RoBERTa and DistilBERT, with whichever heads a checkpoint has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.errors import InputError
+from regard.hub.kind import Kind, Names, activation_of, activation_to, only, their_activation
+from regard.hub.rules import Rule, Table, same, within
+from regard.models import BertConfig
+
+
+def _labels(their: dict[str, Any], head: str, names: Names, architecture: str) -> tuple[str, ...]:
+    """The names of the classes or tags, if the checkpoint has that head."""
+    architectures = their.get("architectures") or ["ForSequenceClassification"]
+    if not names.has(head) or architecture not in architectures[0]:
+        return ()
+    # Two labels without names are their default, which older configs leave out.
+    labels = their.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    if architecture == "ForSequenceClassification":
+        usual = "single_label_classification"
+        kind = their.get("problem_type") or (usual if len(labels) > 1 else "regression")
+        if kind != usual:
+            raise InputError("config.json: problem_type", got=kind, expected=usual)
+    return tuple(str(labels[key]) for key in sorted(labels, key=int))
+
+
+def _read_bert(their: dict[str, Any], names: Names) -> BertConfig:
+    return _read(
+        their,
+        names,
+        pooled=names.has("bert.pooler"),
+        masked=names.has("cls.predictions."),
+        next_sentence=names.has("cls.seq_relationship."),
+    )
+
+
+def _read_roberta(their: dict[str, Any], names: Names) -> BertConfig:
+    masked = names.has("lm_head.")
+    if masked:  # whose own activation is always this
+        only(their, hidden_act="gelu")
+    classes = _labels(their, "classifier", names, "ForSequenceClassification")
+    pooled = names.has("classifier.dense" if classes else "roberta.pooler")
+    # Positions are counted from the one after the padding symbol.
+    first = int(their.get("pad_token_id", 1)) + 1
+    return _read(their, names, pooled=pooled, masked=masked, first=first)
+
+
+def _read(
+    their: dict[str, Any], names: Names, *, pooled: bool, first: int = 0, **own: bool
+) -> BertConfig:
+    """What BERT and RoBERTa both say; with the heads of a kind's own."""
+    only(their, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+    return BertConfig(
+        layers=their["num_hidden_layers"],
+        dim=their["hidden_size"],
+        heads=their["num_attention_heads"],
+        hidden=their["intermediate_size"],
+        activation=activation_of(their_activation(their, "hidden_act", "gelu")),
+        norm_epsilon=their.get("layer_norm_eps", 1e-12),
+        token_types=their.get("type_vocab_size", 2),
+        max_length=their["max_position_embeddings"] - first,
+        positions_from=first,
+        dropout=their.get("hidden_dropout_prob", 0.1),
+        hidden_dropout=0.0,
+        attention_dropout=their.get("attention_probs_dropout_prob", 0.1),
+        pooler="tanh" if pooled else "none",
+        classes=_labels(their, "classifier", names, "ForSequenceClassification"),
+        tags=_labels(their, "classifier", names, "ForTokenClassification"),
+        spans=names.has("qa_outputs."),
+        **own,
+    )
+
+
+def _architecture(config: BertConfig, name: str) -> str:
+    for head, ending in (
+        (config.classes, "ForSequenceClassification"),
+        (config.tags, "ForTokenClassification"),
+        (config.spans, "ForQuestionAnswering"),
+        (config.next_sentence and config.masked, "ForPreTraining"),
+        (config.next_sentence, "ForNextSentencePrediction"),
+        (config.masked, "ForMaskedLM"),
+    ):
+        if head:
+            return name + ending
+    return f"{name}Model"
+
+
+def _label_maps(config: BertConfig) -> dict[str, Any]:
+    labels = config.classes or config.tags
+    if not labels:
+        return {}
+    return {
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
+
+
+def _write_bert(config: BertConfig, vocab: int) -> dict[str, Any]:
+    return _write("Bert", config, vocab) | _label_maps(config)
+
+
+def _write_roberta(config: BertConfig, vocab: int) -> dict[str, Any]:
+    pad = {"pad_token_id": config.positions_from - 1}
+    return _write("Roberta", config, vocab) | pad | _label_maps(config)
+
+
+def _write(name: str, config: BertConfig, vocab: int) -> dict[str, Any]:
+    return {
+        "architectures": [_architecture(config, name)],
+        "num_hidden_layers": config.layers,
+        "hidden_size": config.dim,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.hidden,
+        "hidden_act": activation_to(config.activation),
+        "layer_norm_eps": config.norm_epsilon or 1e-5,
+        "type_vocab_size": config.token_types,
+        "max_position_embeddings": config.max_length + config.positions_from,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "vocab_size": vocab,
+        "tie_word_embeddings": True,
+    }
+
+
+def _body(config: BertConfig, root: str) -> list[Rule]:
+    embeddings = f"{root}embeddings."
+    rules = [
+        *same("embed", f"{embeddings}word_embeddings", bias=False),
+        Rule(("encoder.positions.table",), (f"{embeddings}position_embeddings.weight",)),
+        Rule(("embed.types",), (f"{embeddings}token_type_embeddings.weight",)),
+        *same("embed.norm", f"{embeddings}LayerNorm"),
+    ]
+    block = [
+        *same("self_attention.query", "attention.self.query"),
+        *same("self_attention.key_value", "attention.self.key+attention.self.value"),
+        *same("self_attention.out", "attention.output.dense"),
+        *same("self_norm", "attention.output.LayerNorm"),
+        *same("feed_forward.into", "intermediate.dense"),
+        *same("feed_forward.out", "output.dense"),
+        *same("feed_norm", "output.LayerNorm"),
+    ]
+    for layer in range(config.layers):
+        rules += within(f"encoder.blocks.{layer}.", f"{root}encoder.layer.{layer}.", block)
+    return rules
+
+
+def _small_heads(config: BertConfig) -> list[Rule]:
+    rules = []
+    if config.tags:
+        rules += same("tags", "classifier")
+    if config.spans:
+        rules += same("spans", "qa_outputs")
+    return rules
+
+
+def _names_bert(config: BertConfig) -> Table:
+    rules = _body(config, "bert.") + _small_heads(config)
+    if config.pooler != "none":
+        rules += same("pooler", "bert.pooler.dense")
+    if config.masked:
+        rules += same("masked.transform", "cls.predictions.transform.dense")
+        rules += same("masked.norm", "cls.predictions.transform.LayerNorm")
+        rules += [Rule(("masked.vocabulary.bias",), ("cls.predictions.bias",))]
+        rules += same("masked.vocabulary", "cls.predictions.decoder", bias=False)
+    if config.next_sentence:
+        rules += same("next_sentence", "cls.seq_relationship")
+    if config.classes:
+        rules += same("classes", "classifier")
+    copies = {
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    }
+    return Table(tuple(rules), copies, ("*position_ids",))
+
+
+def _names_roberta(config: BertConfig) -> Table:
+    rules = _body(config, "roberta.") + _small_heads(config)
+    if config.masked:
+        rules += same("masked.transform", "lm_head.dense")
+        rules += same("masked.norm", "lm_head.layer_norm")
+        rules += [Rule(("masked.vocabulary.bias",), ("lm_head.bias",))]
+        rules += same("masked.vocabulary", "lm_head.decoder", bias=False)
+    if config.classes:
+        rules += same("pooler", "classifier.dense")
+        rules += same("classes", "classifier.out_proj")
+    elif config.pooler != "none":
+        rules += same("pooler", "roberta.pooler.dense")
+    copies = {
+        "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    }
+    return Table(tuple(rules), copies, ("*position_ids",))
+
+
+def _is_bert(config: BertConfig) -> bool:
+    return config.positions_from == 0 and _with_types(config)
+
+
+def _is_roberta(config: BertConfig) -> bool:
+    if config.next_sentence or (config.masked and config.activation != "gelu"):
+        return False  # it has no such head, and another always has this activation
+    return config.positions_from > 0 and _with_types(config)
+
+
+def _with_types(config: BertConfig) -> bool:
+    """Whether nothing is set that neither BERT nor RoBERTa has."""
+    pooled = config.pooler == "tanh" or not (config.classes or config.next_sentence)
+    return config.token_types > 0 and config.pooler != "relu" and pooled and _plain(config)
+
+
+def _plain(config: BertConfig) -> bool:
+    """Whether nothing is set that no published encoder has."""
+    return (
+        (config.norm, config.norm_place, config.positions) == ("layer", "post", "learned")
+        and (config.kv_heads, config.head_dim, config.window) == (None, None, None)
+        and config.attention_bias in (None, "all")
+        and (config.bias, config.embedding_norm, config.residual) == (True, True, True)
+        and config.score == "scaled_dot"
+        and not (config.final_norm or config.scaled_embedding or config.query_key_norm)
+        and not config.activation.startswith("gated")
+        and not (config.classes and config.tags)  # which have one name
+    )
+
+
+def _read_distilbert(their: dict[str, Any], names: Names) -> BertConfig:
+    only(their, sinusoidal_pos_embds=False)
+    return BertConfig(
+        layers=their["n_layers"],
+        dim=their["dim"],
+        heads=their["n_heads"],
+        hidden=their["hidden_dim"],
+        activation=activation_of(their_activation(their, "activation", "gelu")),
+        norm_epsilon=1e-12,
+        token_types=0,
+        max_length=their["max_position_embeddings"],
+        dropout=their.get("dropout", 0.1),
+        hidden_dropout=0.0,
+        attention_dropout=their.get("attention_dropout", 0.1),
+        pooler="relu" if names.has("pre_classifier.") else "none",
+        masked=names.has("vocab_transform."),
+        classes=_labels(their, "classifier", names, "ForSequenceClassification"),
+        tags=_labels(their, "classifier", names, "ForTokenClassification"),
+        spans=names.has("qa_outputs."),
+    )
+
+
+def _write_distilbert(config: BertConfig, vocab: int) -> dict[str, Any]:
+    return {
+        "architectures": [_architecture(config, "DistilBert")],
+        "n_layers": config.layers,
+        "dim": config.dim,
+        "n_heads": config.heads,
+        "hidden_dim": config.hidden,
+        "activation": activation_to(config.activation),
+        "max_position_embeddings": config.max_length,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "vocab_size": vocab,
+        "tie_word_embeddings": True,
+        **_label_maps(config),
+    }
+
+
+def _names_distilbert(config: BertConfig) -> Table:
+    embeddings = "distilbert.embeddings."
+    rules = [
+        *same("embed", f"{embeddings}word_embeddings", bias=False),
+        Rule(("encoder.positions.table",), (f"{embeddings}position_embeddings.weight",)),
+        *same("embed.norm", f"{embeddings}LayerNorm"),
+        *_small_heads(config),
+    ]
+    block = [
+        *same("self_attention.query", "attention.q_lin"),
+        *same("self_attention.key_value", "attention.k_lin+attention.v_lin"),
+        *same("self_attention.out", "attention.out_lin"),
+        *same("self_norm", "sa_layer_norm"),
+        *same("feed_forward.into", "ffn.lin1"),
+        *same("feed_forward.out", "ffn.lin2"),
+        *same("feed_norm", "output_layer_norm"),
+    ]
+    for layer in range(config.layers):
+        root = f"distilbert.transformer.layer.{layer}."
+        rules += within(f"encoder.blocks.{layer}.", root, block)
+    if config.masked:
+        rules += same("masked.transform", "vocab_transform")
+        rules += same("masked.norm", "vocab_layer_norm")
+        rules += same("masked.vocabulary", "vocab_projector")
+    if config.pooler != "none":
+        rules += same("pooler", "pre_classifier")
+    if config.classes:
+        rules += same("classes", "classifier")
+    copies = {"vocab_projector.weight": f"{embeddings}word_embeddings.weight"}
+    return Table(tuple(rules), copies, ("*position_ids",))
+
+
+def _is_distilbert(config: BertConfig) -> bool:
+    pooler = "relu" if config.classes else "none"
+    plain = (config.token_types, config.positions_from, config.next_sentence) == (0, 0, False)
+    return plain and config.pooler == pooler and (
+        _plain(config) and config.norm_epsilon == 1e-12  # it has no setting for it
+    )  # fmt: skip
+
+
+_HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.", "vocab_", "pre_classifier.")
+BERT = Kind("bert", "bert", "bert.", _read_bert, _write_bert, _names_bert, _is_bert, _HEADS)
+ROBERTA = Kind(
+    "roberta",
+    "bert",
+    "roberta.",
+    _read_roberta,
+    _write_roberta,
+    _names_roberta,
+    _is_roberta,
+    _HEADS,
+)
+DISTILBERT = Kind(
+    "distilbert",
+    "bert",
+    "distilbert.",
+    _read_distilbert,
+    _write_distilbert,
+    _names_distilbert,
+    _is_distilbert,
+    _HEADS,
+)

@@ -1,0 +1,209 @@
+"""Llama, and what is Llama but for its biases, norms and windows: Mistral, Qwen2, Qwen3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from regard.hub.kind import Kind, Names, activation_of, activation_to, only, their_activation
+from regard.hub.rules import Table, same, within
+from regard.hub.tables.gpt2 import plain
+from regard.models import GPTConfig
+from regard.models.config import RotaryScaling
+
+
+@dataclass(frozen=True)
+class _Window:
+    """How a kind says that a token looks at few others."""
+
+    read: Callable[[dict[str, Any]], int | None]
+    """Their config -> how many; None: all."""
+    write: Callable[[int | None], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """What one kind does otherwise than the others.
+
+    Attributes:
+        name: Their `model_type`.
+        biases: Which of attention's projections have one: where a config has no `attention_bias`,
+            and where it has.
+        window: None: there is none.
+        query_key_norm: Whether each head's queries and keys have a norm.
+        head_dim: The width of a head where a config leaves it out; None: dim / heads.
+    """
+
+    name: str
+    biases: tuple[Literal["none", "qkv", "all"], ...] = ("none", "all")
+    window: _Window | None = None
+    query_key_norm: bool = False
+    head_dim: int | None = None
+
+    def kind(self) -> Kind:
+        """All there is to know of it."""
+        read, write, fits = partial(_read, self), partial(_write, self), partial(_fits, self)
+        return Kind(self.name, "gpt", "model.", read, write, _names, fits)
+
+
+def _read(dialect: _Dialect, their: dict[str, Any], names: Names) -> GPTConfig:
+    only(their, pretraining_tp=1, mlp_bias=False)
+    rope = their.get("rope_parameters") or {}
+    dim, heads = their["hidden_size"], their["num_attention_heads"]
+    kv_heads = their.get("num_key_value_heads") or heads
+    head_dim = their.get("head_dim") or dialect.head_dim or dim // heads
+    return GPTConfig(
+        layers=their["num_hidden_layers"],
+        dim=dim,
+        heads=heads,
+        kv_heads=None if kv_heads == heads else kv_heads,
+        head_dim=None if head_dim * heads == dim else head_dim,
+        hidden=their["intermediate_size"],
+        activation=activation_of("gated_" + their_activation(their, "hidden_act", "silu")),
+        norm="rms",
+        norm_epsilon=their.get("rms_norm_eps", 1e-6),
+        positions="rotary",
+        rotary_base=float(rope.get("rope_theta") or their.get("rope_theta") or 10_000.0),
+        rotary_scaling=_scaling(their),
+        query_key_norm=dialect.query_key_norm,
+        bias=False,
+        attention_bias=dialect.biases[-1 if their.get("attention_bias") else 0],
+        window=dialect.window.read(their) if dialect.window else None,
+        max_length=their.get("max_position_embeddings", 2048),
+        dropout=0.0,
+        attention_dropout=their.get("attention_dropout", 0.0),
+        tied=names.tied("lm_head.weight", "model.embed_tokens.weight", usual=False),
+    )
+
+
+def _scaling(their: dict[str, Any]) -> RotaryScaling | None:
+    rope = their.get("rope_parameters") or their.get("rope_scaling") or {}
+    if any(isinstance(value, dict) for value in rope.values()):
+        only({"rope_parameters": "some for each kind of layer"}, rope_parameters="one for all")
+    only(their, partial_rotary_factor=1.0)
+    only(rope, partial_rotary_factor=1.0)
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if kind == "default":
+        return None
+    if kind == "linear":
+        return RotaryScaling(kind="linear", factor=float(rope["factor"]))
+    if kind == "llama3":
+        return RotaryScaling(
+            kind="llama3",
+            factor=float(rope["factor"]),
+            low=float(rope["low_freq_factor"]),
+            high=float(rope["high_freq_factor"]),
+            original=int(
+                rope.get("original_max_position_embeddings") or their["max_position_embeddings"]
+            ),
+        )
+    only({"rope_type": kind}, rope_type="default, linear or llama3")
+    return None
+
+
+def _write(dialect: _Dialect, config: GPTConfig, vocab: int) -> dict[str, Any]:
+    rope: dict[str, Any] = {"rope_theta": config.rotary_base, "rope_type": "default"}
+    if config.rotary_scaling is not None:
+        scaling = config.rotary_scaling
+        rope |= {"rope_type": scaling.kind, "factor": scaling.factor}
+        if scaling.kind == "llama3":
+            rope |= {
+                "low_freq_factor": scaling.low,
+                "high_freq_factor": scaling.high,
+                "original_max_position_embeddings": scaling.original,
+            }
+    written = {
+        "architectures": [f"{dialect.name.capitalize()}ForCausalLM"],
+        "num_hidden_layers": config.layers,
+        "hidden_size": config.dim,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads or config.heads,
+        "head_dim": config.head_width,
+        "intermediate_size": config.hidden,
+        "hidden_act": activation_to(config.activation.removeprefix("gated_")),
+        "rms_norm_eps": config.norm_epsilon or 1e-6,
+        "rope_parameters": rope,
+        "max_position_embeddings": config.max_length,
+        "attention_dropout": config.attention_dropout,
+        "attention_bias": config.attention_bias == "all",
+        "tie_word_embeddings": config.tied,
+        "vocab_size": vocab,
+        **(dialect.window.write(config.window) if dialect.window else {}),
+    }
+    if config.rotary_scaling is not None:  # what transformers 4 reads
+        written["rope_scaling"] = {k: v for k, v in rope.items() if k != "rope_theta"}
+    written["rope_theta"] = config.rotary_base
+    return written
+
+
+def _fits(dialect: _Dialect, config: GPTConfig) -> bool:
+    return (
+        (config.norm, config.positions, config.norm_place) == ("rms", "rotary", "pre")
+        and config.activation.startswith("gated")
+        and not config.bias
+        and (config.attention_bias or "none") in dialect.biases
+        and config.query_key_norm == dialect.query_key_norm
+        and (config.window is None or dialect.window is not None)
+        and plain(config)
+    )
+
+
+def _names(config: GPTConfig) -> Table:
+    rules = [
+        *same("embed", "model.embed_tokens", bias=False),
+        *same("decoder.final_norm", "model.norm", bias=False),
+        *same("head", "lm_head", bias=False),
+    ]
+    some, all_ = config.attention_bias in ("qkv", "all"), config.attention_bias == "all"
+    block = [
+        *same("self_norm", "input_layernorm", bias=False),
+        *same("self_attention.query", "self_attn.q_proj", bias=some),
+        *same("self_attention.key_value", "self_attn.k_proj+self_attn.v_proj", bias=some),
+        *same("self_attention.out", "self_attn.o_proj", bias=all_),
+        *same("feed_norm", "post_attention_layernorm", bias=False),
+        *same("feed_forward.into", "mlp.gate_proj+mlp.up_proj", bias=False),
+        *same("feed_forward.out", "mlp.down_proj", bias=False),
+    ]
+    if config.query_key_norm:
+        block += same("self_attention.query_norm", "self_attn.q_norm", bias=False)
+        block += same("self_attention.key_norm", "self_attn.k_norm", bias=False)
+    for layer in range(config.layers):
+        rules += within(f"decoder.blocks.{layer}.", f"model.layers.{layer}.", block)
+    copies = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else {}
+    return Table(tuple(rules), copies, ("*.rotary_emb.inv_freq",))
+
+
+def _window(their: dict[str, Any]) -> int | None:
+    window = their.get("sliding_window", 4096)
+    return None if window is None else int(window)
+
+
+def _window_if_used(their: dict[str, Any]) -> int | None:
+    """The sliding window, if all layers have it."""
+    window = _window(their)
+    if window is None or not their.get("use_sliding_window", False):
+        return None
+    layers, full = int(their["num_hidden_layers"]), int(their.get("max_window_layers", 28))
+    by_number = {"full_attention": full > 0, "sliding_attention": layers > full}
+    kinds = set(their.get("layer_types") or [kind for kind, some in by_number.items() if some])
+    if kinds == {"full_attention"}:
+        return None
+    if len(kinds) > 1:
+        only({"layer_types": "some full, some sliding"}, layer_types="all of one kind")
+    return window
+
+
+def _used(window: int | None) -> dict[str, Any]:
+    used = {"use_sliding_window": window is not None, "sliding_window": window}
+    return {**used, "max_window_layers": 0}
+
+
+ALWAYS = _Window(_window, lambda window: {"sliding_window": window})
+IF_USED = _Window(_window_if_used, _used)
+
+LLAMA = _Dialect("llama").kind()
+MISTRAL = _Dialect("mistral", ("none",), ALWAYS).kind()
+QWEN2 = _Dialect("qwen2", ("qkv",), IF_USED).kind()
+QWEN3 = _Dialect("qwen3", window=IF_USED, query_key_norm=True, head_dim=128).kind()

@@ -1,0 +1,117 @@
+"""T5, and its version 1.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.hub.kind import Kind, Names, activation_of, activation_to
+from regard.hub.rules import Rule, Table, same, within
+from regard.models import T5Config
+
+
+def _read(their: dict[str, Any], names: Names) -> T5Config:
+    tied = names.tied("lm_head.weight", "shared.weight", usual=True)
+    given = str(their.get("feed_forward_proj", "relu"))
+    gate, plain = ("gated_", given[6:]) if given.startswith("gated-") else ("", given)
+    if given == "gated-gelu":
+        plain = "gelu_new"
+    return T5Config(
+        encoder_layers=their["num_layers"],
+        decoder_layers=their.get("num_decoder_layers") or their["num_layers"],
+        dim=their["d_model"],
+        heads=their["num_heads"],
+        head_dim=their["d_kv"],
+        hidden=their["d_ff"],
+        activation=activation_of(gate + plain),
+        norm_epsilon=their.get("layer_norm_epsilon", 1e-6),
+        buckets=their.get("relative_attention_num_buckets", 32),
+        farthest=their.get("relative_attention_max_distance", 128),
+        max_length=their.get("n_positions", 512),
+        dropout=their.get("dropout_rate", 0.1),
+        attention_dropout=their.get("dropout_rate", 0.1),
+        tied="all" if tied else "inputs",
+        # The first T5 scaled what the output matrix multiplies; 1.1, which unties it, does not.
+        scaled_output=their.get("scale_decoder_outputs", their.get("tie_word_embeddings", True)),
+    )
+
+
+def _write(config: T5Config, vocab: int, _: int) -> dict[str, Any]:
+    name = config.activation.removeprefix("gated_")
+    theirs = "gelu" if config.activation == "gated_gelu_tanh" else activation_to(name)
+    gate = "gated-" if config.activation.startswith("gated_") else ""
+    return {
+        "architectures": ["T5ForConditionalGeneration"],
+        "num_layers": config.encoder_layers,
+        "num_decoder_layers": config.decoder_layers,
+        "d_model": config.dim,
+        "num_heads": config.heads,
+        "d_kv": config.head_width,
+        "d_ff": config.hidden,
+        "feed_forward_proj": gate + theirs,
+        "layer_norm_epsilon": config.norm_epsilon or 1e-6,
+        "relative_attention_num_buckets": config.buckets,
+        "relative_attention_max_distance": config.farthest,
+        "n_positions": config.max_length,
+        "dropout_rate": config.dropout,
+        "tie_word_embeddings": config.tied == "all",
+        "scale_decoder_outputs": config.scaled_output,
+        "is_encoder_decoder": True,
+        "vocab_size": vocab,
+    }
+
+
+def _names(config: T5Config) -> Table:
+    rules = [
+        *same("source_embed", "shared", bias=False),
+        *same("target_embed", "decoder.embed_tokens", bias=False),
+        *same("head", "lm_head", bias=False),
+    ]
+    gated = config.activation.startswith("gated_")
+    into = "DenseReluDense.wi_0+DenseReluDense.wi_1" if gated else "DenseReluDense.wi"
+    for stack, layers in config.stacks.items():
+        first = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        rules += [Rule((f"{stack}.positions.table",), (first,))]
+        rules += same(f"{stack}.final_norm", f"{stack}.final_layer_norm", bias=False)
+        block = _attention("self", "layer.0.", "SelfAttention")
+        if stack == "decoder":
+            block += _attention("cross", "layer.1.", "EncDecAttention")
+        feed = [
+            *same("feed_norm", "layer_norm", bias=False),
+            *same("feed_forward.into", into, bias=False),
+            *same("feed_forward.out", "DenseReluDense.wo", bias=False),
+        ]
+        last = "layer.2." if stack == "decoder" else "layer.1."
+        block += [rule.within("", last) for rule in feed]
+        for layer in range(layers):
+            rules += within(f"{stack}.blocks.{layer}.", f"{stack}.block.{layer}.", block)
+    copies = {
+        "encoder.embed_tokens.weight": "shared.weight",
+        "decoder.embed_tokens.weight": "shared.weight",
+        "lm_head.weight": "shared.weight",
+    }
+    ignored = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
+    return Table(tuple(rules), copies, ignored)
+
+
+def _attention(ours: str, layer: str, theirs: str) -> list[Rule]:
+    return [
+        *same(f"{ours}_norm", f"{layer}layer_norm", bias=False),
+        *same(f"{ours}_attention.query", f"{layer}{theirs}.q", bias=False),
+        *same(f"{ours}_attention.key_value", f"{layer}{theirs}.k+{layer}{theirs}.v", bias=False),
+        *same(f"{ours}_attention.out", f"{layer}{theirs}.o", bias=False),
+    ]
+
+
+def _fits(config: T5Config) -> bool:
+    return (
+        (config.norm, config.norm_place, config.positions) == ("rms", "pre", "buckets")
+        and (config.score, config.bias, config.residual) == ("dot", False, True)
+        and (config.kv_heads, config.window, config.attention_bias) == (None, None, None)
+        and not (config.embedding_norm or config.scaled_embedding or config.output_bias)
+        and not config.query_key_norm
+        and config.final_norm in (None, True)
+        and config.tied in ("all", "inputs")
+    )
+
+
+T5 = Kind("t5", "t5", "", _read, _write, _names, _fits)

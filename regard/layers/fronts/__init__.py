@@ -1,0 +1,1 @@
+"""Fronts: what turns input into vectors."""

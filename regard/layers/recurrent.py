@@ -1,0 +1,262 @@
+"""Recurrence: each token is read with what was held after the one before it.
+
+    rnn    h = tanh(W x + U h)                                                       (Elman 1990)
+    gru    r = σ(W_r x + U_r h)   z = σ(W_z x + U_z h)   n = tanh(W_n x + r ⊙ U_n h)
+           h = (1 - z) ⊙ n + z ⊙ h                                           (Cho et al. 2014)
+    lstm   i, f, o = σ(W x + U h)   g = tanh(W_g x + U_g h)
+           c = f ⊙ c + i ⊙ g        h = o ⊙ tanh(c)             (Hochreiter & Schmidhuber 1997)
+
+PyTorch's kernels run a whole layer at once, texts of all lengths without work on padding. What
+passes the gates follows from x and their output, so a tap that only looks changes nothing. The
+loop over time is written out below: it runs where a gate is edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from regard.errors import InputError
+from regard.layers.context import Context
+from regard.layers.layout import Layout
+from regard.layers.mixer import Mixer
+from regard.layers.tap.tap import Tap
+
+CELLS: dict[str, Any] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+GATES = {
+    "rnn": ("state",),
+    "gru": ("reset", "update", "candidate", "state"),
+    "lstm": ("input", "forget", "candidate", "output", "cell", "state"),
+}
+"""What a tap can see inside a cell; `state` is h as the next token gets it."""
+See = Callable[[str, Tensor], Tensor]
+"""Shows the value of a gate, by name, and gives what goes on in its place."""
+
+
+def gates_of(cell: str, from_x: Tensor, from_h: Tensor, see: See) -> dict[str, Tensor]:
+    """The gates of a cell, from W x and U h (…, gates · width), in PyTorch's order."""
+    if cell == "rnn":
+        return {"candidate": (from_x + from_h).tanh()}
+    if cell == "gru":
+        (x_r, x_z, x_n), (h_r, h_z, h_n) = from_x.chunk(3, -1), from_h.chunk(3, -1)
+        reset = see("reset", (x_r + h_r).sigmoid())
+        update = see("update", (x_z + h_z).sigmoid())
+        return {"update": update, "candidate": see("candidate", (x_n + reset * h_n).tanh())}
+    into, forget, candidate, out = (from_x + from_h).chunk(4, -1)
+    return {
+        "input": see("input", into.sigmoid()),
+        "forget": see("forget", forget.sigmoid()),
+        "candidate": see("candidate", candidate.tanh()),
+        "output": see("output", out.sigmoid()),
+    }
+
+
+def turn(cell: str, gates: dict[str, Tensor], held: tuple[Tensor, ...], see: See) -> Any:
+    """What a cell holds after a token, from its gates and what it held before."""
+    if cell == "rnn":
+        return (see("state", gates["candidate"]),)
+    if cell == "gru":
+        update = gates["update"]
+        return (see("state", (1 - update) * gates["candidate"] + update * held[0]),)
+    inner = see("cell", gates["forget"] * held[1] + gates["input"] * gates["candidate"])
+    return see("state", gates["output"] * inner.tanh()), inner
+
+
+class Recurrent(Mixer):
+    """One recurrent layer over texts laid end to end.
+
+    Args:
+        dim: Width of x, and of what leaves.
+        name: The layer's name, such as `decoder.2.recurrent`.
+        cell: `rnn`, `gru` or `lstm`.
+        both_ways: Half of the width reads from the end (an encoder's).
+        bias: Whether the products have a bias.
+
+    Example:
+        >>> from regard.layers import plain_context
+        >>> Recurrent(8, cell="lstm")(torch.randn(5, 8), plain_context((2, 3))).shape
+        torch.Size([5, 8])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        name: str = "recurrent",
+        *,
+        cell: str = "gru",
+        both_ways: bool = False,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if cell not in CELLS:
+            raise InputError("cell", got=cell, expected=f"one of {', '.join(CELLS)}")
+        if both_ways and dim % 2:
+            raise InputError("both ways", got=f"dim {dim}", expected="an even one, half for each")
+        self.name, self.cell, self.remembers = name, cell, not both_ways
+        self.width = dim // 2 if both_ways else dim
+        self.directions = ("", "_reverse") if both_ways else ("",)
+        self.cells = CELLS[cell](
+            dim, self.width, batch_first=True, bidirectional=both_ways, bias=bias
+        )
+
+    def start(self, rows: int, like: Tensor) -> tuple[Tensor, ...]:
+        """What it holds of each row before the first token: zeros (rows, width)."""
+        zeros = like.new_zeros(rows, self.width)
+        return (zeros, zeros) if self.cell == "lstm" else (zeros,)
+
+    def sites(self) -> dict[str, int]:
+        """What leaves it, and what passes its gates; those that read from the end by `backward`."""
+        inside = [f"{place}.{gate}" for place in self._places() for gate in GATES[self.cell]]
+        return {self.name: 0, **dict.fromkeys(inside, 0)}
+
+    def _places(self) -> list[str]:
+        return [self.name + (".backward" if way else "") for way in self.directions]
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """x: (tokens, dim), texts end to end -> (tokens, dim)."""
+        cache, tap, layout = ctx.cache, ctx.tap, ctx.layout
+        if cache is not None and not self.remembers:
+            raise InputError(self.name, got="a token at a time", expected="whole texts: both ways")
+        held = None if cache is None else cache.held[self.slot]
+        edited = tap is not None and any(tap.edits_at(site) for site in [*self.sites()][1:])
+        if edited or 0 in layout.lengths:  # the kernels take no text without tokens
+            out, after = self.openly(x, layout, held, tap)
+        else:
+            out, after = self._at_once(x, layout, held)
+            if tap is not None and any(tap.wants(site) for site in [*self.sites()][1:]):
+                self._show(x, out, layout, held, tap)
+        if cache is not None:
+            cache.held[self.slot] = after
+        return ctx.visit(self.name, out)
+
+    def _at_once(
+        self, x: Tensor, layout: Layout, held: tuple[Tensor, ...] | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """PyTorch's kernel: (tokens, dim), and what each row holds at its end."""
+        before: Any = None if held is None else tuple(each[None] for each in held)
+        if before is not None and self.cell != "lstm":
+            (before,) = before
+        if layout.even:
+            out, last = self.cells(x.view(layout.batch, layout.longest, -1), before)
+            out = out.reshape(-1, out.shape[-1])
+        else:
+            time = layout.in_time
+            packed = PackedSequence(x[time.tokens], time.counts, time.rows, time.rows_back)
+            out, last = self.cells(packed, before)
+            out = out.data[time.tokens_back]
+        last = last if self.cell == "lstm" else (last,)
+        return out, tuple(each[0] for each in last)
+
+    def openly(
+        self,
+        x: Tensor,
+        layout: Layout,
+        held: tuple[Tensor, ...] | None = None,
+        tap: Tap | None = None,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The same, token by token; a tap may edit what passes the gates."""
+        rows, first = layout.pad(x), held or self.start(layout.batch, x)
+        here = torch.arange(layout.longest) < torch.tensor(layout.lengths)[:, None]
+        here = here[..., None].to(x.device)  # (batch, length, 1)
+        outs, after = [], first
+        for way, place in zip(self.directions, self._places(), strict=True):
+            through = _Gates(tap, place, layout, backward=bool(way))
+            from_x = through.turned(self._product("ih", way, rows))
+            after, states = first, []
+            for time in range(layout.longest):
+                from_h = self._product("hh", way, after[0])
+                gates = gates_of(self.cell, from_x[:, time], from_h, through.see)
+                new = turn(self.cell, gates, after, through.see)
+                pairs = zip(new, after, strict=True)
+                after = tuple(torch.where(here[:, time], now, old) for now, old in pairs)
+                states.append(after[0])
+                through.next()
+            outs.append(through.turned(torch.stack(states, 1)) if states else rows)
+            through.record()
+        return layout.unpad(torch.cat(outs, -1)), after
+
+    def _product(self, kind: str, way: str, x: Tensor) -> Tensor:
+        """W x (`ih`) or U h (`hh`), plus its bias."""
+        bias = getattr(self.cells, f"bias_{kind}_l0{way}") if self.cells.bias else None
+        return F.linear(x, getattr(self.cells, f"weight_{kind}_l0{way}"), bias)
+
+    def _show(
+        self, x: Tensor, out: Tensor, layout: Layout, held: tuple[Tensor, ...] | None, tap: Tap
+    ) -> None:
+        """Records what passed the gates, from x and the kernel's output, all tokens at once."""
+        rows, first = layout.pad(x), held or self.start(layout.batch, x)
+        states = layout.pad(out).chunk(len(self.directions), -1)
+        for way, place, state in zip(self.directions, self._places(), states, strict=True):
+            through = _Gates(tap, place, layout, backward=bool(way))
+            state = through.turned(state)
+            before = torch.cat((first[0][:, None], state[:, :-1]), 1)  # h as each token found it
+            from_x = through.turned(self._product("ih", way, rows))
+            gates = gates_of(self.cell, from_x, self._product("hh", way, before), through.keep)
+            through.keep("state", state)
+            if self.cell == "lstm":
+                inner, found = first[1], []
+                for time in range(layout.longest):
+                    inner = gates["forget"][:, time] * inner
+                    inner = inner + (gates["input"] * gates["candidate"])[:, time]
+                    found.append(inner)
+                through.keep("cell", torch.stack(found, 1))
+            through.record()
+
+
+class _Gates:
+    """What passes the gates of one direction, for a tap: (batch, length, width) each.
+
+    While a loop runs, an edit is shown all places so far, zeros behind them, as a record is laid
+    out; what it makes of the present place goes on.
+    """
+
+    def __init__(self, tap: Tap | None, name: str, layout: Layout, *, backward: bool) -> None:
+        self.tap, self.name, self.layout = tap, name, layout
+        self.seen: dict[str, list[Tensor]] = {}
+        self.whole: dict[str, Tensor] = {}
+        self.time, self.order = 0, None
+        if backward:  # each row from its own end, padding where it was
+            place, length = torch.arange(layout.longest), torch.tensor(layout.lengths)[:, None]
+            self.order = torch.where(place < length, length - 1 - place, place).to(layout.device)
+
+    def turned(self, rows: Tensor) -> Tensor:
+        """Rows (batch, length, width) in the order of reading, or back."""
+        if self.order is None:
+            return rows
+        return rows.gather(1, self.order[..., None].expand_as(rows))
+
+    def see(self, gate: str, value: Tensor) -> Tensor:
+        """Edits the present place of a gate: (batch, width)."""
+        site, seen = f"{self.name}.{gate}", self.seen.setdefault(gate, [])
+        edits = [] if self.tap is None else self.tap.edits_at(site)
+        if edits:
+            rest = [torch.zeros_like(value)] * (self.layout.longest - self.time - 1)
+            rows = self.turned(torch.stack([*seen, value, *rest], 1))
+            for edit in edits:
+                rows = edit.change(rows)
+            value = self.turned(rows)[:, self.time]
+        seen.append(value)
+        return value
+
+    def next(self) -> None:
+        """Goes on to the next place."""
+        self.time += 1
+
+    def keep(self, gate: str, rows: Tensor) -> Tensor:
+        """All places of a gate at once: (batch, length, width)."""
+        self.whole[gate] = rows
+        return rows
+
+    def record(self) -> None:
+        """Hands the tap what it asked for, zeros where there is no token."""
+        whole = self.whole | {gate: torch.stack(seen, 1) for gate, seen in self.seen.items()}
+        for gate, rows in whole.items():
+            site = f"{self.name}.{gate}"
+            if self.tap is not None and self.tap.wants(site):
+                rows = self.layout.pad(self.layout.unpad(self.turned(rows)))
+                self.tap.records[site] = rows.detach().clone()

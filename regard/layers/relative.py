@@ -1,0 +1,75 @@
+"""What one layer adds to its scores: a number for each offset between two places of a grid.
+
+Each is a module of q and the layout, which gives (1, heads, query, key): `Attention(score_bias=…)`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InputError
+from regard.layers.layout import Layout
+
+
+class RelativeBias(nn.Module):
+    """A learned number for each head and offset in rows and columns (Swin).
+
+    Args:
+        heads: How many.
+        size: The side of the largest window: offsets reach from 1 - size to size - 1.
+    """
+
+    def __init__(self, heads: int, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.table = nn.Parameter(torch.empty((2 * size - 1) ** 2, heads))
+        nn.init.trunc_normal_(self.table, std=0.02)
+
+    def numbers(self) -> Tensor:
+        """One for each offset and head: ((2 size - 1)², heads)."""
+        return self.table
+
+    def forward(self, q: Tensor, layout: Layout) -> Tensor:
+        """numbers[offset of query and key]: (1, heads, query, key)."""
+        sides = layout.sides
+        if sides is None or max(sides) > self.size or sides[0] * sides[1] != layout.longest:
+            raise InputError(
+                "a bias of offsets in a grid",
+                got="tokens in no grid" if sides is None else f"a grid of {sides[0]} x {sides[1]}",
+                expected=f"windows of at most {self.size} x {self.size}",
+            )
+        row, column = (
+            place.flatten()
+            for place in torch.meshgrid(*(torch.arange(side) for side in sides), indexing="ij")
+        )  # of each place: (places,)
+        down, right = row[:, None] - row, column[:, None] - column  # (query, key)
+        index = (down + self.size - 1) * (2 * self.size - 1) + right + self.size - 1
+        return self.numbers()[index.to(q.device)].permute(2, 0, 1)[None]
+
+
+class RelativeBiasNet(RelativeBias):
+    """The same, by a small net of the offset's logarithm (Swin-V2): windows may differ in size.
+
+    Args:
+        heads: How many.
+        size: The side of the largest window.
+        hidden: Width of the net.
+    """
+
+    offsets: Tensor
+
+    def __init__(self, heads: int, size: int, hidden: int = 512) -> None:
+        nn.Module.__init__(self)
+        self.size = size
+        self.net = nn.Sequential(
+            nn.Linear(2, hidden), nn.ReLU(), nn.Linear(hidden, heads, bias=False)
+        )
+        steps = 8 * torch.arange(1 - size, size) / max(1, size - 1)  # from -8 to 8
+        steps = steps.sign() * (1 + steps.abs()).log2() / 3  # log2(8)
+        pairs = torch.cartesian_prod(steps, steps)  # (offsets, 2)
+        self.register_buffer("offsets", pairs, persistent=False)
+
+    def numbers(self) -> Tensor:
+        """16 sigmoid(net(log offset)): ((2 size - 1)², heads)."""
+        return 16 * self.net(self.offsets).sigmoid()

@@ -1,0 +1,1 @@
+"""Recording and editing what passes between layers."""

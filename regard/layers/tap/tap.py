@@ -1,0 +1,279 @@
+"""Looking and touching: a Tap records, an Edit intervenes, both at named sites.
+
+    site                     what                                    shape
+    encoder.embedding        token vectors plus positions            (batch, length, dim)
+    encoder.0.self.q .k .v   what enters the product                 (batch, heads, query, head_dim)
+    encoder.0.self.scores    before the softmax, masked ones -inf    (batch, heads, query, key)
+    encoder.0.self.weights   after the softmax, before any dropout   (batch, heads, query, key)
+    encoder.0.self.heads     each head's output                      (batch, heads, query, head_dim)
+    encoder.0.self.out       after the output projection             (batch, length, dim)
+    encoder.0.feed_forward   the feed-forward's output               (batch, length, dim)
+    encoder.0.residual       what leaves the block                   (batch, length, dim)
+    logits                   before the softmax over the vocabulary  (batch, length, vocab)
+
+and so for `decoder.N.self` and `decoder.N.cross`. Patterns may use `*`. While decoding, a row is a
+hypothesis; but the keys and values of a memory are shared by the beams of a sentence, so an edit of
+`cross.k` or `cross.v` sees one row a sentence. Where attention looks within windows of a picture,
+scores and weights are (batch, heads, query, place in its window); `layout.keys(query)` of the
+windows names the tokens at these places.
+
+Looking never changes what is computed: the output still comes from the fused kernel, and scores
+and weights are computed beside it, for the heads and queries that were asked for; of a long input
+only when they are read (see `Records`). Only a layer whose scores or weights are *edited* takes
+its output from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as altered
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.layers.layout import Layout
+from regard.layers.masks import masked_softmax
+from regard.layers.tap.product import Product as Product
+from regard.layers.tap.product import Records, chosen
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change to what passes a site: `change` gets the value there and returns another."""
+
+    site: str
+    change: Callable[[Tensor], Tensor]
+    head: int | None = None
+    """The head it acts on, if it is one."""
+
+
+def split_head(head: str) -> tuple[str, int]:
+    """`decoder.2.cross.3` -> (`decoder.2.cross`, 3)."""
+    layer, _, number = head.rpartition(".")
+    if not number.isdigit() or layer.count(".") != 2:
+        raise InputError("head", got=repr(head), expected="a head such as decoder.1.cross.3")
+    return layer, int(number)
+
+
+def scale_head(head: str, factor: float) -> Edit:
+    """Multiplies one head's output by a factor; `decoder.2.cross.3` is head 3 of that layer."""
+    layer, number = split_head(head)
+
+    def change(out: Tensor) -> Tensor:
+        out = out.clone()
+        out[:, number] *= factor
+        return out
+
+    return Edit(f"{layer}.heads", change, number)
+
+
+def knock_out(head: str) -> Edit:
+    """Takes a head away: what it would have added is zero."""
+    return scale_head(head, 0.0)
+
+
+def replace(site: str, value: Tensor) -> Edit:
+    """Puts a value in the place of what was computed, for instance one recorded in another run."""
+
+    def change(old: Tensor) -> Tensor:
+        try:
+            return value.to(old).expand_as(old)
+        except RuntimeError as error:
+            shapes = tuple(value.shape), tuple(old.shape)
+            raise InputError(site, got=f"shape {shapes[0]}", expected=shapes[1]) from error
+
+    return Edit(site, change)
+
+
+class Tap:
+    """Records what passes the named sites, and applies edits there.
+
+    Args:
+        sites: Names or patterns of sites to record.
+        heads: Record only these heads of scores and weights.
+        queries: Record only these query positions of scores and weights.
+        edits: Changes to make.
+
+    After a forward pass `records[site]` is the value; of a long input, `records.part(site, …)` and
+    `records.blocks(site)` read less of it at a time. While decoding, the engine closes each step
+    with `next_step`; `follow(rows)` then joins the steps along one hypothesis' ancestors.
+    """
+
+    def __init__(
+        self,
+        *sites: str,
+        heads: Sequence[int] | None = None,
+        queries: Sequence[int] | None = None,
+        edits: Iterable[Edit] = (),
+    ) -> None:
+        self.sites = sites
+        self.heads, self.queries, self.edits = heads, queries, tuple(edits)
+        self.records = Records()
+        self.steps: list[dict[str, Tensor]] = []
+
+    def begin(self, known: dict[str, int]) -> None:
+        """Before an encoder runs: forgets the steps of an earlier decoding, and checks all names.
+
+        Args:
+            known: Every site of the model, with its number of heads.
+
+        Raises:
+            InputError: For a site or head that the model does not have.
+        """
+        self.steps = []
+        for pattern in (*self.sites, *(edit.site for edit in self.edits)):
+            if not any(fnmatchcase(site, pattern) for site in known):
+                close = get_close_matches(pattern, known, n=1) or [next(iter(known))]
+                got, near = (name.removesuffix(".heads") for name in (pattern, close[0]))
+                raise InputError(
+                    "no such site", got=got, expected=f"a site of this model, as {near}"
+                )
+        heads = max(known.values())
+        for head in self.heads or ():
+            if not 0 <= head < heads:
+                raise InputError("no such head", got=head, expected=f"0 to {heads - 1}")
+        for edit in self.edits:
+            self._check_head(edit, known)
+
+    def _check_head(self, edit: Edit, known: dict[str, int]) -> None:
+        heads = min(known[site] for site in known if fnmatchcase(site, edit.site))
+        if edit.head is not None and edit.head >= heads:
+            got = f"{edit.site.removesuffix('.heads')}.{edit.head}"
+            raise InputError("no such head", got=got, expected=f"head 0 to {heads - 1}")
+
+    def _check_queries(self, name: str, count: int) -> None:
+        for query in self.queries or ():
+            if count > 1 and not -count <= query < count:  # a step of decoding has but one
+                raise InputError(
+                    f"no such query in {name}", got=query, expected=f"0 to {count - 1}"
+                )
+
+    def wants(self, site: str) -> bool:
+        """Whether the value at this site is to be recorded."""
+        return any(fnmatchcase(site, pattern) for pattern in self.sites)
+
+    def edits_at(self, site: str) -> list[Edit]:
+        """The edits that act at this site."""
+        return [edit for edit in self.edits if fnmatchcase(site, edit.site)]
+
+    def visit(self, site: str, value: Tensor) -> Tensor:
+        """Edits, then records, a value that is already in rows."""
+        for edit in self.edits_at(site):
+            value = edit.change(value)
+        if self.wants(site):
+            self.records[site] = value.detach().clone()
+        return value
+
+    def visit_tokens(self, site: str, x: Tensor, layout: Layout) -> Tensor:
+        """The same for (tokens, dim); people see it as rows (batch, length, dim)."""
+        if self.edits_at(site):
+            return layout.unpad(self.visit(site, layout.pad(x)))
+        if self.wants(site):
+            self.visit(site, layout.pad(x))
+        return x
+
+    def visit_heads(self, site: str, value: Tensor, layout: Layout, own: Layout) -> Tensor:
+        """The same for (batch, heads, query, …), shown in the rows of `own`.
+
+        In cross-attention the beams of a sentence are queries of one row; people ask for a row
+        each.
+        """
+        if layout is own or not (self.wants(site) or self.edits_at(site)):
+            return self.visit(site, value)
+        heads = value.shape[1]
+        rows = self.visit(site, own.rows(layout.tokens(value), heads))
+        return layout.rows(own.tokens(rows), heads)
+
+    def visit_memory(self, site: str, value: Tensor, rows: int) -> Tensor:
+        """The same for keys and values of the memory, which the beams of a sentence share."""
+        for edit in self.edits_at(site):
+            value = edit.change(value)
+        if self.wants(site):
+            self.records[site] = value.detach().repeat_interleave(rows // value.shape[0], dim=0)
+        return value
+
+    def attention(self, product: Product, out: Tensor) -> Tensor:
+        """Records scores and weights beside the kernel's output, as far as they were asked for.
+
+        out: (batch, heads, query, head_dim), returned as it is unless an edit asks otherwise.
+        """
+        name = product.name
+        scores_at, weights_at = f"{name}.scores", f"{name}.weights"
+        if self.wants(scores_at) or self.wants(weights_at):
+            self._check_queries(name, product.own.longest)
+        if self.edits_at(scores_at) or self.edits_at(weights_at):
+            out = self._edited(product)
+        else:
+            self._look(product, scores_at, softmax=False)
+            self._look(product, weights_at, softmax=True)
+        return self.visit_heads(f"{name}.heads", out, product.layout, product.own)
+
+    def _look(self, product: Product, site: str, *, softmax: bool) -> None:
+        """Records the scores or weights of the heads and queries that were asked for."""
+        if not self.wants(site):
+            return
+        alone = product.layout is product.own  # else the queries are beams, each with its own row
+        pattern = product.pattern(self.heads, self.queries if alone else None)
+        pattern = altered(pattern, softmax=softmax)
+        if alone:
+            self.records.keep(site, pattern)
+        else:
+            self.visit_heads(site, pattern.whole(), product.layout, product.own)
+            self.records[site] = chosen(self.records[site], None, self.queries)
+
+    def _edited(self, product: Product) -> Tensor:
+        """Each head's output, from edited scores or weights: (batch, heads, query, head_dim).
+
+        They are computed whole, since nobody knows what an edit looks at.
+        """
+        layouts = product.layout, product.own
+        scores_at, weights_at = f"{product.name}.scores", f"{product.name}.weights"
+        if self.edits_at(scores_at):
+            scores, mask = product.scores()
+            weights = masked_softmax(self.visit_heads(scores_at, scores, *layouts), mask)
+            self._narrow(scores_at)
+        else:
+            self._look(product, scores_at, softmax=False)
+            weights = product.weights()
+        weights = self.visit_heads(weights_at, weights, *layouts)
+        self._narrow(weights_at)
+        return weights @ product.v.repeat_interleave(weights.shape[1] // product.v.shape[1], dim=1)
+
+    def _narrow(self, site: str) -> None:
+        """Keeps, of the record of a layer that was computed whole, what was asked for."""
+        if site in self.records:
+            self.records[site] = chosen(self.records[site], self.heads, self.queries)
+
+    def next_step(self) -> None:
+        """Closes a step of decoding: what the decoder recorded since the last one belongs to it.
+
+        The encoder runs once, before the first step; its records stay in `records`.
+        """
+        of_step = [site for site in self.records if not site.startswith("encoder.")]
+        self.steps.append({site: self.records.pop(site) for site in of_step})
+
+    def follow(self, rows: Sequence[int]) -> dict[str, Tensor]:
+        """Joins the steps along one hypothesis, whose ancestor at step t was row rows[t].
+
+        Returns:
+            For each site its value without the batch: weights are (heads, query, key), one query
+            a step; keys that did not yet exist have weight 0 (and score -inf).
+        """
+        joined: dict[str, Tensor] = {}
+        for site in self.steps[0] if rows else ():
+            values = [step[site][row] for step, row in zip(self.steps, rows, strict=False)]
+            if site.endswith((".cross.k", ".cross.v")):
+                joined[site] = values[0]  # the same at every step
+                continue
+            empty = float("-inf") if site.endswith(".scores") else 0.0
+            widest = values[-1].shape[-1]
+            values = [
+                torch.nn.functional.pad(value, (0, widest - value.shape[-1]), value=empty)
+                for value in values
+            ]
+            joined[site] = torch.cat(values, dim=-2)
+        return joined

@@ -1,0 +1,68 @@
+"""A model without some of its heads, for everything that reads or writes with it.
+
+In: a model and names of heads. Out: a twin that shares all its weights; what the heads would have
+added is zero. It computes what a tap with `knock_out` computes, in places that take no tap.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers.attention import Attention
+from regard.layers.tap.tap import Tap, knock_out, split_head
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+class Silenced(nn.Module):
+    """An attention's output matrix that hears nothing of some heads.
+
+    Args:
+        out: The matrix.
+        kept: (heads · head_dim,) 0 for what comes from the heads that are away, else 1.
+    """
+
+    def __init__(self, out: nn.Module, kept: Tensor) -> None:
+        super().__init__()
+        self.out, self.kept = out, kept.bool()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(tokens, heads · head_dim) -> (tokens, dim)."""
+        return self.out(x.where(self.kept, 0.0))
+
+
+def without(model: ModuleT, heads: Sequence[str]) -> ModuleT:
+    """The model with these heads, such as `decoder.1.cross.3`, taken away.
+
+    Raises:
+        InputError: The model has no such head.
+    """
+    Tap(edits=[knock_out(head) for head in heads]).begin(model.sites())  # type: ignore[operator]
+    gone = [split_head(head) for head in heads]
+    for path, attention in list(model.named_modules()):
+        if not isinstance(attention, Attention):
+            continue
+        numbers = [number for layer, number in gone if fnmatchcase(attention.name, layer)]
+        if numbers:
+            kept = torch.ones(attention.heads, attention.value_dim)
+            kept[numbers] = 0
+            new = Silenced(attention.out, kept.flatten())
+            model = _replaced(model, f"{path}.out", new)
+    return model
+
+
+def _replaced(module: ModuleT, path: str, new: nn.Module) -> ModuleT:
+    """The module with another one at a place inside it; all others are the same objects."""
+    twin = copy.copy(module)
+    twin._modules = dict(module._modules)
+    name, _, rest = path.partition(".")
+    inner = twin._modules[name]
+    assert inner is not None
+    twin._modules[name] = _replaced(inner, rest, new) if rest else new
+    return twin

@@ -1,0 +1,80 @@
+"""BERT, RoBERTa and DistilBERT."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from regard.models.config import (
+    LONGEST,
+    Activation,
+    EncoderConfig,
+    NormPlace,
+    PositionKind,
+    Sizes,
+)
+from regard.models.families.family import BROWN, Family, Named
+
+
+class BertConfig(EncoderConfig):
+    """BERT: an encoder alone (Devlin et al. 2019), and RoBERTa's and DistilBERT's variants."""
+
+    SIZES: ClassVar[Sizes] = {
+        "tiny": {"dim": 128, "heads": 2, "hidden": 512, "layers": 2, "max_length": 256},
+        "mini": {"dim": 256, "heads": 4, "hidden": 1024, "layers": 4},
+        "base": {"dim": 768, "heads": 12, "hidden": 3072, "layers": 12},
+        "large": {"dim": 1024, "heads": 16, "hidden": 4096, "layers": 24},
+    }  # fmt: skip
+    family: Literal["bert"] = "bert"
+    size: Literal["tiny", "mini", "base", "large"] | None = None
+    heads: int = Field(default=2, ge=1)
+    hidden: int = Field(default=512, ge=1)
+    activation: Activation = "gelu"
+    norm_place: NormPlace = "post"
+    norm_epsilon: float | None = 1e-12
+    embedding_norm: bool = True
+    positions: PositionKind = "learned"
+    max_length: int = Field(default=512, ge=1, le=LONGEST)
+    scaled_embedding: bool = False
+
+
+def build(config: BertConfig, vocab: int) -> Any:
+    """Its encoder, with the heads that the config names."""
+    from regard.models.encoder import Encoder
+
+    return Encoder(config, vocab)
+
+
+def _named(size: str) -> Named:
+    length = BertConfig(size=size).max_length
+    return Named({"family": "bert", "size": size}, lengths=(length,))
+
+
+_TRAINING: dict[str, Any] = {
+    "vocab": 30522, "lengths": (512,), "step_tokens": 256 * 512, "steps": 1_000_000,
+    "source": "Devlin et al. 2019; mostly on texts of 128",
+}  # fmt: skip
+
+FAMILY = Family(
+    BertConfig,
+    build,
+    task="fill",
+    named={
+        "bert-tiny": _named("tiny"),
+        "bert-mini": _named("mini"),
+        "bert-base": Named({"family": "bert", "size": "base", "next_sentence": True}, **_TRAINING),
+        "bert-large": Named(
+            {"family": "bert", "size": "large", "next_sentence": True}, **_TRAINING
+        ),
+        "roberta-large": Named(
+            {"family": "bert", "size": "large", "pooler": "none", "token_types": 0},
+            vocab=50265,
+            step_tokens=8192 * 512,
+            steps=500_000,
+            source="Liu et al. 2019, table 4",
+            flops=4.26e21,
+            flops_source=f"{BROWN}: 6 × parameters × tokens",
+        ),
+    },
+)

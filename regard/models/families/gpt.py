@@ -1,0 +1,104 @@
+"""GPT, and what has become of it: Llama, Mistral, Qwen."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from regard.models.config import Activation, DecoderConfig, PositionKind, Sizes
+from regard.models.families.family import BROWN, Family, Named
+
+_LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rms", "activation": "gated_silu",
+                          "bias": False, "tied": False, "norm_epsilon": 1e-5}  # fmt: skip
+"""What has changed since GPT-2, in the models of the Llama kind."""
+
+
+class GPTConfig(DecoderConfig):
+    """GPT: a decoder alone (Radford et al. 2019), and today's dialect of it (Llama)."""
+
+    SIZES: ClassVar[Sizes] = {
+        "nano": {"dim": 128, "heads": 4, "hidden": 512, "layers": 4, "max_length": 256},
+        "mini": {"dim": 256, "heads": 8, "hidden": 1024, "layers": 6, "max_length": 512},
+        "gpt2": {"dim": 768, "heads": 12, "hidden": 3072, "layers": 12},
+        "gpt2-medium": {"dim": 1024, "heads": 16, "hidden": 4096, "layers": 24},
+        "gpt2-large": {"dim": 1280, "heads": 20, "hidden": 5120, "layers": 36},
+        "gpt2-xl": {"dim": 1600, "heads": 25, "hidden": 6400, "layers": 48},
+        "gpt3": {"dim": 12288, "heads": 96, "hidden": 49152, "layers": 96, "max_length": 2048},
+        "nano-llama": {**_LLAMA, "dim": 128, "heads": 4, "kv_heads": 2, "hidden": 344, "layers": 4,
+                       "max_length": 256},
+        "mini-llama": {**_LLAMA, "dim": 256, "heads": 8, "kv_heads": 4, "hidden": 688, "layers": 6,
+                       "max_length": 512},
+        "llama-7b": {**_LLAMA, "dim": 4096, "heads": 32, "hidden": 11008, "layers": 32,
+                     "max_length": 4096},
+    }  # fmt: skip
+    """OpenAI's, and two for a laptop; with `llama`, those of today's dialect."""
+    family: Literal["gpt"] = "gpt"
+    size: Literal[
+        "nano", "mini", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3",
+        "nano-llama", "mini-llama", "llama-7b",
+    ] | None = None  # fmt: skip
+    heads: int = Field(default=4, ge=1)
+    hidden: int = Field(default=512, ge=1)
+    activation: Activation = "gelu_tanh"
+    positions: PositionKind = "learned"
+    scaled_embedding: bool = False
+
+
+def build(config: GPTConfig, vocab: int) -> Any:
+    """Its decoder."""
+    from regard.models.decoder import Decoder
+
+    return Decoder(config, vocab)
+
+
+def _named(size: str, **training: Any) -> Named:
+    length = GPTConfig(size=size).max_length
+    return Named({"family": "gpt", "size": size}, lengths=(length,), **training)
+
+
+_MEGATRON: dict[str, Any] = {
+    "vocab": 51200, "lengths": (1024,), "step_tokens": 512 * 1024, "steps": 300_000,
+}  # fmt: skip
+
+FAMILY = Family(
+    GPTConfig,
+    build,
+    task="generate",
+    named={
+        "nano": _named("nano"),
+        "mini": _named("mini"),
+        "gpt2": _named("gpt2", vocab=50257),
+        "gpt2-medium": _named("gpt2-medium", vocab=50257),
+        "gpt2-large": _named("gpt2-large", vocab=50257),
+        "gpt2-xl": _named("gpt2-xl", vocab=50257),
+        "gpt3": _named(
+            "gpt3",
+            vocab=50257,
+            step_tokens=1536 * 2048,
+            steps=95_367,
+            source="Brown et al. 2020: 300 G tokens",
+            flops=3.14e23,
+            flops_source=f"{BROWN}: 6 × parameters × tokens",
+        ),
+        "nano-llama": _named("nano-llama"),
+        "mini-llama": _named("mini-llama"),
+        "llama-7b": _named(
+            "llama-7b",
+            vocab=32000,
+            step_tokens=1024 * 4096,
+            steps=476_837,
+            source="Touvron et al. 2023 (Llama 2): 2 T tokens",
+        ),
+        "megatron-lm": Named(
+            {"family": "gpt", "dim": 3072, "heads": 32, "hidden": 12288, "layers": 72},
+            source="Shoeybi et al. 2019",
+            **_MEGATRON,
+        ),
+        "turing-nlg": Named(
+            {"family": "gpt", "dim": 4256, "heads": 28, "hidden": 17024, "layers": 78},
+            source="Rosset 2020",
+            **_MEGATRON,
+        ),
+    },
+)

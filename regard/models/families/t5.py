@@ -1,0 +1,70 @@
+"""T5, and its version 1.1."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from regard.models.config import EncoderDecoderConfig, NormKind, PositionKind, ScoreKind, Sizes
+from regard.models.families.family import BROWN, Family, Named
+
+
+class T5Config(EncoderDecoderConfig):
+    """T5 (Raffel et al. 2020): every task as text to text; relative positions, no biases."""
+
+    SIZES: ClassVar[Sizes] = {
+        "tiny": {"dim": 128, "heads": 4, "hidden": 256, "encoder_layers": 2, "decoder_layers": 2},
+        "small": {"dim": 512, "heads": 8, "hidden": 2048, "encoder_layers": 6,
+                  "decoder_layers": 6},
+        "base": {"dim": 768, "heads": 12, "hidden": 3072, "encoder_layers": 12,
+                 "decoder_layers": 12},
+        "large": {"dim": 1024, "heads": 16, "hidden": 4096, "encoder_layers": 24,
+                  "decoder_layers": 24},
+        "small-1.1": {"dim": 512, "heads": 6, "head_dim": 64, "hidden": 1024, "encoder_layers": 8,
+                      "decoder_layers": 8, "activation": "gated_gelu_tanh", "tied": "inputs",
+                      "scaled_output": False},
+        "base-1.1": {"dim": 768, "heads": 12, "hidden": 2048, "encoder_layers": 12,
+                     "decoder_layers": 12, "activation": "gated_gelu_tanh", "tied": "inputs",
+                     "scaled_output": False},
+    }  # fmt: skip
+    """As published, and one for a laptop."""
+    family: Literal["t5"] = "t5"
+    size: Literal["tiny", "small", "base", "large", "small-1.1", "base-1.1"] | None = None
+    norm: NormKind = "rms"
+    bias: bool = False
+    positions: PositionKind = "buckets"
+    score: ScoreKind = "dot"
+    scaled_embedding: bool = False
+    scaled_output: bool = True
+
+
+def build(config: T5Config, source_vocab: int, target_vocab: int) -> Any:
+    """Its encoder and decoder."""
+    from regard.models.encoder_decoder import EncoderDecoder
+
+    return EncoderDecoder(config, source_vocab, target_vocab)
+
+
+_TRAINING: dict[str, Any] = {
+    "vocab": 32128, "lengths": (512, 114), "step_tokens": 2048 * (512 + 114), "steps": 1_000_000,
+    "source": "Raffel et al. 2020, section 3.7",
+}  # fmt: skip
+_FLOPS = {"small": 1.8e20, "base": 6.6e20, "large": 2.31e21}
+
+FAMILY = Family(
+    T5Config,
+    build,
+    task="translate",
+    named={
+        "t5-tiny": Named({"family": "t5", "size": "tiny"}, lengths=(512, 114)),
+        **{
+            f"t5-{size}": Named(
+                {"family": "t5", "size": size},
+                flops=_FLOPS.get(size),
+                flops_source=f"{BROWN}: 3 × parameters × source tokens",
+                **_TRAINING,
+            )
+            for size in T5Config.SIZES
+            if size != "tiny"
+        },
+    },
+)

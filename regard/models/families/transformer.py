@@ -1,0 +1,35 @@
+"""The Transformer of Vaswani et al. (2017)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from regard.models.config import EncoderDecoderConfig, Sizes
+from regard.models.families.family import Family
+
+
+class TransformerConfig(EncoderDecoderConfig):
+    """The encoder-decoder Transformer (Vaswani et al. 2017) and its usual variations."""
+
+    SIZES: ClassVar[Sizes] = {
+        "tiny": {"dim": 128, "heads": 8, "hidden": 256, "encoder_layers": 2, "decoder_layers": 2},
+        "small": {"dim": 256, "heads": 8, "hidden": 512, "encoder_layers": 3, "decoder_layers": 3},
+        "base": {"dim": 512, "heads": 8, "hidden": 2048, "encoder_layers": 6, "decoder_layers": 6,
+                 "norm_place": "post"},
+        "big": {"dim": 1024, "heads": 16, "hidden": 4096, "encoder_layers": 6, "decoder_layers": 6,
+                "norm_place": "post", "dropout": 0.3},
+    }  # fmt: skip
+    """The paper's base and big, post-norm as published; two smaller ones for a laptop."""
+    family: Literal["transformer"] = "transformer"
+    size: Literal["tiny", "small", "base", "big"] | None = None
+
+
+def build(config: TransformerConfig, source_vocab: int, target_vocab: int) -> Any:
+    """Its encoder and decoder."""
+    from regard.models.encoder_decoder import EncoderDecoder
+
+    return EncoderDecoder(config, source_vocab, target_vocab)
+
+
+FAMILY = Family(TransformerConfig, build, task="translate")
+SIZES = TransformerConfig.SIZES

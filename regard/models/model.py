@@ -1,0 +1,53 @@
+"""What a model of any family can say of itself, whatever its shape."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+from regard.data.input import Ragged
+from regard.layers import Embed, Tap
+from regard.models.config import BlocksConfig
+
+
+class Model(nn.Module, ABC):
+    """Stacks by the names that the config gives them, what embeds tokens for them, and heads."""
+
+    config: BlocksConfig
+
+    @abstractmethod
+    def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
+        """What leaves the stack that reads texts, for each token: (tokens, dim)."""
+
+    @abstractmethod
+    def vocabularies(self) -> dict[str, int]:
+        """What it was built with beside its config, by name."""
+
+    @abstractmethod
+    def embeds(self) -> list[Embed]:
+        """What gives each token its first vector: of source and target, or of the only text."""
+
+    @abstractmethod
+    def sites(self) -> dict[str, int]:
+        """Every site a tap can name, with its number of heads (0 where there are none)."""
+
+    def heads(self) -> list[str]:
+        """Every attention head's name, such as `decoder.1.cross.3`."""
+        counts = {site: count for site, count in self.sites().items() if site.endswith(".heads")}
+        return [
+            f"{site.removesuffix('.heads')}.{head}"
+            for site, count in counts.items()
+            for head in range(count)
+        ]
+
+    @property
+    def reader(self) -> str:
+        """The name of the stack that reads texts."""
+        return next(iter(self.config.stacks))
+
+    def depths(self) -> list[list[nn.Module]]:
+        """The parts that read texts, from below: embeddings, each layer, what stands on top."""
+        stack = getattr(self, self.reader)
+        layers = [[block] for block in stack.blocks]
+        return [[*self.embeds(), stack.positions], *layers, [stack.final_norm]]

@@ -1,0 +1,174 @@
+"""A config -> the parts that families are put together from: stacks, embeddings, heads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.data.input import Ragged
+from regard.layers import (
+    BlockShape,
+    Context,
+    Embed,
+    KVCache,
+    Layout,
+    Mask,
+    Positions,
+    Stack,
+    VocabularyHead,
+    norm,
+    position_scheme,
+)
+from regard.layers.positions import slower, slower_where_long
+from regard.models.config import BlocksConfig, RotaryScaling
+
+LOGITS = {"logits": 0}
+"""The site of what a vocabulary's head gives."""
+
+
+def stack_of(
+    config: BlocksConfig,
+    layers: int,
+    name: str,
+    *,
+    causal: bool = False,
+    cross: bool = False,
+    feed_forward: bool = True,
+) -> Stack:
+    """The blocks of one stack.
+
+    Args:
+        config: Of the model.
+        layers: How many blocks.
+        name: `encoder` or `decoder`.
+        causal: Whether tokens look back only.
+        cross: Whether the blocks look at a memory.
+        feed_forward: Off for attention alone.
+    """
+    shape = BlockShape(
+        dim=config.dim,
+        heads=config.heads,
+        hidden=config.hidden,
+        kv_heads=config.kv_heads,
+        head_dim=config.head_dim,
+        activation=config.activation,
+        norm=config.norm,
+        norm_place=config.norm_place,
+        norm_epsilon=config.norm_epsilon,
+        score=config.score,
+        dropout=config.dropout,
+        hidden_dropout=config.dropout if config.hidden_dropout is None else config.hidden_dropout,
+        attention_dropout=config.attention_dropout,
+        bias=config.bias,
+        attention_bias=config.attention_bias,
+        query_key_norm=config.query_key_norm,
+        feed_forward=feed_forward,
+        residual=config.residual,
+        sublayers=config.sublayers,
+        scales=config.scales,
+        norm_places=config.norm_places,
+        block_norm=config.block_norm,
+        drop_path=config.drop_path,
+        causal=causal,
+        kernel=config.kernel,
+        convolution_norm=config.convolution_norm,
+        cell=config.cell,
+        both_ways=config.both_ways and not causal,
+        grid_window=config.grid_window,
+        grid_bias=config.grid_bias,
+    )
+    usual = config.norm_place == "pre" and not config.block_norm
+    final_norm = usual if config.final_norm is None else config.final_norm
+    scheme = _positions(config, causal=causal)
+    return Stack(shape, layers, name, scheme, cross=cross, final_norm=final_norm)
+
+
+def _positions(config: BlocksConfig, *, causal: bool) -> Positions:
+    own: dict[str, Any] = {}
+    if config.positions == "rotary":
+        own = {"head_dim": config.head_width, "rate": config.rotary_base}
+        own["stretch"] = _stretch(config.rotary_scaling)
+    elif config.positions == "buckets":
+        own = {"buckets": config.buckets, "farthest": config.farthest}
+    elif config.positions == "learned":
+        own = {"first": config.positions_from}
+    return position_scheme(
+        config.positions,
+        dim=config.dim,
+        heads=config.heads,
+        max_length=config.max_length,
+        causal=causal,
+        **own,
+    )
+
+
+def _stretch(scaling: RotaryScaling | None) -> Any:
+    if scaling is None:
+        return None
+    if scaling.kind == "linear":
+        return slower(scaling.factor)
+    return slower_where_long(scaling.factor, scaling.low, scaling.high, scaling.original)
+
+
+def embed_of(config: BlocksConfig, vocab: int, types: int = 0) -> Embed:
+    """The embedding of a vocabulary, for a stack of this config."""
+    return Embed(
+        vocab,
+        config.dim,
+        config.dropout,
+        scaled=config.scaled_embedding,
+        types=types,
+        norm=norm(config.norm, config.dim, config.norm_epsilon) if config.embedding_norm else None,
+    )
+
+
+def head_of(config: BlocksConfig, vocab: int, tied: nn.Parameter | None) -> VocabularyHead:
+    """Logits over a vocabulary, from the top of a stack of this config."""
+    scale = config.dim**-0.5 if config.scaled_output else 1.0
+    return VocabularyHead(config.dim, vocab, tied, bias=config.output_bias, scale=scale)
+
+
+def reading(
+    config: BlocksConfig,
+    stack: Stack,
+    texts: Ragged,
+    *,
+    causal: bool,
+    cache: KVCache | None = None,
+    **beside: Any,
+) -> Context:
+    """What a stack needs to read whole texts, or what follows those that a cache holds.
+
+    Args:
+        config: Of the model.
+        stack: Which of its stacks.
+        texts: What it reads: one token each, while it writes.
+        causal: Whether tokens look back only.
+        cache: What the rows have read before.
+        **beside: What else the context holds: a memory, a tap.
+    """
+    layout = Layout(texts.lengths, texts.ids.device)
+    before = (0,) * len(texts.lengths) if cache is None else cache.lengths
+    where = torch.tensor(before, device=layout.device) if any(before) else None  # (batch,)
+    if where is None:
+        where = layout.where  # (tokens,)
+    elif layout.longest > 1:
+        counts = torch.tensor(layout.lengths, device=layout.device)
+        where = where.repeat_interleave(counts) + layout.where  # (tokens,)
+    # Where all are equally long, no mask is needed.
+    even = layout.even and len(set(before)) <= 1
+    ends = tuple(old + new for old, new in zip(before, layout.lengths, strict=True))
+    mask = Mask(
+        causal=causal,
+        window=_reach(config),
+        key_lengths=None if even else ends,
+        query_lengths=None if even else layout.lengths,
+    )
+    return Context(layout, where, mask, stack.positions, cache=cache, **beside)
+
+
+def _reach(config: BlocksConfig) -> int | None:
+    """How many positions away self-attention looks; a window counts the token itself."""
+    return None if config.window is None else config.window - 1

@@ -1,0 +1,1 @@
+"""Recipes: typed YAML files that say everything a run depends on."""

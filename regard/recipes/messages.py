@@ -1,0 +1,325 @@
+"""What is wrong in a recipe, in words: file, line and key, what was got, what was expected.
+
+Comes in: a pydantic `ValidationError`, the values it is about, and where they came from. Goes
+out: one `InputError` about the first fault, in two lines at most. Expectations are derived from
+the fields of the sections, so that there is no second list of what is allowed.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import reduce
+from types import NoneType
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from regard.config import Config, NameIn
+from regard.data.config import Files, PartData, Parts
+from regard.errors import InputError
+from regard.models.config import NormPlace, RotaryScaling
+from regard.recipes.yaml import Path, one_line, shown
+from regard.train.config import Freeze
+
+_WORDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    tuple[float, float]: "two numbers, such as [0.9, 0.98]",
+    tuple[str, ...]: "a list of names",
+    tuple[int, ...]: "a list of whole numbers",
+    dict[str, float]: "numbers by name, such as {feed_forward: 0.5}",
+    dict[str, NormPlace]: "places by name, such as {feed_forward: post}",
+    RotaryScaling: "keys, such as {kind: linear, factor: 2.0}",
+    Files: "a file name, or two as [source, target]",
+    Freeze: "none, embeddings, all, or a number of layers",
+    Parts: "sets of pairs by name, each with train, prefix, weight",
+}
+
+
+def closest(name: str, names: Iterable[str]) -> list[str]:
+    """The known name that a misspelt one most resembles, if any does."""
+    return get_close_matches(name.lower(), list(names), n=1)
+
+
+def expectation(field: FieldInfo) -> str:
+    """What a field takes, in plain words: `a number above 0`, `one of pre, post`."""
+    choices = _choices(field)
+    if choices:
+        words = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
+    else:
+        words = " ".join([_WORDS[_inner(field)], *_bounds(field)])
+    return f"{words}, or null" if NoneType in get_args(field.annotation) else words
+
+
+def _inner(field: FieldInfo) -> Any:
+    """The type of a field when it is not None."""
+    options = get_args(field.annotation)
+    if NoneType not in options:
+        return field.annotation
+    return reduce(operator.or_, [option for option in options if option is not NoneType])
+
+
+def _choices(field: FieldInfo) -> list[str]:
+    for each in field.metadata:
+        match each:
+            case NameIn(table=table):
+                return list(table)
+    inner = _inner(field)
+    return [str(choice) for choice in get_args(inner)] if get_origin(inner) is Literal else []
+
+
+def _bounds(field: FieldInfo) -> list[str]:
+    phrases = []
+    for bound in field.metadata:
+        match bound:
+            case Ge(ge=value):
+                phrases.append(f"of at least {value}")
+            case Gt(gt=value):
+                phrases.append(f"above {value}")
+            case Le(le=value):
+                phrases.append(f"at most {value}")
+            case Lt(lt=value):
+                phrases.append(f"below {value}")
+    return [" and ".join(phrases)] if phrases else []
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Every key a recipe can have.
+
+    Attributes:
+        top: The keys outside sections.
+        sections: For each section its configs by kind; a section without kinds has one, `""`.
+        tags: For each section with kinds, the key that says which it is.
+    """
+
+    top: Mapping[str, FieldInfo]
+    sections: Mapping[str, Mapping[str, type[Config]]]
+    tags: Mapping[str, str]
+
+    def __contains__(self, path: Path) -> bool:
+        if len(path) == 1:
+            return path[0] in self.top
+        return len(path) == 2 and path[1] in self.fields(path[0])
+
+    def fields(self, section: str, kind: str | None = None) -> dict[str, FieldInfo]:
+        """The fields of a section: of one kind, or of all of them together."""
+        kinds = self.sections.get(section, {})
+        configs = [kinds[kind]] if kind is not None and kind in kinds else kinds.values()
+        return {name: field for config in configs for name, field in config.model_fields.items()}
+
+    def home(self, path: Path) -> str:
+        """What should have stood in place of an unknown key."""
+        return f"a key of {path[0]}" if path[0] in self.sections else "a key of a recipe"
+
+    def help(self, path: Path, kind: str | None = None) -> str:
+        """What an unknown key was probably meant to be, else what there is."""
+        section, name = path[0], path[1] if len(path) > 1 else path[0]
+        near = self._near(section, name, kind) if len(path) > 1 else self._near_top(name)
+        if near is not None:
+            return near
+        elsewhere = [f"{other}.{name}" for other in self.sections if name in self.fields(other)]
+        if elsewhere:
+            return f"did you mean {' or '.join(elsewhere)}?"
+        if section in self.sections:
+            return f"keys of {section}: {', '.join(self.fields(section, kind))}"
+        return f"keys of a recipe: {', '.join([*self.top, *self.sections])}"
+
+    def _near_top(self, name: str) -> str | None:
+        near = closest(name, [*self.top, *self.sections])
+        return f"did you mean {near[0]}?" if near else None
+
+    def _near(self, section: str, name: str, kind: str | None) -> str | None:
+        """The nearest key of the section, or of the section that was probably meant."""
+        if section not in self.sections:
+            meant = closest(section, self.sections)
+            found = closest(name, self.fields(meant[0])) if meant else []
+            return f"did you mean {meant[0]}.{found[0]}?" if found else None
+        owners = [owner for owner, config in self.sections[section].items()
+                  if name in config.model_fields]  # fmt: skip
+        if owners and kind is not None and kind not in owners:
+            return f"{name} belongs to {section}.{self.tags[section]}: {' or '.join(owners)}"
+        near = closest(name, self.fields(section, kind))
+        return f"did you mean {section}.{near[0]}?" if near else None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where values came from: a named text, the lines of its keys, and overrides as typed."""
+
+    name: str
+    lines: Mapping[Path, int]
+    overrides: Mapping[Path, str]
+    """In the order in which they were given."""
+    blamed: Mapping[tuple[int | str, ...], Path] = field(default_factory=dict)
+    """The override that is wrong, by pydantic's name of a place where values disagree."""
+
+    def place(self, path: Path) -> tuple[tuple[int, int], str]:
+        """Where a key was set, and its rank: lines of the file, then overrides, then nowhere."""
+        if path in self.overrides:
+            order = list(self.overrides).index(path)
+            return (1, order), override_label(self.overrides[path])
+        for known in (path, path[:1]):
+            if known in self.lines:
+                return (0, self.lines[known]), f"{self.name}:{self.lines[known]}"
+        return (2, 0), self.name
+
+    def what(self, path: Path) -> tuple[tuple[int, int], str]:
+        """The same with the key, which an override already shows."""
+        rank, place = self.place(path)
+        return rank, place if path in self.overrides else f"{place}: {one_line('.'.join(path))}"
+
+
+def override_label(override: str) -> str:
+    """How a message names an override."""
+    return f"override {one_line(override)}"
+
+
+class _Fault(NamedTuple):
+    """One fault: its rank among others, the key it is about, and the parts of its message."""
+
+    rank: tuple[int, int]
+    path: Path
+    what: str
+    got: str | None = None
+    expected: str | None = None
+    fix: str | None = None
+
+
+def first_fault(
+    error: ValidationError, values: Mapping[str, Any], source: Source, keys: Keys
+) -> InputError:
+    """The first fault in the order of the file, and how many more there are.
+
+    Args:
+        error: What pydantic found.
+        values: What it looked at.
+        source: Where those came from.
+        keys: What a recipe can have.
+    """
+    faults: dict[Path, _Fault] = {}
+    for detail in error.errors(include_url=False):
+        fault = _fault(detail, values, source, keys)
+        faults.setdefault(fault.path, fault)  # the arms of a union each report the same value
+    first = min(faults.values(), key=lambda fault: fault.rank)
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    if first.expected is None:
+        return InputError(first.what + more, fix=first.fix)
+    return InputError(first.what, got=first.got, expected=first.expected + more, fix=first.fix)
+
+
+def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys: Keys) -> _Fault:
+    path = _path(detail, keys)
+    if detail["type"] in ("value_error", "sections_disagree"):
+        return _disagreement(detail, path, source)
+    section = values.get(path[0])
+    tag = keys.tags.get(path[0])
+    kind = str(section.get(tag)) if tag is not None and isinstance(section, dict) else None
+    rank, what = source.what(path)
+    # An unknown key further inside is what is wrong with the known one that it stands in.
+    if detail["type"] == "extra_forbidden" and str(detail["loc"][-1]) == path[-1]:
+        return _Fault(rank, path, what, "an unknown key", keys.home(path), keys.help(path, kind))
+    inside = _inside_a_part(detail, rank, what, path)
+    if inside is not None:
+        return inside
+    expected, choices = _expected(path, keys, kind)
+    value = _at(values, path)
+    if value is _ABSENT:
+        # Last, for it has no line, and is often the other face of a misspelt key.
+        return _Fault(
+            (2, 0),
+            path,
+            what,
+            "nothing",
+            expected,
+            _addition(path, (choices or [expected])[0], keys),
+        )
+    near = closest(value, choices) if isinstance(value, str) else []
+    fix = f"did you mean {near[0]}?" if near else None
+    if path == ("version",):
+        fix = "this Regard reads version 1 of recipes"
+    return _Fault(rank, path, what, shown(value), expected, fix)
+
+
+def _inside_a_part(
+    detail: ErrorDetails, rank: tuple[int, int], what: str, path: Path
+) -> _Fault | None:
+    """A fault inside one of several sets of pairs: `data.parts.past.weight`."""
+    *_, part, key = ("", *map(str, detail["loc"]))
+    if path != ("data", "parts") or key not in PartData.model_fields:
+        return None
+    got = "nothing" if detail["type"] == "missing" else shown(detail["input"])
+    expected = expectation(PartData.model_fields[key])
+    return _Fault(rank, (*path, part, key), f"{what}.{part}.{key}", got, expected)
+
+
+def _expected(path: Path, keys: Keys, kind: str | None) -> tuple[str, list[str]]:
+    """What a key or section takes, in words, and its choices if it has some."""
+    if len(path) > 1 and keys.tags.get(path[0]) == path[1]:
+        kinds = list(keys.sections[path[0]])
+        return f"one of {', '.join(kinds)}", kinds
+    if path[0] not in keys.sections:
+        field = keys.top[path[0]]
+    elif len(path) > 1:
+        field = keys.fields(path[0], kind)[path[1]]
+    else:
+        first = next(iter(keys.sections[path[0]].values()))
+        name, field = next(iter(first.model_fields.items()))
+        return f"keys, such as {name}: {field.default}", []
+    return expectation(field), _choices(field)
+
+
+def _addition(path: Path, example: str, keys: Keys) -> str:
+    """What to add where something is missing."""
+    if len(path) > 1:
+        return f"add {path[1]}: under {path[0]}:, or {'.'.join(path)}=VALUE as an override"
+    if path[0] not in keys.sections:
+        return f"add the line {path[0]}: {example}"
+    if path[0] == "data":
+        return "add the line data: {kind: grammar}"
+    return f"add the line {path[0]}: {{}} for its defaults"
+
+
+def _path(detail: ErrorDetails, keys: Keys) -> Path:
+    """The key that an error is about: `("data", "grammar", "pairs")` -> `("data", "pairs")`."""
+    section, *rest = map(str, detail["loc"] or ("",))
+    if detail["type"].startswith("union_tag"):
+        return section, keys.tags[section]
+    if section in keys.tags:  # pydantic names the kind after the section
+        rest = rest[1:]
+    # What follows a key is the index of an item, or the arm of a union.
+    return (str(section), *(str(part) for part in rest[:1]))
+
+
+def _disagreement(detail: ErrorDetails, path: Path, source: Source) -> _Fault:
+    """Values that are each allowed, but not together: blames an override if there was one."""
+    message = detail["msg"].removeprefix("Value error, ")
+    named: tuple[Path, ...] = detail.get("ctx", {}).get("keys", ())
+    wrong = source.blamed.get(detail["loc"])
+    overridden = [key for key in source.overrides if key in named or key[:1] == path]
+    first = [*([wrong] if wrong else []), *overridden, *named]
+    if first:
+        rank, what = source.place(first[0])
+    else:
+        rank, what = source.what(path)
+    return _Fault(rank, path, f"{what}: {message}")
+
+
+_ABSENT = object()
+
+
+def _at(values: Mapping[str, Any], path: Path) -> Any:
+    value: Any = values
+    for part in path:
+        if not isinstance(value, dict) or part not in value:
+            return _ABSENT
+        value = value[part]
+    return value

@@ -1,0 +1,151 @@
+"""The shelf: what ships with Regard, ready to be used, and the card that stands beside each.
+
+In: the package's folders, `shipped/SIZE/NAME`. Out: entries by name (`tiny/translate`), of a model
+or of word vectors. A card is the entry's `README.md`, as on the Hugging Face hub: facts in YAML
+between two lines of three dashes, which programs read, and prose below, for people.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from regard.config import Config, refused
+from regard.errors import InputError
+from regard.recipes.yaml import read
+
+CARD = "README.md"
+DASHES = "---\n"
+
+
+class Source(Config):
+    """Data that a model was trained on."""
+
+    name: str = Field(min_length=1)
+    origin: str = Field(min_length=1)
+    """Where a person gets it."""
+    attribution: str = Field(min_length=1)
+    license: str = Field(min_length=1)
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    """Of the file, or of the lines that `regard data sample` prints of generated pairs."""
+
+
+class Score(Config):
+    """One measure."""
+
+    name: str = Field(min_length=1)
+    value: float
+    on: str = Field(min_length=1)
+    """What was measured, and how."""
+    signature: str | None = None
+    """As sacrebleu writes it."""
+
+
+class Card(Config):
+    """What is to be known of a model before it is used; the first score stands in listings."""
+
+    title: str = Field(min_length=1)
+    license: str = Field(min_length=1)
+    """Of the model: as its data asks for."""
+    language: tuple[str, ...] = Field(min_length=1)
+    recipe: str | None = None
+    """The shipped recipe that makes it again; None for vectors that others trained."""
+    parameters: int = Field(ge=1)
+    bytes: int = Field(ge=1)
+    """Of all files but the card."""
+    training: str = Field(min_length=1)
+    """How long it took, and on what."""
+    data: tuple[Source, ...] = Field(min_length=1)
+    scores: tuple[Score, ...] = Field(min_length=1)
+    weaknesses: tuple[str, ...] = Field(min_length=1)
+    prose: str = ""
+    """What stands below the facts."""
+
+    def describe(self) -> str:
+        """For people: a line a fact, then the prose."""
+        rows = [("made by", self.recipe)] if self.recipe else []
+        rows += [
+            ("language", ", ".join(self.language)),
+            ("license", self.license),
+            ("parameters", f"{self.parameters:,}"),
+            ("size", in_megabytes(self.bytes)),
+            ("training", self.training),
+        ]
+        for data in self.data:
+            said = f"{data.name}: {data.origin}; {data.attribution}; {data.license}"
+            rows += [("data", said), ("sha256", data.sha256)]
+        for score in self.scores:
+            rows.append((score.name, f"{score.value:g}, {score.on}"))
+            rows += [("signature", score.signature)] if score.signature else []
+        rows += [("bad at", weakness) for weakness in self.weaknesses]
+        wide = max(len(name) for name, _ in rows) + 2
+        lines = [self.title, "", *(f"{name:<{wide}}{value}" for name, value in rows)]
+        return "\n".join([*lines, "", self.prose]).rstrip()
+
+
+def shipped() -> dict[str, Traversable]:
+    """What is in the package, by name."""
+    return {
+        f"{size.name}/{entry.name}": entry
+        for size in _folders(files("regard") / "shipped")
+        for entry in _folders(size)
+    }
+
+
+def _folders(root: Traversable) -> Iterator[Traversable]:
+    """The folders in a folder, by name; what begins with a dot or an underscore is none of ours."""
+    found = root.iterdir() if root.is_dir() else ()
+    for entry in sorted(found, key=lambda one: one.name):
+        if entry.is_dir() and not entry.name.startswith((".", "_")):
+            yield entry
+
+
+def holds_model(entry: Traversable) -> bool:
+    """Whether an entry is a model, by what its config says; else it is vectors of words."""
+    config = json.loads(entry.joinpath("config.json").read_text("utf-8"))
+    return bool(config["family"] != "vectors")
+
+
+def bytes_of(entry: Traversable) -> int:
+    """The size of an entry on disk, without its card."""
+    files = (file for file in entry.iterdir() if file.name != CARD)
+    return sum(file.stat().st_size if isinstance(file, Path) else len(file.read_bytes())
+               for file in files)  # fmt: skip
+
+
+def in_megabytes(size: int) -> str:
+    """For people.
+
+    Example:
+        >>> in_megabytes(2_853_837)
+        '2.9 MB'
+    """
+    return f"{size / 1e6:.1f} MB"
+
+
+def card_of(entry: Traversable) -> Card:
+    """The card of an entry, every fact of it checked.
+
+    Raises:
+        InputError: There is none, or a fact is missing or of another kind.
+    """
+    place = f"{entry.name}/{CARD}"
+    try:
+        text = entry.joinpath(CARD).read_text("utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{place}: no such file", expected="a card beside the model") from None
+    facts, end, prose = text.removeprefix(DASHES).partition(f"\n{DASHES}")
+    if not text.startswith(DASHES) or not end:
+        raise InputError(place, got="no facts", expected="YAML between two lines of ---")
+    values = read(facts, lambda line: f"{place}:{line + 1}").values
+    if not isinstance(values, dict):
+        raise InputError(place, got="no keys", expected="facts")
+    try:
+        return Card.model_validate({**values, "prose": prose.strip()}, strict=True)
+    except ValidationError as error:
+        raise refused(error, place) from None

@@ -1,0 +1,105 @@
+"""What there is: the shelf, and the runs, checkpoints and Hugging Face folders below a folder.
+
+In: a folder. Out: a row for each, and the table that `regard ls` prints. Recipes, configs, cards
+and manifests tell; no tensor is read, and torch is not imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import as_file
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from regard.errors import InputError
+from regard.recipes import recipe as recipes
+from regard.recipes.shelf import bytes_of, card_of, holds_model, in_megabytes, shipped
+from regard.runtime.files import read_json
+from regard.tasks.entries import EVERY_MODEL, verbs_of
+from regard.tokens import Vocabulary
+from regard.tokens.listing import aligned
+from regard.train.checkpoint import run as checkpoint
+from regard.train.checkpoint.folder import CONFIG, RECIPE
+
+SHIPPED = "shipped"
+"""The kind of what is on the shelf."""
+
+
+def listing(found: Sequence[Mapping[str, Any]]) -> str:
+    """For people: the shelf, and below it what a folder has, each under headings."""
+    shelf = [["name", "kind", "size", "score", "verbs"]]
+    runs = [["name", "kind", "last step", "best loss"]]
+    for each in found:
+        kind = each["kind"] + (f" ({each['model']})" if "model" in each else "")
+        if each["kind"] == SHIPPED:
+            score = "{name} {value:g}".format(**each["score"]) if each["score"] else "-"
+            size, verbs = in_megabytes(each["bytes"]), ", ".join(each["verbs"])
+            shelf.append([each["name"], kind, size, score, verbs])
+        else:
+            numbers = (each.get(key) for key in ("step", "best_loss"))
+            cells = ("-" if number is None else str(number) for number in numbers)
+            runs.append([each["name"], kind, *cells])
+    tables = ["\n".join(aligned(rows)) for rows in (shelf, runs) if len(rows) > 1]
+    return "\n\n".join(tables)
+
+
+def shelf_rows() -> Iterator[dict[str, Any]]:
+    """What ships with Regard: sizes, scores, and the verbs that each entry is for."""
+    for name, entry in shipped().items():
+        model, verbs = "vectors", ["vectors"]
+        if holds_model(entry):
+            model, verbs = _described(entry)
+        yield {
+            "name": name,
+            "kind": SHIPPED,
+            "model": model,
+            "bytes": bytes_of(entry),
+            "score": _first_score(entry),
+            "verbs": verbs,
+        }
+
+
+def _described(entry: Traversable) -> tuple[str, list[str]]:
+    """The family of a shipped model, and what it can do."""
+    with as_file(entry) as folder:
+        recipe = recipes.load(folder / RECIPE)
+        known = Vocabulary.from_json(checkpoint.read_tokenizer(folder))
+    can = (verb for verb, _ in verbs_of(recipe.task, recipe.model, known))
+    return recipe.model.family, [*can, *EVERY_MODEL]
+
+
+def _first_score(entry: Traversable) -> dict[str, Any] | None:
+    """What an entry's card says first; None as long as it has no card that can be read."""
+    try:
+        return card_of(entry).scores[0].model_dump(include={"name", "value"})
+    except InputError:
+        return None
+
+
+def runs_in(folder: Path) -> Iterator[dict[str, Any]]:
+    """Shipped models, and below a folder its runs, checkpoints and Hugging Face folders."""
+    if not folder.is_dir():
+        raise InputError(f"ls {folder}", got="no such folder", expected="a folder with runs in it")
+    yield from shelf_rows()
+    runs: set[Path] = set()
+    for place in sorted([folder, *folder.glob("*"), *folder.glob("*/*")]):
+        if runs & set(place.parents):  # its checkpoints
+            continue
+        if (place / "checkpoints").is_dir():
+            runs.add(place)
+            yield {"name": str(place), "kind": "run", **checkpoint.summary(place)}
+        elif (place / CONFIG).is_file():
+            yield from _model_in(place)
+
+
+def _model_in(place: Path) -> Iterator[dict[str, Any]]:
+    """What a folder with a `config.json` is, if it is a model's."""
+    try:
+        said = read_json(place / CONFIG)
+    except InputError:
+        return
+    if "regard" in said:
+        yield {"name": str(place), "kind": "checkpoint", "model": said.get("family")}
+    elif isinstance(said.get("model_type"), str):
+        yield {"name": str(place), "kind": "Hugging Face", "model": said["model_type"]}

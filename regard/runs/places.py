@@ -1,0 +1,334 @@
+"""A name -> where the model is: a path, the shelf, the Hugging Face cache, the hub. In that order.
+
+In: what a person calls a model (`runs/mine`, `tiny/translate`, `gpt2`, `org/name@revision`). Out: a
+folder. The cache is read as it lies on disk, without a network. The hub is asked last, only where
+`huggingface_hub` is installed, for names that can be none of ours, and only for weights in
+safetensors, JSON and tokenizers; repository and size are said before anything is downloaded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib import import_module
+from importlib.resources import as_file
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.errors import InputError
+from regard.recipes import recipe as recipes
+from regard.recipes.messages import closest
+from regard.recipes.shelf import in_megabytes, shipped
+from regard.runtime.device import check_memory
+from regard.runtime.files import read_regular
+from regard.train.checkpoint.folder import CONFIG
+
+Want = Literal["model", "tokenizer", "config"]
+"""What of a model is asked for; a cached one may have been downloaded in part."""
+
+SHELVES = {"tiny", "small", "words", "own"}
+"""First parts of names that are ours, beside those of what is shipped."""
+ORGANISATIONS = ("openai-community", "google-bert", "google-t5", "FacebookAI", "distilbert",
+                 "sentence-transformers")  # fmt: skip
+"""Where the hub keeps the models that people know by a name alone, such as gpt2."""
+TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "*.model", "*.spm")
+TRUE = {"1", "ON", "YES", "TRUE"}
+FILE_ENDINGS = {".json", ".jsonl", ".yaml", ".yml", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".npz",
+                ".safetensors", ".txt", ".tsv", ".csv", ".gz", ".zip", ".git"}  # fmt: skip
+"""What ends a file's name, and no model's."""
+
+_PART = r"[A-Za-z0-9](?:[\w.-]{0,94}\w)?"
+_NAME = re.compile(rf"(?:(?P<org>{_PART})/)?(?P<name>{_PART})(?:@(?P<revision>\w[\w./-]*))?", re.A)
+_COMMIT = re.compile("[0-9a-f]{40}")
+_SHORT = re.compile("[0-9a-f]{7,40}")
+
+_logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def opened(place: str | Path, want: Want = "model", *, download: bool = True) -> Iterator[Path]:
+    """Gives the folder, or the file, that a name means, as long as a `with` lasts.
+
+    Args:
+        place: A path; or a name, of the shelf or, if it is a string, of the hub.
+        want: What must be there.
+        download: Whether the hub may be asked.
+
+    Raises:
+        InputError: There is no such place.
+    """
+    found = find(place, want, download=download)
+    if isinstance(found, Path):
+        yield found
+    else:
+        with as_file(found) as folder:
+            yield folder
+
+
+def find(place: str | Path, want: Want = "model", *, download: bool = True) -> Path | Traversable:
+    """The place that a name means; see `opened`."""
+    if os.path.exists(place):  # noqa: PTH110 (a name that no file can have is no error)
+        return Path(place)
+    name = str(place)
+    if name in (models := shipped()):
+        return models[name]
+    asked = None if isinstance(place, Path) else Repository.of(name)
+    if is_ours(name) or asked is None:
+        raise _unknown(name)
+    if (cached := _in_cache(asked, want)) is not None:
+        return cached
+    return _from_hub(asked, want, download=download)
+
+
+def is_cached(place: str) -> bool:
+    """Whether a name is that of a model in the Hugging Face cache; nothing of it is read."""
+    asked = None if is_ours(place) else Repository.of(place)
+    return asked is not None and _in_cache(asked, "config") is not None
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name begins as those of the shelf and of recipes do: it is looked up nowhere else.
+
+    Example:
+        >>> is_ours("tiny/translat"), is_ours("gpt2")
+        (True, False)
+    """
+    known = {each.partition("/")[0] for each in (*shipped(), *recipes.shipped())}
+    return name.partition("/")[0] in SHELVES | known
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A model's name on the hub, in its parts."""
+
+    name: str
+    """With its organisation, if it has one."""
+    revision: str | None
+
+    @classmethod
+    def of(cls, text: str) -> Repository | None:
+        """What a name says; None if no repository can have it.
+
+        Example:
+            >>> Repository.of("openai-community/gpt2@main")
+            Repository(name='openai-community/gpt2', revision='main')
+            >>> Repository.of("../gpt2")
+        """
+        found = _NAME.fullmatch(text)
+        if found is None or ".." in text or "--" in text or "//" in text:
+            return None
+        name = text.partition("@")[0]
+        if len(name) > 96 or Path(name).suffix.lower() in FILE_ENDINGS:
+            return None
+        return cls(name, found["revision"])
+
+    def __str__(self) -> str:
+        return self.name if self.revision is None else f"{self.name}@{self.revision}"
+
+    def names(self) -> list[str]:
+        """The names that the cache may have it under: those of the first models have two."""
+        organisation, _, name = self.name.rpartition("/")
+        if not organisation:
+            return [name, *(f"{each}/{name}" for each in ORGANISATIONS)]
+        return [self.name, *([name] if organisation in ORGANISATIONS else [])]
+
+
+def cache() -> Path:
+    """The folder of Hugging Face's cache, as its own library finds it."""
+    for variable, below in (
+        ("HF_HUB_CACHE", ""),
+        ("HUGGINGFACE_HUB_CACHE", ""),
+        ("HF_HOME", "hub"),
+        ("XDG_CACHE_HOME", "huggingface/hub"),
+    ):
+        if value := os.environ.get(variable):
+            return Path(os.path.expandvars(value)).expanduser() / below
+    return Path("~/.cache/huggingface/hub").expanduser()
+
+
+def offline() -> bool:
+    """Whether the environment forbids to ask the hub."""
+    said = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
+    return said.upper() in TRUE
+
+
+def _in_cache(asked: Repository, want: Want) -> Path | None:
+    """The snapshot in the cache that has all that is wanted."""
+    found = (_snapshot(folder, asked.revision) for folder in _repositories(asked))
+    return next((one for one in found if one is not None and _has(one, want)), None)
+
+
+def _repositories(asked: Repository) -> list[Path]:
+    """The folders that the cache may have of a model."""
+    return [cache() / f"models--{name.replace('/', '--')}" for name in asked.names()]
+
+
+def _snapshot(folder: Path, revision: str | None) -> Path | None:
+    """The files of a revision, by default those of `main`; the only ones, if none are."""
+    try:
+        said = read_regular(folder / "refs" / (revision or "main"), most=100)
+        commit = said.decode("ascii", "replace").strip()
+    except (OSError, InputError):
+        commit = ""
+    if _COMMIT.fullmatch(commit):
+        return folder / "snapshots" / commit
+    known = _snapshots(folder)
+    if revision is not None:
+        known = [
+            one for one in known if _SHORT.fullmatch(revision) and one.name.startswith(revision)
+        ]
+    return known[0] if len(known) == 1 else None
+
+
+def _snapshots(folder: Path) -> list[Path]:
+    """All that the cache has of a repository."""
+    try:
+        listed = sorted((folder / "snapshots").iterdir())
+    except OSError:  # it has none, or they are not for us
+        return []
+    return [one for one in listed if _COMMIT.fullmatch(one.name) and one.is_dir()]
+
+
+def _has(folder: Path, want: Want) -> bool:
+    """Whether a snapshot holds it; a file that was not downloaded to its end has no link to it."""
+    from regard.hub.folder import has_weights  # which imports torch
+
+    if want == "tokenizer":
+        return any(file.is_file() for name in TOKENIZERS for file in folder.glob(name))
+    return (folder / CONFIG).is_file() and (want == "config" or has_weights(folder))
+
+
+def _from_hub(asked: Repository, want: Want, *, download: bool) -> Path:
+    """Downloads what is wanted into the cache, after saying what and how much."""
+    if (reason := _forbidden(asked, download=download)) is not None:
+        raise _not_cached(asked, want, reason)
+    if (hub := _library()) is None:
+        raise _not_cached(asked, want, "`pip install huggingface_hub` downloads such names")
+    try:
+        listed = hub.HfApi().model_info(asked.name, revision=asked.revision, files_metadata=True)
+        sizes = {file.rfilename: int(file.size or 0) for file in listed.siblings or ()}
+    except Exception as error:
+        raise _refused(asked, error) from error
+    chosen = _chosen(asked, sizes, want)
+    total = sum(sizes[name] for name in chosen)
+    check_memory(f"{asked}: its files", total)
+    _logger.warning(
+        "%s: downloading %d files, %s, from the Hugging Face hub into %s",
+        asked, len(chosen), in_megabytes(total), cache(),
+    )  # fmt: skip
+    try:
+        folder = hub.snapshot_download(
+            asked.name, revision=asked.revision, cache_dir=str(cache()), allow_patterns=chosen
+        )
+    except Exception as error:
+        raise _refused(asked, error) from error
+    return Path(folder)
+
+
+def _forbidden(asked: Repository, *, download: bool) -> str | None:
+    """Why the hub is not to be asked; None if it may be."""
+    if not download:
+        return f"from the hub, `regard import {asked} -o FOLDER` downloads it first"
+    if offline():
+        return "HF_HUB_OFFLINE is set: unset it to download such names"
+    if "/" in asked.name and Path(asked.name).parent.is_dir():
+        return "it begins as a folder here does, so that the hub is not asked"
+    return None
+
+
+def _library() -> Any:
+    """`huggingface_hub`, if it is installed."""
+    try:
+        return import_module("huggingface_hub")
+    except ImportError:
+        return None
+
+
+def _chosen(asked: Repository, sizes: dict[str, int], want: Want) -> list[str]:
+    """The files of a repository to download: safetensors, JSON, tokenizers; none in a folder.
+
+    Raises:
+        InputError: There are no weights that can be read.
+    """
+    top = sorted(name for name in sizes if re.fullmatch(r"\w[\w.+-]*", name, re.A))
+    chosen = [name for name in top
+              if any(fnmatchcase(name, each) for each in (*TOKENIZERS, "*.json"))]  # fmt: skip
+    if want == "model":
+        from regard.hub.folder import INDEX, WEIGHTS
+
+        parts = [name for name in top if fnmatchcase(name, "model-*.safetensors")]
+        weights = [WEIGHTS] if WEIGHTS in sizes else parts if INDEX in sizes else []
+        if not weights:
+            others = [name for name in top if name.endswith((".bin", ".safetensors", ".h5"))]
+            raise InputError(
+                f"{asked} on the Hugging Face hub",
+                got=f"weights in {', '.join(others)}" if others else "no weights",
+                expected=WEIGHTS,
+                fix="download it yourself; `regard import FOLDER -o NEW` reads .bin files",
+            )
+        chosen += weights
+    return chosen
+
+
+def _unknown(name: str) -> InputError:
+    """The error for a name that is looked up nowhere but on the shelf."""
+    known = recipes.shipped()
+    if name in known:
+        run = f"runs/{Path(name).name}"
+        needs = known[name].partition(": add ")[2]
+        needs = needs or ("data.train=FILE" if name.startswith("own/") else "")
+        command = " ".join(["regard train", name, *([needs] if needs else []), "-o", run])
+        return InputError(
+            f"{name} is a recipe, not a model", fix=f"train it ({command}), then name {run}"
+        )
+    names = [*shipped(), *known]
+    near = closest(name, names) or [each for each in names if each.startswith(f"{name}/")][:1]
+    if is_ours(name) and near:
+        return InputError(
+            f"no folder {name}, nor such a name on the shelf", fix=f"did you mean {near[0]}?"
+        )
+    return InputError(f"no folder {name}", fix=f"name {_places()}")
+
+
+def _places() -> str:
+    return f"a run, a checkpoint, or a shipped model ({', '.join(shipped())})"
+
+
+def _not_cached(asked: Repository, want: Want, reason: str) -> InputError:
+    """The error for a name that the cache does not have, and why the hub is not asked."""
+    what = f"no folder {asked}, nor such a name on the shelf or in the Hugging Face cache {cache()}"
+    parts = [one for folder in _repositories(asked) for one in _snapshots(folder)]
+    whole = [one for one in parts if _has(one, want)]
+    near = [folder.name.removeprefix("models--").replace("--", "/", 1)
+            for folder in sorted(cache().glob(f"models--*--{asked.name}"))]  # fmt: skip
+    if parts:
+        lacks = {
+            "model": "config.json or weights",
+            "config": "config.json",
+            "tokenizer": "tokenizer",
+        }
+        what = (
+            f"{asked} is in the Hugging Face cache only in part: {parts[-1]} has no {lacks[want]}"
+        )
+    if whole:
+        return InputError(what, fix=f"a whole one is there: {asked.name}@{whole[-1].name[:12]}")
+    if near and not parts:
+        return InputError(what, fix=f"the cache has {', '.join(near)}: did you mean {near[0]}?")
+    return InputError(what, fix=f"{reason}; or name {_places()}")
+
+
+def _refused(asked: Repository, error: Exception) -> InputError:
+    """The error for what the hub does not give."""
+    said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "RepositoryNotFoundError" in kinds and "GatedRepoError" not in kinds:
+        what = f"no folder {asked}, nor such a name on the shelf, in the cache or on the hub"
+        return InputError(what, fix=f"name {_places()}, or a repository of the hub")
+    what = f"no folder {asked}, nor such a name on the shelf or in the cache; the Hugging Face hub"
+    return InputError(what, got=said, fix=f"try again later, or name {_places()}")

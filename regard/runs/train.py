@@ -1,0 +1,286 @@
+"""A recipe -> data -> vocabulary -> model -> the one training loop -> a Pipeline."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field, TypeAdapter
+
+from regard.config import Config, checked
+from regard.errors import InputError
+from regard.models import build, describe, understood
+from regard.models.sketch import sketch
+from regard.pipeline import Pipeline
+from regard.recipes import recipe as recipes
+from regard.recipes.recipe import Recipe
+from regard.runs.load import load
+from regard.runs.start import begin, continued
+from regard.runtime.device import MOST_THREADS, check_memory, setup
+from regard.runtime.files import write_file
+from regard.runtime.units import short
+from regard.tasks.entries import TASKS
+from regard.tasks.task import Prepared
+from regard.train.checkpoint import run as checkpoint
+from regard.train.checkpoint.folder import CONFIG, TRAINING, folder_name
+from regard.train.checkpoint.run import RunLock, Snapshot
+from regard.train.optim import OF_A_PARAMETER
+from regard.train.trainer import Job, Trainer, whole_number
+from regard.vectors.recipe import FORM as VECTORS
+from regard.vectors.table import WordVectors
+from regard.vectors.training import train_vectors
+
+MAY_CHANGE = {"train.steps", "train.log_every", "train.evaluate_every", "train.save_every",
+              "train.keep", "train.patience", "train.average", "train.tensorboard"}  # fmt: skip
+"""What a resumed run may set anew; the decoding section too. All else decides the weights."""
+
+Watch = Callable[[int, Pipeline], None]
+
+_logger = logging.getLogger(__name__)
+
+
+def train(
+    recipe: str | Path | Recipe,
+    out: str | Path | None = None,
+    *,
+    resume: bool = False,
+    quiet: bool = False,
+    threads: int | None = None,
+    watch: Watch | None = None,
+    **overrides: Any,
+) -> Pipeline:
+    """Trains a recipe and returns the best model; of `task: vectors`, the `WordVectors`.
+
+    Args:
+        recipe: A shipped name, a path, or a Recipe.
+        out: The run's folder; without one, nothing is kept on disk.
+        resume: Go on from the run's last checkpoint.
+        quiet: Show no progress.
+        threads: How many threads to compute with.
+        watch: Called after every step with its number and the pipeline as it is.
+        **overrides: Sections of the recipe to change, such as `train={"steps": 100}`, or `seed=1`.
+    """
+    if not isinstance(recipe, Recipe) and recipes.task_of(recipe) == "vectors":
+        found: Any = _vectors(recipe, out, flatten(overrides), resume, quiet, threads)
+        return found
+    if not isinstance(recipe, Recipe):
+        recipe = recipes.load(recipe, flatten(overrides))
+    elif overrides:
+        raise InputError("overrides", got="a Recipe and overrides", expected="one of the two")
+    used = setup(threads, recipe.seed, quiet=quiet).threads
+    if out is None:
+        return _run(recipe, None, None, threads=used, quiet=quiet, watch=watch)
+    run = Path(out)
+    with RunLock(run) as lock:
+        try:
+            start = _where_to_start(run, recipe, resume=resume)
+            with _threads_of(start, used, asked=threads is not None) as count:
+                _run(recipe, run, start, threads=count, quiet=quiet, watch=watch)
+        except InputError:
+            if lock.created and not (run / "metrics.jsonl").exists():
+                lock.remove()  # what was refused leaves nothing behind
+            raise
+    return load(out)
+
+
+def _vectors(
+    recipe: str | Path,
+    out: str | Path | None,
+    overrides: list[str],
+    resume: bool,
+    quiet: bool,
+    threads: int | None,
+) -> WordVectors:
+    """Word vectors, which have a recipe and a loop of their own."""
+    found = recipes.load_form(VECTORS, recipe, overrides)
+    used = setup(threads, found.seed, quiet=quiet).threads
+    return train_vectors(found, out, resume=resume, quiet=quiet, threads=used)
+
+
+@contextmanager
+def _threads_of(start: Snapshot | None, used: int, *, asked: bool) -> Iterator[int]:
+    """The threads that a run computes with: those it began with, unless others are asked for."""
+    began = None if start is None else whole_number(start.training, "threads", MOST_THREADS)
+    if asked or began is None or began == used:
+        yield used
+        return
+    _logger.warning("threads: %d, as when the run began, not %d; --threads changes it", began, used)
+    torch.set_num_threads(began)
+    try:
+        yield began
+    finally:
+        torch.set_num_threads(used)
+
+
+def flatten(overrides: dict[str, Any]) -> list[str]:
+    """Nested overrides as the command line has them.
+
+    Example:
+        >>> flatten({"train": {"steps": 5}, "seed": 1})
+        ['train.steps=5', 'seed=1']
+    """
+    flat = []
+    for key, value in overrides.items():
+        if isinstance(value, dict):
+            flat += [f"{key}.{name}={json.dumps(inner)}" for name, inner in value.items()]
+        else:
+            flat.append(f"{key}={json.dumps(value)}")
+    return flat
+
+
+def _run(
+    recipe: Recipe,
+    run: Path | None,
+    start: Snapshot | None,
+    *,
+    threads: int,
+    quiet: bool,
+    watch: Watch | None,
+) -> Pipeline:
+    if run is None and recipe.train.average > 1:
+        _logger.warning("train.average needs a folder for the run: without one nothing is averaged")
+    beginning = begin(recipe, start)
+    known = beginning.vocabularies or (1,) * beginning.recipe.model.sides
+    _check_memory(beginning.recipe, known)  # before minutes are spent on the data
+    prepared = TASKS[recipe.task].kind.prepare(beginning.recipe, beginning.vocabulary)
+    recipe, vocabulary = _decided(beginning.recipe, prepared), prepared.vocabulary
+    facts = {"threads": threads, "torch": str(torch.__version__), "data": prepared.checksums}
+    if start is not None:
+        _compare(facts, start)
+        _check_config(recipe, start)
+    sizes = [vocabulary.source.vocab, vocabulary.target.vocab]
+    vocabularies = beginning.vocabularies or tuple(sizes[: recipe.model.sides])
+    _check_memory(recipe, vocabularies)
+    model = build(recipe.model, *vocabularies)
+    beginning.prepare(model)
+    pipeline = Pipeline(model, vocabulary, recipe, "model" if run is None else run.name)
+    if run is not None:
+        write_file(run / "recipe.yaml", recipes.dump(recipe).encode())
+    job = Job(
+        model=model,
+        task=prepared.task,
+        config=recipe.train,
+        dim=recipe.model.dim,
+        describe=describe(model),
+        tokenizer=vocabulary.to_json(),
+        recipe=recipes.dump(recipe),
+        run=run,
+        facts=facts,
+        watch=None if watch is None else lambda step, _: watch(step, pipeline),
+        quiet=quiet,
+        threads=threads,
+        seed=recipe.seed,
+    )
+    place = Trainer(job, start).run()
+    if start is not None and place.step == start.step:
+        _logger.warning("the run was complete at step %d; nothing was left to do", place.step)
+    return pipeline
+
+
+def _decided(recipe: Recipe, prepared: Prepared) -> Recipe:
+    """A recipe with what its data has decided of the model."""
+    if prepared.model is None:
+        return recipe
+    return recipe.model_copy(update={"model": prepared.model})
+
+
+def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | None:
+    """The checkpoint to go on from, if one is asked for and there."""
+    if not resume:
+        recipes.check_unused(run)
+        return None
+    found = checkpoint.latest(run)
+    if found is None:
+        _logger.warning("no checkpoint was found in %s: training starts anew", run)
+        return None
+    folder, snapshot, messages = found
+    for message in messages:
+        _logger.warning(message)
+    old = recipes.from_text(snapshot.recipe, str(folder / "recipe.yaml"))
+    changed = [
+        key
+        for key in recipes.changed(old, continued(recipe, old))
+        if key not in MAY_CHANGE and not key.startswith("decode.")
+    ]
+    if changed:
+        raise InputError(
+            f"--resume with another recipe: {_few(changed)} changed",
+            fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
+        )
+    return snapshot
+
+
+def _few(names: list[str]) -> str:
+    """The first three names, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+class _Facts(Config):
+    """What `training.json` says beside the place."""
+
+    threads: int = Field(ge=1, le=2**16)
+    torch: str
+    data: dict[str, str]
+    parts: int | None = Field(default=None, ge=1, le=2**16)
+
+
+def _facts(start: Snapshot) -> dict[str, Any]:
+    """What a checkpoint says of the run it is of, beside its place."""
+    found = {key: value for key, value in start.training.items() if key != "place"}
+    what = f"{folder_name(start.step)}/{TRAINING}"
+    return checked(TypeAdapter(_Facts), found, what).model_dump()
+
+
+def _check_config(recipe: Recipe, start: Snapshot) -> None:
+    """Refuses a checkpoint whose two descriptions of the model differ."""
+    if understood(start.config)[0] != recipe.model:
+        raise InputError(
+            f"checkpoint {folder_name(start.step)}: {CONFIG}",
+            got="another model than that of recipe.yaml",
+            expected="the same",
+            fix="take the two from one copy of the checkpoint",
+        )
+
+
+def _compare(facts: dict[str, Any], start: Snapshot) -> None:
+    """Refuses other data; warns of what makes the last bits differ."""
+    before = _facts(start)
+    if before["data"] != facts["data"]:
+        names = sorted(set(before["data"].items()) ^ set(facts["data"].items()))
+        raise InputError(
+            f"--resume with other data: {names[0][0]} changed since the run began",
+            fix="put the data back as it was, or start a new run",
+        )
+    for what in ("threads", "torch"):
+        if before[what] != facts[what]:
+            _logger.warning(
+                "%s: %s now, %s when the run began; the last bits of the weights may differ",
+                what,
+                facts[what],
+                before[what],
+            )
+
+
+def _check_memory(recipe: Recipe, vocabularies: Sequence[int]) -> None:
+    """Refuses a training whose weights, gradients and moments the machine cannot hold.
+
+    Activations are left out: data may have shorter texts, or fewer, than a plan supposes.
+
+    Args:
+        recipe: Of the training.
+        vocabularies: Entries of each vocabulary, or fewer as long as they are not known.
+    """
+    model = sketch(recipe.model, *vocabularies)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    sizes = f"dim {recipe.model.dim}, hidden {recipe.model.hidden}"
+    check_memory(
+        f"a training of {short(count)} parameters ({sizes})",
+        count * sum(OF_A_PARAMETER.values()),
+        fix="take a smaller model.dim, model.hidden or number of layers; `regard plan` counts them",
+    )

@@ -1,0 +1,1 @@
+"""What every run stands on: threads, cores, files, signals, progress."""

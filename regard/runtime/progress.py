@@ -1,0 +1,143 @@
+"""How far long work is, on standard error: a bar on a terminal, else a line at times."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichBar
+    from rich.progress import TaskID
+
+
+class Progress:
+    """What of the work is done, what is being done, and the time left.
+
+    If nobody reads it any more (the terminal was closed), the work goes on.
+
+    Args:
+        total: All of the work: steps, or seconds that it is thought to take, or 1.
+        start: Where it goes on from.
+        quiet: Show nothing at all.
+        interval: Seconds between two lines where there is no terminal.
+        at_once: Whether the first of these lines comes at the beginning, else after an interval.
+        counted: What the work is counted in, such as `step`, to be shown; else its share is.
+    """
+
+    def __init__(
+        self,
+        total: float,
+        *,
+        start: float = 0.0,
+        quiet: bool = False,
+        interval: float = 15.0,
+        at_once: bool = True,
+        counted: str = "",
+    ) -> None:
+        self.total, self.start = max(total, 1e-9), start
+        self.quiet, self.interval, self.counted = quiet, interval, counted
+        self._done, self._settled = start, 0.0
+        self._began = time.monotonic()
+        self._told = -math.inf if at_once else self._began
+        self._bar: RichBar | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._began = time.monotonic()
+        if not self.quiet:
+            self._start_bar()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            with contextlib.suppress(OSError):
+                self._bar.stop()
+
+    def show(self, text: str) -> None:
+        """Prints a result at once, on standard output, above the bar."""
+        if self._bar is not None:
+            self._bar.stop()
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+        if self._bar is not None:
+            self._bar.start()
+
+    def say(self, message: str) -> None:
+        """Prints a line on standard error; on a terminal it appears above the bar."""
+        with contextlib.suppress(OSError):
+            if self._bar is not None:
+                self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)
+            elif not self.quiet:
+                sys.stderr.write(f"{message}\n")
+                sys.stderr.flush()
+
+    def advance(self, more: float) -> None:
+        """So much more is behind us."""
+        self._done += more
+
+    def finish(self, part: float) -> None:
+        """A whole part of the work is behind us, whatever of it was left out."""
+        self._settled += part
+        self._done = self._settled
+
+    def reach(self, done: float, *what: str) -> None:
+        """So much is behind us in all, and this is being done; less than before is new work."""
+        if done < self._done:
+            self._began = time.monotonic()
+        self._done = done
+        self.turn_to(*what)
+
+    def turn_to(self, *what: str) -> None:
+        """What is being done now."""
+        now = time.monotonic()
+        if self._bar is not None and self._task is not None:
+            left, told = self._left(now), " ".join(what)
+            self._bar.update(self._task, completed=self._done, description=told, left=left)
+        elif now - self._told >= self.interval or (self.counted and self._done >= self.total):
+            self._told = now
+            self.say(self._line("  ".join(what), self._left(now)))
+
+    def _line(self, what: str, left: str) -> str:
+        if self.counted:
+            return f"{self.counted} {self._done:.0f}/{self.total:.0f}  {what}  {left} left"
+        return f"{min(1.0, self._done / self.total):4.0%}  {left} left  {what}"
+
+    def _start_bar(self) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        console = Console(stderr=True)  # leaves out colours if NO_COLOR is set
+        if not sys.stderr.isatty() or console.is_dumb_terminal:
+            return
+        left = progress.TextColumn("{task.fields[left]} left", markup=False)
+        what = progress.TextColumn("{task.description}", markup=False)
+        count = (progress.MofNCompleteColumn(), what, left)
+        self._bar = progress.Progress(
+            progress.BarColumn(),
+            *(count if self.counted else (left, what)),
+            console=console,
+            refresh_per_second=4,
+            redirect_stdout=False,  # or else what a user pipes on would appear here
+        )
+        self._task = self._bar.add_task(
+            "", total=self.total, completed=int(self.start), left="-:--"
+        )
+        self._bar.start()
+
+    def _left(self, now: float) -> str:
+        done = self._done - self.start
+        if done <= 0:
+            return "-:--"
+        seconds = (now - self._began) / done * max(0.0, self.total - self._done)
+        minutes, rest = divmod(round(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

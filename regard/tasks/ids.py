@@ -1,0 +1,172 @@
+"""Ids in, numbers or ids out: a model without its tokenizer, one text or many, padded or not.
+
+Comes in: ids as a list, lists, or a tensor whose rows are padded on either side. Goes out: the same
+shape of what was asked for; padding takes no part in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.data.input import Ragged
+from regard.decode.config import DecodeConfig
+from regard.decode.engine import decode
+from regard.decode.filters import Symbols
+from regard.errors import InputError
+from regard.models import Model
+from regard.models.mode import evaluating
+from regard.tasks.reader import vectors_of
+from regard.tasks.task import rooms
+from regard.tokens import Vocabulary
+
+Ids = Sequence[int]
+NO_SYMBOL = -1
+"""In the place of a symbol that a model without a tokenizer does not have: no token is it."""
+
+
+def is_ids(value: Any) -> bool:
+    """Whether these are the ids of one text, as a list, an array or a tensor."""
+    if hasattr(value, "ndim"):
+        return bool(value.ndim == 1)
+    return isinstance(value, Sequence) and bool(value) and isinstance(value[0], Integral)
+
+
+def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
+    """See `Pipeline.logits`."""
+    both = model.config.sides == 2
+    if both == (target_ids is None):
+        expected = "source and target ids" if both else "the ids of one text"
+        raise InputError("logits", got="one" if both else "two", expected=expected)
+    rows, back = rows_of(ids if not both else target_ids, None if both else mask)
+    sources = rows_of(ids, mask)[0] if both else None
+    for each in rows:
+        check_ids(each, model, side=-1)
+    for each in sources or ():
+        check_ids(each, model)
+    with evaluating(model):
+        if sources is not None:
+            if len(sources) != len(rows):
+                raise InputError("logits", got=f"{len(rows)} targets", expected=len(sources))
+            found = model(Ragged.of(sources), Ragged.of(rows))
+        else:
+            found = _head(model)(Ragged.of(rows))
+    if getattr(model.config, "classes", ()):  # one row a text, not a token
+        return found[0] if is_ids(ids) else found
+    return back(list(torch.split(found, [len(row) for row in rows])))
+
+
+def _head(model: Any) -> Callable[[Ragged], Tensor]:
+    """What a model has logits of: classes, tags, the ends of answers, or its vocabulary."""
+    heads = {"classes": "classify", "tags": "tag", "spans": "answer"}
+    has = [getattr(model, says) for head, says in heads.items() if getattr(model.config, head, ())]
+    return next(iter(has), model)
+
+
+def embed_ids(model: Model, ids: Any, *, pool: str, normalise: bool) -> Tensor:
+    """See `Pipeline.embed`."""
+    rows, _ = rows_of(ids, None)
+    for row in rows:
+        check_ids(row, model)
+    if model.config.shape != "encoder":
+        raise InputError("embed", got="a model that writes", expected="an encoder")
+    with evaluating(model):
+        return vectors_of(model, Ragged.of(rows), pool=pool, normalise=normalise)
+
+
+def rows_of(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor]], Any]]:
+    """The ids of each text without padding, and how results go back into the shape they came in.
+
+    Raises:
+        InputError: There is a mask of another shape.
+    """
+    if mask is not None or getattr(ids, "ndim", 0) == 2:
+        one = is_ids(ids)
+        try:
+            ids = torch.as_tensor(ids)[None] if one else torch.as_tensor(ids)
+            mask = torch.as_tensor(mask)[None] if one else mask
+        except (ValueError, TypeError):
+            raise InputError("mask", got="texts of different lengths", expected="none") from None
+        real = torch.ones_like(ids) if mask is None else torch.as_tensor(mask)
+        if real.shape != ids.shape:
+            raise InputError("mask", got=tuple(real.shape), expected=tuple(ids.shape))
+        rows = [row[keep].tolist() for row, keep in zip(ids, real.bool(), strict=True)]
+
+        def back(found: list[Tensor]) -> Tensor:
+            out = found[0].new_zeros(*ids.shape, *found[0].shape[1:])
+            out[real.bool()] = torch.cat(found)
+            return out[0] if one else out
+
+        return rows, back
+    if is_ids(ids):
+        return [list(map(int, ids))], lambda found: found[0]
+    return [list(map(int, row)) for row in ids], lambda found: found
+
+
+def _longest(model: Model) -> int | None:
+    """The most tokens that it has positions for; distances in buckets are never too many."""
+    return None if model.config.positions == "buckets" else model.config.max_length
+
+
+def check_ids(ids: Ids, model: Model, side: int = 0) -> None:
+    """Refuses more ids than the model has positions for, or others than it has.
+
+    Args:
+        ids: Of one text.
+        model: What is to read them.
+        side: 0 for a source or the only text, -1 for a target.
+    """
+    longest, vocab = _longest(model) or sys.maxsize, [*model.vocabularies().values()][side]
+    if not 0 < len(ids) <= longest:
+        raise InputError("ids", got=f"{len(ids)} of them", expected=f"1 to {longest}")
+    wrong = [token for token in ids if not 0 <= token < vocab]
+    if wrong:
+        raise InputError("ids", got=wrong[0], expected=f"0 to {vocab - 1}")
+
+
+def check_roles(config: DecodeConfig, model: Model) -> None:
+    """Refuses settings that name ids which the model cannot write."""
+    vocab = list(model.vocabularies().values())[-1]
+    for name in ("begin", "forced_begin", "forced_end", "ends", "banned"):
+        value = getattr(config, name)
+        for token in value if isinstance(value, tuple) else (value or 0,):
+            if not 0 <= token < vocab:
+                raise InputError(name, got=token, expected=f"ids from 0 to {vocab - 1}")
+
+
+def generate_ids(
+    model: Any, vocabulary: Vocabulary | None, rows: Sequence[Ids], config: DecodeConfig
+) -> list[list[int]]:
+    """The ids that follow each prompt, or that translate each source."""
+    for row in rows:
+        check_ids(row, model)
+    if model.config.shape == "encoder":
+        raise InputError("generate", got="an encoder", expected="a model that writes")
+    both = model.config.sides == 2
+    symbols = _symbols(vocabulary, begins=both)
+    limit, room = _longest(model), rooms(map(len, rows))
+    with evaluating(model):
+        if both:
+            if symbols.as_set(config).begin == NO_SYMBOL:
+                raise InputError(
+                    "generate",
+                    got="no id to begin with",
+                    fix="say one: begin=0, or add a tokenizer",
+                )
+            found = decode(model, Ragged.of(rows), symbols, config, rooms=room, limit=limit)
+        else:
+            found = decode(model, None, symbols, config, prompts=rows, rooms=room, limit=limit)
+    return [list(best.ids) for best, *_ in found]
+
+
+def _symbols(vocabulary: Vocabulary | None, *, begins: bool) -> Symbols:
+    """The symbols with a role; what goes on with a prompt needs none to begin with."""
+    if vocabulary is None:
+        return Symbols(NO_SYMBOL, NO_SYMBOL, pad=0)  # fed to rows that have ended: any token does
+    target = vocabulary.target
+    return Symbols(target.begin if begins else NO_SYMBOL, target.end, target.pad)

@@ -1,0 +1,258 @@
+"""What the tasks that learn from labels have in common: examples, rows in an order, evaluation.
+
+In: examples with labels and an encoder with a head for them. Out: what the trainer needs. A task of
+this kind says how an example becomes rows, what the loss of some rows is, and how good the
+predictions are; the head may be new, the encoder pretrained.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from torch import Tensor
+
+from regard.data.batch import Batch, Cursor
+from regard.data.input import Ragged
+from regard.data.text.annotations import text_of
+from regard.data.text.labelled import labels_in, load_labelled, read_labelled, texts_in
+from regard.data.text.windows import Row, evaluation, training
+from regard.errors import InputError
+from regard.models.config import BlocksConfig, EncoderConfig
+from regard.models.encoder import Encoder
+from regard.tasks.entries import TASKS
+from regard.tasks.measures.accuracy import Measures
+from regard.tasks.measures.labelled import LabelledReport
+from regard.tasks.measures.report import Scoring, Selection
+from regard.tasks.measures.unknown import Unknown
+from regard.tasks.passages import Passages, of_texts
+from regard.tasks.reader import READING, TOKENS_AT_ONCE, Read, Reader, Text
+from regard.tasks.task import Prepared, Settings
+from regard.tokens import Vocabulary
+from regard.tokens.learn import learn_plain
+
+NAMES = ("classes", "tags")
+"""The heads that a config gives as the names of what they tell."""
+Example = TypeVar("Example")
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How examples are read and learned from."""
+
+    longest: int | None = None
+    """The most tokens read at once; None: as many as the model can."""
+    overlap: int = 64
+    """Tokens that two windows of a longer text share."""
+    unanswerable: bool = False
+    """Whether a question may have no answer."""
+    batch_tokens: int = 4096
+    smoothing: float = 0.0
+    seed: int = 0
+
+
+class Supervised(Reader, ABC, Generic[Example]):
+    """A task that is learned from labels.
+
+    Args:
+        vocabulary: Text <-> ids.
+        train: Examples to learn from; may be empty when nothing is to be trained.
+        valid: Examples to validate with.
+        labels: The names of the classes or tags, in the order of the model's.
+        options: How they are read and learned from.
+    """
+
+    noun = "training examples"
+    form: ClassVar[str]
+    """How its examples are written in files: a key of `READERS`."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        train: Sequence[Example] = (),
+        valid: Sequence[Example] = (),
+        labels: Sequence[str] = (),
+        options: ReadingOptions | None = None,
+    ) -> None:
+        super().__init__(vocabulary)
+        self.options = options or ReadingOptions()
+        self.valid = valid
+        room = self.options.longest
+        if train and room is None:
+            raise ValueError("training needs to know how much the model can read: options.longest")
+        self.train = self.rows(train, labels, room) if room is not None else []
+
+    @classmethod
+    def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
+        """Reads the examples that a recipe names, and settles which labels the model tells.
+
+        Args:
+            settings: Of the run.
+            vocabulary: Of a run that goes on, or of the model that it begins from.
+        """
+        data, model = settings.data, settings.model
+        if data.gives != "labels":
+            expected = f"labelled, for task: {settings.task}"
+            raise InputError("data.kind", got=data.kind, expected=expected)
+        splits = load_labelled(data, cls.form)
+        for problem, count in splits.skipped.items():
+            _logger.warning("data: %d examples skipped: %s", count, problem)
+        if vocabulary is None:
+            texts = [text for example in splits.train for text in texts_in(example)]
+            vocabulary = learn_plain(texts, settings.tokens, READING)
+        key = TASKS[settings.task].head
+        if key in NAMES:
+            names = getattr(model, key) or labels_in(splits.train)
+            if len(names) < 2:
+                got = f"{names[0]!r} alone" if names else "none"
+                raise InputError(f"{key} in {data.train}", got=got, expected="at least two of them")
+            model = model.model_copy(update={key: names})
+        settled: Any = headed(settings.task, model)
+        options = ReadingOptions(
+            longest=min(settled.max_length, data.longest or settled.max_length),
+            overlap=data.overlap,
+            unanswerable=data.unanswerable,
+            batch_tokens=settings.train.batch_tokens,
+            smoothing=settings.train.label_smoothing,
+            seed=settings.seed,
+        )
+        labels = settled.classes or settled.tags
+        task = cls(vocabulary, splits.train, splits.valid, labels=labels, options=options)
+        return Prepared(vocabulary, task, splits.checksums, settled)
+
+    @classmethod
+    def ready(cls, settings: Settings, vocabulary: Vocabulary) -> Self:
+        """The task of a trained model, which reads as it did in training; it has no data."""
+        data = settings.data
+        if data.gives != "labels":
+            return cls(vocabulary)
+        options = ReadingOptions(data.longest, data.overlap, data.unanswerable)
+        return cls(vocabulary, options=options)
+
+    @classmethod
+    def settled(cls, task: str, config: BlocksConfig, before: BlocksConfig) -> BlocksConfig:
+        """The config of a run that goes on, with the head and the labels that it has."""
+        names = {key: getattr(config, key) or getattr(before, key, ()) for key in NAMES}
+        return headed(task, config.model_copy(update=names))
+
+    @abstractmethod
+    def rows(self, examples: Sequence[Example], labels: Sequence[str], longest: int) -> list[Row]:
+        """Examples as an encoder reads them, with what it should say."""
+
+    @abstractmethod
+    def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
+        """The loss of a batch, a sum over its targets."""
+
+    @abstractmethod
+    def targets(self, batch: Batch[Ragged]) -> int:
+        """How many targets a batch has."""
+
+    @abstractmethod
+    def measure(self, model: Encoder, examples: Sequence[Example]) -> Measures:
+        """How good the model is on some examples: its mean loss, and the task's own measures."""
+
+    def examples(self, settings: Settings, asked: Selection) -> dict[str, Sequence[Any]]:
+        """The examples that were asked for: of a file, a split, or by default the test, else valid.
+
+        Args:
+            settings: Of the run.
+            asked: Which, and for what.
+        """
+        if asked.files is not None and asked.split is not None:
+            raise InputError("--data with --split", expected="one of the two")
+        data, has_labels = settings.data, settings.data.gives == "labels"
+        if asked.files is not None:
+            header = has_labels and data.header
+            return {asked.files: read_labelled(asked.files, self.form, header=header)[0]}
+        if not has_labels:
+            got = f"{asked.model} without data"
+            raise InputError(asked.verb, got=got, expected="--data FILE")
+        splits = load_labelled(data, self.form)
+        known = {"train": splits.train, "valid": splits.valid, **splits.tests}
+        if asked.split is not None and asked.split not in known:
+            raise InputError("--split", got=asked.split, expected=f"one of {', '.join(known)}")
+        usual = [*splits.tests] or ["valid"]
+        return {name: known[name] for name in ([asked.split] if asked.split else usual)}
+
+    def report(
+        self, model: Encoder, sets: Mapping[str, Sequence[Any]], scoring: Scoring
+    ) -> LabelledReport:
+        """Scores each set of examples."""
+        found, unknown = {}, {}
+        for done, (name, examples) in enumerate(sets.items()):
+            scoring.tell(done / len(sets), name)
+            found[name] = len(examples), self.measure(model, examples)
+            unknown[name] = Unknown.of(self.vocabulary.source, map(text_of, examples))
+        return LabelledReport(found, unknown)
+
+    def passages(self, model: Encoder, examples: Sequence[Any]) -> list[Passages]:
+        """Examples with what is to be said of them, to look at heads; some at a time."""
+        if not examples:
+            raise InputError("heads", got="no example", expected="some, with labels")
+        config = model.config
+        rows = self.rows(examples, config.classes or config.tags, config.max_length)
+        return [
+            of_texts(model, batch.source, partial(self._loss, batch), self.targets(batch))
+            for batch in evaluation(rows, TOKENS_AT_ONCE)
+        ]
+
+    def _loss(self, batch: Batch[Ragged], model: Encoder) -> Tensor:
+        return self.loss(model, batch)
+
+    def read(self, texts: Sequence[Text], longest: int, *, symbols: bool = False) -> list[Read]:
+        """As any reader does, and at most as much as was read in training."""
+        return super().read(texts, self.room(longest), symbols=symbols)
+
+    def room(self, longest: int) -> int:
+        """The most tokens to read at once with a model that can read `longest`."""
+        return min(longest, self.options.longest or longest)
+
+    def batches(self, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
+        """Training batches without end; their order is a pure function of (seed, epoch)."""
+        if not self.train:
+            raise InputError("training", got="no examples", expected="some to learn from")
+        return training(self.train, self.options.batch_tokens, self.options.seed, start)
+
+    def evaluate(self, model: Any) -> dict[str, float]:
+        """Measures on the validation examples."""
+        return self.measure(model, self.valid).overall
+
+
+def is_labelled(task: str) -> bool:
+    """Whether a task puts a head of its own on an encoder, and learns from labels."""
+    return issubclass(TASKS[task].kind, Supervised)
+
+
+def headed(task: str, config: Any) -> EncoderConfig:
+    """The config with the head of a task in place of all others.
+
+    A class is told from the pooled first token, by a pooler as transformers has it for models of
+    this kind; tags and answers look at every token, and nothing would look at a pooler.
+    """
+    kept, pooler = TASKS[task].head, config.pooler
+    if kept != "classes":
+        pooler = "none"
+    elif pooler == "none":
+        pooler = "tanh" if config.token_types else "relu"
+    heads: dict[str, Any] = {head: () if head in NAMES else False for head in config.HEADS}
+    heads[kept] = getattr(config, kept) if kept in NAMES else True
+    return config.model_copy(update={**heads, "pooler": pooler})
+
+
+def numbered(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """The number of each wanted label.
+
+    Raises:
+        InputError: The model does not know one.
+    """
+    places = {label: place for place, label in enumerate(labels)}
+    for label in wanted:
+        if label not in places:
+            known = ", ".join(labels[:10]) + (", …" if len(labels) > 10 else "")
+            raise InputError("the data has a label that is not trained", got=label, expected=known)
+    return [places[label] for label in wanted]

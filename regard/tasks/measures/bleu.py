@@ -1,0 +1,85 @@
+"""How good translations are: BLEU and chrF as sacrebleu computes them, signature included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of a set of translations, with what another person needs to repeat them."""
+
+    sentences: int
+    bleu: float
+    chrf: float
+    exact: float
+    """Percentage of translations that equal a reference."""
+    bleu_signature: str
+    chrf_signature: str
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    *,
+    lowercase: bool = False,
+) -> Scores:
+    """Corpus BLEU (13a), chrF and exact match of detokenised text.
+
+    Args:
+        hypotheses: The translations.
+        references: For each, what is right: a text or several.
+        lowercase: Score without regard to case.
+
+    Example:
+        >>> score(["Das Tier ist müde."], ["Das Tier ist müde."]).bleu
+        100.0
+    """
+    from sacrebleu.metrics.bleu import BLEU  # which takes a while to import: only to score
+    from sacrebleu.metrics.chrf import CHRF
+
+    bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
+    right = [(each,) if isinstance(each, str) else tuple(each) for each in references]
+    pairs = list(zip(hypotheses, right, strict=True))
+    # sacrebleu takes the first references of all sentences, then the second, None where there is
+    # none.
+    streams = [list(stream) for stream in zip_longest(*right)] or [[]]
+    found_bleu = bleu.corpus_score(list(hypotheses), streams)
+    found_chrf = chrf.corpus_score(list(hypotheses), streams)
+    seen = str.lower if lowercase else str
+    equal = sum(seen(hypothesis) in map(seen, each) for hypothesis, each in pairs)
+    return Scores(
+        sentences=len(pairs),
+        bleu=round(found_bleu.score, 4),
+        chrf=round(found_chrf.score, 4),
+        exact=round(100 * equal / max(1, len(pairs)), 4),
+        bleu_signature=str(bleu.get_signature()),
+        chrf_signature=str(chrf.get_signature()),
+    )
+
+
+def by_length(
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    *,
+    groups: int = 6,
+    lowercase: bool = False,
+) -> list[tuple[str, int, float]]:
+    """BLEU of short to long sources, in groups of about equally many sentences.
+
+    Returns:
+        For each group the range of its lengths in words, its sentences, its BLEU.
+    """
+    words = [len(source.split()) for source in sources]
+    edges = sorted({sorted(words)[len(words) * g // groups] for g in range(groups)})
+    found = []
+    for place, low in enumerate(edges):
+        high = edges[place + 1] - 1 if place + 1 < len(edges) else max(words)
+        chosen = [i for i, count in enumerate(words) if low <= count <= high]
+        right = [references[i] for i in chosen]
+        bleu = score([hypotheses[i] for i in chosen], right, lowercase=lowercase).bleu
+        found.append((f"{low}–{high}" if high > low else str(low), len(chosen), bleu))
+    return found

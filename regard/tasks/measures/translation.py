@@ -1,0 +1,183 @@
+"""How well a translator does on sets of pairs: over all, by phenomenon and by length."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from regard.data.text.pairs import Pair
+from regard.tasks.measures.bleu import Scores, by_length, score
+from regard.tasks.measures.report import Curve, Report
+from regard.tasks.measures.unknown import Unknown
+
+Row = tuple[str, int, float, float]
+"""Name, sentences, BLEU, exact match."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """How a translator does on a set of pairs."""
+
+    loss: float
+    perplexity: float
+    scores: Scores
+    hypotheses: tuple[str, ...]
+    unknown_source: Unknown
+    """How much of the sources the vocabulary does not have."""
+    unknown_target: Unknown
+    """The same of the targets."""
+    lowercase: bool = False
+    """Whether targets were scored without regard to case."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers, without the hypotheses."""
+        found = {"loss": self.loss, "perplexity": self.perplexity}
+        sides = {"source": self.unknown_source.share, "target": self.unknown_target.share}
+        return {**found, **asdict(self.scores), "unknown": sides}
+
+    def check(self) -> None:
+        """Refuses scores of texts that the model cannot read.
+
+        Raises:
+            FoundProblems: More than half of the words of one side are unknown.
+        """
+        self.unknown_source.check("the words of the sources")
+        if not self.lowercase:  # else words may be unknown for their case alone
+            self.unknown_target.check("the words of the targets")
+
+
+@dataclass(frozen=True, eq=False)
+class SetReport:
+    """One set of pairs: its scores, by phenomenon and by length."""
+
+    name: str
+    pairs: Sequence[Pair]
+    evaluation: Evaluation
+    rouge: Mapping[str, float] | None = None
+    """ROUGE-1, -2 and -L of a model that rewrites."""
+
+    @cached_property
+    def phenomena(self) -> list[Row]:
+        """The scores of the pairs of each tag."""
+        pairs, rows = self.pairs, []
+        for tag in sorted({tag for pair in pairs for tag in pair.tags}):
+            chosen = [i for i, pair in enumerate(pairs) if tag in pair.tags]
+            texts = [self.evaluation.hypotheses[i] for i in chosen]
+            right = [pairs[i].references for i in chosen]
+            scores = score(texts, right, lowercase=self.evaluation.lowercase)
+            rows.append((tag, len(chosen), scores.bleu, scores.exact))
+        return rows
+
+    @cached_property
+    def lengths(self) -> Curve:
+        """BLEU by the length of the source."""
+        return by_length(
+            [pair.source for pair in self.pairs],
+            self.evaluation.hypotheses,
+            [pair.references for pair in self.pairs],
+            lowercase=self.evaluation.lowercase,
+        )
+
+    @cached_property
+    def pronouns(self) -> float | None:
+        """Percentage of pronouns that are right, where the data has such."""
+        return pronouns(self.pairs, self.evaluation.hypotheses)
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers; one line of `regard eval --json`."""
+        return {
+            "set": self.name,
+            **self.evaluation.to_json(),
+            "pronouns": self.pronouns,
+            **({} if self.rouge is None else {"rouge": dict(self.rouge)}),
+            "phenomena": [
+                {"name": n, "sentences": c, "bleu": b, "exact": e} for n, c, b, e in self.phenomena
+            ],
+            "by_length": [{"words": w, "sentences": c, "bleu": b} for w, c, b in self.lengths],
+        }
+
+    def files(self) -> dict[str, str]:
+        """The hypotheses, as they are and beside sources and references."""
+        stem, hypotheses = Path(self.name.split(",")[0]).name, self.evaluation.hypotheses
+        lines = [
+            json.dumps(
+                {"source": pair.source, "reference": pair.target}
+                | ({"references": pair.references} if pair.others else {})
+                | {"hypothesis": hypothesis},
+                ensure_ascii=False,
+            )
+            for pair, hypothesis in zip(self.pairs, hypotheses, strict=True)
+        ]
+        return {
+            f"{stem}.hypotheses.txt": "\n".join(hypotheses) + "\n",
+            f"{stem}.jsonl": "\n".join(lines) + "\n",
+        }
+
+    def lines(self) -> list[str]:
+        """For people: the scores, and below them what is known of parts."""
+        found, scores = self.evaluation, self.evaluation.scores
+        lines = [
+            f"{self.name:<24}{scores.sentences:>7}{found.loss:>8.3f}{found.perplexity:>9.3g}"
+            f"{scores.bleu:>8.2f}{scores.chrf:>8.2f}{scores.exact:>9.1f}"
+        ]
+        if self.pronouns is not None:
+            lines.append(f"  {'pronouns right':<22}{'':>7}{'':>33}{self.pronouns:>9.1f}")
+        if self.rouge is not None:
+            rouge = "".join(f"{value:>9.1f}" for value in self.rouge.values())
+            lines.append(f"  {'ROUGE-1, -2, -L':<22}{'':>7}{'':>15}{rouge}")
+        lines.append(
+            f"  {'unknown words':<22}  {found.unknown_source.share:.1%} of the sources, "
+            f"{found.unknown_target.share:.1%} of the targets"
+        )
+        for name, count, bleu, exact in self.phenomena:
+            lines.append(f"  {name:<22}{count:>7}{'':>17}{bleu:>8.2f}{'':>8}{exact:>9.1f}")
+        return lines
+
+
+@dataclass(frozen=True, eq=False)
+class TranslationReport(Report):
+    """All sets of pairs that were scored."""
+
+    sets: tuple[SetReport, ...]
+
+    def check(self) -> None:
+        """Refuses scores of texts that the model cannot read; see `Evaluation.check`."""
+        for each in self.sets:
+            each.evaluation.check()
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One object a set."""
+        return [each.to_json() for each in self.sets]
+
+    def table(self) -> str:
+        """For people."""
+        head = f"{'set':<24}{'pairs':>7}{'loss':>8}{'ppl':>9}{'BLEU':>8}{'chrF':>8}{'exact %':>9}"
+        lines = [line for each in self.sets for line in each.lines()]
+        scores = self.sets[0].evaluation.scores
+        return "\n".join(
+            [head, *lines, f"BLEU  {scores.bleu_signature}", f"chrF  {scores.chrf_signature}"]
+        )
+
+    def files(self) -> dict[str, str]:
+        """The numbers; hypotheses are kept as each set is done."""
+        return self.whole()
+
+    def curves(self) -> Mapping[str, Curve]:
+        """BLEU by length of each set."""
+        return {each.name: each.lengths for each in self.sets}
+
+
+def pronouns(pairs: Sequence[Pair], hypotheses: Sequence[str]) -> float | None:
+    """Percentage of the pairs with a pronoun whose pronoun is right; None where there is none."""
+    from regard.data.grammar import corpus as grammar
+
+    right = [
+        grammar.pronoun_is_right(pair, hypothesis)
+        for pair, hypothesis in zip(pairs, hypotheses, strict=True)
+        if "pronoun" in pair.tags
+    ]
+    return 100 * sum(right) / len(right) if right else None

@@ -1,0 +1,366 @@
+"""What a model can be asked to do: names, options, and how answers are shown.
+
+A verb stands in the `Entry` of each task that has it, and is a method of the task's class. Its
+options are written once, in `options.py`: the command line, Python and the checks read them.
+`Pipeline.run` asks for it, `regard/cli/verbs.py` makes a command of it. `regard --help` reads this
+file, so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from regard.errors import InputError
+from regard.runtime.lazy import imported
+
+if TYPE_CHECKING:
+    from regard.decode.config import DecodeConfig
+    from regard.tasks.options import Options
+
+DRAWN = ("temperature", "top_k", "top_p", "min_p")
+FREE_OF_REPETITION = ("repetition_penalty", "no_repeat_ngram")
+OTHER_NAMES = {"count": "top", "prefixes": "prefix"}
+"""Of options, as they were called before."""
+
+
+class Verb:
+    """Something that a model can do with texts.
+
+    Attributes:
+        name: The command, the method of a `Pipeline`, and that of a task.
+        help: What it does, in a sentence.
+        options_at: The class of what else it takes, imported on use; in Python, positions after the
+            items fill its fields in order.
+        decode: The settings of decoding that the command offers; Python takes all, if any.
+        usual: Those of them that a command has where nothing else is said.
+        noun: What an item is, in the help of the command.
+        key: What an item is called in JSON.
+    """
+
+    name: ClassVar[str]
+    help: ClassVar[str]
+    options_at: ClassVar[str] = "regard.tasks.options.Options"
+    decode: ClassVar[tuple[str, ...]] = ()
+    usual: ClassVar[Mapping[str, Any]] = {}
+    noun: ClassVar[str] = "TEXT"
+    key: ClassVar[str] = "text"
+    other_flags: ClassVar[Mapping[str, str]] = {}
+    """More names of options at the command line."""
+    takes_ids: ClassVar[bool] = False
+    """Whether a model without a tokenizer can do it with ids."""
+    streams: ClassVar[str] = "never"
+    """Whether the command shows an answer as it grows: `never`, `asked` (--stream), `always`."""
+    echoes: ClassVar[bool] = False
+    """Whether what grows is shown behind the item that it goes on from."""
+    at_once: ClassVar[bool] = False
+    """Whether the command has to see all items before it can say anything."""
+    no_row: ClassVar[Mapping[str, Any]] = {}
+    """What JSON has in the place of an answer to a line that cannot be read."""
+    names_unknown: ClassVar[bool] = False
+    """Whether JSON names the words of an item that the vocabulary does not have."""
+
+    @property
+    def options(self) -> type[Options]:
+        """The class of its options."""
+        return imported(self.options_at)
+
+    def read(
+        self, positions: Sequence[Any], given: Mapping[str, Any]
+    ) -> tuple[Options, dict[str, Any]]:
+        """Checked options, and what is left for decoding.
+
+        Raises:
+            InputError: One is not known, or not as it should be.
+        """
+        own = [name for name in self.options.model_fields if name != "knock_out"]
+        names = [*own, "knock_out"]
+        if len(positions) > len(own):
+            expected = f"at most {len(own)}: {', '.join(own)}" if own else "none"
+            raise InputError(self.name, got=f"{len(positions)} options", expected=expected)
+        found = dict(zip(own, positions, strict=False))
+        settings = dict[str, Any]()
+        for name, value in given.items():
+            known = OTHER_NAMES.get(name, name)
+            if known not in names:
+                settings[name] = value
+            elif value is not None or known == "unanswerable":
+                found[known] = tuple(value) if isinstance(value, list) else value
+        if settings and not self.decode:
+            got, expected = next(iter(settings)), ", ".join(names)
+            raise InputError(f"an option of {self.name}", got=got, expected=expected)
+        if isinstance(gone := found.get("knock_out"), str):
+            found["knock_out"] = (gone,)
+        from pydantic import ValidationError
+
+        from regard.config import refused
+
+        try:
+            return self.options.model_validate(found), settings
+        except ValidationError as error:
+            raise refused(error, self.name) from None
+
+    def settled(self, options: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The settings of decoding, with what the options say of them."""
+        del options
+        return settings
+
+    def typed(
+        self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
+    ) -> dict[str, Any]:
+        """The settings of decoding that a command means by those that were typed."""
+        del options, recipe
+        return {**self.usual, **settings}
+
+    def is_one(self, items: Any) -> bool:
+        """Whether this is one item, not several."""
+        return isinstance(items, str)
+
+    def item(self, line: str) -> Any:
+        """What a line of a file means."""
+        return line
+
+    def lines(self, answer: Any) -> list[str]:
+        """An answer for people."""
+        raise NotImplementedError
+
+    def to_json(self, answer: Any) -> dict[str, Any]:
+        """An answer as JSON, beside the item itself."""
+        raise NotImplementedError
+
+    def rows(self, answer: Any) -> list[dict[str, Any]]:
+        """The same as objects of JSON: one, unless an item has several answers."""
+        return [self.to_json(answer)]
+
+    def ranks(self, options: Any) -> bool:
+        """Whether answers are those of the best items, best first, not one an item."""
+        del options
+        return False
+
+    def blank(self, settings: Mapping[str, Any]) -> list[str]:
+        """What stands for people in the place of an answer to a line that cannot be read."""
+        del settings
+        return [""]
+
+    def value(self, answer: Any) -> Any:
+        """An answer as Python gets it."""
+        return answer
+
+    def together(self, answers: Sequence[Any], options: Any) -> Any:
+        """The answers to several items as Python gets them."""
+        del options
+        return [self.value(answer) for answer in answers]
+
+
+def likely(words: Sequence[Any]) -> str:
+    """Words with their probabilities, for people."""
+    return "  ".join(f"{each.word} {each.probability:.0%}" for each in words)
+
+
+class _Translate(Verb):
+    name = "translate"
+    help = "Translate sentences, a file, or what comes through a pipe."
+    options_at = "regard.tasks.options.TranslateOptions"
+    decode = (
+        "beam", "n_best", "sample", *DRAWN, "max_length", "min_length", "length_penalty",
+        *FREE_OF_REPETITION, "seed",
+    )  # fmt: skip
+    key = "source"
+    streams = "asked"
+    no_row: ClassVar[Mapping[str, Any]] = {"translations": []}
+    names_unknown = True
+
+    def typed(
+        self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
+    ) -> dict[str, Any]:
+        del options
+        found = dict(settings)
+        if "beam" not in found and found.get("sample"):
+            found["beam"] = 1
+        elif "beam" not in found and "n_best" in found:
+            found["beam"] = max(recipe.beam, found["n_best"])
+        return found
+
+    def lines(self, answer: Any) -> list[str]:
+        return [output.text for output in answer]
+
+    def to_json(self, answer: Any) -> dict[str, Any]:
+        return {
+            "translations": [
+                {
+                    "text": output.text,
+                    "logprob": output.logprob,
+                    "score": output.score,
+                    "finished": output.hypothesis.finished,
+                }
+                for output in answer
+            ]
+        }
+
+    def blank(self, settings: Mapping[str, Any]) -> list[str]:
+        return [""] * settings.get("n_best", 1)  # the places of the others hold
+
+    def value(self, answer: Any) -> Any:
+        return answer[0].text
+
+
+class _Generate(Verb):
+    name = "generate"
+    help = "Go on writing after each prompt, shown as it is written."
+    options_at = "regard.tasks.options.GenerateOptions"
+    decode = ("max_length", "beam", *DRAWN, *FREE_OF_REPETITION, "seed")
+    usual: ClassVar[Mapping[str, Any]] = {"max_length": 200}
+    other_flags: ClassVar[Mapping[str, str]] = {"max_length": "--tokens"}
+    takes_ids = True
+    streams = "always"
+    echoes = True
+
+    def settled(self, options: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"sample": False, **settings} if options.greedy else settings
+
+    def typed(
+        self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
+    ) -> dict[str, Any]:
+        found = super().typed(options, settings, recipe)
+        return {**found, "sample": not options.greedy and "beam" not in found}
+
+    def lines(self, answer: Any) -> list[str]:
+        return list(answer)
+
+    def rows(self, answer: Any) -> list[dict[str, Any]]:
+        return [{"more": text} for text in answer]
+
+    def value(self, answer: Any) -> Any:
+        return answer[0] if len(answer) == 1 else list(answer)
+
+
+class _Suggest(Verb):
+    name = "suggest"
+    help = "The likeliest next words, as a phone offers them."
+    options_at = "regard.tasks.options.SuggestOptions"
+
+    def lines(self, answer: Any) -> list[str]:
+        return [likely(answer)]
+
+    def to_json(self, answer: Any) -> dict[str, Any]:
+        return {"words": [asdict(word) for word in answer]}
+
+
+class _Fill(Verb):
+    name = "fill"
+    help = "The likeliest words for each [MASK] in a text."
+    options_at = "regard.tasks.options.FillOptions"
+
+    def lines(self, answer: Any) -> list[str]:
+        return [" | ".join(map(likely, answer))]
+
+    def to_json(self, answer: Any) -> dict[str, Any]:
+        return {"masks": [[asdict(word) for word in mask] for mask in answer]}
+
+
+class _Restore(Verb):
+    name = "restore"
+    help = "Each text with its holes filled: <extra_id_0>, <extra_id_1>, …, or ___ for any."
+    decode = ("beam",)
+
+    def lines(self, answer: Any) -> list[str]:
+        return [" ".join(answer.text.split())]
+
+    def to_json(self, answer: Any) -> dict[str, Any]:
+        return {"restored": answer.text, "spans": answer.spans}
+
+
+class _Classify(Verb):
+    name = "classify"
+    help = "The class of each text; in a line, two texts are parted by a tab."
+
+    def is_one(self, items: Any) -> bool:
+        return not isinstance(items, list)  # a pair of texts is one
+
+    def item(self, line: str) -> Any:
+        first, tab, second = line.partition("\t")
+        return (first, second) if tab else first
+
+    def lines(self, answer: Any) -> list[str]:
+        return [f"{answer[0].label}\t{answer[0].probability:.3f}"]
+
+    def to_json(self, answer: Any) -> dict[str, Any]:
+        return {"classes": {each.label: each.probability for each in answer}}
+
+
+class _Tag(Verb):
+    name = "tag"
+    help = "The tag of each word, and the names that tags mark: people, places, …."
+
+    def is_one(self, items: Any) -> bool:
+        return isinstance(items, str) or not items or isinstance(items[0], str)
+
+    def lines(self, answer: Any) -> list[str]:
+        return [" ".join(f"{each.word}/{each.tag}" for each in answer)]
+
+    def to_json(self, answer: Any) -> dict[str, Any]:
+        from regard.tasks.measures.accuracy import entities, has_entities
+
+        tags, named = [each.tag for each in answer], []
+        for entity in entities(tags) if has_entities(tags) else ():
+            start, end = answer[entity.first].start, answer[entity.last - 1].end
+            named.append(
+                {"kind": entity.kind, "text": answer.text[start:end], "start": start, "end": end}
+            )
+        return {"words": [asdict(each) for each in answer], "entities": named}
+
+
+class _Answer(Verb):
+    name = "answer"
+    help = "The answer to each question, cut out of a text; an empty line if the text has none."
+    options_at = "regard.tasks.options.AnswerOptions"
+    noun = "QUESTION"
+
+    def lines(self, answer: Any) -> list[str]:
+        shown = [" ".join(each.text.split()) for each in answer]
+        if len(answer) > 1:
+            shown = [f"{text} {each.probability:.0%}"
+                     for text, each in zip(shown, answer, strict=True)]  # fmt: skip
+        return ["  ".join(shown)]
+
+    def to_json(self, answer: Any) -> dict[str, Any]:
+        return {"answers": [asdict(each) for each in answer]}
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """A text, and the cosine of its vector with that of another."""
+
+    text: Any
+    closeness: float
+
+
+class _Embed(Verb):
+    name = "embed"
+    help = "A vector for each text, or which texts are nearest in meaning."
+    options_at = "regard.tasks.options.EmbedOptions"
+    takes_ids = True
+    at_once = True
+
+    def lines(self, answer: Any) -> list[str]:
+        if isinstance(answer, Closeness):
+            return [f"{answer.closeness:.3f}  {answer.text}"]
+        return [" ".join(f"{number:.5f}" for number in answer.tolist())]
+
+    def to_json(self, answer: Any) -> dict[str, Any]:
+        if isinstance(answer, Closeness):
+            return {"closeness": answer.closeness}
+        return {"vector": answer.tolist()}
+
+    def ranks(self, options: Any) -> bool:
+        return options.near is not None
+
+    def together(self, answers: Sequence[Any], options: Any) -> Any:
+        if options.near is None:
+            return answers  # (texts, dim)
+        return sorted(answers, key=lambda each: -each.closeness)[: options.top]
+
+
+TRANSLATE, GENERATE, SUGGEST, FILL = _Translate(), _Generate(), _Suggest(), _Fill()
+RESTORE, CLASSIFY, TAG, ANSWER, EMBED = _Restore(), _Classify(), _Tag(), _Answer(), _Embed()

@@ -1,0 +1,260 @@
+"""A Hugging Face folder -> its vocabulary.
+
+In: a folder with `tokenizer.json` or the older vocabulary files, and the small files that say which
+symbol has which role. Out: a `Processor`: one tokenizer for both sides or, for Marian, one each.
+Where several files speak, the order is that of transformers 5.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tokenizers import processors
+
+from regard.errors import InputError
+from regard.tokens.processor import KEPT, Processor
+from regard.tokens.published.folder import Folder
+from regard.tokens.published.kinds import Built, Kind, Settings, build, find_kind
+from regard.tokens.spec import Spec, guarded
+from regard.tokens.tokenizer import Roles, Tokenizer
+
+ROLES = {
+    "begin": "bos_token",
+    "end": "eos_token",
+    "pad": "pad_token",
+    "unknown": "unk_token",
+    "classifier": "cls_token",
+    "separator": "sep_token",
+    "mask": "mask_token",
+}
+"""Our name of a role, and the one in the files."""
+FLAGS = ("single_word", "lstrip", "rstrip")
+"""How a symbol is found in a text."""
+BESIDE = ("tokenizer_config.json", "special_tokens_map.json")
+"""The small files that say more of a `tokenizer.json`."""
+
+
+def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Processor | None:
+    """Read the tokenizer of a model that somebody published.
+
+    Args:
+        folder: Where its files are.
+        config: What its `config.json` says, if that was read already.
+
+    Returns:
+        None if the folder has no tokenizer.
+
+    Raises:
+        InputError: If a file is damaged, missing, or of a kind that is not known.
+    """
+    files = Folder(folder)
+    config = files.json_if_there("config.json") if config is None else config
+    settings = _settings(files)
+    kind = find_kind(files, settings, config)
+    with guarded(files.name("tokenizer_config.json")):
+        names = _role_names(kind, settings)
+        symbols = [*_symbols(settings), *_role_symbols(names, settings)]
+    sides: tuple[Built, ...] = ()
+    if files.has("tokenizer.json"):
+        spec = _as_set(files.json("tokenizer.json"), settings)
+        sides, kind = (Built(spec, files.name("tokenizer.json")),), None
+    elif kind:
+        sides = build(kind, files, settings)
+    # a tokenizer.json says itself what stands around a text; older files leave it to their kind
+    around = _around(kind, settings)
+    clean = settings.get("clean_up_tokenization_spaces") is True
+    start = config.get("decoder_start_token_id")
+    found = []
+    for side in sides:
+        with guarded(side.file):
+            spec = _declared(side.spec, symbols)
+            roles = _role_ids(spec, names)
+            spec["post_processor"] = spec.get("post_processor") or _processor(*around, roles)
+            # clean-up is for pieces of words: of byte pairs it would spoil the text
+            spaced = clean and "merges" not in spec["model"]
+        by_role: dict[str, Any] = {
+            role: roles[key][1] for role, key in ROLES.items() if key in roles
+        }
+        known = Roles(**by_role, start=start if type(start) is int else None)
+        found.append(Tokenizer(spec, known, file=side.file, clean=spaced, vocab=side.vocab))
+    if not found:
+        return None
+    kept = KEPT if len(found) > 1 else ()
+    return Processor(
+        found[0], found[-1], {name: files.bytes(name) for name in kept if files.has(name)}
+    )
+
+
+def read_file(file: Path) -> Processor:
+    """Read a tokenizer from its `tokenizer.json` alone, and the small files beside it if any.
+
+    Args:
+        file: Of Hugging Face, or of a Regard checkpoint.
+
+    Raises:
+        InputError: If it is damaged, or no such file.
+    """
+    files = Folder(file.parent)
+    spec = files.json(file.name)
+    if spec.keys() & {"source", "target", "foreign"}:
+        return Processor.from_json(files.text(file.name))
+    with suppress(InputError):
+        return Processor.from_json(files.text(file.name))
+    beside = file.name == "tokenizer.json" and any(map(files.has, BESIDE))
+    if beside and (found := read_folder(file.parent)) is not None:
+        return found
+    with guarded(str(file)):
+        one = Tokenizer(spec, Roles(unknown=_unknown_id(spec)), file=str(file))
+    return Processor(one, one)
+
+
+def _unknown_id(spec: Spec) -> int | None:
+    """The id that stands for what the vocabulary cannot spell, as its model says it."""
+    model = spec["model"]
+    if isinstance(model["vocab"], list):
+        found = model.get("unk_id")
+    else:
+        found = model["vocab"].get(model.get("unk_token"))
+    return found if type(found) is int else None
+
+
+def _settings(folder: Folder) -> dict[str, Any]:
+    """What the small files say together."""
+    settings = folder.json_if_there("tokenizer_config.json")
+    if "added_tokens_decoder" in settings:
+        return settings
+    settings |= folder.json_if_there("special_tokens_map.json")
+    if folder.has("added_tokens.json"):
+        added = folder.ids("added_tokens.json")
+        settings["added_tokens_decoder"] = {str(token): name for name, token in added.items()}
+    return settings
+
+
+def _as_set(spec: Spec, settings: Settings) -> Spec:
+    """The tokenizer with what the settings change in it, as BERT's and RoBERTa's classes do."""
+    changes = {
+        "normalizer": (
+            "BertNormalizer",
+            {
+                "lowercase": "do_lower_case",
+                "strip_accents": "strip_accents",
+                "handle_chinese_chars": "tokenize_chinese_chars",
+            },
+        ),
+        "pre_tokenizer": ("ByteLevel", {"add_prefix_space": "add_prefix_space"}),
+    }
+    for part, (type_, names) in changes.items():
+        section = spec.get(part)
+        if isinstance(section, dict) and section.get("type") == type_:
+            stated = {
+                own: settings[name]
+                for own, name in names.items()
+                if type(settings.get(name)) is bool
+            }
+            spec = {**spec, part: {**section, **stated}}
+    return spec
+
+
+def _role_names(kind: Kind | None, settings: Settings) -> dict[str, str]:
+    """The symbol of each role, as the files call the roles."""
+    names = dict(kind.symbols) if kind else {}
+    for key in ROLES.values():
+        if key in settings:
+            names[key] = _content(settings[key])
+    return {key: name for key, name in names.items() if name}
+
+
+def _role_symbols(names: Mapping[str, str], settings: Settings) -> Iterator[dict[str, Any]]:
+    for key, name in names.items():
+        stated = settings.get(key)
+        # A mask stands for a word with the space before it, where spaces belong to words.
+        flags = {"lstrip": name == "<mask>"} if not isinstance(stated, dict) else stated
+        yield _symbol(name, flags, special=True)
+
+
+def _symbols(settings: Settings) -> Iterator[dict[str, Any]]:
+    """The symbols that the settings name, besides those with a role."""
+    decoder = settings.get("added_tokens_decoder") or {}
+    for token, stated in sorted(decoder.items(), key=lambda entry: int(entry[0])):
+        flags = stated if isinstance(stated, dict) else {}
+        special = flags.get("special", False) is True
+        yield {**_symbol(_content(stated), flags, special=special), "id": int(token)}
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        named = settings.get(key) or []
+        for stated in named.values() if isinstance(named, dict) else named:
+            flags = stated if isinstance(stated, dict) else {}
+            yield _symbol(_content(stated), flags, special=True)
+
+
+def _symbol(name: str, flags: Mapping[str, Any], *, special: bool) -> dict[str, Any]:
+    found = {flag: flags.get(flag) is True for flag in FLAGS}
+    normalized = flags.get("normalized", not special) is True
+    return {"content": name, **found, "normalized": normalized, "special": special}
+
+
+def _content(stated: object) -> str:
+    """The text of a symbol, which is a string or an object with more about it."""
+    text = stated.get("content") if isinstance(stated, dict) else stated
+    return text if isinstance(text, str) else ""
+
+
+def _declared(spec: Spec, symbols: list[dict[str, Any]]) -> Spec:
+    """The tokenizer with these symbols in it; those without an id anywhere are left out."""
+    added = {entry["content"]: dict(entry) for entry in spec.get("added_tokens") or []}
+    vocab = spec["model"]["vocab"]
+    pieces = vocab if isinstance(vocab, dict) else {each[0]: at for at, each in enumerate(vocab)}
+    for symbol in symbols:
+        name = symbol["content"]
+        if name in added:
+            added[name]["special"] = added[name].get("special") is True or symbol["special"]
+        elif name in pieces:
+            added[name] = {**symbol, "id": pieces[name]}
+        elif name and "id" in symbol:
+            added[name] = symbol
+    ordered = sorted(added.values(), key=lambda entry: entry["id"])
+    return {**spec, "added_tokens": ordered}
+
+
+def _role_ids(spec: Spec, names: Mapping[str, str]) -> dict[str, tuple[str, int]]:
+    """The symbol and the id of each role that has one."""
+    ids = {entry["content"]: entry["id"] for entry in spec["added_tokens"]}
+    return {key: (name, ids[name]) for key, name in names.items() if name in ids}
+
+
+def _around(kind: Kind | None, settings: Settings) -> tuple[str, str]:
+    """What stands around one text and two, where no post-processor says it."""
+    if kind and kind.single != "$A":
+        return kind.single, kind.pair
+    begins = settings.get("add_bos_token", bool(kind and kind.begins)) is True
+    ends = settings.get("add_eos_token") is True
+    one = ["bos_token"] * begins + ["$A"] + ["eos_token"] * ends
+    two = ["bos_token:1"] * begins + ["$B:1"] + ["eos_token:1"] * ends
+    return " ".join(one), " ".join(one + two)
+
+
+def _processor(single: str, pair: str, symbols: Mapping[str, tuple[str, int]]) -> Spec | None:
+    """A template in which the roles are their symbols; roles without one are left out."""
+
+    def fill(template: str) -> list[str]:
+        parts = []
+        for part in template.split():
+            role, _, segment = part.partition(":")
+            if role.startswith("$"):
+                parts.append(part)
+            elif role in symbols:
+                parts.append(f"{symbols[role][0]}:{segment or 0}")
+        return parts
+
+    used = {symbols[key] for key in re.findall(r"\w+_token", pair) if key in symbols}
+    if not used:
+        return None
+    template = processors.TemplateProcessing(
+        single=fill(single), pair=fill(pair), special_tokens=sorted(used)
+    )
+    spec: Spec = json.loads(template.__getstate__())
+    return spec

@@ -1,0 +1,243 @@
+"""The kinds of tokenizers that published models have: a table, and how each is built.
+
+In: a folder with the older vocabulary files. Out: the `tokenizer.json` that they amount to; and for
+every folder which symbols are usual in it and what stands around a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from regard.errors import InputError
+from regard.tokens.published import legacy
+from regard.tokens.published.folder import Folder
+from regard.tokens.published.sentencepiece import CONTROL, Piece
+from regard.tokens.spec import Spec, damaged
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Built:
+    """One side's tokenizer, where it comes from, and how many of its ids the model knows."""
+
+    spec: Spec
+    file: str
+    vocab: int | None = None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of tokenizer: its older files, how it is built from them, what is usual in it."""
+
+    classes: tuple[str, ...]
+    """The classes in transformers that are of it."""
+    models: tuple[str, ...]
+    """The `model_type` of models that have it."""
+    files: tuple[str, ...]
+    build: Callable[[Folder, Settings], tuple[Built, ...]]
+    symbols: Mapping[str, str]
+    """The symbols by role, as the files call the roles, unless the folder says otherwise."""
+    single: str = "$A"
+    """What stands around a text: roles, and $A for the text."""
+    pair: str = "$A $B:1"
+    begins: bool = False
+    """Whether a begin symbol stands before a text unless the folder says otherwise."""
+    mark: str = ""
+    """A file that it alone has, for folders where nothing else tells."""
+
+
+def find_kind(folder: Folder, settings: Settings, config: Settings) -> Kind | None:
+    """Which kind a folder holds: by its tokenizer's class, its model's family, or its files.
+
+    Raises:
+        InputError: If it has older files of a class that is not known.
+    """
+    classes = {name: kind for kind in KINDS for name in kind.classes}
+    for stated in (settings.get("tokenizer_class"), config.get("tokenizer_class")):
+        if isinstance(stated, str) and stated.removesuffix("Fast") in classes:
+            return classes[stated.removesuffix("Fast")]
+    for kind in KINDS:
+        if config.get("model_type") in kind.models:
+            return kind
+    if folder.has("tokenizer.json"):
+        return None
+    named = settings.get("tokenizer_class") or config.get("model_type")
+    by_files = next((kind for kind in KINDS if kind.mark and folder.has(kind.mark)), None)
+    if named and by_files:
+        raise InputError(
+            f"{folder.path}: the tokenizer",
+            got=f"{named} without tokenizer.json",
+            expected=f"tokenizer.json, or a class among {', '.join(classes)}",
+            fix="load it with transformers and save it again: that writes tokenizer.json",
+        )
+    return by_files
+
+
+def build(kind: Kind, folder: Folder, settings: Settings) -> tuple[Built, ...]:
+    """Build the tokenizers of a folder from its older files: one, or source and target.
+
+    Returns:
+        None at all if the folder has no such file.
+    """
+    missing = [name for name in kind.files if not folder.has(name)]
+    if len(missing) == len(kind.files):
+        return ()
+    if missing:
+        raise InputError(
+            f"{folder.path}: the vocabulary",
+            got=f"no {missing[0]}",
+            expected=" and ".join(kind.files),
+            fix="copy the missing file from where the model was published",
+        )
+    return kind.build(folder, settings)
+
+
+def _gpt2(folder: Folder, settings: Settings) -> tuple[Built, ...]:
+    file = folder.name("merges.txt")
+    merges = legacy.read_merges(folder.text("merges.txt"), file)
+    leading = settings.get("add_prefix_space") is True
+    spec = legacy.byte_level(folder.ids("vocab.json"), merges, leading_space=leading, file=file)
+    return (Built(spec, folder.name("vocab.json")),)
+
+
+def _qwen2(folder: Folder, settings: Settings) -> tuple[Built, ...]:  # noqa: ARG001 (none to heed)
+    file = folder.name("merges.txt")
+    merges = legacy.read_merges(folder.text("merges.txt"), file)
+    return (Built(legacy.qwen(folder.ids("vocab.json"), merges, file), folder.name("vocab.json")),)
+
+
+def _bert(folder: Folder, settings: Settings) -> tuple[Built, ...]:
+    file = folder.name("vocab.txt")
+    return (Built(legacy.word_pieces(folder.text("vocab.txt"), settings, file), file),)
+
+
+def _t5(folder: Folder, settings: Settings) -> tuple[Built, ...]:
+    file = folder.name("spiece.model")
+    model = folder.pieces("spiece.model")
+    extra = settings.get("extra_ids", 100)
+    if type(extra) is not int or not 0 <= extra <= 10_000:
+        raise damaged(folder.name("tokenizer_config.json"), f"extra_ids {extra!r}")
+    own = {piece.text for piece in model.pieces}
+    names = [f"<extra_id_{number}>" for number in range(extra - 1, -1, -1)]
+    sentinels = [Piece(name, 0.0, CONTROL) for name in names if name not in own]
+    return (Built(legacy.pieces(model, file, sentinels), file),)
+
+
+def _llama(folder: Folder, settings: Settings) -> tuple[Built, ...]:  # noqa: ARG001 (none to heed)
+    file = folder.name("tokenizer.model")
+    return (Built(legacy.pieces(folder.pieces("tokenizer.model"), file), file),)
+
+
+def _xlm_roberta(folder: Folder, settings: Settings) -> tuple[Built, ...]:  # noqa: ARG001
+    file = folder.name("sentencepiece.bpe.model")
+    return (Built(legacy.fairseq_pieces(folder.pieces("sentencepiece.bpe.model"), file), file),)
+
+
+def _marian(folder: Folder, settings: Settings) -> tuple[Built, ...]:
+    separate = settings.get("separate_vocabs") is True
+    sides = []
+    for name, vocabulary in (
+        ("source.spm", "vocab.json"),
+        ("target.spm", "target_vocab.json" if separate else "vocab.json"),
+    ):
+        vocab = folder.ids(vocabulary)
+        spec = legacy.marian(folder.pieces(name), vocab, folder.name(vocabulary))
+        sides.append(Built(spec, folder.name(vocabulary), len(vocab)))
+    return tuple(sides)
+
+
+END_OF_TEXT = "<|endoftext|>"
+FAIRSEQ = {
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "sep_token": "</s>",
+    "cls_token": "<s>",
+    "unk_token": "<unk>",
+    "pad_token": "<pad>",
+    "mask_token": "<mask>",
+}
+FAIRSEQ_AROUND = ("cls_token $A sep_token", "cls_token $A sep_token sep_token $B sep_token")
+BERT_AROUND = ("cls_token $A sep_token", "cls_token $A sep_token $B:1 sep_token:1")
+
+KINDS = (
+    Kind(
+        ("MarianTokenizer",),
+        ("marian",),
+        ("source.spm", "target.spm", "vocab.json"),
+        _marian,
+        {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
+        "$A eos_token",
+        "$A $B eos_token",
+        mark="source.spm",
+    ),
+    Kind(
+        ("T5Tokenizer",),
+        ("t5",),
+        ("spiece.model",),
+        _t5,
+        {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
+        "$A eos_token",
+        "$A eos_token $B eos_token",
+        mark="spiece.model",
+    ),
+    Kind(
+        ("XLMRobertaTokenizer",),
+        ("xlm-roberta",),
+        ("sentencepiece.bpe.model",),
+        _xlm_roberta,
+        FAIRSEQ,
+        *FAIRSEQ_AROUND,
+        mark="sentencepiece.bpe.model",
+    ),
+    Kind(
+        ("LlamaTokenizer",),
+        ("llama", "mistral"),
+        ("tokenizer.model",),
+        _llama,
+        {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
+        begins=True,
+        mark="tokenizer.model",
+    ),
+    Kind(
+        ("BertTokenizer", "DistilBertTokenizer"),
+        ("bert", "distilbert"),
+        ("vocab.txt",),
+        _bert,
+        {
+            "unk_token": "[UNK]",
+            "sep_token": "[SEP]",
+            "pad_token": "[PAD]",
+            "cls_token": "[CLS]",
+            "mask_token": "[MASK]",
+        },
+        *BERT_AROUND,
+        mark="vocab.txt",
+    ),
+    Kind(
+        ("GPT2Tokenizer",),
+        ("gpt2",),
+        ("vocab.json", "merges.txt"),
+        _gpt2,
+        dict.fromkeys(("bos_token", "eos_token", "unk_token"), END_OF_TEXT),
+        mark="merges.txt",
+    ),
+    Kind(
+        ("RobertaTokenizer", "BartTokenizer"),
+        ("roberta", "bart"),
+        ("vocab.json", "merges.txt"),
+        _gpt2,
+        FAIRSEQ,
+        *FAIRSEQ_AROUND,
+    ),
+    Kind(
+        ("Qwen2Tokenizer",),
+        ("qwen2", "qwen3"),
+        ("vocab.json", "merges.txt"),
+        _qwen2,
+        dict.fromkeys(("eos_token", "unk_token", "pad_token"), END_OF_TEXT),
+    ),
+)
+"""Each kind; where a folder has the marks of several, it is of the first."""

@@ -1,0 +1,1 @@
+"""Checkpoints: folders that notice any changed byte."""

@@ -1,0 +1,580 @@
+"""The checkpoints of a run: saving, keeping, finding the last that is sound.
+
+In: a `Snapshot` of a training run. Out: `RUN/checkpoints/00001000/` (one folder as `folder.py` has
+it), and the way back. Every earlier checkpoint stays whole whatever happens while a new one is
+written; what is damaged is noticed, named and passed over.
+
+Which checkpoint is the best is written in each one's `training.json`, and the newest knows: one
+rename puts a checkpoint and what it knows in place. `RUN/best.json` is a copy for people and other
+programs; nothing here reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from regard.config import checked
+from regard.errors import InputError
+from regard.runtime.files import (
+    beside,
+    not_written,
+    open_own,
+    read_regular,
+    refuse_link,
+    remove,
+    reporting,
+    sync,
+    write_file,
+)
+from regard.train.checkpoint.folder import (
+    CHECKPOINTS,
+    CONFIG,
+    LARGEST,
+    MANIFEST,
+    RECIPE,
+    TRAINING,
+    Damaged,
+    Manifest,
+    Misnamed,
+    Snapshot,
+    folder_name,
+    parse_json,
+    put,
+    read,
+    read_manifest,
+    read_tokenizer,
+    sound,
+    to_json_bytes,
+    verify,
+    verify_file,
+    write_folder,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "Best",
+    "Damaged",
+    "Misnamed",
+    "RunLock",
+    "Snapshot",
+    "Spaced",
+    "chosen",
+    "chosen_tokenizer",
+    "find",
+    "last_weights",
+    "latest",
+    "newest",
+    "read",
+    "read_best",
+    "read_tokenizer",
+    "save",
+    "settle_best",
+    "summary",
+    "write_folder",
+]
+
+_TRIES = 20
+"""How often a run is asked anew for its best, if its checkpoints change while they are read."""
+
+_UNFINISHED = re.compile(r"\..+\.(tmp|old)-\d+")
+
+Result = TypeVar("Result")
+Attempt = Callable[[Path, Manifest | None], Result]
+"""What is tried on a checkpoint, whose manifest may have been read already."""
+Known = Manifest | Damaged | None
+"""What is known of a checkpoint before it is tried."""
+
+_logger = logging.getLogger(__name__)
+
+
+Loss = Annotated[float, Field(ge=-1e45, le=1e45)]
+"""A sum of finite losses of 32 bits; rounding can make one negative."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The step with the lowest validation loss so far."""
+
+    step: Annotated[int, Field(ge=1, le=2**53)]
+    loss: Loss
+
+    @property
+    def checkpoint(self) -> str:
+        """The name of its folder under `RUN/checkpoints`."""
+        return folder_name(self.step)
+
+
+_BEST: TypeAdapter[Best | None] = TypeAdapter(Best | None, config=ConfigDict(extra="forbid"))
+
+
+@dataclass(frozen=True)
+class Spaced:
+    """Which checkpoints are averaged: the last `count` of every `every` steps.
+
+    A run that was stopped by a signal, or found a better model in between, has others beside them;
+    those are not counted, so that a resumed run averages what an uninterrupted one does.
+    """
+
+    count: int
+    every: int
+
+    def holds(self, folder: Path) -> bool:
+        """Whether a folder is of such a step."""
+        return int(folder.name) % self.every == 0
+
+
+def save(
+    run: Path, snapshot: Snapshot, keep: int, best: Best | None, spaced: Spaced | None = None
+) -> Path:
+    """Write the checkpoint of one step and drop those no longer wanted.
+
+    A sound checkpoint of the same step is left as it is, a damaged one is replaced.
+
+    Args:
+        run: The folder of the run.
+        snapshot: What to write.
+        keep: How many of the last sound checkpoints stay; the best one always does.
+        best: What the snapshot knows as the best so far: it stays, and `best.json` says so.
+        spaced: Those that are to be averaged stay, too.
+
+    Returns:
+        The folder of the checkpoint.
+    """
+    folder = run / CHECKPOINTS / folder_name(snapshot.step)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        sync(run)
+        if folder.exists() and not sound(folder):
+            _discard(folder)
+        if not folder.exists():
+            put(folder, snapshot)
+        _write_best(run, best)
+        # Only now: until a checkpoint that knows the new best is there, the old one must stay.
+        _prune(run, folder, keep, best, spaced)
+    except OSError as error:
+        whole = next((one.name for one in _checkpoints(run) if sound(one)), None)
+        state = f"checkpoint {whole} is whole" if whole else "there is no earlier checkpoint"
+        raise not_written(
+            f"checkpoint {folder}", error, f"{state}; put this right, then go on with --resume"
+        ) from error
+    return folder
+
+
+def latest(run: Path) -> tuple[Path, Snapshot, list[str]] | None:
+    """Find and read the newest sound checkpoint of a run, training state included.
+
+    Returns:
+        Its folder, what it holds, and one message for each newer, damaged one that was passed
+        over. None if the run has no checkpoint yet.
+
+    Raises:
+        InputError: There are checkpoints, and all of them are damaged.
+    """
+    folders, manifests = _checkpoints(run), dict[Path, Manifest]()
+    for folder in folders:  # those beside the last are pruned and averaged: none may be misnamed
+        with suppress(Damaged):
+            manifests[folder] = _manifest_in_run(folder)
+    if not folders:
+        return None
+    with_manifests = ((folder, manifests.get(folder)) for folder in folders)
+    return _first_sound(
+        run, with_manifests, lambda folder, known: read(folder, known, training=True)
+    )
+
+
+def chosen(place: Path, config: bytes = b"") -> Snapshot:
+    """Read the checkpoint that `find` gives, without what resuming needs.
+
+    Args:
+        place: As for `find`.
+        config: The bytes of the `config.json` in that very folder, if they were read already.
+    """
+
+    def attempt(folder: Path, known: Manifest | None) -> Snapshot:
+        return read(folder, known, config=config if folder == place else b"")
+
+    return _choose(place, attempt)[1]
+
+
+def chosen_tokenizer(place: Path, config: bytes = b"") -> str:
+    """The text of `tokenizer.json` in the checkpoint that a folder means; no weights are read."""
+
+    def attempt(folder: Path, known: Manifest | None) -> str:
+        return read_tokenizer(folder, known, config if folder == place else b"")
+
+    return _choose(place, attempt)[1]
+
+
+def find(place: Path) -> Path:
+    """Give the checkpoint a user means by a folder.
+
+    Args:
+        place: A run, meaning its best checkpoint, or its last sound one if no best is known or
+            the best is damaged (then a warning is logged); or one checkpoint folder.
+    """
+    return _choose(place, lambda folder, _: verify(folder))[0]
+
+
+def _choose(place: Path, attempt: Attempt[Result]) -> tuple[Path, Result]:
+    """The folder that is meant, and what the attempt gives for it.
+
+    A training that goes on deletes checkpoints, perhaps those that are being looked at. So if one
+    cannot be read and the run has others since, everything is asked anew.
+    """
+    try:
+        if (place / MANIFEST).is_file():
+            return place, attempt(place, None)
+        for left in reversed(range(_TRIES)):
+            folders = _checkpoints(place)
+            try:
+                if not folders:
+                    raise _nothing_to_load(place)
+                folder, result, messages = _first_sound(place, _preferred(folders), attempt)
+            except InputError:
+                if not left or _checkpoints(place) == folders:
+                    raise
+                continue
+            if not messages or not left or _checkpoints(place) == folders:
+                break
+    except PermissionError as error:
+        raise InputError(f"{place} cannot be read: {error.strerror}") from error
+    for message in messages:
+        _logger.warning(message)
+    return folder, result
+
+
+def _preferred(folders: list[Path]) -> Iterator[tuple[Path, Known]]:
+    """The order in which checkpoints are tried: the best, as the newest sound one knows it, first.
+
+    Whether the newest is sound shows when it is read, so what it knows is believed, unless it
+    takes itself for the best and turns out to be damaged. What is known of each comes along.
+    """
+    known: dict[Path, Manifest] = {}
+    for folder in folders:
+        try:
+            manifest = _manifest_in_run(folder)
+            best = _best_known_to(folder, manifest)
+        except Damaged as problem:
+            yield folder, problem
+            continue
+        known[folder] = manifest
+        if best is not None:
+            tried = folder.with_name(best.checkpoint)
+            yield tried, known.get(tried)
+        if best is None or best.checkpoint != folder.name:
+            break
+    yield from ((folder, known.get(folder)) for folder in folders)
+
+
+def _best_known_to(folder: Path, manifest: Manifest) -> Best | None:
+    """The best up to a checkpoint of a run; its tensors are not read."""
+    data = verify_file(folder, manifest, TRAINING)
+    try:
+        place = parse_json(data).get("place")
+    except ValueError as error:
+        raise Damaged(folder, TRAINING, "cannot be read as what its name says") from error
+    if not isinstance(place, dict) or "best" not in place:
+        raise InputError(f"{folder / TRAINING}", got="no place.best", expected="one, or null")
+    best = checked(_BEST, place["best"], f"{folder / TRAINING}: place.best")
+    if best is not None and best.step > int(folder.name):
+        raise InputError(
+            f"{folder / TRAINING}: place.best.step", got=best.step, expected="no later step"
+        )
+    return best
+
+
+def _manifest_in_run(folder: Path) -> Manifest:
+    """The manifest of a checkpoint that a run wrote, and not of a model put in its place."""
+    manifest = read_manifest(folder)
+    if TRAINING not in manifest.files:
+        raise InputError(
+            f"{folder} holds no training state",
+            fix="it is not a checkpoint of this run; put it somewhere else",
+        )
+    return manifest
+
+
+def newest(place: Path) -> Path:
+    """The last checkpoint of a run, or the one that a folder is; its files are not compared."""
+    if (place / MANIFEST).is_file():
+        return place
+    if not (folders := _checkpoints(place)):
+        raise _nothing_to_load(place)
+    return folders[0]
+
+
+def read_best(run: Path) -> Best | None:
+    """The best checkpoint, as the newest that can be read knows it; None if there is none."""
+    for folder in _checkpoints(run):
+        with suppress(InputError):
+            return _best_known_to(folder, _manifest_in_run(folder))
+    return None
+
+
+def settle_best(run: Path, best: Best | None) -> Best | None:
+    """Put `best.json` right when a run goes on; forget a best whose checkpoint is lost.
+
+    A process that died between a checkpoint and `best.json` left an older one.
+    """
+    if best is not None and not sound(run / CHECKPOINTS / best.checkpoint):
+        _logger.warning(
+            "the best checkpoint, %s, is missing or damaged; the next evaluated one counts as best",
+            best.checkpoint,
+        )
+        best = None
+    _write_best(run, best)
+    return best
+
+
+def _write_best(run: Path, best: Best | None) -> None:
+    """Tell people which checkpoint is the best, as far as it is there."""
+    if best is not None and (run / CHECKPOINTS / best.checkpoint).is_dir():
+        record = {"step": best.step, "loss": best.loss, "checkpoint": best.checkpoint}
+        write_file(run / "best.json", to_json_bytes(record))
+    else:
+        with reporting(str(run / "best.json"), "the checkpoints are whole"):
+            (run / "best.json").unlink(missing_ok=True)
+
+
+class RunLock:
+    """Lets one process at a time write into a run; what a killed one left half-written is removed.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as run, RunLock(Path(run)):
+        ...     pass
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.run, self.file = run, run / ".lock"
+        self.created = False
+        """Whether the folder was made by this lock."""
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> RunLock:
+        with reporting(str(self.file), "nothing was changed"):
+            while self._descriptor is None:
+                self.created = self._make_folder()
+                self._descriptor = self._take()
+            try:
+                for name in ("checkpoints", "tensorboard"):
+                    refuse_link(self.run / name, folder=True)
+                refuse_link(self.run / "metrics.jsonl")
+                _remove_unfinished(self.run)
+            except BaseException:
+                self._let_go()
+                raise
+        return self
+
+    def _make_folder(self) -> bool:
+        """Whether there was none."""
+        try:
+            self.run.mkdir(parents=True)
+        except FileExistsError:
+            try:
+                folder = stat.S_ISDIR(self.run.stat().st_mode)  # asked once: others may remove it
+            except FileNotFoundError:
+                if self.run.is_symlink():
+                    raise
+                return False
+            if not folder:
+                raise InputError(
+                    str(self.run), got="a file", expected="a folder or a new name"
+                ) from None
+            return False
+        return True
+
+    def _take(self) -> int | None:
+        """Lock the file; None if the folder was removed by the process that held it before."""
+        try:
+            descriptor = open_own(self.file, os.O_RDWR | os.O_CREAT)
+        except FileNotFoundError:
+            return None
+        try:
+            # The kernel lets go of it when the process ends, however it ends.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_at(self.file, descriptor):
+                os.close(descriptor)
+                return None
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        except BlockingIOError as error:
+            owner = os.read(descriptor, 20).decode("ascii", "replace")
+            os.close(descriptor)
+            raise InputError(
+                f"another process{owner and f' ({owner})'} is training in {self.run}",
+                fix="wait until it ends, or choose another folder",
+            ) from error
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def remove(self) -> None:
+        """Remove the run while it is held.
+
+        The lock's own file goes last: until then nobody else can begin to write here.
+        """
+        for one in self.run.iterdir():
+            if one != self.file:
+                remove(one)
+        self.file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another process may have come in since
+            self.run.rmdir()
+
+    def _let_go(self) -> None:
+        assert self._descriptor is not None
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._let_go()
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether a name still means the file that was opened."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _discard(folder: Path) -> None:
+    """Remove a checkpoint; renamed first, so that nothing half there bears its name."""
+    old = beside(folder, "old")
+    shutil.rmtree(old, ignore_errors=True)
+    folder.rename(old)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _first_sound(
+    run: Path, folders: Iterable[tuple[Path, Known]], attempt: Attempt[Result]
+) -> tuple[Path, Result, list[str]]:
+    """The first folder on which the attempt finds nothing damaged, and what was wrong before it."""
+    damaged: dict[Path, str] = {}
+    for folder, known in folders:
+        if folder in damaged:
+            continue
+        try:
+            if isinstance(known, Damaged):
+                raise known
+            result = attempt(folder, known)
+        except Damaged as problem:
+            damaged[folder] = (
+                f"checkpoint {folder.name} is damaged ({problem.file}: {problem.problem})"
+            )
+            continue
+        return folder, result, [f"{message}; using {folder.name}" for message in damaged.values()]
+    raise InputError(
+        f"{run} has no sound checkpoint: {next(iter(damaged.values()))}"
+        + (f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""),
+        fix="restore one from a copy, or train anew into another folder",
+    )
+
+
+def _nothing_to_load(place: Path) -> InputError:
+    """Say what was found where a run or a checkpoint should be."""
+    fix = "name the folder given to `regard train -o`, or one of its checkpoints"
+    if not place.exists():
+        found = "nothing there"
+    elif not place.is_dir():
+        found = "a file"
+    elif place.name == CHECKPOINTS and _checkpoints(place.parent):
+        found, fix = "the checkpoints of a run", f"name the run: {place.parent}"
+    elif (config := place / CONFIG).is_file():
+        ours = b'"regard"' in read_regular(config, LARGEST[CONFIG])
+        found = "a checkpoint without its manifest" if ours else "a Hugging Face folder, it seems"
+    elif (place / CHECKPOINTS).is_dir() or (place / RECIPE).is_file():
+        found = "a run without a checkpoint yet"
+        fix = "wait for its first one, or go on with `regard train ... --resume`"
+    else:
+        found = "no checkpoint in it" if any(place.iterdir()) else "an empty folder"
+    return InputError(str(place), got=found, expected="a run or a checkpoint", fix=fix)
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    """The checkpoint folders of a run, newest first."""
+    folder = run / CHECKPOINTS
+    found = folder.iterdir() if folder.is_dir() else iter(())
+    named = (one for one in found if re.fullmatch("[0-9]{8,}", one.name) and one.is_dir())
+    return sorted(named, key=lambda one: int(one.name), reverse=True)
+
+
+def _prune(run: Path, saved: Path, keep: int, best: Best | None, spaced: Spaced | None) -> None:
+    """Remove what is older than the last `keep` sound checkpoints, except best and spaced ones.
+
+    A folder of a later step was damaged when the run was resumed; it is left until the run gets
+    there again and replaces it.
+    """
+    kept, to_average = 0, 0 if spaced is None else spaced.count
+    for folder in _checkpoints(run):
+        if int(folder.name) > int(saved.name):
+            continue
+        whole = folder == saved or (kept < keep and sound(folder))
+        wanted = whole or kept < keep or (best is not None and folder.name == best.checkpoint)
+        kept += whole
+        if spaced is not None and spaced.holds(folder) and to_average > 0:
+            to_average -= 1
+        elif not wanted:
+            _discard(folder)
+
+
+def _remove_unfinished(run: Path) -> None:
+    """Remove what dead processes left half-written; only the owner of the run may call it."""
+    for folder in (run, run / CHECKPOINTS):
+        for one in folder.iterdir() if folder.is_dir() else ():
+            if _UNFINISHED.fullmatch(one.name):
+                remove(one)
+
+
+def last_weights(run: Path, spaced: Spaced, before: int) -> list[dict[str, Tensor]]:
+    """The raw weights of the last sound, evenly spaced checkpoints before a step, newest first."""
+    earlier = (one for one in _checkpoints(run) if int(one.name) < before and spaced.holds(one))
+    found: list[dict[str, Tensor]] = []
+    for folder in earlier:
+        if len(found) >= spaced.count:
+            break
+        with suppress(Damaged, Misnamed):
+            found.append(_raw_weights(folder))
+    return found
+
+
+def _raw_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights that training had; an earlier end of the run may have stored their mean."""
+    snapshot = read(folder, training=True)
+    raw = {
+        name.removeprefix("weights."): tensor
+        for name, tensor in snapshot.training_tensors.items()
+        if name.startswith("weights.")
+    }
+    return raw or snapshot.weights
+
+
+def summary(run: Path) -> dict[str, int | float | None]:
+    """What a listing says of a run: its last step, and its best validation loss."""
+    folders, best = _checkpoints(run), read_best(run)
+    return {
+        "step": int(folders[0].name) if folders else None,
+        "best_loss": None if best is None else round(best.loss, 4),
+    }

@@ -1,0 +1,403 @@
+"""Files of word vectors, as other programs write them -> `WordVectors`.
+
+Read: word2vec's text and binary, GloVe's text (no header), fastText's `.vec`, plain or packed with
+gzip, and `.npz` with `words` and `vectors`. What a file is, its first bytes tell, not its name.
+Nothing in a file can run code. Memory is taken for what is there, not for what a header promises,
+and never more than the machine has; a file that is cut or damaged is refused with its line, or in
+a binary file
+with the number of the word.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.data.text.files import BOM, UNPACKING, damaged, unreadable
+from regard.errors import InputError
+from regard.runtime.device import check_memory
+from regard.runtime.files import open_regular
+from regard.vectors.table import Floats, WordVectors
+
+MOST_NUMBERS = 2**14
+"""Numbers of a vector at most; the widest in use have some thousand."""
+LONGEST_LINE = 2**20
+"""Bytes of a line: so many numbers and a word fit in."""
+LONGEST_WORD = 2**12
+"""Bytes."""
+MOST_SPACES = 16
+"""Spaces inside a word: GloVe's file of 840B tokens has ". . ." and "at name@domain.com"."""
+PACKING = 1100
+"""No zip file holds more than this many times its size."""
+CHUNK = 2**13
+"""Rows that are put aside at once."""
+GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+KNOWN = "word2vec text or binary, GloVe text, fastText .vec (each plain or .gz), or .npz"
+
+_logger = logging.getLogger(__name__)
+
+
+class _Header(NamedTuple):
+    words: int
+    dim: int
+
+
+def read_file(place: str | os.PathLike[str]) -> WordVectors:
+    """The vectors of a file, whichever of the known formats it has.
+
+    Raises:
+        InputError: It is none of them, or cut, damaged, or too large for this machine.
+    """
+    path = Path(place)
+    try:
+        with open_regular(path) as file:
+            start = file.peek(4)[:4]
+            if start == ZIP:
+                return _read_npz(path, file, os.fstat(file.fileno()).st_size)
+            if start[:2] == GZIP:
+                with gzip.GzipFile(fileobj=file) as packed:
+                    return _Reader(path, packed).read()
+            return _Reader(path, file).read()
+    except FileNotFoundError:
+        raise InputError(str(path), got="no such file", expected=KNOWN) from None
+    except OSError as error:
+        raise unreadable(str(path), error) from None
+
+
+class _Reader:
+    """Reads one stream of text or of word2vec's binary form.
+
+    Args:
+        path: For errors.
+        stream: From its beginning.
+    """
+
+    def __init__(self, path: Path, stream: IO[bytes] | gzip.GzipFile) -> None:
+        self.path, self.stream = path, stream
+        self.line = 0
+        self.rows = _Rows(path)
+
+    def read(self) -> WordVectors:
+        try:
+            return self._read()
+        except (*UNPACKING, zlib.error) as error:
+            raise damaged(str(self.path), self.line, error) from None
+
+    def _read(self) -> WordVectors:
+        first = self._next_line().removeprefix(BOM)
+        if not first:
+            raise InputError(str(self.path), got="an empty file", expected=KNOWN)
+        header = self._header(first)
+        if header is None:
+            return self._text(first, self._numbers_of(first), None)
+        second = self.stream.readline(LONGEST_LINE)
+        if self._is_text(second, header.dim):
+            self.line += 1
+            return self._text(second, header.dim, header)
+        return self._binary(second, header)
+
+    def _next_line(self) -> bytes:
+        line = self.stream.readline(LONGEST_LINE + 1)
+        self.line += bool(line)
+        if len(line) > LONGEST_LINE:
+            raise InputError(
+                f"{self.path}:{self.line}", got=f"a line of more than {LONGEST_LINE:,} bytes",
+                expected=KNOWN,
+            )  # fmt: skip
+        return line
+
+    def _header(self, line: bytes) -> _Header | None:
+        """How many words of how many numbers the first line says there are, if it is such a line.
+
+        Memory is taken for rows as they come, whatever it says; so a file that is cut is read up
+        to there, and the place is told.
+        """
+        fields = line.split()
+        if len(fields) != 2 or not all(f.removeprefix(b"-").isdigit() for f in fields):
+            return None
+        what = f"{self.path}:1"
+        if max(map(len, fields)) > 18:
+            raise InputError(what, got=f"a header of {line[:60]!r}", expected="a number of words")
+        words, dim = map(int, fields)
+        if words < 1 or not 1 <= dim <= MOST_NUMBERS:
+            got = f"a header of {words:,} words of {dim:,} numbers"
+            raise InputError(what, got=got, expected=f"1 or more, of 1 to {MOST_NUMBERS:,}")
+        check_memory(str(self.path), words * dim * 8)
+        return _Header(words, dim)
+
+    def _numbers_of(self, line: bytes) -> int:
+        """How many numbers follow the word on the first line of a file without header."""
+        fields = _fields(line)
+        if len(fields) >= 2 and all(_is_number(field) for field in fields[1:]):
+            if len(fields) - 1 > MOST_NUMBERS:
+                got = f"{len(fields) - 1:,} numbers"
+                raise InputError(f"{self.path}:1", got=got, expected=f"at most {MOST_NUMBERS:,}")
+            return len(fields) - 1
+        raise InputError(f"{self.path}:1", got=_shown(line), expected=KNOWN)
+
+    def _is_text(self, line: bytes, dim: int) -> bool:
+        """Whether what follows a header is a row of text; of floats as bytes, hardly any is."""
+        fields = _fields(line)
+        if len(fields) > dim and all(_is_number(field) for field in fields[-dim:]):
+            return True
+        return all(byte >= 32 or byte in b"\t\r\n" for byte in line) and _decodes(line)
+
+    def _text(self, line: bytes, dim: int, header: _Header | None) -> WordVectors:
+        """Rows of a word and its numbers, from this line on."""
+        ended = True
+        while line:
+            if not ended:
+                break
+            ended = line.endswith(b"\n")
+            if line.strip():
+                self._row(line, dim, header)
+            elif self._only_blank_lines_follow():
+                break
+            else:
+                raise InputError(f"{self.path}:{self.line}", got="an empty line", expected="a row")
+            line = self._next_line()
+        if header is not None and len(self.rows.words) < header.words:
+            raise self._cut(f"{len(self.rows.words):,} words", header)
+        if not ended:
+            _logger.warning("%s:%d: the last line has no end; it may be cut", self.path, self.line)
+        return self.rows.done()
+
+    def _only_blank_lines_follow(self) -> bool:
+        return not any(line.strip() for line in iter(lambda: self.stream.readline(2**16), b""))
+
+    def _row(self, line: bytes, dim: int, header: _Header | None) -> None:
+        what = f"{self.path}:{self.line}"
+        if header is not None and len(self.rows.words) == header.words:
+            expected = f"the end: the header says {header.words:,} words"
+            raise InputError(what, got="one more row", expected=expected)
+        fields = _fields(line)
+        spaces = len(fields) - dim - 1
+        try:
+            values = list(map(float, fields[-dim:]))
+        except ValueError:
+            values = []
+        if not 0 <= spaces <= min(MOST_SPACES, dim - 1) or not values:
+            found = sum(map(_is_number, fields[1:]))
+            raise InputError(
+                what, got=f"a word and {found} numbers" if found else _shown(line),
+                expected=f"a word and {dim} numbers",
+                fix="the line is cut or damaged; get the file again",
+            )  # fmt: skip
+        self.rows.add(b" ".join(fields[:-dim]), values, what)
+
+    def _binary(self, begun: bytes, header: _Header) -> WordVectors:
+        """Rows of a word, a space, and float32 numbers as they are in memory."""
+        buffer, at, width = begun, 0, 4 * header.dim
+        for number in range(1, header.words + 1):
+            what = f"{self.path}: word {number:,} of {header.words:,}"
+            while (space := buffer.find(b" ", at)) < 0 or len(buffer) < space + 1 + width:
+                if max(space, len(buffer) if space < 0 else 0) - at > LONGEST_WORD:
+                    got = f"no space in {LONGEST_WORD:,} bytes"
+                    raise InputError(what, got=got, expected="a word, a space, numbers")
+                more = self.stream.read(2**20)
+                if not more:
+                    raise InputError(
+                        what,
+                        got="the end of the file",
+                        expected=f"a word and {header.dim} numbers of 4 bytes",
+                        fix="the file is cut; get it again",
+                    )
+                buffer, at = buffer[at:] + more, 0
+            word = buffer[at:space].lstrip(b"\n")  # word2vec.c ends a row with one, gensim does not
+            self.rows.add(word, np.frombuffer(buffer, "<f4", header.dim, space + 1), what)
+            at = space + 1 + width
+        if (buffer[at:] + self.stream.read(2**10)).strip():
+            got = f"more after the {header.words:,} words of its header"
+            raise InputError(str(self.path), got=got, expected="its end")
+        return self.rows.done()
+
+    def _cut(self, got: str, header: _Header) -> InputError:
+        return InputError(
+            f"{self.path}:{self.line + 1}",
+            got=f"the end of the file after {got}",
+            expected=f"{header.words:,}, as its first line says",
+            fix="the file is cut; get it again",
+        )
+
+
+class _Rows:
+    """Words and their vectors as they come in.
+
+    Args:
+        path: For errors.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.words: dict[str, None] = {}
+        self._chunk: list[Floats] = []
+        self._chunks: list[Floats] = []
+
+    def add(self, word: bytes, numbers: npt.ArrayLike, what: str) -> None:
+        """One more row; `what` says where it stands."""
+        try:
+            text = word.decode()
+        except UnicodeDecodeError as error:
+            byte = f"byte 0x{word[error.start]:02x} in the word"
+            raise InputError(what, got=byte, expected="UTF-8") from None
+        if not text or len(word) > LONGEST_WORD:
+            got = "no word" if not text else f"a word of {len(word):,} bytes"
+            raise InputError(what, got=got, expected=f"one of at most {LONGEST_WORD:,}")
+        if text in self.words:
+            first = list(self.words).index(text) + 1
+            raise InputError(
+                what,
+                got=f"{text!r} again",
+                expected=f"each word once; it is the {first:,}. word, too",
+            )
+        with np.errstate(over="ignore", invalid="ignore"):
+            row = np.array(numbers, np.float32)
+        if not np.isfinite(row).all():
+            bad = row[~np.isfinite(row)][0]
+            raise InputError(
+                what, got=f"{bad} in the vector of {text!r}", expected="finite numbers"
+            )
+        self.words[text] = None
+        self._chunk.append(row)
+        if len(self._chunk) == CHUNK:
+            self._put_aside()
+
+    def _put_aside(self) -> None:
+        self._chunks.append(np.stack(self._chunk))
+        self._chunk = []
+        check_memory(str(self.path), sum(chunk.nbytes for chunk in self._chunks) * 3)
+
+    def done(self) -> WordVectors:
+        """All of them."""
+        if self._chunk:
+            self._put_aside()
+        return WordVectors(list(self.words), np.concatenate(self._chunks), self.path.name)
+
+
+def _fields(line: bytes) -> list[bytes]:
+    """What stands between spaces: other white space may belong to a word (fastText has such)."""
+    return line.rstrip(b" \t\r\n").replace(b"\t", b" ").split(b" ")
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _decodes(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _shown(line: bytes) -> str:
+    text = line[:40].decode("utf-8", "replace").strip()
+    return f"a line that begins with {text!r}"
+
+
+def _read_npz(path: Path, file: IO[bytes], size: int) -> WordVectors:
+    """`words` and `vectors` of a numpy archive; objects, which could run code, are refused."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            if not members.keys() >= {"words", "vectors"}:
+                got = ", ".join(sorted(members)[:5]) or "nothing"
+                raise InputError(str(path), got=got, expected="words and vectors")
+            found = {
+                name: _array(path, archive, members[name], size) for name in ("words", "vectors")
+            }
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise InputError(
+            str(path), got=f"an archive that cannot be read ({error})", expected="a .npz file",
+            fix="the file is cut or damaged; get it again",
+        ) from None  # fmt: skip
+    words, vectors = found["words"], found["vectors"]
+    if words.ndim != 1 or words.dtype.kind not in "US" or vectors.dtype.kind not in "fiu":
+        got = f"words of {words.dtype}, vectors of {vectors.dtype}"
+        raise InputError(str(path), got=got, expected="texts, and numbers")
+    if vectors.ndim != 2 or len(vectors) != len(words) or not vectors.size:
+        shape = "×".join(map(str, vectors.shape))
+        got = f"{len(words):,} words, vectors of {shape}"
+        raise InputError(str(path), got=got, expected="a row a word")
+    if vectors.shape[1] > MOST_NUMBERS:
+        got = f"vectors of {vectors.shape[1]:,} numbers"
+        raise InputError(str(path), got=got, expected=f"at most {MOST_NUMBERS:,}")
+    finite = np.isfinite(vectors).all(1)
+    if not finite.all():
+        row = int(np.flatnonzero(~finite)[0]) + 1
+        raise InputError(f"{path}: row {row:,}", got="nan or inf", expected="finite numbers")
+    return WordVectors([str(word) for word in _texts(path, words)], vectors, path.name)
+
+
+def _texts(path: Path, words: npt.NDArray[Any]) -> Iterator[str]:
+    for number, word in enumerate(words.tolist(), 1):
+        try:
+            text = word.decode() if isinstance(word, bytes) else word
+            text.encode()  # half a surrogate pair is no text
+        except UnicodeError:
+            raise InputError(f"{path}: word {number:,}", got="no UTF-8", expected="text") from None
+        if not text:
+            raise InputError(f"{path}: word {number:,}", got="no word", expected="one")
+        yield text
+
+
+def _array(
+    path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int
+) -> npt.NDArray[Any]:
+    """One array; what its header says is compared with the size of its file before it is read."""
+    what = f"{path}: {info.filename}"
+    if info.file_size > size * PACKING:
+        raise InputError(
+            what, got=f"{info.file_size:,} bytes", expected="what the file has room for"
+        )
+    check_memory(what, info.file_size * 3)
+    with archive.open(info) as member:
+        try:
+            version = np.lib.format.read_magic(member)
+            read = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
+            shape, fortran, kind = read(member)
+        except ValueError as error:
+            raise InputError(what, got=str(error).partition("\n")[0], expected="an array") from None
+        if kind.hasobject:
+            raise InputError(
+                what,
+                got="Python objects, which could run code",
+                expected="an array of texts or numbers",
+                fix="save words as texts: np.array(words, dtype=str)",
+            )
+        count = int(np.prod(shape, dtype=object))
+        needed = count * kind.itemsize
+        if min(shape, default=0) < 0 or not kind.itemsize or needed > info.file_size:
+            raise InputError(
+                what,
+                got=f"an array of {shape}, {needed:,} bytes",
+                expected=f"at most {info.file_size:,}",
+            )
+        data = member.read(needed)
+    if len(data) != needed:
+        raise InputError(
+            what,
+            got=f"{len(data):,} bytes",
+            expected=f"{needed:,}",
+            fix="the file is cut; get it again",
+        )
+    flat = np.frombuffer(data, kind)
+    return flat.reshape(shape, order="F" if fortran else "C")

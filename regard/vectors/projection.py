@@ -1,0 +1,167 @@
+"""Vectors of many numbers -> places in a plane, and a picture of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.errors import InputError
+from regard.vectors.table import Floats
+
+Places = npt.NDArray[np.float64]
+METHODS = ("pca", "tsne")
+MOST = {"pca": 20_000, "tsne": 2_000}
+"""Words; t-SNE compares each with each, some hundred times."""
+LABELLED = 200
+"""Words at most whose names are written."""
+STEPS, EXAGGERATED, EXAGGERATION = 600, 150, 12.0
+PERPLEXITY = 30.0
+
+
+def place_words(rows: Floats, method: str = "pca", seed: int = 0) -> tuple[Places, str]:
+    """(words, dim) Vectors -> (words, 2) places, and a sentence that says what was computed.
+
+    Args:
+        rows: A vector a word.
+        method: `pca` or `tsne`.
+        seed: Of t-SNE.
+    """
+    if method not in METHODS:
+        raise InputError("--method", got=method, expected=" or ".join(METHODS))
+    if not 2 <= len(rows) <= MOST[method]:
+        expected = f"2 to {MOST[method]:,} with {method}"
+        raise InputError("map", got=f"{len(rows):,} words", expected=expected)
+    if method == "pca":
+        points, share = pca(rows)
+        return points, f"PCA: the two directions hold {share:.0%} of the variance."
+    count = len(rows)
+    perplexity = min(PERPLEXITY, (count - 1) / 3)
+    told = f"t-SNE, perplexity {perplexity:.3g}, seed {seed}: near words are neighbours; distances"
+    return tsne(rows, perplexity, seed), f"{told} between groups say little."
+
+
+def pca(rows: npt.ArrayLike) -> tuple[Places, float]:
+    """The two directions in which rows differ most, and the share of their variance in them."""
+    table = np.asarray(rows, np.float64)
+    centred = table - table.mean(0)
+    left, scale, right = np.linalg.svd(centred, full_matrices=False)
+    found = (left * scale)[:, :2]
+    # The sign of a direction is free: the largest part of each points the same way, always.
+    signs = np.sign(right[:2][np.arange(len(right[:2])), np.abs(right[:2]).argmax(1)])
+    found = found * np.where(signs == 0, 1, signs)
+    if found.shape[1] < 2:
+        found = np.pad(found, ((0, 0), (0, 2 - found.shape[1])))
+    whole = float((scale**2).sum())
+    return found, float((scale[:2] ** 2).sum() / whole) if whole else 1.0
+
+
+def tsne(rows: npt.ArrayLike, perplexity: float, seed: int = 0, steps: int = STEPS) -> Places:
+    """Exact t-SNE (van der Maaten and Hinton 2008), begun from PCA with a little noise.
+
+    Args:
+        rows: A vector an item.
+        perplexity: About how many neighbours count.
+        seed: Of the noise.
+        steps: Of gradient descent.
+    """
+    table = np.asarray(rows, np.float64)
+    wanted = _affinities(_distances(table), perplexity)
+    start, _ = pca(table)
+    noise = np.random.default_rng(seed).normal(size=start.shape)
+    points = 1e-2 * start / max(float(start.std()), 1e-12) + 1e-4 * noise
+    rate = max(len(table) / EXAGGERATION / 4, 50.0)
+    velocity, gains = np.zeros_like(points), np.ones_like(points)
+    for step in range(steps):
+        near = 1 / (1 + _distances(points))  # Student's t with one degree of freedom
+        np.fill_diagonal(near, 0)
+        factor = EXAGGERATION if step < EXAGGERATED else 1.0
+        pull = (factor * wanted - near / near.sum()) * near
+        gradient = 4 * (pull.sum(1, keepdims=True) * points - pull @ points)
+        gains = np.where(np.sign(gradient) == np.sign(velocity), gains * 0.8, gains + 0.2)
+        gains = gains.clip(min=0.01)
+        velocity = (0.5 if step < EXAGGERATED else 0.8) * velocity - rate * gains * gradient
+        points = points + velocity
+        points = points - points.mean(0)
+    return points
+
+
+def _distances(points: Places) -> Places:
+    """(items, items) Squared distances."""
+    lengths = (points**2).sum(1)
+    found: Places = (lengths[:, None] + lengths[None] - 2 * points @ points.T).clip(min=0)
+    return found
+
+
+def _affinities(distances: Places, perplexity: float) -> Places:
+    """p_ij of the paper: each row's width is found by bisection, so that its perplexity fits."""
+    count = len(distances)
+    low, high = np.zeros(count), np.full(count, np.inf)
+    precision = np.ones(count)
+    apart = distances + np.where(np.eye(count, dtype=bool), np.inf, 0)
+    apart = apart - apart.min(1, keepdims=True)
+    for _ in range(60):
+        weights = np.exp(-apart * precision[:, None])
+        shares = weights / weights.sum(1, keepdims=True)
+        entropy = -(shares * np.log(shares.clip(min=1e-300))).sum(1)
+        wide = entropy > np.log(perplexity)
+        low, high = np.where(wide, precision, low), np.where(wide, high, precision)
+        precision = np.where(np.isinf(high), precision * 2, (low + high) / 2)
+    joint = shares + shares.T
+    found: Places = (joint / joint.sum()).clip(min=1e-12)
+    return found
+
+
+def draw_map(words: list[str], points: Places, title: str, caption: str, path: Path) -> None:
+    """Writes the picture of words at their places, 1280 by 720 pixels, as .png or .svg."""
+    from regard.explain.colours import INK, MUTED
+    from regard.explain.sheet import Sheet, render, style
+    from regard.explain.sheet import points as size
+    from regard.runtime.files import write_file
+
+    ending = map_ending(path)
+    with style():
+        sheet = Sheet(1280, 720)
+        sheet.text((24, 16), title, 22, weight="bold")
+        sheet.text((24, 690), caption, 15, colour=MUTED)
+        axes = sheet.axes(24, 64, 1232, 612)
+        axes.spines[:].set_visible(False)
+        axes.scatter(points[:, 0], points[:, 1], s=18 if len(words) <= LABELLED else 6, c="#0072B2")
+        axes.margins(0.07, 0.07)
+        if len(words) <= LABELLED:
+            for word, x, y, above in _label_sides(words, points):
+                axes.annotate(
+                    word,
+                    (x, y),
+                    (0, 5 if above else -5),
+                    textcoords="offset points",
+                    ha="center",
+                    va="bottom" if above else "top",
+                    fontsize=size(16),
+                    color=INK,
+                )
+        picture = render(sheet.figure, ending)
+    write_file(path, picture)
+
+
+def _label_sides(words: list[str], points: Places) -> list[tuple[str, float, float, bool]]:
+    """Above each point, or below where another point is near above it."""
+    reach = np.ptp(points, axis=0).clip(min=1e-12)
+    found = []
+    for at, (word, (x, y)) in enumerate(zip(words, points.tolist(), strict=True)):
+        step = (points - points[at]) / reach
+        crowded = (np.abs(step[:, 0]) < 0.06) & (step[:, 1] > 0) & (step[:, 1] < 0.05)
+        found.append((word, x, y, not crowded.any()))
+    return found
+
+
+def map_ending(path: Path) -> str:
+    """The ending of a picture's name.
+
+    Raises:
+        InputError: It is neither .png nor .svg.
+    """
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise InputError(str(path), got=f"the ending {path.suffix!r}", expected=".png or .svg")
+    return path.suffix.lower()

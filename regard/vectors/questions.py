@@ -1,0 +1,39 @@
+"""A few hundred analogies of our own, for vectors that nobody brought a file of questions for."""
+
+from __future__ import annotations
+
+PAIRS = {
+    "capital of a country": """
+        paris france, berlin germany, rome italy, madrid spain, london england, moscow russia,
+        tokyo japan, beijing china, athens greece, vienna austria, cairo egypt, lisbon portugal""",
+    "woman for man": """
+        man woman, king queen, father mother, brother sister, son daughter, husband wife, boy girl,
+        uncle aunt, prince princess, he she, his her, grandfather grandmother""",
+    "opposite": """
+        good bad, high low, long short, hot cold, open closed, old new, strong weak, rich poor,
+        first last, north south, east west, win lose""",
+    "plural": """
+        year years, city cities, country countries, child children, man men, woman women, day days,
+        house houses, book books, game games, song songs, car cars""",
+    "past": """
+        go went, take took, make made, give gave, begin began, write wrote, see saw, come came,
+        find found, say said, know knew, become became""",
+    "comparative": """
+        good better, bad worse, large larger, small smaller, high higher, low lower, long longer,
+        short shorter, old older, young younger, strong stronger, fast faster""",
+}
+"""By section; each pair of a section asks for each other."""
+
+
+def own_questions() -> dict[str, list[tuple[str, str, str, str]]]:
+    """Questions by section: the first pair is to the second word as the third to which?
+
+    Example:
+        >>> own_questions()["past"][0]
+        ('go', 'went', 'take', 'took')
+    """
+    sections = {}
+    for name, text in PAIRS.items():
+        pairs = [tuple(pair.split()) for pair in text.replace("\n", " ").split(",")]
+        sections[name] = [(*one, *two) for one in pairs for two in pairs if one != two]
+    return sections  # type: ignore[return-value]

@@ -1,0 +1,189 @@
+"""Where word vectors are kept: a folder as checkpoints are, and files that other programs read.
+
+A folder holds `model.safetensors` (the vectors, fp16 or fp32), `tokenizer.json` (the words),
+`config.json`, `recipe.yaml` and `manifest.json`; see `regard/train/checkpoint/folder.py`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from importlib.resources import as_file
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.errors import InputError
+from regard.runtime.files import write_file
+from regard.vectors.files import KNOWN, read_file
+from regard.vectors.table import WordVectors
+
+FAMILY = "vectors"
+"""What `config.json` says of a folder that holds word vectors."""
+TENSOR = "vectors"
+ENDINGS = (".npz", ".txt", ".vec", ".bin")
+"""Of the files that `save` writes; anything else is a folder."""
+
+
+def vectors(place: str | Path) -> WordVectors:
+    """Opens word vectors: of the shelf, a trained run, or a file.
+
+    Args:
+        place: A shipped name, a run or checkpoint, or a file: word2vec text or binary, GloVe text,
+            fastText `.vec` (plain or `.gz`), `.npz` with `words` and `vectors`.
+
+    Example:
+        >>> vectors("words/glove").analogy("king - man + woman", 1)[0].word
+        'queen'
+    """
+    from regard.recipes.shelf import shipped
+    from regard.train.checkpoint import run as checkpoint
+
+    path = Path(place)
+    if path.is_dir():
+        return from_snapshot(checkpoint.chosen(path), str(place))
+    model = None if path.exists() else shipped().get(str(place))
+    if model is not None:
+        with as_file(model) as folder:
+            return from_snapshot(checkpoint.read(folder), str(place))
+    if not path.exists():
+        known = ", ".join(name for name in shipped() if name.startswith("words/"))
+        fix = f"name {known}, a run of own/vectors, or a file of vectors"
+        raise InputError(f"{place}", got="no such file or folder", expected="vectors", fix=fix)
+    return read_file(path)
+
+
+def holds_vectors(place: str | Path) -> bool:
+    """Whether a place is one of word vectors: a file, or a folder whose `config.json` says so."""
+    from regard.recipes.shelf import shipped
+    from regard.runtime.files import read_json
+    from regard.train.checkpoint import run as checkpoint
+    from regard.train.checkpoint.folder import CHECKPOINTS, CONFIG
+
+    path = Path(place)
+    if path.is_dir():
+        if not (path / CONFIG).is_file() and not (path / CHECKPOINTS).is_dir():
+            return False
+        try:
+            return read_json(checkpoint.newest(path) / CONFIG).get("family") == FAMILY
+        except InputError:  # whoever reads it says what is wrong
+            return False
+    if path.exists():
+        return True
+    model = shipped().get(str(place))
+    if model is None:
+        return False
+    with as_file(model) as folder:
+        return read_json(folder / CONFIG).get("family") == FAMILY
+
+
+def from_snapshot(snapshot: Any, name: str) -> WordVectors:
+    """The vectors that a checkpoint holds."""
+    config = snapshot.config
+    if config.get("family") != FAMILY:
+        raise InputError(
+            name,
+            got=f"a model of the family {config.get('family')!r}",
+            expected="word vectors",
+            fix=f"regard words {name} compares one word in several sentences",
+        )
+    words = words_in(snapshot.tokenizer, name)
+    tensor = snapshot.weights.get(TENSOR)
+    if tensor is None or tensor.ndim != 2 or len(tensor) != len(words):
+        shape = None if tensor is None else tuple(tensor.shape)
+        raise InputError(name, got=f"vectors of {shape}", expected=f"{len(words):,} rows")
+    found = tensor.float().numpy()
+    if not np.isfinite(found).all():
+        raise InputError(name, got="nan or inf in the vectors", expected="finite numbers")
+    return WordVectors(words, found, name, config)
+
+
+def words_in(tokenizer: str, name: str) -> list[str]:
+    """The words of a folder, from the text of its `tokenizer.json`."""
+    try:
+        words = json.loads(tokenizer)["words"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        words = None
+    if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
+        raise InputError(f"{name}/tokenizer.json", got="no list of words", expected='"words"')
+    return words
+
+
+def words_json(words: list[str], counts: list[int] | None = None) -> str:
+    """The text of `tokenizer.json`."""
+    found: dict[str, Any] = {"words": words}
+    if counts is not None:
+        found["counts"] = counts
+    return json.dumps(found, ensure_ascii=False)
+
+
+def save(table: WordVectors, place: str | Path, *, half: bool = False) -> Path:
+    """Writes vectors where other programs, or `regard.vectors`, read them.
+
+    Args:
+        table: What to write.
+        place: `.npz`; `.txt` or `.vec`, word2vec's text, which fastText's is too; `.bin`, its
+            binary form; another name is a folder.
+        half: Numbers of 16 bits, in a folder or `.npz`.
+    """
+    path = Path(place)
+    if path.suffix == ".npz":
+        buffer = io.BytesIO()
+        kind = np.float16 if half else np.float32
+        np.savez_compressed(
+            buffer, words=np.array(table.words, str), vectors=table.vectors.astype(kind)
+        )
+        return write_file(path, buffer.getvalue())
+    if path.suffix not in ENDINGS:
+        return _save_folder(table, path, half=half)
+    if half:
+        raise InputError("half", got=f"a {path.suffix} file", expected="a folder or .npz")
+    if path.suffix == ".bin":
+        spaced = next((word for word in table.words if " " in word or "\n" in word), None)
+        if spaced is not None:
+            raise InputError(str(path), got=f"the word {spaced!r}", expected="none with a space")
+        rows = [word.encode() + b" " + row.astype("<f4").tobytes() for word, row in _rows(table)]
+        return write_file(path, f"{len(table)} {table.dim}\n".encode() + b"".join(rows))
+    lines = [f"{len(table)} {table.dim}"]
+    lines += [f"{word} {' '.join(map(str, row.tolist()))}" for word, row in _rows(table)]
+    return write_file(path, ("\n".join(lines) + "\n").encode())
+
+
+def _rows(table: WordVectors) -> Any:
+    return zip(table.words, table.vectors, strict=True)
+
+
+def _save_folder(table: WordVectors, folder: Path, *, half: bool) -> Path:
+    import torch
+
+    from regard.train.checkpoint.folder import Snapshot, write_folder
+
+    snapshot = Snapshot(
+        step=0,
+        weights={TENSOR: torch.from_numpy(table.vectors)},
+        config=described(len(table), table.dim, "fp16" if half else "fp32"),
+        tokenizer=words_json(table.words),
+        recipe=RECIPE_OF_OTHERS.format(dim=table.dim),
+    )
+    write_folder(folder, snapshot)
+    return folder
+
+
+def described(words: int, dim: int, stored: str = "fp32") -> dict[str, Any]:
+    """What `config.json` says of a folder of vectors."""
+    return {"regard": 1, "family": FAMILY, "words": words, "dim": dim, "stored": stored}
+
+
+RECIPE_OF_OTHERS = """\
+version: 1
+task: vectors
+data:
+  kind: none
+model:
+  family: vectors
+  dim: {dim}
+"""
+"""Of vectors that came from elsewhere."""
+
+__all__ = ["KNOWN", "described", "from_snapshot", "holds_vectors", "save", "vectors"]

@@ -1,0 +1,293 @@
+"""Words and their vectors, and what can be asked of them: neighbours, analogies, the odd one out.
+
+All answers are by cosine: vectors are scaled to length 1 first, as Mikolov et al. (2013) do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.errors import InputError
+
+Floats = npt.NDArray[np.float32]
+TOP = 10
+"""Neighbours that are shown unless somebody asks for more."""
+SIGNS = {"+": 1.0, "-": -1.0, "−": -1.0}
+NAMED = 8
+"""Unknown words that an error names."""
+CHANCE = 2000
+"""Pairs of differences, drawn at random, that a cosine of two differences is compared with."""
+
+
+class Near(NamedTuple):
+    """A word, and the cosine of its vector to what was asked for."""
+
+    word: str
+    cosine: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How alike the step from one word to another is to that between two others."""
+
+    cosine: float
+    """Of (first − second) and (third − fourth), vectors of length 1."""
+    lengths: tuple[float, float]
+    """Of the two differences."""
+    apart: float
+    """The length of the difference of the two differences."""
+    by_chance: float
+    """The mean size of the cosine for differences of words drawn at random."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers by name."""
+        return asdict(self)
+
+
+class WordVectors:
+    """A vector for each of many words.
+
+    Args:
+        words: Each once, the most frequent first where that is known.
+        vectors: (words, dim) A row for each.
+        name: What to call them.
+        about: What else is known of them, such as how they were trained.
+
+    Example:
+        >>> small = WordVectors(["up", "down", "left"], np.array([[0, 1], [0, -1], [-1, 0.1]]))
+        >>> small.nearest("up", 1)[0].word
+        'left'
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        vectors: npt.ArrayLike,
+        name: str = "vectors",
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.words, self.name, self.about = list(words), name, dict(about or {})
+        self.vectors: Floats = np.ascontiguousarray(vectors, dtype=np.float32)
+        if self.vectors.ndim != 2 or len(self.vectors) != len(self.words) or not self.words:
+            shape = "×".join(map(str, self.vectors.shape))
+            raise InputError(
+                name, got=f"{len(self.words)} words, vectors of {shape}", expected="a row a word"
+            )
+        self.index = {word: place for place, word in enumerate(self.words)}
+        if len(self.index) != len(self.words):
+            again = next(w for place, w in enumerate(self.words) if self.index[w] != place)
+            raise InputError(name, got=f"{again!r} twice", expected="each word once")
+
+    @property
+    def dim(self) -> int:
+        """Numbers of a vector."""
+        return self.vectors.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        return self.known(word) is not None
+
+    def __getitem__(self, word: str) -> Floats:
+        return self.vectors[self.places([word])[0]]
+
+    def __repr__(self) -> str:
+        return f"WordVectors({self.name!r}, {len(self):,} words, {self.dim} numbers each)"
+
+    @cached_property
+    def unit(self) -> Floats:
+        """(words, dim) The vectors scaled to length 1; a vector of zeros stays one."""
+        return unit(self.vectors)
+
+    def known(self, word: str) -> int | None:
+        """The row of a word, as it is written or else in lower case; None if there is none."""
+        place = self.index.get(word)
+        return self.index.get(word.lower()) if place is None else place
+
+    def places(self, words: Iterable[str]) -> list[int]:
+        """The rows of words.
+
+        Raises:
+            InputError: Some are unknown; each is named with the nearest known spelling.
+        """
+        found = {word: self.known(word) for word in words}
+        unknown = [word for word, place in found.items() if place is None]
+        if unknown:
+            spelled = {word: self._spelled_like(word) for word in unknown[:NAMED]}
+            near = ", ".join(f"{close} for {word!r}" for word, close in spelled.items() if close)
+            many = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+            raise InputError(
+                f"{self.name} has no vector of {', '.join(map(repr, spelled))}{many}",
+                fix=f"did you mean {near}?"
+                if near
+                else f"it has {len(self):,} words, such as {', '.join(self.words[:5])}",
+            )
+        return [place for place in found.values() if place is not None]
+
+    def _spelled_like(self, word: str) -> str | None:
+        """The known word whose spelling is nearest, if one is near."""
+        low = word.lower()
+        alike = [
+            other
+            for other in self.words
+            if abs(len(other) - len(low)) <= 2 and (other[:1] == low[:1] or other[-2:] == low[-2:])
+        ]
+        return next(iter(get_close_matches(low, alike, n=1, cutoff=0.7)), None)
+
+    def nearest(self, word: str | npt.ArrayLike, top: int = TOP) -> list[Near]:
+        """The words whose vectors are nearest to that of a word, which is left out.
+
+        Args:
+            word: Or a vector of one's own.
+            top: How many.
+        """
+        if isinstance(word, str):
+            [place] = self.places([word])
+            return self._ranked(self.unit[place], [place], top)
+        return self._ranked(unit(np.asarray(word, np.float32)[None])[0], [], top)
+
+    def analogy(self, terms: str | Sequence[str], top: int = TOP) -> list[Near]:
+        """The words nearest to a sum of vectors, those of the question left out (3CosAdd).
+
+        Args:
+            terms: `"king - man + woman"`, or the same in pieces.
+            top: How many.
+        """
+        signed = self.terms(terms)
+        places = self.places(word for _, word in signed)
+        by_word = dict(zip(dict.fromkeys(word for _, word in signed), places, strict=True))
+        total = sum((sign * self.unit[by_word[word]] for sign, word in signed), np.float32(0))
+        return self._ranked(unit(np.asarray(total)[None])[0], places, top)
+
+    def terms(self, given: str | Sequence[str]) -> list[tuple[float, str]]:
+        """`king - man + woman` as words with their signs.
+
+        Raises:
+            InputError: Words and signs do not take turns.
+        """
+        pieces = [
+            piece
+            for part in ([given] if isinstance(given, str) else given)
+            for piece in ([part] if part in self.index else part.split())
+        ]
+        expected = "words with + or - between, as in: king - man + woman"
+        signed: list[tuple[float, str]] = []
+        sign: float | None = 1.0
+        for piece in pieces:
+            if sign is None:
+                if piece not in SIGNS:
+                    raise InputError("analogy", got=f"no sign before {piece!r}", expected=expected)
+                sign = SIGNS[piece]
+            else:
+                signed.append((sign, piece))
+                sign = None
+        if sign is not None or not signed:
+            got = "nothing" if not pieces else f"nothing after {pieces[-1]!r}"
+            raise InputError("analogy", got=got, expected=expected)
+        return signed
+
+    def similarity(self, one: str, other: str) -> float:
+        """The cosine of the vectors of two words."""
+        first, second = (self.unit[self.places([word])[0]] for word in (one, other))
+        return float(first @ second)
+
+    def difference(self, first: str, second: str, third: str, fourth: str) -> Difference:
+        """Whether first − second is about third − fourth: mother − father, woman − man."""
+        found = dict.fromkeys((first, second, third, fourth))
+        rows = dict(zip(found, self.places(found), strict=True))
+        one = self.unit[rows[first]] - self.unit[rows[second]]
+        two = self.unit[rows[third]] - self.unit[rows[fourth]]
+        drawn = np.random.default_rng(0).integers(0, len(self), (4, CHANCE))
+        a, b, c, d = self.unit[drawn]
+        by_chance = np.abs((unit(a - b) * unit(c - d)).sum(1)).mean()
+        return Difference(
+            cosine=float(unit(one[None])[0] @ unit(two[None])[0]),
+            lengths=(float(np.linalg.norm(one)), float(np.linalg.norm(two))),
+            apart=float(np.linalg.norm(one - two)),
+            by_chance=float(by_chance),
+        )
+
+    def odd(self, words: Sequence[str]) -> list[Near]:
+        """Which word does not belong: each with its cosine to the mean of the others, it first.
+
+        Args:
+            words: Three or more, each once.
+        """
+        places = list(dict.fromkeys(self.places(words)))
+        if len(places) < 3:
+            raise InputError("odd", got=f"{len(places)} words", expected="three or more")
+        rows = self.unit[places]
+        others = unit(rows.sum(0) - rows)
+        cosines = (rows * others).sum(1)
+        found = [Near(self.words[places[at]], float(cosines[at])) for at in range(len(places))]
+        return sorted(found, key=lambda near: near.cosine)
+
+    def map(
+        self,
+        words: Sequence[str],
+        path: str | os.PathLike[str] | None = None,
+        *,
+        method: str = "pca",
+        seed: int = 0,
+    ) -> dict[str, tuple[float, float]]:
+        """Places of words in a plane, and a picture of them if a path is given.
+
+        Args:
+            words: Two or more.
+            path: A .png or .svg file.
+            method: `pca`: the two directions in which they differ most; `tsne`: neighbours stay
+                neighbours (van der Maaten and Hinton 2008).
+            seed: Where t-SNE begins.
+        """
+        from regard.vectors.projection import draw_map, place_words
+
+        rows = list(dict.fromkeys(self.places(words)))
+        chosen = [self.words[row] for row in rows]
+        points, told = place_words(self.unit[rows], method, seed)
+        if path is not None:
+            draw_map(chosen, points, f"{len(chosen)} words of {self.name}", told, Path(path))
+        return {
+            word: (float(x), float(y)) for word, (x, y) in zip(chosen, points.tolist(), strict=True)
+        }
+
+    def first(self, count: int) -> WordVectors:
+        """Only so many words, from the first on: the most frequent of a file that is so sorted."""
+        return WordVectors(self.words[:count], self.vectors[:count], self.name, self.about)
+
+    def joined(self, other: WordVectors) -> WordVectors:
+        """These words, then those of another set that are new here."""
+        if other.dim != self.dim:
+            raise InputError(other.name, got=f"vectors of {other.dim}", expected=f"of {self.dim}")
+        new = [place for place, word in enumerate(other.words) if word not in self.index]
+        words = [*self.words, *(other.words[place] for place in new)]
+        rows = np.concatenate([self.vectors, other.vectors[new]])
+        return WordVectors(words, rows, self.name, self.about)
+
+    def _ranked(self, vector: Floats, left_out: Sequence[int], top: int) -> list[Near]:
+        if top < 1:
+            raise InputError("top", got=top, expected="1 or more")
+        cosines = self.unit @ vector
+        cosines[list(left_out)] = -np.inf
+        count = min(top, len(self) - len(set(left_out)))
+        if count < 1:
+            return []
+        best = np.argpartition(-cosines, count - 1)[:count]
+        best = best[np.lexsort((best, -cosines[best]))]
+        return [Near(self.words[place], float(cosines[place])) for place in best]
+
+
+def unit(rows: Floats) -> Floats:
+    """Rows scaled to length 1; a row of zeros stays one."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled = rows / np.where(lengths > 0, lengths, 1)
+    return scaled.astype(np.float32, copy=False)

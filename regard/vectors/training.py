@@ -1,0 +1,532 @@
+"""Word vectors from plain text: skip-gram and CBOW with negative sampling (Mikolov et al. 2013).
+
+A loop of its own: an update touches the few rows whose words were read, where the one training
+loop moves every weight. The text is read in blocks; those in pieces of some tens of words, and all
+pairs of a piece are computed as one matrix product, with negatives that the piece shares (after Ji
+et al. 2016, who share them over a window). 16 pieces are one update.
+
+What is drawn for a block depends on the seed, the epoch and the block alone, and one thread does
+the sums while another draws for the block after. So the vectors are a function of text, recipe and
+seed, whatever the number of threads, and a run that was killed goes on bit for bit.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import Field, TypeAdapter
+from torch import Tensor
+
+from regard.config import Config, checked
+from regard.errors import FoundProblems, InputError, Interrupted
+from regard.recipes import recipe as recipes
+from regard.runtime.device import check_memory
+from regard.runtime.files import write_file
+from regard.runtime.sharing import MACHINE
+from regard.runtime.stopping import name_of
+from regard.train.checkpoint import run as checkpoint
+from regard.train.checkpoint.folder import (
+    MODEL,
+    TRAINING,
+    TRAINING_TENSORS,
+    check_tensors,
+    folder_name,
+)
+from regard.train.checkpoint.run import RunLock, Snapshot
+from regard.train.log import MetricsLog, TrainingProgress
+from regard.train.signals import StopRequest, stop_requests
+from regard.vectors.recipe import FORM, RATES, VectorsRecipe, VectorsTrainConfig
+from regard.vectors.store import TENSOR, described, from_snapshot, words_in, words_json
+from regard.vectors.table import WordVectors
+from regard.vectors.text import END, Read, read_text, text_of
+
+BLOCK = 2**16
+"""Words of a step."""
+PIECES = 16
+"""Pieces of the text that are one update."""
+OUTPUTS = "outputs"
+"""The second vector of each word, by which it is told; only training needs it."""
+FARTHEST = 1.0
+"""How far an update moves a vector at most. Its gradients are all taken at one place, and where few
+words come very often, their sum would throw a vector beyond any sense."""
+MAY_CHANGE = {"train.save_every", "train.keep"}
+"""What a resumed run may set anew."""
+
+_logger = logging.getLogger(__name__)
+
+Ids = npt.NDArray[np.int64]
+
+
+class _Place(Config):
+    """Where a run is, as `training.json` has it."""
+
+    step: int = Field(ge=1, le=2**53)
+    seconds: float = Field(ge=0, le=1e12)
+    best: None = None
+
+
+class _Facts(Config):
+    """`training.json`."""
+
+    place: _Place
+    torch: str
+    data: dict[str, Annotated[str, Field(max_length=64)]]
+
+
+def train_vectors(
+    recipe: VectorsRecipe,
+    out: str | Path | None = None,
+    *,
+    resume: bool = False,
+    quiet: bool = False,
+    threads: int = 2,
+) -> WordVectors:
+    """Trains word vectors on the text of a recipe.
+
+    Args:
+        recipe: With `task: vectors`.
+        out: The run's folder; without one, nothing is kept on disk.
+        resume: Go on from the run's last checkpoint.
+        quiet: Show no progress.
+        threads: With 2 or more, draws are made beside the sums; the result is the same.
+    """
+    if out is None:
+        return _Course(recipe, None, quiet=quiet, threads=threads).run()
+    run = Path(out)
+    with RunLock(run) as lock:
+        try:
+            start = _where_to_start(run, recipe, resume=resume)
+            return _Course(recipe, run, start, quiet=quiet, threads=threads).run()
+        except InputError:
+            if lock.created and not (run / "metrics.jsonl").exists():
+                lock.remove()  # what was refused leaves nothing behind
+            raise
+
+
+def _where_to_start(run: Path, recipe: VectorsRecipe, *, resume: bool) -> Snapshot | None:
+    """The checkpoint to go on from, if one is asked for and there."""
+    if not resume:
+        recipes.check_unused(run, FORM)
+        return None
+    found = checkpoint.latest(run)
+    if found is None:
+        _logger.warning("no checkpoint was found in %s: training starts anew", run)
+        return None
+    folder, snapshot, messages = found
+    for message in messages:
+        _logger.warning(message)
+    old = recipes.form_from_text(FORM, snapshot.recipe, str(folder / "recipe.yaml"))
+    if changed := [key for key in recipes.changed(old, recipe) if key not in MAY_CHANGE]:
+        raise InputError(
+            f"--resume with another recipe: {', '.join(changed[:3])} changed",
+            fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
+        )
+    return snapshot
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Which rows the places of an update stand for, each row once."""
+
+    rows: list[Tensor]
+    """(rows,) For each update."""
+    places: Tensor
+    """(update, place) The number of each place's row among them."""
+
+    @staticmethod
+    def of(ids: Ids, words: int) -> _Rows:
+        """Of (update, place) numbers of words."""
+        keys = ids + words * np.arange(len(ids))[:, None]
+        found, where = np.unique(keys, return_inverse=True)
+        starts = np.searchsorted(found, words * np.arange(len(ids) + 1))
+        rows = np.split(found % words, starts[1:-1])
+        places = where.reshape(ids.shape) - starts[:-1, None]
+        return _Rows([torch.from_numpy(each) for each in rows], torch.from_numpy(places))
+
+    def move(self, table: Tensor, update: int, steps: Tensor, rate: float) -> None:
+        """Adds steps (place, dim) to the rows of a table, each row's sum at most `FARTHEST`."""
+        rows = self.rows[update]
+        moved = torch.zeros(len(rows), table.shape[1])
+        moved.index_add_(0, self.places[update], steps, alpha=rate)
+        length = torch.linalg.vector_norm(moved, dim=1, keepdim=True)
+        table.index_add_(0, rows, moved.mul_((FARTHEST / length).clamp_(max=1)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Batches:
+    """What is drawn for a block of the text, in updates of pieces of words."""
+
+    tokens: Tensor
+    """(update, piece × word) The words; free places have word 0, and no pairs."""
+    negatives: Tensor
+    """(update, piece × negative)"""
+    pairs: Tensor
+    """(update, piece, input, output) 1 where a word of the input is to tell that of the output."""
+    inputs: _Rows
+    """Which vectors move."""
+    outputs: _Rows
+    """Which outputs move: of the words, then of the negatives."""
+
+
+class _Drawing:
+    """Draws what each block is trained on.
+
+    Args:
+        text: As numbers.
+        config: Window, negatives, subsampling.
+        seed: Of the run.
+    """
+
+    def __init__(self, text: Read, config: VectorsTrainConfig, seed: int) -> None:
+        self.stream, self.config, self.seed = text.stream, config, seed
+        self.length = piece_length(config.window)
+        counts = text.counts.astype(np.float64)
+        self.kept = keep_probability(counts, config.subsample).astype(np.float32)
+        drawn = np.cumsum(counts**config.power)
+        self.drawn = drawn / drawn[-1]
+        apart = np.abs(np.subtract.outer(np.arange(self.length), np.arange(self.length)))
+        self.apart = apart.astype(np.int16)
+
+    @property
+    def blocks(self) -> int:
+        """Of an epoch."""
+        return math.ceil(len(self.stream) / BLOCK)
+
+    def block(self, step: int) -> _Batches | None:
+        """What is drawn for a step; None where subsampling leaves nothing."""
+        epoch, block = divmod(step, self.blocks)
+        draw = np.random.Generator(np.random.PCG64([self.seed, epoch, block]))
+        ids = self.stream[block * BLOCK : (block + 1) * BLOCK]
+        line = np.cumsum(ids == END, dtype=np.int32)
+        kept = np.flatnonzero((draw.random(len(ids), np.float32) < self.kept[ids]) & (ids != END))
+        if not len(kept):
+            return None
+        # Pieces begin at another place in each epoch: what two of them part, others hold together.
+        before = int(draw.integers(self.length))
+        used = before + len(kept)
+        updates = math.ceil(used / (PIECES * self.length))
+        tokens = np.zeros(updates * PIECES * self.length, np.int64)
+        tokens[before:used] = ids[kept]
+        lines = np.full(len(tokens), -1, np.int32)
+        lines[before:used] = line[kept]
+        reach = np.zeros(len(tokens), np.int16)
+        reach[before:used] = draw.integers(1, self.config.window + 1, len(kept), np.int16)
+        shape = (updates, PIECES, self.length)
+        pairs = _pairs(lines.reshape(shape), reach.reshape(shape), self.apart)
+        negatives = np.searchsorted(self.drawn, draw.random(len(tokens)), side="right")
+        negatives = np.minimum(negatives, len(self.drawn) - 1)
+        read, absent = tokens.reshape(updates, -1), negatives.reshape(updates, -1)
+        return _Batches(
+            torch.from_numpy(read),
+            torch.from_numpy(absent),
+            torch.from_numpy(pairs),
+            _Rows.of(read, len(self.drawn)),
+            _Rows.of(np.concatenate([read, absent], axis=1), len(self.drawn)),
+        )
+
+
+def _pairs(
+    lines: npt.NDArray[np.int32], reach: npt.NDArray[np.int16], apart: npt.NDArray[np.int16]
+) -> npt.NDArray[np.float32]:
+    """(update, piece, input, output) Which words are near another of their line."""
+    near = (apart <= reach[..., None, :]) & (apart > 0)
+    near &= lines[..., :, None] == lines[..., None, :]
+    return near.astype(np.float32)
+
+
+def piece_length(window: int) -> int:
+    """Words of a piece: a window ends where the piece does, so it is several times as long."""
+    return 32 * math.ceil(window / 8)
+
+
+def keep_probability(counts: npt.NDArray[np.float64], subsample: float) -> npt.NDArray[np.float64]:
+    """How probably a word is read where it occurs: √(t/f) + t/f, as in word2vec's code.
+
+    Example:
+        >>> keep_probability(np.array([900.0, 90.0, 10.0]), 0.01).round(3).tolist()
+        [0.117, 0.444, 1.0]
+    """
+    if not subsample:
+        return np.ones_like(counts)
+    ratio = subsample * counts.sum() / counts
+    return np.minimum(1, np.sqrt(ratio) + ratio)
+
+
+class _Course:
+    """One training from where it is to its end.
+
+    Args:
+        recipe: Of the run.
+        run: Where to keep checkpoints and metrics; None keeps nothing.
+        start: The checkpoint to go on from.
+        quiet: Show no progress.
+        threads: How many may compute.
+    """
+
+    def __init__(
+        self,
+        recipe: VectorsRecipe,
+        run: Path | None,
+        start: Snapshot | None = None,
+        *,
+        quiet: bool,
+        threads: int,
+    ) -> None:
+        self.recipe, self.path, self.quiet, self.threads = recipe, run, quiet, threads
+        source = text_of(recipe)
+        sums = source.checksums() if run is not None else {}
+        self.text = read_text(source, recipe.tokens)
+        self.facts = {"torch": str(torch.__version__), "data": sums}
+        self.drawing = _Drawing(self.text, recipe.train, recipe.seed)
+        self.steps = self.drawing.blocks * recipe.train.epochs
+        self.step, self.seconds, self._clock = 0, 0.0, 0.0
+        words, dim = len(self.text.words), recipe.model.dim
+        check_memory(f"{words:,} words of {dim:,} numbers", words * dim * 4 * 4)
+        draw = np.random.Generator(np.random.PCG64([recipe.seed, 2**32]))
+        begun = (draw.random((words, dim), np.float32) - 0.5) / dim
+        self.vectors, self.outputs = torch.from_numpy(begun), torch.zeros(words, dim)
+        if start is not None:
+            self._restore(start)
+
+    def run(self) -> WordVectors:
+        """Trains until the last step or a signal."""
+        if self.step == self.steps and self.step:
+            _logger.warning("the run was complete at step %d; nothing was left to do", self.step)
+            return self._table()
+        if self.path is not None:
+            write_file(self.path / "recipe.yaml", recipes.dump(self.recipe).encode())
+        bar = TrainingProgress(self.steps, self.step, quiet=self.quiet, unit="words")
+        with stop_requests() as request, bar, _one_thread(), self._log() as log:
+            self._clock = time.perf_counter()
+            for batches in self._drawn():
+                self._take(batches, bar, log)
+                self._after(request)
+        return self._table()
+
+    def _drawn(self) -> Iterator[_Batches | None]:
+        """What is drawn for each step that is left; the one after the present is drawn beside."""
+        steps = range(self.step, self.steps)
+        if self.threads < 2:
+            yield from map(self.drawing.block, steps)
+            return
+        with ThreadPoolExecutor(1) as beside:
+            ahead = beside.submit(self.drawing.block, self.step)
+            for step in steps:
+                batches = ahead.result()
+                if step + 1 < self.steps:
+                    ahead = beside.submit(self.drawing.block, step + 1)
+                yield batches
+
+    def _take(
+        self, batches: _Batches | None, bar: TrainingProgress, log: MetricsLog | None
+    ) -> None:
+        """One step: all updates of a block."""
+        MACHINE.watch(1)
+        loss = math.nan
+        updates = 0 if batches is None else len(batches.tokens)
+        for update in range(updates):
+            assert batches is not None
+            rate = self._rate(self.step + update / updates)
+            if update == 0:
+                loss = self._loss(batches)
+            self._update(batches, update, rate)
+        now = time.perf_counter()
+        spent, self._clock = now - self._clock, now
+        self.step, self.seconds = self.step + 1, self.seconds + spent
+        epoch, block = divmod(self.step - 1, self.drawing.blocks)
+        share = min(BLOCK, len(self.text.stream) - block * BLOCK) / len(self.text.stream)
+        speed = share * self.text.total / max(spent, 1e-9)
+        values = {
+            "loss": loss,
+            "learning_rate": self._rate(self.step - 1),
+            "words_per_second": round(speed, 1),
+            "seconds": round(self.seconds, 3),
+            "epoch": epoch,
+        }
+        if log is not None:
+            log.write(self.step, values)
+        bar.update(self.step, loss, speed)
+
+    def _rate(self, done: float) -> float:
+        """The learning rate after so many steps: it falls in a straight line."""
+        config = self.recipe.train
+        first = config.learning_rate or RATES[self.recipe.model.kind]
+        return max(config.final_rate, first * (1 - done / self.steps))
+
+    def _shapes(self, batches: _Batches, update: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Vectors of the words, their outputs, those of negatives (piece, word, dim), and pairs."""
+        words, negatives = batches.tokens[update], batches.negatives[update]
+        shape = (PIECES, self.drawing.length, -1)
+        return (
+            self.vectors.index_select(0, words).view(shape),
+            self.outputs.index_select(0, words).view(shape),
+            self.outputs.index_select(0, negatives).view(shape),
+            batches.pairs[update],
+        )
+
+    def _update(self, batches: _Batches, update: int, rate: float) -> None:
+        """Moves the rows of all words of an update, and of its negatives."""
+        inputs, outputs, negatives, pairs = self._shapes(batches, update)
+        share = self.recipe.train.negatives / self.drawing.length
+        step = skip_gram if self.recipe.model.kind == "skip-gram" else cbow
+        for_inputs, for_outputs, for_negatives = step(inputs, outputs, negatives, pairs, share)
+        dim = self.vectors.shape[1]
+        both = torch.cat([for_outputs.view(-1, dim), for_negatives.view(-1, dim)])
+        batches.inputs.move(self.vectors, update, for_inputs.view(-1, dim), rate)
+        batches.outputs.move(self.outputs, update, both, rate)
+
+    def _loss(self, batches: _Batches) -> float:
+        """The loss of a pair with its negatives, of the first update of a block, before it."""
+        inputs, outputs, negatives, pairs = self._shapes(batches, 0)
+        if self.recipe.model.kind == "cbow":
+            inputs, has = context(inputs, pairs)
+            good = (inputs * outputs).sum(2, keepdim=True)
+            pairs = has
+        else:
+            good = inputs @ outputs.transpose(1, 2)
+            has = pairs.sum(2, keepdim=True)
+        log_of = torch.nn.functional.logsigmoid
+        bad = inputs @ negatives.transpose(1, 2)
+        share = self.recipe.train.negatives / self.drawing.length
+        total = (log_of(good) * pairs).sum() + (log_of(-bad) * has * share).sum()
+        return float(-total / pairs.sum().clamp(min=1))
+
+    def _after(self, request: StopRequest) -> None:
+        """Saves and stops, as far as it is time to."""
+        stopping = request.signal is not None and self.step < self.steps
+        due = self.step % self.recipe.train.save_every == 0 or self.step == self.steps
+        if due or stopping:
+            self._save()
+            self._clock = time.perf_counter()  # saving is not training speed
+        if stopping and request.signal is not None:
+            said = f"stopped by {name_of(request.signal)} after step {self.step}"
+            kept = "" if self.path is None else ", saved; go on with the same command and --resume"
+            raise Interrupted(said + kept, signal=request.signal)
+
+    def _save(self) -> None:
+        if not all(bool(each.isfinite().all()) for each in (self.vectors, self.outputs)):
+            raise FoundProblems(
+                f"training stopped at step {self.step}: the vectors are not finite",
+                fix="lower train.learning_rate; earlier checkpoints are unchanged",
+            )
+        if self.path is not None:
+            checkpoint.save(self.path, self._snapshot(), self.recipe.train.keep, None)
+
+    def _snapshot(self) -> Snapshot:
+        place = {"step": self.step, "seconds": round(self.seconds, 3), "best": None}
+        words = self.text.words
+        return Snapshot(
+            step=self.step,
+            weights={TENSOR: self.vectors},
+            config=described(len(words), self.recipe.model.dim) | {"kind": self.recipe.model.kind},
+            tokenizer=words_json(words, self.text.counts.tolist()),
+            recipe=recipes.dump(self.recipe),
+            training_tensors={OUTPUTS: self.outputs},
+            training={"place": place, **self.facts},
+        )
+
+    def _restore(self, start: Snapshot) -> None:
+        """Goes on from a checkpoint, all of which is compared with text and recipe first."""
+        folder = folder_name(start.step)
+        facts = checked(TypeAdapter(_Facts), dict(start.training), f"{folder}/{TRAINING}")
+        if facts.data != self.facts["data"]:
+            raise InputError(
+                "--resume with other data: the text changed since the run began",
+                fix="put the data back as it was, or start a new run",
+            )
+        if facts.place.step != start.step or start.step > self.steps:
+            got, expected = facts.place.step, f"{start.step}, of {self.steps}"
+            raise InputError(f"{folder}/{TRAINING}: place.step", got=got, expected=expected)
+        if words_in(start.tokenizer, folder) != self.text.words:
+            raise InputError(f"{folder}/tokenizer.json", got="other words than the text's",
+                             expected="the same")  # fmt: skip
+        weights: Mapping[str, Tensor] = {TENSOR: self.vectors}
+        check_tensors(f"{folder}/{MODEL}", start.weights, weights)
+        outputs: Mapping[str, Tensor] = {OUTPUTS: self.outputs}
+        check_tensors(f"{folder}/{TRAINING_TENSORS}", start.training_tensors, outputs)
+        self.vectors, self.outputs = start.weights[TENSOR], start.training_tensors[OUTPUTS]
+        self.step, self.seconds = start.step, facts.place.seconds
+
+    @contextmanager
+    def _log(self) -> Iterator[MetricsLog | None]:
+        if self.path is None:
+            yield None
+            return
+        log = MetricsLog(self.path / "metrics.jsonl", after=self.step or -1)
+        try:
+            yield log
+        finally:
+            log.close()
+
+    def _table(self) -> WordVectors:
+        name = "vectors" if self.path is None else str(self.path)
+        return from_snapshot(self._snapshot(), name)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Sums by one thread: their last bits then do not depend on how many there are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+Gradients = tuple[Tensor, Tensor, Tensor]
+"""Where inputs, outputs and negatives are to go: (piece, word, dim) each."""
+
+
+def skip_gram(
+    inputs: Tensor, outputs: Tensor, negatives: Tensor, pairs: Tensor, share: float
+) -> Gradients:
+    """Of Σ log σ(in · out) over pairs, + share × log σ(−in · negative) over pairs and negatives.
+
+    Args:
+        inputs: (piece, word, dim)
+        outputs: (piece, word, dim)
+        negatives: (piece, negative, dim)
+        pairs: (piece, word, word) 1 where an input is to tell an output.
+        share: How much each negative counts: negatives a pair / negatives of a piece.
+    """
+    good = (inputs @ outputs.transpose(1, 2)).neg_().sigmoid_().mul_(pairs)  # 1 − σ(in · out)
+    bad = (inputs @ negatives.transpose(1, 2)).sigmoid_()
+    bad.mul_(pairs.sum(2, keepdim=True).mul_(-share))
+    return (
+        torch.baddbmm(bad @ negatives, good, outputs),
+        good.transpose(1, 2) @ inputs,
+        bad.transpose(1, 2) @ inputs,
+    )
+
+
+def context(inputs: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean of the inputs that are to tell each output, and whether there are any: 1 or 0."""
+    count = pairs.sum(1).unsqueeze(2)
+    return (pairs.transpose(1, 2) @ inputs) / count.clamp(min=1), count.clamp(max=1)
+
+
+def cbow(
+    inputs: Tensor, outputs: Tensor, negatives: Tensor, pairs: Tensor, share: float
+) -> Gradients:
+    """The same of the mean of all inputs of an output; each input gets the mean's whole gradient.
+
+    As in word2vec's code; the true gradient of an input is that divided by their number.
+    """
+    mean, has = context(inputs, pairs)
+    good = (mean * outputs).sum(2, keepdim=True).neg_().sigmoid_().mul_(has)
+    bad = (mean @ negatives.transpose(1, 2)).sigmoid_().mul_(has * -share)
+    for_mean = torch.baddbmm(good * outputs, bad, negatives)
+    return pairs @ for_mean, good * mean, bad.transpose(1, 2) @ mean

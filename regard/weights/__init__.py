@@ -1,1 +1,0 @@
-"""Other people's checkpoints <-> ours: one table of names a family, read in both directions."""

@@ -1,0 +1,99 @@
+"""Recurrence: the kernel, the loop, what passes the gates, and edits of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard.errors import InputError
+from regard.layers import Edit, Recurrent, Tap, knock_out, plain_context, replace
+from regard.layers.recurrent import CELLS, GATES
+
+LENGTHS = (3, 5, 1)
+
+
+@pytest.fixture(params=[(cell, way) for cell in CELLS for way in (False, True)], ids=str)
+def layer(request):
+    cell, both_ways = request.param
+    return Recurrent(8, "encoder.0.recurrent", cell=cell, both_ways=both_ways)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("lengths", [LENGTHS, (4, 4), (1, 1, 1)])
+def test_the_loop_is_the_kernel(layer, lengths):
+    x, ctx = torch.randn(sum(lengths), 8), plain_context(lengths)
+    torch.testing.assert_close(layer.openly(x, ctx.layout)[0], layer(x, ctx), rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_text_is_read_by_itself(layer):
+    x, ctx = torch.randn(9, 8), plain_context(LENGTHS)
+    alone = [layer(text, plain_context((len(text),))) for text in x.split(LENGTHS)]
+    torch.testing.assert_close(layer(x, ctx), torch.cat(alone), rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_text_without_tokens_gives_none(layer):
+    x = torch.randn(5, 8)
+    found = layer(x, plain_context((2, 0, 3)))
+    torch.testing.assert_close(found, layer(x, plain_context((2, 3))), rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_what_a_tap_sees_beside_the_kernel_is_what_the_loop_computes(layer):
+    x, tap, edited = torch.randn(9, 8), Tap("*"), Tap("*", edits=[Edit("*", lambda value: value)])
+    out = layer(x, plain_context(LENGTHS, tap=tap))
+    assert torch.equal(out, layer(x, plain_context(LENGTHS)))
+    assert set(tap.records) == set(layer.sites())
+    layer(x, plain_context(LENGTHS, tap=edited))  # an edit takes the loop
+    assert set(edited.records) == set(tap.records)
+    for site, seen in tap.records.items():
+        assert seen.shape == (3, 5, 8 if site == layer.name else layer.width)
+        torch.testing.assert_close(edited.records[site], seen, rtol=0, atol=1e-6)
+        assert not seen[2, 1:].any()  # where there is no token
+
+
+@torch.no_grad()
+def test_a_gate_that_is_shut_keeps_what_was_held():
+    layer, x = Recurrent(8, "decoder.0.recurrent", cell="gru"), torch.randn(9, 8)
+
+    def shut_at_two(update):
+        update = update.clone()
+        update[:, 2] = 1  # h = h as it was
+        return update
+
+    tap = Tap("*.state", edits=[Edit("decoder.0.recurrent.update", shut_at_two)])
+    layer(x, plain_context(LENGTHS, tap=tap))
+    states, plain = tap.records["decoder.0.recurrent.state"], layer(x, plain_context(LENGTHS))
+    assert torch.equal(states[1, 2], states[1, 1])
+    torch.testing.assert_close(states[1, 1], plain[4], rtol=0, atol=1e-6)
+    assert not torch.allclose(states[1, 3], plain[6], atol=1e-3)  # and it is felt afterwards
+
+
+@torch.no_grad()
+def test_a_recorded_gate_can_be_put_into_another_run():
+    layer = Recurrent(8, "decoder.0.recurrent", cell="lstm", both_ways=True)
+    x, other, tap = torch.randn(9, 8), torch.randn(9, 8), Tap("*.state", "*.cell")
+    layer(x, plain_context(LENGTHS, tap=tap))
+    edits = [replace(site, value) for site, value in tap.records.items()]
+    found = layer(other, plain_context(LENGTHS, tap=Tap(edits=edits)))
+    torch.testing.assert_close(found, layer(x, plain_context(LENGTHS)), rtol=0, atol=1e-6)
+
+
+def test_gates_have_the_names_that_sites_say():
+    sites = Recurrent(8, "a", cell="lstm").sites()
+    assert list(sites) == ["a", *(f"a.{gate}" for gate in GATES["lstm"])]
+    with pytest.raises(InputError, match="no such site"):
+        Tap(edits=[knock_out("decoder.0.recurrent.1")]).begin(sites)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"cell": "mamba"}, "cell: got mamba, expected one of rnn, gru, lstm"),
+        ({"both_ways": True}, "both ways: got dim 7"),
+    ],
+)
+def test_a_layer_that_cannot_be_is_refused(given, says):
+    with pytest.raises(InputError, match=says):
+        Recurrent(7, **given)

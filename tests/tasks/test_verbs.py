@@ -1,0 +1,153 @@
+"""The table of verbs: what it says is what tasks, the command line and Python do."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import ClassVar
+
+import pytest
+from pydantic import Field
+
+from regard.decode.config import DecodeConfig
+from regard.errors import InputError
+from regard.pipeline import Pipeline
+from regard.runs.load import load
+from regard.tasks import entries
+from regard.tasks.entries import TASKS, every_verb
+from regard.tasks.options import Options
+from regard.tasks.translate import Translate
+from regard.tasks.verbs import TRANSLATE, Verb
+from tests.commands import is_refused
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_verb_is_a_method_of_its_task_that_takes_its_options(name):
+    for verb in TASKS[name].verbs:
+        taken = inspect.signature(getattr(TASKS[name].kind, verb.name)).parameters
+        own = set(verb.options.model_fields) - {"knock_out"}
+        free = any(each.kind is each.VAR_KEYWORD for each in taken.values())
+        assert free or own <= set(taken)
+        assert set(verb.decode) <= set(DecodeConfig.model_fields)
+        assert ("config" in taken) == bool(verb.decode)
+
+
+def test_positions_and_former_names_fill_options():
+    read = every_verb()["answer"].read
+    assert read(("where", 2), {})[0].model_dump(exclude={"knock_out"}) == {
+        "context": "where", "top": 2, "unanswerable": None}  # fmt: skip
+    assert read(("where",), {"count": 3})[0].top == 3
+    assert read((["one", "two"],), {})[0].context == ("one", "two")
+    options, settings = TRANSLATE.read((), {"beam": 2, "knock_out": "decoder.0.self.1"})
+    assert (options.knock_out, settings) == (("decoder.0.self.1",), {"beam": 2})
+
+
+@pytest.mark.parametrize(
+    ("verb", "positions", "given", "message"),
+    [
+        ("fill", (1, 2), {}, "2 options"),
+        ("fill", (), {"tpo": 1}, "got tpo, expected top, knock_out"),
+        ("fill", (), {"top": 0}, "top"),
+        ("answer", (), {}, "context"),
+        ("embed", (), {"pool": 3}, "pool"),
+    ],
+)
+def test_wrong_options_are_refused(verb, positions, given, message):
+    with pytest.raises(InputError, match=message):
+        every_verb()[verb].read(positions, given)
+
+
+class ShoutOptions(Options):
+    """Of the test's own verb."""
+
+    marks: int = Field(default=1, ge=1, description="How many exclamation marks.")
+
+
+class Shout(Verb):
+    name = "shout"
+    help = "Each text, loudly."
+    options_at = "tests.tasks.test_verbs.ShoutOptions"
+    decode: ClassVar[tuple[str, ...]] = ()
+
+    def lines(self, answer):
+        return [answer]
+
+    def to_json(self, answer):
+        return {"loud": answer}
+
+
+class Shouting(Translate):
+    """A task with a verb of its own."""
+
+    def shout(self, model, texts, marks=1):
+        del model
+        if any("quiet" in text for text in texts):
+            raise InputError("shout", got="quiet", expected="noise")
+        return [text.upper() + "!" * marks for text in texts]
+
+
+@pytest.fixture
+def shouting(monkeypatch):
+    entry = entries.Entry(
+        "tests.tasks.test_verbs.Shouting", ("encoder_decoder",), "transformer", (TRANSLATE, Shout())
+    )
+    monkeypatch.setitem(TASKS, "translate", entry)
+
+
+@pytest.mark.usefixtures("shouting")
+def test_a_verb_of_ones_own_is_a_method_of_the_pipeline():
+    p = load("tiny/translate")
+    assert p.shout("hey") == "HEY!"
+    assert p.shout(["hey", "you"], 2) == ["HEY!!", "YOU!!"]
+    assert p.shout("hey", marks=3) == p.run("shout", "hey", 3) == "HEY!!!"
+    assert p.shout.__doc__ == "Each text, loudly."
+    assert "shout" in dir(p)
+    assert p.translate("The dog sleeps.") == "Der Hund schläft."
+
+
+@pytest.fixture
+def with_commands(monkeypatch):
+    """The command line, made anew: it has the verbs of the tasks that there are now."""
+    import typer
+
+    from regard import cli
+    from regard.cli.verbs import add_verbs
+
+    app = typer.Typer(context_settings=cli.app.info.context_settings, rich_markup_mode=None)
+    app.registered_commands = [
+        each for each in cli.app.registered_commands if each.name not in every_verb()
+    ]
+    add_verbs(app)
+    monkeypatch.setattr(cli, "app", app)
+
+
+@pytest.mark.usefixtures("shouting", "with_commands")
+def test_and_a_command_that_reads_lines(regard):
+    place = "tiny/translate"
+    assert regard("shout", place, "hey", "you", "--marks", "2").out == "HEY!!\nYOU!!\n"
+    found = regard("shout", place, feed=b"hey\n\nbe quiet\nyou\n")
+    assert found.out == "HEY!\n\n\nYOU!\n"
+    assert "line 3: shout: got quiet, expected noise; gave an empty line" in found.err
+    rows = regard("shout", place, "--json", feed=b"hey\n\nbe quiet\n").out.splitlines()
+    assert [json.loads(row) for row in rows] == [
+        {"text": "hey", "loud": "HEY!"}, {"text": ""}, {"text": "be quiet"}]  # fmt: skip
+    stopped = regard("shout", place, "--strict", feed=b"hey\nbe quiet\nyou\n")
+    assert (stopped.code, stopped.out) == (2, "HEY!\n")
+    assert "error: line 2: shout: got quiet" in stopped.err
+    is_refused(regard("shout", place, "hey", "--marks", "0"), "--marks")
+    assert "How many exclamation marks (1)." in regard("shout", "--help").out
+
+
+def test_what_is_rewritten_is_not_shown_behind_its_source(regard):
+    found = regard("generate", "tiny/translate", "The dog sleeps.", "--greedy")
+    assert found.out == "Der Hund schläft.\n", found.err
+
+
+def test_a_model_does_not_have_the_verbs_of_others():
+    p = load("tiny/translate")
+    with pytest.raises(InputError, match="cannot tag"):
+        p.tag("The dog")
+    with pytest.raises(AttributeError, match="no attribute 'sing'"):
+        p.sing("The dog")
+    assert isinstance(p, Pipeline)
+    assert list(p.verbs) == ["translate"]
