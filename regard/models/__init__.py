@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from regard.models.families.t5 import T5Config as T5Config
     from regard.models.families.transformer import SIZES as SIZES
     from regard.models.families.transformer import TransformerConfig as TransformerConfig
+    from regard.models.families.vit import ViTConfig as ViTConfig
+    from regard.models.image_encoder import ImageEncoder as ImageEncoder
     from regard.models.model import Model as Model
 
 _HOMES = {
@@ -42,6 +44,8 @@ _HOMES = {
     "families.gpt": ("GPTConfig",),
     "families.t5": ("T5Config",),
     "families.transformer": ("SIZES", "TransformerConfig"),
+    "families.vit": ("ViTConfig",),
+    "image_encoder": ("ImageEncoder",),
     "model": ("Model",),
 }
 __getattr__ = lazily(

@@ -20,7 +20,7 @@ from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runs.places import Repository, opened
 from regard.runtime.files import read_json
-from regard.tokens import Vocabulary
+from regard.tokens import Processor, Vocabulary
 from regard.train.checkpoint import run as checkpoint
 from regard.train.checkpoint.folder import (
     CHECKPOINTS,
@@ -90,15 +90,16 @@ def _vocabulary_in(folder: Path) -> Vocabulary | None:
         return read_folder(folder, config.theirs)
     if folder.is_dir() and not ours and not config.data and (found := read_folder(folder)):
         return found
-    return _stored_vocabulary(checkpoint.chosen_tokenizer(folder, config.data))
+    found = _stored_processor(checkpoint.chosen_tokenizer(folder, config.data))
+    return found if found is None or found.vocabularies else None
 
 
-def _stored_vocabulary(text: str) -> Vocabulary | None:
-    """What a checkpoint keeps of its tokenizers; None if it came without."""
+def _stored_processor(text: str) -> Any:
+    """What a checkpoint keeps of its tokenizers or image reader; None if it came without."""
     if text.startswith('{"words": ['):
         raise InputError("word vectors", got="no tokenizer", expected="a model that reads text",
                          fix="regard vectors PLACE nearest WORD")  # fmt: skip
-    return None if text.strip() == "{}" else Vocabulary.from_json(text)
+    return None if text.strip() == "{}" else Processor.from_json(text)
 
 
 def from_hub(
@@ -193,7 +194,7 @@ def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
     model = blank(config, *vocabularies)
     check_tensors(f"{name}: the weights", snapshot.weights, model.state_dict())
     fill(model, snapshot.weights)
-    stored = _stored_vocabulary(snapshot.tokenizer)
+    stored = _stored_processor(snapshot.tokenizer)
     return Pipeline(model, stored, recipes.from_text(snapshot.recipe, f"{name}/recipe.yaml"), name)
 
 

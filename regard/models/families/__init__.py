@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from regard.config import refused
 from regard.errors import InputError
 from regard.models.config import BlocksConfig
-from regard.models.families import bert, gpt, t5, transformer
+from regard.models.families import bert, gpt, t5, transformer, vit
 from regard.models.families.family import Family, Named
 
 __all__ = [
@@ -30,6 +30,7 @@ FAMILIES: dict[str, Family] = {
     "t5": t5.FAMILY,
     "gpt": gpt.FAMILY,
     "bert": bert.FAMILY,
+    "vit": vit.FAMILY,
 }
 
 
@@ -102,9 +103,8 @@ def understood(description: dict[str, Any]) -> tuple[BlocksConfig, tuple[int, ..
             expected=f"regard 1 and a family of {', '.join(FAMILIES)}",
         )
     config = CONFIGS[family]
-    names = ("vocab",) if config.sides == 1 else ("source_vocab", "target_vocab")
     try:
-        vocabularies = tuple(int(description[name]) for name in names)
+        vocabularies = tuple(int(description[name]) for name in config.VOCABULARIES)
         return config.model_validate(description["model"]), vocabularies
     except ValidationError as error:
         raise refused(error, "config.json") from error
