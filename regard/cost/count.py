@@ -26,6 +26,7 @@ _EMBEDDINGS = {
     "source_embed": "source embedding",
     "target_embed": "target embedding",
 }
+_PATCHES = {"projection": "patch embedding", "first": "class token"}
 _SUBLAYERS = {
     "self_attention": "self-attention",
     "cross_attention": "cross-attention",
@@ -38,6 +39,7 @@ _SUBLAYERS = {
 _OF_A_STACK = ("positions", *dict.fromkeys(_SUBLAYERS.values()))
 _PARTS = (
     *_EMBEDDINGS.values(),
+    *_PATCHES.values(),
     "token types",
     "embedding norms",
     *(f"{stack} {part}" for stack in ("encoder", "decoder") for part in _OF_A_STACK),
@@ -90,6 +92,8 @@ def _part(name: str) -> str:
             return f"{stack} positions"
         case [module, "weight"] if module in _EMBEDDINGS:
             return _EMBEDDINGS[module]
+        case ["embed", module, *_] if module in _PATCHES:
+            return _PATCHES[module]
         case [module, "types"] if module in _EMBEDDINGS:
             return "token types"
         case [module, "norm", _] if module in _EMBEDDINGS:
@@ -117,10 +121,11 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     """
     targets = lengths[-1] if targets is None else targets
     config = model.config
-    counts = dict.fromkeys(("encoder", "decoder", "attention products", "task heads", "output"), 0)
-    tokens = {"encoder": lengths[0], "decoder": lengths[-1]} | _head_tokens(
-        config, lengths[-1], targets
-    )
+    parts = ("embed", "encoder", "decoder", "attention products", "task heads", "output")
+    counts = dict.fromkeys(parts, 0)
+    tokens = {"encoder": lengths[0], "decoder": lengths[-1]}
+    tokens["embed"] = lengths[0] - int(getattr(config, "class_token", False))  # patches
+    tokens |= _head_tokens(config, lengths[-1], targets)
     for name, module in model.named_modules():
         top = name.partition(".")[0]
         if isinstance(module, VocabularyHead):
@@ -136,6 +141,7 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
             keys = lengths[0] if layer.cross else tokens[name]
             # Q Kᵀ and weights · V: (query, head_dim) (head_dim, key) and back, for every head
             counts["attention products"] += 4 * tokens[name] * keys * layer.heads * layer.head_dim
+    counts = {"patch embedding": counts.pop("embed"), **counts}
     return {part: count for part, count in counts.items() if count}
 
 

@@ -255,10 +255,20 @@ class Plan:
             [
                 f"{self.what}: {layers} layers, {config.dim} wide, {config.heads} heads, "
                 f"{config.hidden} hidden{trained}",
-                f"vocabulary of {self.vocab:,}{self._whose} ({self.vocab_from}), {self._texts}",
+                self._read,
                 *(f"\n{_aligned(rows)}" for rows in self._sections()),
             ]
         )
+
+    @property
+    def _read(self) -> str:
+        """What the model reads, in a line."""
+        model: Any = self.recipe.model
+        if model.reads == "images":
+            height, width = model.image
+            patches = f"patches of {model.patch} x {model.patch}"
+            return f"images of {height} x {width} in {patches}: {self.lengths[0]:,} tokens"
+        return f"vocabulary of {self.vocab:,}{self._whose} ({self.vocab_from}), {self._texts}"
 
     @property
     def _whose(self) -> str:
@@ -375,7 +385,7 @@ def plan(
         what=what,
         recipe=recipe,
         recipe_name=name,
-        vocab=vocabularies[-1],
+        vocab=vocabularies[-1] if vocabularies else 0,
         vocab_from=vocab_from,
         lengths=lengths,
         parameters=counts,

@@ -49,7 +49,8 @@ def sketch(config: BlocksConfig, *vocabularies: int) -> Any:
     except (RuntimeError, TypeError) as error:
         if "overflow" not in str(error).lower():  # torch's word for what 64 bits do not hold
             raise
-        got = f"dim {config.dim}, hidden {config.hidden}, vocabulary {vocabularies[0]}"
+        got = f"dim {config.dim}, hidden {config.hidden}"
+        got += f", vocabulary {vocabularies[0]}" if vocabularies else ""
         raise InputError("the model", got=got, expected="matrices below 2^63 bytes") from error
 
 

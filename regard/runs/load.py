@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.hub.config import ConfigFile
 from regard.models import BlocksConfig, understood, vocabularies_in
+from regard.models.families import CONFIGS
 from regard.models.fill import blank, fill
 from regard.models.sketch import shapes
 from regard.pipeline import PRECISIONS, Pipeline, no_tokenizer
@@ -118,7 +119,12 @@ def from_hub(
     from regard.tokens.published.hub import read_folder
 
     their = read_json(folder / CONFIG) if their is None else their
-    kind_of(their, folder)
+    if CONFIGS[kind_of(their, folder).family].reads == "images":
+        from regard.hub.images import read_reader
+
+        model = read_model(folder, their, pickled=pickled)
+        recipe = recipe_of(model.config, (), folder, their)
+        return Pipeline(model, read_reader(folder, model.config), recipe, name)
     vocabulary = read_folder(folder, their)  # first: what it takes for a while is free again then
     model = read_model(folder, their, pickled=pickled)
     if vocabulary is not None:
