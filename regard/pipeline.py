@@ -210,7 +210,7 @@ class Pipeline:
 
     def _asked(self, name: str) -> Any:
         """The task that a verb is asked of: the model's own, or another that it is able to do."""
-        if hasattr(TASKS[self.recipe.task].kind, name):
+        if hasattr(TASKS[self.recipe.task].kind, name) and hasattr(self.task, name):
             return self.task
         if name not in self.verbs:
             self._refuse(name)

@@ -311,6 +311,8 @@ class ImageEncoderConfig(BlocksConfig):
     """Names of the classes of an image, for a head on the pooled vector; none: no such head."""
     max_length: int = Field(default=0, ge=0, le=LONGEST)
     """Tokens of an image, which `image`, `patch` and `class_token` decide: leave it out."""
+    embedding_norm: Literal[False] = False
+    scaled_embedding: Literal[False] = False
     scaled_output: Literal[False] = False
     output_bias: Literal[True] = True
     """Its head always has one."""

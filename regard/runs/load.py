@@ -92,7 +92,9 @@ def _vocabulary_in(folder: Path) -> Vocabulary | None:
     if folder.is_dir() and not ours and not config.data and (found := read_folder(folder)):
         return found
     found = _stored_processor(checkpoint.chosen_tokenizer(folder, config.data))
-    return found if found is None or found.vocabularies else None
+    if found is not None and not found.vocabularies:
+        raise InputError(str(folder), got="a model of images", expected="one that reads text")
+    return found
 
 
 def _stored_processor(text: str) -> Any:

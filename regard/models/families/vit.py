@@ -26,7 +26,6 @@ class ViTConfig(ImageEncoderConfig):
     activation: Activation = "gelu"
     norm_epsilon: float | None = Field(default=1e-6, gt=0)
     positions: PositionKind = "learned"
-    scaled_embedding: bool = False
 
 
 def build(config: ViTConfig) -> Any:
