@@ -53,9 +53,14 @@ FAMILY = Family(
     build,
     task="classify",
     named={
+        "vit-nano": Named(
+            {"family": "vit", "size": "nano", "image": (8, 8), "patch": 2, "channels": 1,
+             "classes": CLASSES[:10]},
+            lengths=(17,),
+        ),
         "vit-ti": _named("Ti", 1024, 375_000, _DEIT),
         "vit-s": _named("S", 1024, 375_000, _DEIT),
         "vit-b": _named("B", 4096, 93_750, _VIT),
         "vit-l": _named("L", 4096, 93_750, _VIT),
     },
-)
+)  # fmt: skip
