@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from regard.data.input import Ragged
 from regard.layers import Tap
 from regard.models import FAMILIES, build, describe, rebuild
-from regard.train.optim import Adam
+from regard.train.adam import Adam
 
 VOCAB = 11
 SOURCE, TARGET = (4, 2, 6, 1), (5, 3, 1, 6)

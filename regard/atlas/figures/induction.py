@@ -39,7 +39,7 @@ from regard.explain.sheet import points
 from regard.layers import Tap, knock_out
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
-from regard.train.optim import Adam
+from regard.train.adam import Adam
 
 VOCAB, LENGTH, BATCH = 64, 64, 32
 PERIODS = (16, 48)

@@ -28,7 +28,7 @@ from regard.errors import InputError
 from regard.explain.colours import INK
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
-from regard.train.optim import Adam
+from regard.train.adam import Adam
 
 BYTES, LENGTH, BATCH = 256, 64, 16
 UNSEEN = 256
