@@ -44,7 +44,7 @@ from regard.data.config import (
 )
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
-from regard.models.config import BlocksConfig
+from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
 from regard.recipes.messages import Keys, Source, closest, first_fault, override_label
 from regard.recipes.yaml import read, write
@@ -80,14 +80,14 @@ IMPLIED = {"train": "files", "files": "text"}
 LIST = "`regard recipe` lists the shipped ones"
 
 
-def _of_a_family(values: Any, info: ValidationInfo) -> BlocksConfig:
+def _of_a_family(values: Any, info: ValidationInfo) -> ModelConfig:
     """The config of the family that the values name."""
     kind = _any_of(tuple(CONFIGS.values()))
     return kind.validate_python(values, strict=info.context is STRICTLY or None)
 
 
 @cache
-def _any_of(configs: tuple[type[BlocksConfig], ...]) -> TypeAdapter[BlocksConfig]:
+def _any_of(configs: tuple[type[ModelConfig], ...]) -> TypeAdapter[ModelConfig]:
     union: Any = Annotated[Union[configs], Field(discriminator="family")]  # noqa: UP007
     return TypeAdapter(union)
 
@@ -104,7 +104,7 @@ class Recipe(Config):
     task: Annotated[str, NameIn(TASKS)]
     data: DataConfig
     tokens: TokensConfig
-    model: Annotated[SerializeAsAny[BlocksConfig], PlainValidator(_of_a_family)]
+    model: Annotated[SerializeAsAny[ModelConfig], PlainValidator(_of_a_family)]
     train: TrainConfig
     decode: DecodeConfig
     start: StartConfig | None = None
