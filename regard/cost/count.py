@@ -38,7 +38,9 @@ _SUBLAYERS = {
     "norm": "norms",
 }
 """How the names of a block's parameters end, after a word that tells two of a kind apart."""
-_OF_A_STACK = ("positions", *dict.fromkeys(_SUBLAYERS.values()))
+_ENDS = {"first": "first state", "readout": "readout"}
+"""What stands below and above the layers of a recurrent decoder."""
+_OF_A_STACK = ("positions", *dict.fromkeys(_SUBLAYERS.values()), *_ENDS.values())
 _PARTS = (
     *_EMBEDDINGS.values(),
     "token types",
@@ -89,6 +91,8 @@ def _part(name: str) -> str:
             return f"{stack} {next(kinds, plain)}"
         case [stack, "final_norm", _]:
             return f"{stack} norms"
+        case [stack, module, _] if module in _ENDS:
+            return f"{stack} {_ENDS[module]}"
         case [stack, "positions", _]:
             return f"{stack} positions"
         case [module, "weight"] if module in _EMBEDDINGS:

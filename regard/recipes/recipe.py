@@ -189,7 +189,8 @@ def load(name_or_path: str | os.PathLike[str], overrides: Sequence[str] = ()) ->
         name_or_path: A file, or a shipped recipe's name.
         overrides: Each `section.key=value`, the value as YAML. `data.kind=…` takes the keys of
             the former kind away, `data.train=…` implies `data.kind=files` and `data.files=…`
-            `data.kind=text`, `model.size=…` takes away what the former size had given, and
+            `data.kind=text`, `model.family=…` takes away what only the former family has,
+            `model.size=…` takes away what the former size had given, and
             `start.folder=…` what the folder decides.
 
     Raises:
@@ -406,7 +407,7 @@ def _lay_over(
     }
     if ("start", "folder") in given and "start" not in values:
         merged |= _without_a_beginning_of_its_own(merged)
-    for section, replace in (("data", _without_former_kind), ("model", _without_former_size)):
+    for section, replace in (("data", _without_former_kind), ("model", _without_former_model)):
         mine = {path[1]: value for path, value in given.items() if path[0] == section}
         if mine and isinstance(merged.get(section, {}), dict):
             merged[section] = replace(merged.get(section, {}), mine)
@@ -478,6 +479,16 @@ def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[st
     return {key: value for key, value in data.items() if key in has or key not in had} | {
         "kind": new
     }
+
+
+def _without_former_model(model: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A model of another family or size: without what only the former family or size says."""
+    usual = TASKS[USUAL].family
+    old, new = str(model.get("family", usual)), str(given.get("family", usual))
+    if "family" in given and new != old and {old, new} <= set(CONFIGS):
+        had, has = CONFIGS[old].model_fields, CONFIGS[new].model_fields
+        model = {key: value for key, value in model.items() if key in has or key not in had}
+    return _without_former_size(model, given)
 
 
 def _without_former_size(model: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
