@@ -42,6 +42,8 @@ def test_every_command_knows_it(run, tmp_path):
     assert (tmp_path / "alignment.png").stat().st_size > 1000
     assert regard("look", "run", "1 2 3", "-o", "look.html", "--target", "1 2 3").code == 0
     assert "decoder" in (tmp_path / "look.html").read_text()
+    gone = ["--beam", "3", "--knock-out", "decoder.0.cross.0"]
+    assert regard("look", "run", "1 2 3", "-o", "gone.png", *gone).code == 0
     heads = [json.loads(line) for line in regard("heads", "run", "--json").out.splitlines()]
     assert [each["head"] for each in heads] == ["decoder.0.cross.0"]
     assert json.loads(regard("eval", "run", "--json").out)

@@ -10,8 +10,9 @@ from pydantic import Field
 from regard.models.config import DEEPEST, LONGEST, ModelConfig, Shape, Sizes
 from regard.models.families.family import Family, Named
 
-GATES = {"rnn": 1, "gru": 3, "lstm": 4}
-"""Vectors as wide as the state that a cell computes of each token."""
+FUSED, IN_TURN = {"rnn": 4, "gru": 10, "lstm": 26}, {"rnn": 5, "gru": 11, "lstm": 13}
+"""Vectors as wide as the state that a layer keeps of each token for the backward pass, as measured:
+in PyTorch's kernel, and in the decoder's loop over time."""
 
 
 class Seq2SeqConfig(ModelConfig):
@@ -56,15 +57,15 @@ class Seq2SeqConfig(ModelConfig):
     def kept_numbers(self, lengths: Sequence[int], targets: int) -> int:
         """Numbers that one example keeps from forward to backward, estimated.
 
-        Each layer keeps its input, its gates twice (from x and from h), its states and the noise
-        of its dropout; attention tanh(W s + U h) for every pair of a target and a source token;
-        the readout what it reads and what it gives.
+        Each layer keeps its gates and states; attention tanh(W s + U h) for every pair of a target
+        and a source token; the readout what it reads and what it gives.
         """
         (source, target), dim = lengths, self.dim
-        layer = (2 * GATES[self.cell] + 4) * dim
-        kept = layer * (self.encoder_layers * source + self.decoder_layers * target)
+        lowest = (FUSED if self.attention == "none" else IN_TURN)[self.cell]
+        above = FUSED[self.cell] * (self.decoder_layers - 1)
+        layers = self.encoder_layers * FUSED[self.cell] * source + (lowest + above) * target
         pairs = {"additive": 2 * dim + 3, "dot": 3, "none": 0}[self.attention] * source * target
-        return kept + pairs + 2 * dim * (source + target) + 5 * dim * targets
+        return dim * (layers + 2 * (source + target) + 5 * targets) + pairs
 
     def held_numbers(self, rows: int, length: int, source: int) -> int:
         """Numbers that decoding one text holds: states of each row, keys and values of the source.
