@@ -10,9 +10,9 @@ from pydantic import Field
 from regard.models.config import DEEPEST, LONGEST, ModelConfig, Shape, Sizes
 from regard.models.families.family import Family, Named
 
-FUSED, IN_TURN = {"rnn": 4, "gru": 10, "lstm": 26}, {"rnn": 5, "gru": 11, "lstm": 13}
-"""Vectors as wide as the state that a layer keeps of each token for the backward pass, as measured:
-in PyTorch's kernel, and in the decoder's loop over time."""
+FUSED, IN_TURN = {"rnn": 4, "gru": 10, "lstm": 9}, {"rnn": 5, "gru": 11, "lstm": 13}
+"""Vectors as wide as the state that a layer keeps of each token for the backward pass, as measured
+on texts of different lengths: in PyTorch's kernel, and in the decoder's loop over time."""
 
 
 class Seq2SeqConfig(ModelConfig):
