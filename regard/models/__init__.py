@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from regard.models.families import vocabularies_in as vocabularies_in
     from regard.models.families.bert import BertConfig as BertConfig
     from regard.models.families.gpt import GPTConfig as GPTConfig
+    from regard.models.families.seq2seq import Seq2SeqConfig as Seq2SeqConfig
     from regard.models.families.t5 import T5Config as T5Config
     from regard.models.families.transformer import SIZES as SIZES
     from regard.models.families.transformer import TransformerConfig as TransformerConfig
     from regard.models.model import Model as Model
+    from regard.models.recurrent import Seq2Seq as Seq2Seq
 
 _HOMES = {
     "config": ("BlocksConfig",),
@@ -40,9 +42,11 @@ _HOMES = {
     ),
     "families.bert": ("BertConfig",),
     "families.gpt": ("GPTConfig",),
+    "families.seq2seq": ("Seq2SeqConfig",),
     "families.t5": ("T5Config",),
     "families.transformer": ("SIZES", "TransformerConfig"),
     "model": ("Model",),
+    "recurrent": ("Seq2Seq",),
 }
 __getattr__ = lazily(
     __name__,

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from regard.data.input import Ragged
 from regard.layers import Embed, Tap
-from regard.models.config import BlocksConfig
+from regard.models.config import ModelConfig
 
 
 class Model(nn.Module, ABC):
     """Stacks by the names that the config gives them, what embeds tokens for them, and heads."""
 
-    config: BlocksConfig
+    config: ModelConfig
 
     @abstractmethod
     def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:

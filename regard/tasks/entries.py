@@ -21,7 +21,7 @@ from regard.tasks.verbs import (
 )
 
 if TYPE_CHECKING:
-    from regard.models.config import BlocksConfig, Shape
+    from regard.models.config import ModelConfig, Shape
     from regard.tokens import Vocabulary
 
 EVERY_MODEL = ("words", "look", "heads")
@@ -53,7 +53,7 @@ class Entry:
         """The class at home."""
         return imported(self.home)
 
-    def able(self, config: BlocksConfig, vocabulary: Vocabulary | None) -> bool:
+    def able(self, config: ModelConfig, vocabulary: Vocabulary | None) -> bool:
         """Whether a model can do it though it is for another, by a head or symbols that it has."""
         if not (self.head or self.needs):
             return False
@@ -92,7 +92,7 @@ def every_verb() -> dict[str, Verb]:
 
 
 def verbs_of(
-    task: str, config: BlocksConfig, vocabulary: Vocabulary | None
+    task: str, config: ModelConfig, vocabulary: Vocabulary | None
 ) -> Iterator[tuple[str, str]]:
     """The verbs of a model, each with the task that it is asked of: its own first.
 
