@@ -441,6 +441,7 @@ class Pipeline:
             raise InputError(
                 "look", got="a target or a search", expected="a text alone, for a single stack"
             )
+        self._check_attends("look")
         gone = _names(knock_out)
         trace = self.task.asked_of(text).trace(
             self.model,
@@ -451,6 +452,18 @@ class Pipeline:
             allow_unknown=allow_unknown,
         )
         return look_of(trace, text, model=self.name, without=gone)
+
+    def _check_attends(self, what: str) -> None:
+        """Refuses a model that has no attention to look at."""
+        if not self.model.heads():
+            raise InputError(
+                what,
+                got=f"a {self.model.config.family} model without attention",
+                expected="a model that attends",
+                fix="train one with model.attention: additive"
+                if hasattr(self.model.config, "attention")
+                else None,
+            )
 
     def heads(
         self, texts: Sequence[Any], progress: Callable[[int, int], None] | None = None
@@ -464,6 +477,7 @@ class Pipeline:
         """
         from regard.explain.heads import summarise
 
+        self._check_attends("heads")
         kind = TASKS[self.recipe.task].kind
         ids_alone = self._vocabulary is None and not any(isinstance(each, str) for each in texts)
         task = kind(None) if ids_alone and kind.takes_ids else self.task

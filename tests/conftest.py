@@ -24,7 +24,11 @@ from tests.digits import digits_run
 __all__ = ["digits_run", "regard"]
 
 torch.set_num_threads(1)  # the models here are too small to share between cores
-hypothesis.settings.register_profile("tests", deadline=None)  # a busy machine is no bug
+hypothesis.settings.register_profile(
+    "tests",
+    deadline=None,  # a busy machine is no bug
+    derandomize="CI" in os.environ,  # what is merged is judged by the same examples each time
+)
 hypothesis.settings.load_profile("tests")
 
 

@@ -126,6 +126,8 @@ def test_a_path_goes_before_the_shelf_and_the_shelf_before_the_cache(hub_cache, 
     with pytest.raises(InputError, match="no folder small/nothing"):
         find("small/nothing")
     assert not is_cached("small/nothing")
+    with pytest.raises(InputError, match=r"name tiny/translate \(did you mean that"):
+        find("tinny/translate")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import regard.errors
 from regard.config import Config
 from regard.data.config import DataConfig, FileData, GrammarData, ToyData
 from regard.errors import InputError
-from regard.models import SIZES, TransformerConfig
+from regard.models import SIZES, Seq2SeqConfig, TransformerConfig
 from regard.recipes import recipe
 from regard.recipes.messages import expectation
 from regard.recipes.recipe import (
@@ -528,6 +528,14 @@ def test_another_kind_of_data_leaves_the_former_kinds_keys_behind(read):
     assert read(TEXT, "data.kind=copy").data == ToyData(kind="copy", pairs=100, held_out=10)
     got = read(TEXT, "data.kind=files", "data.train=x.tsv").data
     assert got == FileData(train="x.tsv", held_out=10)
+
+
+def test_another_family_leaves_what_only_the_former_has_behind():
+    found = load("tiny/copy", ["model.family=seq2seq", "model.cell=lstm"]).model
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0, "tied": "all"}
+    assert found == Seq2SeqConfig(dim=64, cell="lstm", **sizes)
+    with pytest.raises(InputError, match=r"heads.*belongs to model.family: transformer"):
+        load("tiny/copy", ["model.family=seq2seq", "model.heads=4"])
 
 
 def test_a_training_file_implies_data_of_kind_files(read):

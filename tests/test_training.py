@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -49,8 +50,8 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["regard.runs.train", "regard.explain.plot"])
 
 
-def command(run: Path, *more: str) -> list[str]:
-    words = [sys.executable, "-m", "regard", "train", "tiny/copy", *WORDS, "-o", str(run)]
+def command(run: Path, *more: str, words: Sequence[str] = WORDS) -> list[str]:
+    words = [sys.executable, "-m", "regard", "train", "tiny/copy", *words, "-o", str(run)]
     return [*words, "--quiet", "--threads", "1", *more]
 
 
@@ -205,14 +206,22 @@ def test_damaged_newest_checkpoint_is_passed_over_with_a_message(
     assert same(run, trained)
 
 
+FAMILIES = {
+    "transformer": WORDS,
+    "seq2seq": flatten({**SMALL, "model": {"family": "seq2seq", "dim": 16}}),
+}
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
 def test_killed_at_random_moments_ends_with_the_same_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overrides = ["train.save_every=1", "train.steps=40", "train.evaluate_every=5"]
 
     def start(run: Path) -> BaseProcess:
-        monkeypatch.setattr(sys, "argv", command(run, *overrides, "--resume")[2:])
+        typed = command(run, *overrides, "--resume", words=FAMILIES[family])
+        monkeypatch.setattr(sys, "argv", typed[2:])
         process = FORKS.Process(target=main)  # which has the same sys.argv
         process.start()
         return process

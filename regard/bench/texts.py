@@ -17,7 +17,7 @@ import numpy as np
 
 from regard.bench.work import like_multi30k
 from regard.cost.count import forward_flops
-from regard.models.config import BlocksConfig
+from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
 from regard.models.sketch import sketch
 from regard.runtime.files import write_file
@@ -38,7 +38,7 @@ class TextWork:
     """The symbol that is forbidden meanwhile."""
 
     @property
-    def config(self) -> BlocksConfig:
+    def config(self) -> ModelConfig:
         """Of the model."""
         return CONFIGS[self.model["family"]].model_validate(self.model)
 

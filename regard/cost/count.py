@@ -7,12 +7,15 @@ the real model on the meta device, whose tensors have shapes and no numbers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 from torch import nn
 
 from regard.layers import VocabularyHead
 from regard.layers.kernels.cross_entropy import BLOCK
 from regard.layers.mlp import ACTIVATIONS
-from regard.models.config import BlocksConfig, EncoderConfig
+from regard.models.config import BlocksConfig, EncoderConfig, ModelConfig
 from regard.models.model import Model
 
 TRAINING = 3
@@ -26,7 +29,13 @@ _EMBEDDINGS = {
     "source_embed": "source embedding",
     "target_embed": "target embedding",
 }
-_PATCHES = {"projection": "patch embedding", "first": "class token"}
+_OF_FRONTS = {
+    "projection": "patch embedding",
+    "first": "class token",
+    "types": "token types",
+    "norm": "embedding norms",
+}
+"""What a front has beside its matrix, by the names of its parameters."""
 _SUBLAYERS = {
     "self_attention": "self-attention",
     "cross_attention": "cross-attention",
@@ -36,12 +45,12 @@ _SUBLAYERS = {
     "norm": "norms",
 }
 """How the names of a block's parameters end, after a word that tells two of a kind apart."""
-_OF_A_STACK = ("positions", *dict.fromkeys(_SUBLAYERS.values()))
+_ENDS = {"first": "first state", "readout": "readout"}
+"""What stands below and above the layers of a recurrent decoder."""
+_OF_A_STACK = ("positions", *dict.fromkeys(_SUBLAYERS.values()), *_ENDS.values())
 _PARTS = (
     *_EMBEDDINGS.values(),
-    *_PATCHES.values(),
-    "token types",
-    "embedding norms",
+    *_OF_FRONTS.values(),
     *(f"{stack} {part}" for stack in ("encoder", "decoder") for part in _OF_A_STACK),
     "task heads",
     "output",
@@ -88,16 +97,14 @@ def _part(name: str) -> str:
             return f"{stack} {next(kinds, plain)}"
         case [stack, "final_norm", _]:
             return f"{stack} norms"
+        case [stack, module, _] if module in _ENDS:
+            return f"{stack} {_ENDS[module]}"
         case [stack, "positions", _]:
             return f"{stack} positions"
         case [module, "weight"] if module in _EMBEDDINGS:
             return _EMBEDDINGS[module]
-        case ["embed", module, *_] if module in _PATCHES:
-            return _PATCHES[module]
-        case [module, "types"] if module in _EMBEDDINGS:
-            return "token types"
-        case [module, "norm", _] if module in _EMBEDDINGS:
-            return "embedding norms"
+        case [module, inner, *_] if module in _EMBEDDINGS and inner in _OF_FRONTS:
+            return _OF_FRONTS[inner]
         case ["head", _] | ["masked", "vocabulary", _]:
             return "output"
         case [module, *_] if module in ("pooler", *EncoderConfig.HEADS):
@@ -145,7 +152,7 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     return {part: count for part, count in counts.items() if count}
 
 
-def _head_tokens(config: BlocksConfig, length: int, targets: int) -> dict[str, int]:
+def _head_tokens(config: ModelConfig, length: int, targets: int) -> dict[str, int]:
     """How many tokens of a text each of an encoder's heads reads."""
     heads = {"next_sentence", "classes"}  # those that read what the pooler gives
     return {
@@ -158,7 +165,7 @@ def _head_tokens(config: BlocksConfig, length: int, targets: int) -> dict[str, i
     }
 
 
-def kept_floats(config: BlocksConfig, *lengths: int, targets: int | None = None) -> int:
+def kept_floats(config: ModelConfig, *lengths: int, targets: int | None = None) -> int:
     """Numbers that one example keeps from forward to backward: an estimate.
 
     Each sub-layer keeps its input, the norm of it, and the noise of its dropout; attention also q,
@@ -171,6 +178,13 @@ def kept_floats(config: BlocksConfig, *lengths: int, targets: int | None = None)
         lengths: Tokens of source and target, or of the only text.
         targets: Tokens that the loss is of; None: all of the last text.
     """
+    targets = lengths[-1] if targets is None else targets
+    own = config.kept_numbers(lengths, targets)
+    return own if own is not None else _kept_by_blocks(cast(BlocksConfig, config), lengths, targets)
+
+
+def _kept_by_blocks(config: BlocksConfig, lengths: Sequence[int], targets: int) -> int:
+    """The same, of stacks of blocks of attention and feed-forward."""
     dim, noise = config.dim, config.dim if config.dropout else 0
     keys_values = 2 * _kv_dim(config)
     inputs = dim if config.norm == "none" else 2 * dim  # x, norm(x)
@@ -187,7 +201,7 @@ def kept_floats(config: BlocksConfig, *lengths: int, targets: int | None = None)
     own, cross = _kept_weights(config)
     masks = getattr(config, "masked", False)
     # the loss's own input; before a masked token's stand W x, f(W x), its norm
-    total = (lengths[-1] if targets is None else targets) * dim * (4 if masks else 1)
+    total = targets * dim * (4 if masks else 1)
     for _, layers, tokens, memory in config.readings(lengths):
         linear = tokens * (layers * (attention + keys_values + feed_forward) + ends)
         total += linear + own * layers * tokens**2
@@ -196,12 +210,12 @@ def kept_floats(config: BlocksConfig, *lengths: int, targets: int | None = None)
     return total
 
 
-def loss_floats(config: BlocksConfig, vocab: int, targets: int) -> int:
+def loss_floats(config: ModelConfig, vocab: int, targets: int) -> int:
     """Numbers that the loss of a batch holds beside: a block of logits, and W's gradient twice."""
     return min(BLOCK, targets) * vocab + 2 * vocab * config.dim
 
 
-def cache_floats(config: BlocksConfig, *, rows: int, length: int, source: int = 0) -> int:
+def cache_floats(config: ModelConfig, *, rows: int, length: int, source: int = 0) -> int:
     """Keys and values that decoding one text holds: exact. An encoder alone holds none.
 
     Args:
@@ -210,9 +224,13 @@ def cache_floats(config: BlocksConfig, *, rows: int, length: int, source: int = 
         length: The most tokens of each.
         source: Tokens of the sentence, whose keys and values all hypotheses share.
     """
+    own = config.held_numbers(rows, length, source)
+    if own is not None:
+        return own
     readings = config.readings((source, length)[-config.sides :])
+    width = _kv_dim(cast(BlocksConfig, config))
     return sum(
-        layers * 2 * _kv_dim(config) * (rows * tokens + memory)
+        layers * 2 * width * (rows * tokens + memory)
         for stack, layers, tokens, memory in readings
         if stack == "decoder"
     )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from regard.data.config import LabelledData, NoData
 from regard.errors import InputError
-from regard.models.config import BlocksConfig
+from regard.models.config import ModelConfig
 from regard.models.families import FAMILIES, Named
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
@@ -155,7 +155,7 @@ def lengths_of(recipe: Recipe, known: Named | None, length: int | None) -> tuple
     """Tokens of the texts of an example."""
     config, longest = recipe.model, recipe.model.max_length
     if length is not None:
-        if config.positions == "learned" and length > longest:
+        if getattr(config, "positions", None) == "learned" and length > longest:
             raise InputError("length", got=length, expected=f"at most {longest}")
         return (length,) * config.sides
     if config.sides == 1:
@@ -164,7 +164,7 @@ def lengths_of(recipe: Recipe, known: Named | None, length: int | None) -> tuple
     return known.lengths if known is not None else (min(LENGTH, longest),) * 2
 
 
-def targets_of(config: BlocksConfig, lengths: Sequence[int]) -> int:
+def targets_of(config: ModelConfig, lengths: Sequence[int]) -> int:
     """Tokens of an example whose logits are computed."""
     if config.reads == "images":
         return 1

@@ -253,8 +253,7 @@ class Plan:
         trained = "" if self.what == self.recipe_name else f", trained as {self.recipe_name}"
         return "\n".join(
             [
-                f"{self.what}: {layers} layers, {config.dim} wide, {config.heads} heads, "
-                f"{config.hidden} hidden{trained}",
+                f"{self.what}: {layers} layers, {config.summary}{trained}",
                 self._read,
                 *(f"\n{_aligned(rows)}" for rows in self._sections()),
             ]

@@ -27,7 +27,7 @@ from regard.hub.config import CONFIG
 from regard.hub.kind import Kind, Names
 from regard.hub.pickled import read_pickled
 from regard.hub.tables import KINDS
-from regard.models.config import BlocksConfig
+from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
 from regard.models.fill import blank, fill
 from regard.models.model import Model
@@ -76,7 +76,7 @@ def read_model(
     return model.eval()
 
 
-def read_outline(folder: Path, their: dict[str, Any]) -> tuple[BlocksConfig, tuple[int, ...]]:
+def read_outline(folder: Path, their: dict[str, Any]) -> tuple[ModelConfig, tuple[int, ...]]:
     """The config of a folder's model, and the sizes of its vocabularies; its weights stay on disk.
 
     Args:
@@ -97,11 +97,11 @@ def read_outline(folder: Path, their: dict[str, Any]) -> tuple[BlocksConfig, tup
 
 def _understood(
     folder: Path, their: dict[str, Any], tensors: dict[str, Tensor], count: int
-) -> tuple[BlocksConfig, tuple[int, ...], dict[str, torch.Size]]:
+) -> tuple[ModelConfig, tuple[int, ...], dict[str, torch.Size]]:
     """What a config of theirs means: ours, the sizes of vocabularies, and every tensor's shape."""
     kind = kind_of(their, folder)
     try:
-        config: BlocksConfig = kind.read(their, Names(their, tensors))
+        config: ModelConfig = kind.read(their, Names(their, tensors))
         vocabularies = _vocabularies(their, kind)
         wanted = shapes(config, vocabularies, count, str(folder / CONFIG))
         return config, vocabularies, wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regard.layers.attention import AdditiveScore, Attention, DotScore
+from regard.layers.attentive import AttentiveBlock
 from regard.layers.block import Block, BlockShape, Stack, sublayers
 from regard.layers.context import Context, Memory
 from regard.layers.convolution import Convolution
@@ -35,6 +36,7 @@ __all__ = [
     "POSITIONS",
     "AdditiveScore",
     "Attention",
+    "AttentiveBlock",
     "Block",
     "BlockShape",
     "Buckets",

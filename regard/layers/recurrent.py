@@ -76,6 +76,7 @@ class Recurrent(Mixer):
         cell: `rnn`, `gru` or `lstm`.
         both_ways: Half of the width reads from the end (an encoder's).
         bias: Whether the products have a bias.
+        beside: Width of what is read beside x, behind it in the same vector (a decoder's context).
 
     Example:
         >>> from regard.layers import plain_context
@@ -91,6 +92,7 @@ class Recurrent(Mixer):
         cell: str = "gru",
         both_ways: bool = False,
         bias: bool = True,
+        beside: int = 0,
     ) -> None:
         super().__init__()
         if cell not in CELLS:
@@ -101,7 +103,7 @@ class Recurrent(Mixer):
         self.width = dim // 2 if both_ways else dim
         self.directions = ("", "_reverse") if both_ways else ("",)
         self.cells = CELLS[cell](
-            dim, self.width, batch_first=True, bidirectional=both_ways, bias=bias
+            dim + beside, self.width, batch_first=True, bidirectional=both_ways, bias=bias
         )
 
     def start(self, rows: int, like: Tensor) -> tuple[Tensor, ...]:
@@ -118,7 +120,7 @@ class Recurrent(Mixer):
         return [self.name + (".backward" if way else "") for way in self.directions]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """x: (tokens, dim), texts end to end -> (tokens, dim)."""
+        """x: (tokens, dim + beside), texts end to end -> (tokens, dim)."""
         cache, tap, layout = ctx.cache, ctx.tap, ctx.layout
         if cache is not None and not self.remembers:
             raise InputError(self.name, got="a token at a time", expected="whole texts: both ways")
@@ -165,7 +167,7 @@ class Recurrent(Mixer):
         here = here[..., None].to(x.device)  # (batch, length, 1)
         outs, after = [], first
         for way, place in zip(self.directions, self._places(), strict=True):
-            through = _Gates(tap, place, layout, backward=bool(way))
+            through = Gates(tap, place, layout, backward=bool(way))
             from_x = through.turned(self._product("ih", way, rows))
             after, states = first, []
             for time in range(layout.longest):
@@ -176,7 +178,9 @@ class Recurrent(Mixer):
                 after = tuple(torch.where(here[:, time], now, old) for now, old in pairs)
                 states.append(after[0])
                 through.next()
-            outs.append(through.turned(torch.stack(states, 1)) if states else rows)
+            outs.append(
+                through.turned(torch.stack(states, 1)) if states else rows[..., : self.width]
+            )
             through.record()
         return layout.unpad(torch.cat(outs, -1)), after
 
@@ -192,7 +196,7 @@ class Recurrent(Mixer):
         rows, first = layout.pad(x), held or self.start(layout.batch, x)
         states = layout.pad(out).chunk(len(self.directions), -1)
         for way, place, state in zip(self.directions, self._places(), states, strict=True):
-            through = _Gates(tap, place, layout, backward=bool(way))
+            through = Gates(tap, place, layout, backward=bool(way))
             state = through.turned(state)
             before = torch.cat((first[0][:, None], state[:, :-1]), 1)  # h as each token found it
             from_x = through.turned(self._product("ih", way, rows))
@@ -208,7 +212,7 @@ class Recurrent(Mixer):
             through.record()
 
 
-class _Gates:
+class Gates:
     """What passes the gates of one direction, for a tap: (batch, length, width) each.
 
     While a loop runs, an edit is shown all places so far, zeros behind them, as a record is laid

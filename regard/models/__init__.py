@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from regard.models.families import vocabularies_in as vocabularies_in
     from regard.models.families.bert import BertConfig as BertConfig
     from regard.models.families.gpt import GPTConfig as GPTConfig
+    from regard.models.families.seq2seq import Seq2SeqConfig as Seq2SeqConfig
     from regard.models.families.t5 import T5Config as T5Config
     from regard.models.families.transformer import SIZES as SIZES
     from regard.models.families.transformer import TransformerConfig as TransformerConfig
     from regard.models.families.vit import ViTConfig as ViTConfig
     from regard.models.image_encoder import ImageEncoder as ImageEncoder
     from regard.models.model import Model as Model
+    from regard.models.recurrent import Seq2Seq as Seq2Seq
 
 _HOMES = {
     "config": ("BlocksConfig",),
@@ -42,11 +44,13 @@ _HOMES = {
     ),
     "families.bert": ("BertConfig",),
     "families.gpt": ("GPTConfig",),
+    "families.seq2seq": ("Seq2SeqConfig",),
     "families.t5": ("T5Config",),
     "families.transformer": ("SIZES", "TransformerConfig"),
     "families.vit": ("ViTConfig",),
     "image_encoder": ("ImageEncoder",),
     "model": ("Model",),
+    "recurrent": ("Seq2Seq",),
 }
 __getattr__ = lazily(
     __name__,

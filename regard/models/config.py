@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -66,6 +66,8 @@ class ModelConfig(Config):
     size: str | None = None
     """A named size gives the default of every field that is not set."""
     dim: int = Field(default=128, ge=1)
+    if TYPE_CHECKING:  # a key of every family, each with its own default and place
+        max_length: int
 
     @model_validator(mode="before")
     @classmethod
@@ -73,6 +75,73 @@ class ModelConfig(Config):
         if not isinstance(values, dict):
             return values
         return {**cls.SIZES.get(str(values.get("size")), {}), **values}
+
+    @property
+    def stacks(self) -> dict[str, int]:
+        """The number of layers of each stack, in the order in which data meets them."""
+        raise NotImplementedError
+
+    @property
+    def widths(self) -> str:
+        """Its widths, by their keys."""
+        return f"dim {self.dim}"
+
+    @property
+    def summary(self) -> str:
+        """What it is made of beside its layers, in words."""
+        return f"{self.dim} wide"
+
+    @property
+    def usual_blocks(self) -> bool:
+        """Whether blocks are what those of published language models are."""
+        return False
+
+    @property
+    def reach(self) -> int | None:
+        """How many positions away self-attention looks; None: as far as the text goes."""
+        return None
+
+    @property
+    def bound(self) -> int | None:
+        """The most tokens that there are positions for; None: any number."""
+        return self.max_length
+
+    def readings(self, lengths: Sequence[int]) -> list[Reading]:
+        """The stacks, with what an example of these lengths brings to each.
+
+        Args:
+            lengths: Tokens of source and target, or of the only text.
+        """
+        below = (0, *lengths[:-1])
+        stacks = zip(self.stacks.items(), lengths, below, strict=True)
+        return [Reading(*stack, tokens, memory) for stack, tokens, memory in stacks]
+
+    def kept_numbers(self, lengths: Sequence[int], targets: int) -> int | None:
+        """Numbers that one example keeps from forward to backward, estimated.
+
+        Args:
+            lengths: Tokens of source and target, or of the only text.
+            targets: Tokens that the loss is of.
+
+        Returns:
+            None where `regard.cost.count` has the formula: that of blocks.
+        """
+        del lengths, targets
+        return None
+
+    def held_numbers(self, rows: int, length: int, source: int) -> int | None:
+        """Numbers that decoding one text holds, beside the weights.
+
+        Args:
+            rows: Hypotheses under way.
+            length: The most tokens of each.
+            source: Tokens of the source.
+
+        Returns:
+            None where `regard.cost.count` has the formula: that of keys and values.
+        """
+        del rows, length, source
+        return None
 
 
 class Reading(NamedTuple):
@@ -209,19 +278,24 @@ class BlocksConfig(ModelConfig):
         return self.head_dim or self.dim // self.heads
 
     @property
-    def stacks(self) -> dict[str, int]:
-        """The number of layers of each stack, in the order in which data meets them."""
-        raise NotImplementedError
+    def widths(self) -> str:
+        """Its widths, by their keys."""
+        return f"dim {self.dim}, hidden {self.hidden}"
 
-    def readings(self, lengths: Sequence[int]) -> list[Reading]:
-        """The stacks, with what an example of these lengths brings to each.
+    @property
+    def summary(self) -> str:
+        """What it is made of beside its layers, in words."""
+        return f"{self.dim} wide, {self.heads} heads, {self.hidden} hidden"
 
-        Args:
-            lengths: Tokens of source and target, or of the only text.
-        """
-        below = (0, *lengths[:-1])
-        stacks = zip(self.stacks.items(), lengths, below, strict=True)
-        return [Reading(*stack, tokens, memory) for stack, tokens, memory in stacks]
+    @property
+    def reach(self) -> int | None:
+        """How many positions away self-attention looks; a window counts the token itself."""
+        return None if self.window is None else self.window - 1
+
+    @property
+    def bound(self) -> int | None:
+        """The most tokens that there are positions for; distances in buckets are never too many."""
+        return None if self.positions == "buckets" else self.max_length
 
 
 class EncoderDecoderConfig(BlocksConfig):

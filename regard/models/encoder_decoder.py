@@ -9,11 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.data.input import Ragged
 from regard.errors import InputError
-from regard.layers import Context, Embed, KVCache, Layout, Memory, Tap
+from regard.layers import (
+    Context,
+    Embed,
+    KVCache,
+    Layout,
+    Memory,
+    Stack,
+    Tap,
+    VocabularyHead,
+)
 from regard.layers.init import draw_glorot
 from regard.models.config import EncoderDecoderConfig
 from regard.models.model import Model
@@ -64,13 +73,14 @@ class EncoderDecoder(Model):
         target_vocab: Entries of the target vocabulary.
     """
 
-    config: EncoderDecoderConfig
+    config: Any
+    """An `EncoderDecoderConfig`; a model whose parts are others has its own."""
 
-    def __init__(self, config: EncoderDecoderConfig, source_vocab: int, target_vocab: int) -> None:
+    def __init__(self, config: Any, source_vocab: int, target_vocab: int) -> None:
         super().__init__()
         self.config, self.source_vocab, self.target_vocab = config, source_vocab, target_vocab
-        self.source_embed = embed_of(config, source_vocab)
-        self.target_embed = embed_of(config, target_vocab)
+        self.source_embed = self._embed(source_vocab)
+        self.target_embed = self._embed(target_vocab)
         if config.tied in ("all", "inputs"):
             if source_vocab != target_vocab:
                 raise InputError(
@@ -80,11 +90,26 @@ class EncoderDecoder(Model):
                     fix="set tokens.shared: true, or model.tied: output",
                 )
             self.target_embed.weight = self.source_embed.weight
-        self.encoder = stack_of(config, config.encoder_layers, "encoder")
-        self.decoder = stack_of(config, config.decoder_layers, "decoder", causal=True, cross=True)
+        self.encoder, self.decoder = self._stacks()
         tied = self.target_embed.weight if config.tied in ("all", "output") else None
-        self.head = head_of(config, target_vocab, tied)
+        self.head = self._head(tied)
         draw_glorot(self, config.dim)
+
+    def _embed(self, vocab: int) -> Embed:
+        """What gives the tokens of one side their first vectors."""
+        return embed_of(self.config, vocab)
+
+    def _stacks(self) -> tuple[Stack, Any]:
+        """The encoder and the decoder."""
+        config: EncoderDecoderConfig = self.config
+        return (
+            stack_of(config, config.encoder_layers, "encoder"),
+            stack_of(config, config.decoder_layers, "decoder", causal=True, cross=True),
+        )
+
+    def _head(self, tied: nn.Parameter | None) -> VocabularyHead:
+        """Logits over the target vocabulary."""
+        return head_of(self.config, self.target_vocab, tied)
 
     def forward(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the token after each target token: (target tokens, vocab)."""

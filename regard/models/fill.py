@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.models.config import BlocksConfig
+from regard.models.config import ModelConfig
 from regard.models.families import build
 from regard.models.model import Model
 from regard.models.sketch import NothingDrawn
@@ -32,7 +32,7 @@ class _NoPlaces(NothingDrawn):
         return super().__torch_function__(func, types, args, kwargs)
 
 
-def blank(config: BlocksConfig, *vocabularies: int) -> Any:
+def blank(config: ModelConfig, *vocabularies: int) -> Any:
     """The model of a config without its weights, which `fill` gives it.
 
     Args:

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from regard.layers import Tap
 from regard.layers.fronts.front import Front
-from regard.models.config import BlocksConfig
+from regard.models.config import ModelConfig
 
 
 class Model(nn.Module, ABC):
     """Stacks by the names that the config gives them, the fronts before them, and heads."""
 
-    config: BlocksConfig
+    config: ModelConfig
 
     @abstractmethod
     def hidden(self, source: Any, tap: Tap | None = None) -> Tensor:

@@ -21,7 +21,7 @@ from regard.layers import (
     position_scheme,
 )
 from regard.layers.positions import slower, slower_where_long
-from regard.models.config import BlocksConfig, RotaryScaling
+from regard.models.config import BlocksConfig, ModelConfig, RotaryScaling
 
 LOGITS = {"logits": 0}
 """The site of what a vocabulary's head gives."""
@@ -130,7 +130,7 @@ def head_of(config: BlocksConfig, vocab: int, tied: nn.Parameter | None) -> Voca
 
 
 def reading(
-    config: BlocksConfig,
+    config: ModelConfig,
     stack: Stack,
     layout: Layout,
     *,
@@ -160,13 +160,8 @@ def reading(
     ends = tuple(old + new for old, new in zip(before, layout.lengths, strict=True))
     mask = Mask(
         causal=causal,
-        window=_reach(config),
+        window=config.reach,
         key_lengths=None if even else ends,
         query_lengths=None if even else layout.lengths,
     )
     return Context(layout, where, mask, stack.positions, cache=cache, **beside)
-
-
-def _reach(config: BlocksConfig) -> int | None:
-    """How many positions away self-attention looks; a window counts the token itself."""
-    return None if config.window is None else config.window - 1

@@ -9,7 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from regard.errors import InputError
-from regard.models.config import BlocksConfig
+from regard.models.config import ModelConfig
 from regard.models.families import build
 
 
@@ -30,7 +30,7 @@ class NothingDrawn(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def sketch(config: BlocksConfig, *vocabularies: int) -> Any:
+def sketch(config: ModelConfig, *vocabularies: int) -> Any:
     """The model of a config without its numbers: shapes on the meta device, no memory.
 
     Args:
@@ -40,7 +40,7 @@ def sketch(config: BlocksConfig, *vocabularies: int) -> Any:
     Raises:
         InputError: A matrix of it would be larger than can be addressed.
     """
-    if config.positions in ("sinusoidal", "sinusoidal_halves", "rotary"):
+    if getattr(config, "positions", "none") in ("sinusoidal", "sinusoidal_halves", "rotary"):
         # They have no weights, only tables, whose arange on meta imports the compiler: seconds.
         config = config.model_copy(update={"positions": "none"})
     try:
@@ -49,13 +49,12 @@ def sketch(config: BlocksConfig, *vocabularies: int) -> Any:
     except (RuntimeError, TypeError) as error:
         if "overflow" not in str(error).lower():  # torch's word for what 64 bits do not hold
             raise
-        got = f"dim {config.dim}, hidden {config.hidden}"
-        got += f", vocabulary {vocabularies[0]}" if vocabularies else ""
+        got = config.widths + (f", vocabulary {vocabularies[0]}" if vocabularies else "")
         raise InputError("the model", got=got, expected="matrices below 2^63 bytes") from error
 
 
 def shapes(
-    config: BlocksConfig, vocabularies: Sequence[int], tensors: int, what: str
+    config: ModelConfig, vocabularies: Sequence[int], tensors: int, what: str
 ) -> dict[str, torch.Size]:
     """The shape of every tensor of a config's model, by name; a hostile config takes no memory.
 

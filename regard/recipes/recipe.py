@@ -45,7 +45,7 @@ from regard.data.config import (
 )
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
-from regard.models.config import BlocksConfig
+from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
 from regard.recipes.messages import Keys, Source, closest, first_fault, override_label
 from regard.recipes.yaml import read, write
@@ -82,14 +82,14 @@ IMPLIED = {"train": "files", "files": "text"}
 LIST = "`regard recipe` lists the shipped ones"
 
 
-def _of_a_family(values: Any, info: ValidationInfo) -> BlocksConfig:
+def _of_a_family(values: Any, info: ValidationInfo) -> ModelConfig:
     """The config of the family that the values name."""
     kind = _any_of(tuple(CONFIGS.values()))
     return kind.validate_python(values, strict=info.context is STRICTLY or None)
 
 
 @cache
-def _any_of(configs: tuple[type[BlocksConfig], ...]) -> TypeAdapter[BlocksConfig]:
+def _any_of(configs: tuple[type[ModelConfig], ...]) -> TypeAdapter[ModelConfig]:
     union: Any = Annotated[Union[configs], Field(discriminator="family")]  # noqa: UP007
     return TypeAdapter(union)
 
@@ -106,7 +106,7 @@ class Recipe(Config):
     task: Annotated[str, NameIn(TASKS)]
     data: DataConfig
     tokens: TokensConfig
-    model: Annotated[SerializeAsAny[BlocksConfig], PlainValidator(_of_a_family)]
+    model: Annotated[SerializeAsAny[ModelConfig], PlainValidator(_of_a_family)]
     train: TrainConfig
     decode: DecodeConfig
     start: StartConfig | None = None
@@ -191,7 +191,8 @@ def load(name_or_path: str | os.PathLike[str], overrides: Sequence[str] = ()) ->
         name_or_path: A file, or a shipped recipe's name.
         overrides: Each `section.key=value`, the value as YAML. `data.kind=…` takes the keys of
             the former kind away, `data.train=…` implies `data.kind=files` and `data.files=…`
-            `data.kind=text`, `model.size=…` takes away what the former size had given, and
+            `data.kind=text`, `model.family=…` takes away what only the former family has,
+            `model.size=…` takes away what the former size had given, and
             `start.folder=…` what the folder decides.
 
     Raises:
@@ -408,7 +409,7 @@ def _lay_over(
     }
     if ("start", "folder") in given and "start" not in values:
         merged |= _without_a_beginning_of_its_own(merged)
-    for section, replace in (("data", _without_former_kind), ("model", _without_former_size)):
+    for section, replace in (("data", _without_former_kind), ("model", _without_former_model)):
         mine = {path[1]: value for path, value in given.items() if path[0] == section}
         if mine and isinstance(merged.get(section, {}), dict):
             merged[section] = replace(merged.get(section, {}), mine)
@@ -483,6 +484,16 @@ def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[st
     return {key: value for key, value in data.items() if key in has or key not in had} | {
         "kind": new
     }
+
+
+def _without_former_model(model: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A model of another family or size: without what only the former family or size says."""
+    usual = TASKS[USUAL].family
+    old, new = str(model.get("family", usual)), str(given.get("family", usual))
+    if "family" in given and new != old and {old, new} <= set(CONFIGS):
+        had, has = CONFIGS[old].model_fields, CONFIGS[new].model_fields
+        model = {key: value for key, value in model.items() if key in has or key not in had}
+    return _without_former_size(model, given)
 
 
 def _without_former_size(model: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.hub.config import ConfigFile
-from regard.models import BlocksConfig, understood, vocabularies_in
+from regard.models import understood, vocabularies_in
+from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
 from regard.models.fill import blank, fill
 from regard.models.sketch import shapes
@@ -207,7 +208,7 @@ def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
 
 
 def check_weights(
-    config: BlocksConfig, vocabularies: tuple[int, ...], weights: dict[str, Tensor], name: str
+    config: ModelConfig, vocabularies: tuple[int, ...], weights: dict[str, Tensor], name: str
 ) -> None:
     """Refuses weights of another model, before that model takes any memory.
 

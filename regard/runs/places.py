@@ -293,11 +293,14 @@ def _unknown(name: str) -> InputError:
         return InputError(
             f"no folder {name}, nor such a name on the shelf", fix=f"did you mean {near[0]}?"
         )
-    return InputError(f"no folder {name}", fix=f"name {_places()}")
+    return InputError(f"no folder {name}", fix=f"name {_places(name)}")
 
 
-def _places() -> str:
-    return f"a run, a checkpoint, or a shipped model ({', '.join(shipped())})"
+def _places(name: str) -> str:
+    """What can be named instead, the nearest name of the shelf first if one is near."""
+    models = [*shipped()]
+    near = [f"{each} (did you mean that?), or " for each in closest(name, models)[:1]]
+    return f"{''.join(near)}a run, a checkpoint, or a shipped model ({', '.join(models)})"
 
 
 def _not_cached(asked: Repository, want: Want, reason: str) -> InputError:
@@ -320,7 +323,7 @@ def _not_cached(asked: Repository, want: Want, reason: str) -> InputError:
         return InputError(what, fix=f"a whole one is there: {asked.name}@{whole[-1].name[:12]}")
     if near and not parts:
         return InputError(what, fix=f"the cache has {', '.join(near)}: did you mean {near[0]}?")
-    return InputError(what, fix=f"{reason}; or name {_places()}")
+    return InputError(what, fix=f"{reason}; or name {_places(asked.name)}")
 
 
 def _refused(asked: Repository, error: Exception) -> InputError:
@@ -329,6 +332,6 @@ def _refused(asked: Repository, error: Exception) -> InputError:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "RepositoryNotFoundError" in kinds and "GatedRepoError" not in kinds:
         what = f"no folder {asked}, nor such a name on the shelf, in the cache or on the hub"
-        return InputError(what, fix=f"name {_places()}, or a repository of the hub")
+        return InputError(what, fix=f"name {_places(asked.name)}, or a repository of the hub")
     what = f"no folder {asked}, nor such a name on the shelf or in the cache; the Hugging Face hub"
-    return InputError(what, got=said, fix=f"try again later, or name {_places()}")
+    return InputError(what, got=said, fix=f"try again later, or name {_places(asked.name)}")

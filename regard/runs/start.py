@@ -18,7 +18,7 @@ from regard.errors import InputError
 from regard.layers import Dropout
 from regard.layers.attention import Attention
 from regard.models import Model, understood
-from regard.models.config import BlocksConfig
+from regard.models.config import ModelConfig
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import MAY_DIFFER, Recipe
 from regard.runs.load import check_weights, load, outline
@@ -43,7 +43,7 @@ class Beginning:
     """What makes items into what the model reads; None: to be learned."""
     vocabularies: tuple[int, ...] = ()
     """How many entries the model's matrices have; none: as many as the vocabulary."""
-    config: BlocksConfig | None = None
+    config: ModelConfig | None = None
     weights: dict[str, Tensor] = field(default_factory=dict)
     """Of the folder's model, whose config that is."""
 
@@ -151,7 +151,7 @@ def continued(recipe: Recipe, old: Recipe) -> Recipe:
     return settled(recipe.model_copy(update={"model": model}), old)
 
 
-def _started(recipe: Recipe, base: Any, folder: str) -> BlocksConfig:
+def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
     """The model of a folder with what the recipe changes, and the head of its task."""
     decided = {*DECIDED, *recipe.model.HEADS} - MAY_DIFFER
     given = {key: getattr(recipe.model, key) for key in recipe.model.model_fields_set - decided}

@@ -278,9 +278,8 @@ def _check_memory(recipe: Recipe, vocabularies: Sequence[int]) -> None:
     """
     model = sketch(recipe.model, *vocabularies)
     count = sum(parameter.numel() for parameter in model.parameters())
-    sizes = f"dim {recipe.model.dim}, hidden {recipe.model.hidden}"
     check_memory(
-        f"a training of {short(count)} parameters ({sizes})",
+        f"a training of {short(count)} parameters ({recipe.model.widths})",
         count * sum(OF_A_PARAMETER.values()),
         fix="take a smaller model.dim, model.hidden or number of layers; `regard plan` counts them",
     )

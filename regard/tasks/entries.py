@@ -21,7 +21,7 @@ from regard.tasks.verbs import (
 )
 
 if TYPE_CHECKING:
-    from regard.models.config import BlocksConfig, Reads, Shape
+    from regard.models.config import ModelConfig, Reads, Shape
     from regard.tokens import Vocabulary
 
 EVERY_MODEL = ("words", "look", "heads")
@@ -50,7 +50,7 @@ class Entry:
     needs: str = ""
     reads: tuple[Reads, ...] = ("text",)
 
-    def fits(self, config: BlocksConfig) -> bool:
+    def fits(self, config: ModelConfig) -> bool:
         """Whether models of a config are of a shape, and read what it takes, to do it."""
         return config.shape in self.shapes and config.reads in self.reads
 
@@ -59,7 +59,7 @@ class Entry:
         """The class at home."""
         return imported(self.home)
 
-    def able(self, config: BlocksConfig, vocabulary: Vocabulary | None) -> bool:
+    def able(self, config: ModelConfig, vocabulary: Vocabulary | None) -> bool:
         """Whether a model can do it though it is for another, by a head or symbols that it has."""
         if not (self.head or self.needs):
             return False
@@ -110,7 +110,7 @@ def every_verb() -> dict[str, Verb]:
 
 
 def verbs_of(
-    task: str, config: BlocksConfig, vocabulary: Vocabulary | None
+    task: str, config: ModelConfig, vocabulary: Vocabulary | None
 ) -> Iterator[tuple[str, str]]:
     """The verbs of a model, each with the task that it is asked of: its own first.
 

@@ -124,11 +124,6 @@ def rows_of(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor
     return [list(map(int, row)) for row in ids], lambda found: found
 
 
-def _longest(model: Model) -> int | None:
-    """The most tokens that it has positions for; distances in buckets are never too many."""
-    return None if model.config.positions == "buckets" else model.config.max_length
-
-
 def check_ids(ids: Ids, model: Model, side: int = 0) -> None:
     """Refuses more ids than the model has positions for, or others than it has.
 
@@ -137,7 +132,7 @@ def check_ids(ids: Ids, model: Model, side: int = 0) -> None:
         model: What is to read them.
         side: 0 for a source or the only text, -1 for a target.
     """
-    longest, vocab = _longest(model) or sys.maxsize, [*model.vocabularies().values()][side]
+    longest, vocab = model.config.bound or sys.maxsize, [*model.vocabularies().values()][side]
     if not 0 < len(ids) <= longest:
         raise InputError("ids", got=f"{len(ids)} of them", expected=f"1 to {longest}")
     wrong = [token for token in ids if not 0 <= token < vocab]
@@ -165,7 +160,7 @@ def generate_ids(
         raise InputError("generate", got="an encoder", expected="a model that writes")
     both = model.config.sides == 2
     symbols = _symbols(vocabulary, begins=both)
-    limit, room = _longest(model), rooms(map(len, rows))
+    limit, room = model.config.bound, rooms(map(len, rows))
     with evaluating(model):
         if both:
             if symbols.as_set(config).begin == NO_SYMBOL:

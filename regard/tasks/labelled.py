@@ -22,7 +22,7 @@ from regard.data.text.annotations import text_of
 from regard.data.text.labelled import labels_in, load_labelled, read_labelled, texts_in
 from regard.data.text.windows import Row, evaluation, training
 from regard.errors import InputError
-from regard.models.config import BlocksConfig
+from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder
 from regard.tasks.entries import TASKS
 from regard.tasks.measures.accuracy import Measures
@@ -135,7 +135,7 @@ class Supervised(Reader, ABC, Generic[Example]):
         return cls(vocabulary, options=options)
 
     @classmethod
-    def settled(cls, task: str, config: BlocksConfig, before: BlocksConfig) -> BlocksConfig:
+    def settled(cls, task: str, config: ModelConfig, before: ModelConfig) -> ModelConfig:
         """The config of a run that goes on, with the head and the labels that it has."""
         kinds = [key for key in NAMES if key in config.HEADS]
         names = {key: getattr(config, key) or getattr(before, key, ()) for key in kinds}

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.data.batch import Cursor
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
-from regard.models.config import BlocksConfig
+from regard.models.config import ModelConfig
 from regard.tasks.measures.report import Selection
 from regard.tokens import Processor, Tokenizer, TokensConfig, Vocabulary
 
@@ -92,7 +92,7 @@ class Settings(Protocol):
         ...
 
     @property
-    def model(self) -> BlocksConfig:
+    def model(self) -> ModelConfig:
         """Its config."""
         ...
 
@@ -121,7 +121,7 @@ class Prepared:
     """With its data."""
     checksums: dict[str, str]
     """Of what was read, by name."""
-    model: BlocksConfig | None = None
+    model: ModelConfig | None = None
     """The config with what the data decides, the names of classes and tags; None: as it was."""
 
 
@@ -169,7 +169,7 @@ class BaseTask:
         return cls(vocabulary)
 
     @classmethod
-    def settled(cls, task: str, config: BlocksConfig, before: BlocksConfig) -> BlocksConfig:
+    def settled(cls, task: str, config: ModelConfig, before: ModelConfig) -> ModelConfig:
         """The config of a run that goes on, with what its data had decided.
 
         Args:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
+from regard.train.adam import Adam
 from regard.train.checkpoint.folder import check_tensors
 from regard.train.config import TrainConfig
+from regard.train.muon import Muon, is_hidden_matrix
 
 BYTES = 4
 """Of a number: weights, gradients, moments and activations are 32-bit."""
@@ -43,33 +45,33 @@ def learning_rate(step: int, config: TrainConfig, dim: int) -> float:
     return config.learning_rate * (config.final_fraction + (1 - config.final_fraction) * cosine)
 
 
-class Adam(torch.optim.Adam):
-    """Torch's Adam, the same computation, without importing torch's compiler.
-
-    Torch wraps these methods so that its compiler leaves them alone, and the first call imports the
-    compiler for that: more than a second of each process that trains, though nothing is compiled.
-    """
-
-    add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
-    zero_grad = inspect.unwrap(torch.optim.Adam.zero_grad)
-    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
-
-
 def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Adam or AdamW, fused. Weight decay acts on matrices only, not on norms and biases."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    """Adam or AdamW, fused, or Muon. Weight decay acts on matrices, not on norms and biases."""
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    hidden = [p for name, p in named if config.optimizer == "muon" and is_hidden_matrix(name, p)]
+    taken = {id(p) for p in hidden}
+    others = [p for _, p in named if id(p) not in taken]
     groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+        {"params": [p for p in others if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in others if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    return Adam(
-        groups,
-        lr=config.learning_rate,
-        betas=config.betas,
-        eps=config.epsilon,
-        fused=True,
-        decoupled_weight_decay=config.optimizer == "adamw",
-    )
+    settings: dict[str, Any] = {
+        "lr": config.learning_rate,
+        "betas": config.betas,
+        "eps": config.epsilon,
+        "fused": True,
+        "decoupled_weight_decay": config.optimizer != "adam",
+    }
+    if hidden:
+        return Muon(groups, hidden, config.weight_decay, **settings)
+    return Adam(groups, **settings)
+
+
+def _memory_like(name: str, parameter: nn.Parameter, kind: str) -> dict[str, Tensor]:
+    """What an optimizer remembers of a parameter: tensors of these names, shapes and types."""
+    if kind == "muon" and is_hidden_matrix(name, parameter):
+        return {"momentum": parameter}
+    return {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -81,7 +83,9 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
     return tensors
 
 
-def check_optimizer(file: str, model: nn.Module, tensors: Mapping[str, Tensor], step: int) -> None:
+def check_optimizer(
+    file: str, model: nn.Module, tensors: Mapping[str, Tensor], step: int, kind: str = "adamw"
+) -> None:
     """Refuses an optimizer's memory that is not of this model, before torch works with it.
 
     A fused update trusts the shapes: with wrong ones it writes anywhere in memory.
@@ -91,13 +95,14 @@ def check_optimizer(file: str, model: nn.Module, tensors: Mapping[str, Tensor], 
         model: That learns.
         tensors: All that begin with `optimizer.`; of a parameter there are all or none.
         step: Of the training.
+        kind: As `train.optimizer` names it.
 
     Raises:
         InputError: A tensor is missing, too many, of another shape or type, or cannot be.
     """
     wanted: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
-        like = {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
+        like = _memory_like(name, parameter, kind)
         own = {f"optimizer.{name}.{key}": tensor for key, tensor in like.items()}
         if parameter.requires_grad and own.keys() & tensors.keys():
             wanted |= own
@@ -115,10 +120,11 @@ def check_optimizer(file: str, model: nn.Module, tensors: Mapping[str, Tensor], 
 
 def without_memory(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
     """The parameters that learn, but of which an optimizer's memory has nothing."""
+    known = {name.rpartition(".")[0] for name in tensors}
     return [
         name
         for name, parameter in model.named_parameters()
-        if parameter.requires_grad and f"optimizer.{name}.step" not in tensors
+        if parameter.requires_grad and f"optimizer.{name}" not in known
     ]
 
 

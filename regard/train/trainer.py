@@ -505,7 +505,7 @@ class Trainer:
         check_tensors(f"{file}: weights", raw, state if raw else {})
         random = tensors.pop("random", torch.empty(0))
         _check_random(file, random)
-        check_optimizer(file, self.model, tensors, snapshot.step)
+        check_optimizer(file, self.model, tensors, snapshot.step, self.config.optimizer)
         self.model.load_state_dict(raw or snapshot.weights)
         self._check_forgotten(file, without_memory(self.model, tensors))
         restore_optimizer(self.model, self.optimizer, tensors)
@@ -522,7 +522,7 @@ class Trainer:
         self._gradients([next(self._batches())[0]])
         for name in names:
             if parameters[name].grad is not None:
-                raise InputError(file, got=f"no optimizer.{name}.step", expected="one")
+                raise InputError(file, got=f"no optimizer.{name}", expected="its memory")
         self.optimizer.zero_grad(set_to_none=True)
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from regard.data.input import Ragged
 from regard.layers import Tap
 from regard.models import FAMILIES, build, describe, rebuild
-from regard.train.optim import Adam
+from regard.train.adam import Adam
 
 VOCAB = 11
 SOURCE, TARGET = (4, 2, 6, 1), (5, 3, 1, 6)
@@ -46,12 +46,28 @@ T5 = {
     "gated": {"activation": "gated_gelu_tanh", "tied": "inputs", "scaled_output": False},
     "narrow_heads": {"head_dim": 3, "buckets": 8, "farthest": 6},
 }
-VARIANTS = {"transformer": TRANSFORMER, "t5": T5}
+SEQ2SEQ = {
+    **{
+        f"{cell}-{attention}": {"cell": cell, "attention": attention}
+        for cell, attention in itertools.product(
+            ("rnn", "gru", "lstm"), ("additive", "dot", "none")
+        )
+    },
+    "deep": {"encoder_layers": 3, "decoder_layers": 2},
+    "deep_lstm": {"cell": "lstm", "decoder_layers": 3, "tied": "output"},
+    "deep_fixed": {"attention": "none", "decoder_layers": 2, "tied": "none"},
+}
+VARIANTS = {"transformer": TRANSFORMER, "t5": T5, "seq2seq": SEQ2SEQ}
 ALONE = {"gpt", "bert"}
 """Families of one stack: tests/contracts/test_one_stack.py."""
 OF_IMAGES = {"vit"}
 """Families that read images: tests/contracts/test_image_families.py."""
-FAST = {"learned-pre", "rotary-post", "rms", "additive_grouped", "window", "plain"}
+OF_BLOCKS = {"heads", "hidden"}
+"""Sizes that a recurrent translator does not have."""
+FAST = {
+    "learned-pre", "rotary-post", "rms", "additive_grouped", "window", "plain",
+    "gru-additive", "lstm-none", "rnn-dot", "deep_lstm",
+}  # fmt: skip
 """Each kind of positions, norm, score and heads once; all together they take long."""
 MODELS = [
     pytest.param(
@@ -69,7 +85,10 @@ def test_every_family_is_under_contract():
 @pytest.fixture(params=MODELS)
 def model(request):
     family, name = request.param
-    config = FAMILIES[family].config.model_validate(SIZES | VARIANTS[family][name])
+    known = FAMILIES[family].config.model_fields
+    sizes = {key: value for key, value in SIZES.items() if key in known}
+    assert set(SIZES) - set(sizes) <= OF_BLOCKS
+    config = FAMILIES[family].config.model_validate(sizes | VARIANTS[family][name])
     return build(config, VOCAB, VOCAB).eval()
 
 

@@ -15,7 +15,7 @@ from regard.decode import DecodeConfig, Symbols, decode
 from regard.layers import Edit, Tap, knock_out
 from regard.layers.kernels import int8
 from regard.models import FAMILIES, build, describe, rebuild
-from regard.train.optim import Adam
+from regard.train.adam import Adam
 
 VOCAB = 11
 BEGIN, END, PAD = 1, 2, 0

@@ -23,6 +23,7 @@ from regard.layers import VocabularyHead
 from regard.models import (
     BertConfig,
     GPTConfig,
+    Seq2SeqConfig,
     T5Config,
     TransformerConfig,
     build,
@@ -233,6 +234,29 @@ def test_kept_floats_of_every_family_are_near_what_autograd_keeps(config, ragged
         measured = floats_kept(model, loss)
     estimate = kept_floats(config, *[20] * config.sides, targets=targets) * len(lengths)
     assert estimate == pytest.approx(measured, rel=0.08)
+
+
+RECURRENT = [
+    {"cell": "gru"}, {"cell": "lstm"}, {"cell": "rnn"}, {"attention": "dot"},
+    {"attention": "none", "cell": "lstm"}, {"encoder_layers": 3, "decoder_layers": 3},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", RECURRENT, ids=str)
+def test_what_a_recurrent_translator_keeps_holds_and_is_made_of(fields, ragged):
+    config, lengths = Seq2SeqConfig(dim=64, **fields), (20, 19, 20, 21) * 4
+    model, texts = build(config, 50, 50), ragged(lengths, 50)
+    measured = translation_floats(model, texts, texts)
+    assert kept_floats(config, 20, 20) * len(lengths) == pytest.approx(measured, rel=0.15)
+    counts = parameters(model)
+    assert sum(counts.values()) == sum(p.numel() for p in model.parameters())
+    assert {"encoder recurrence", "decoder recurrence", "decoder readout"} <= set(counts)
+    with torch.inference_mode():
+        state = model.start(model.encode(ragged((20,), 50)), 3, 9)
+    rows = [each for held in state.cache.held for each in held]
+    memory = [each for pair in state.memory.heads.values() for each in pair]
+    held = sum(each.numel() for each in (*rows, *(memory or [state.memory.x])))
+    assert cache_floats(config, rows=3, length=9, source=20) == held
 
 
 @pytest.mark.parametrize("changes", [{}, {"positions": "buckets"}, {"attention_dropout": 0.1}])

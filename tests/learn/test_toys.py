@@ -1,4 +1,4 @@
-"""The family learns something small in seconds."""
+"""Every translator learns something small in seconds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.data.toy import toy_splits
+from regard.layers import Edit, Tap
 from regard.runs.train import train
 
 
@@ -24,3 +25,36 @@ def test_a_toy_is_learned(kind: str) -> None:
     torch.set_num_threads(1)
     pairs = toy_splits(kind, seed=0, **data).tests["test"]
     assert pipeline.evaluate(pairs, beam=1).scores.exact >= 90
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attention", ["additive", "none"])
+def test_a_recurrent_translator_learns_a_toy_by_its_alignment(attention: str) -> None:
+    data = {"pairs": 3000, "held_out": 100, "symbols": 8, "longest": 6}
+    pipeline = train(
+        "tiny/reverse",
+        quiet=True,
+        threads=1,
+        data=data,
+        model={"family": "seq2seq", "size": "tiny", "dim": 64, "attention": attention},
+        train={"steps": 250, "batch_tokens": 800, "learning_rate": 1e-2, "warmup": 30},
+    )
+    torch.set_num_threads(1)
+    pairs = toy_splits("reverse", seed=0, **data).tests["test"]
+    assert pipeline.evaluate(pairs, beam=1).scores.exact >= (90 if attention == "additive" else 50)
+    if attention == "none":
+        return
+
+    def even(weights: torch.Tensor) -> torch.Tensor:
+        return (weights > 0) / (weights > 0).sum(-1, keepdim=True)
+
+    task, config = pipeline.task, pipeline.decoding(beam=1)
+    sources = [pair.source for pair in pairs]
+
+    def right(tap: Tap | None) -> int:
+        found = task.predict(pipeline.model, sources, config, tap=tap)
+        written = (best.text for best, *_ in found)
+        return sum(text == pair.target for text, pair in zip(written, pairs, strict=True))
+
+    assert right(Tap()) == right(None) >= 90
+    assert right(Tap(edits=[Edit("decoder.0.cross.weights", even)])) < 30

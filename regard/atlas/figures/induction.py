@@ -31,7 +31,7 @@ from regard.atlas.drawing import (
     weights_scale,
 )
 from regard.atlas.figures.descent import descend
-from regard.atlas.waiting import Tell, waiting
+from regard.atlas.progress import Tell, training_progress
 from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.explain.colours import MUTED
@@ -39,7 +39,7 @@ from regard.explain.sheet import points
 from regard.layers import Tap, knock_out
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
-from regard.train.optim import Adam
+from regard.train.adam import Adam
 
 VOCAB, LENGTH, BATCH = 64, 64, 32
 PERIODS = (16, 48)
@@ -231,7 +231,7 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
             "heads", got=heads, expected=f"a number that cuts dim={dim} into even widths"
         )
     measure = Measure(seed)
-    with waiting(2 * steps) as tell:
+    with training_progress(2 * steps) as tell:
         two, one = (train(layers, dim, heads, steps, seed, tell) for layers in (2, 1))
     found = find(two, measure)
     best = max(range(heads), key=two.induction[-1].__getitem__)

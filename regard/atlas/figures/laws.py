@@ -21,14 +21,14 @@ from torch.optim.swa_utils import AveragedModel
 from regard.atlas.drawing import STROKES, Board, Drawing, Numbers, floats, key, power, powers
 from regard.atlas.figures.descent import descend
 from regard.atlas.figures.fitting import Law, fit
-from regard.atlas.waiting import Tell, waiting
+from regard.atlas.progress import Tell, training_progress
 from regard.data.input import Ragged
 from regard.data.text.python_docs import python_text
 from regard.errors import InputError
 from regard.explain.colours import INK
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
-from regard.train.optim import Adam
+from regard.train.adam import Adam
 
 BYTES, LENGTH, BATCH = 256, 64, 16
 UNSEEN = 256
@@ -173,7 +173,9 @@ def laws(steps: int, seed: int) -> Drawing:
     """Loss by size, by data and by compute, with the law of the four smaller sizes."""
     at = marks(steps)
     rows = read_rows(UNSEEN + steps * BATCH, seed)
-    with waiting(steps * len(SHAPES)) as tell:  # the largest first: then time left is no lie
+    with training_progress(
+        steps * len(SHAPES)
+    ) as tell:  # the largest first: then time left is no lie
         runs = [train(dim, rows, at, seed, tell) for dim in reversed(SHAPES)][::-1]
     found = fit_runs(runs, [step * BATCH * LENGTH for step in at])
     with Board(

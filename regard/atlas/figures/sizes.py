@@ -109,7 +109,8 @@ def compute(price: float = 1.0, share: float = 0.3) -> dict[str, list[Any]]:
 
 def _compute(row: Row, price: float, share: float) -> dict[str, Any]:
     found = _planned(row.plan, row.tokens)
-    model, flops = found.recipe.model, found.training_flops
+    model: Any = found.recipe.model  # a Transformer, each of them
+    flops = found.training_flops
     layers = found.layers
     parameters = found.total + (layers * model.dim**2 if row.relative else 0)
     chip_hours = flops / (share * PEAK[row.chip]) / 3600

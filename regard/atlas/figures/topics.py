@@ -30,7 +30,7 @@ from regard.layers.init import draw_normal
 from regard.models import BertConfig, Encoder, build
 from regard.tasks.fill import Fill, room, symbols_of
 from regard.tokens import Tokenizer, TokensConfig, Vocabulary, learn_plain
-from regard.train.optim import Adam
+from regard.train.adam import Adam
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from regard.layers import (
     VocabularyHead,
     position_scheme,
 )
-from regard.train.optim import Adam
+from regard.train.adam import Adam
 
 DIM, HEADS, HIDDEN, VOCAB, LENGTH, BATCH = 32, 4, 64, 16, 8, 32
 SOLVED = 0.1  # a loss below which the task counts as learned

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from regard.config import refused
 from regard.errors import InputError
-from regard.models.config import BlocksConfig
-from regard.models.families import bert, gpt, t5, transformer, vit
+from regard.models.config import ModelConfig
+from regard.models.families import bert, gpt, seq2seq, t5, transformer, vit
 from regard.models.families.family import Family, Named
 
 __all__ = [
@@ -30,14 +30,15 @@ FAMILIES: dict[str, Family] = {
     "t5": t5.FAMILY,
     "gpt": gpt.FAMILY,
     "bert": bert.FAMILY,
+    "seq2seq": seq2seq.FAMILY,
     "vit": vit.FAMILY,
 }
 
 
-class _Configs(Mapping[str, type[BlocksConfig]]):
+class _Configs(Mapping[str, type[ModelConfig]]):
     """The families' configs, of those that there are when it is asked."""
 
-    def __getitem__(self, name: str) -> type[BlocksConfig]:
+    def __getitem__(self, name: str) -> type[ModelConfig]:
         return FAMILIES[name].config
 
     def __iter__(self) -> Iterator[str]:
@@ -50,7 +51,7 @@ class _Configs(Mapping[str, type[BlocksConfig]]):
 CONFIGS = _Configs()
 
 
-def build(config: BlocksConfig, *vocabularies: int) -> Any:
+def build(config: ModelConfig, *vocabularies: int) -> Any:
     """A model of this config, with fresh weights from torch's present random state.
 
     Args:
@@ -82,7 +83,7 @@ def rebuild(description: dict[str, Any]) -> Any:
     return build(config, *vocabularies)
 
 
-def understood(description: dict[str, Any]) -> tuple[BlocksConfig, tuple[int, ...]]:
+def understood(description: dict[str, Any]) -> tuple[ModelConfig, tuple[int, ...]]:
     """The config and the sizes of the vocabularies that `describe` wrote down.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.models.config import BlocksConfig, Shape
+from regard.models.config import ModelConfig, Shape
 
 BROWN = "Brown et al. 2020"
 """Their table D.1 counts the training of others too."""
@@ -54,7 +54,7 @@ class Family:
         named: Models of it that `regard plan` knows by name.
     """
 
-    config: type[BlocksConfig]
+    config: type[ModelConfig]
     build: Callable[..., Any]
     task: str
     named: Mapping[str, Named] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A bar on the terminal while a figure trains for longer than one likes to wait in the dark."""
+"""The progress bar of a figure that trains models."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ Tell = Callable[[float, int], None]
 
 
 @contextmanager
-def waiting(steps: int) -> Iterator[Tell]:
-    """Shows how far a figure is; on a terminal alone, since a figure is also drawn in notebooks.
+def training_progress(steps: int) -> Iterator[Tell]:
+    """A progress bar over the steps of all trainings of a figure.
 
-    Nor where warnings are left out: who asked for quiet gets it.
+    It is shown on a terminal only, since figures are also drawn in notebooks, and not with
+    `--quiet`.
 
     Args:
-        steps: Of all its trainings together.
+        steps: The number of steps of all trainings together.
 
     Yields:
         What to call after each step.

@@ -1,0 +1,152 @@
+"""Attention inside a recurrence: what a decoder looks at depends on what it has read so far.
+
+    e_ti = v·tanh(W s_{t-1} + U h_i)    α_t = softmax(e_t)    c_t = Σ_i α_ti h_i
+    s_t  = g([y_{t-1}; c_t], s_{t-1})                                     (Bahdanau et al. 2015)
+
+In come y, the vectors of the target's tokens so far, and a memory h, the source's tokens as its
+encoder left them. Out go a state s_t and a context c_t for each token. s_t needs c_t, which needs
+s_{t-1}, so this is a loop over time; what needs neither stands before it: the part of g's products
+that comes from y, and the keys U h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.layers.attention import Attention
+from regard.layers.block import Block, BlockShape
+from regard.layers.context import Context
+from regard.layers.layout import Layout
+from regard.layers.mixer import Mixer
+from regard.layers.recurrent import Gates, Recurrent, See, gates_of, turn
+from regard.layers.tap.tap import Tap
+
+Look = Callable[[list[Tensor]], Tensor]
+"""The states so far, (batch, dim) each -> the context of the token that is read next."""
+
+
+class AttentiveBlock(Block):
+    """One recurrent layer of a decoder that gets a context with each token.
+
+    Args:
+        shape: Sizes and kinds; `score` is that of the attention.
+        name: The layer's name, such as `decoder.0`.
+        attends: Whether it looks at the memory anew before each token. If not, the context is the
+            same at every token: one vector of the whole source, which the cache holds last
+            (Cho et al. 2014, Sutskever et al. 2014).
+    """
+
+    recurrent: Recurrent
+    cross_attention: Attention
+
+    def __init__(self, shape: BlockShape, name: str, *, attends: bool) -> None:
+        parts: dict[str, Mixer] = {}
+        if attends:
+            parts["cross_attention"] = Attention(
+                shape.dim,
+                heads=1,
+                name=f"{name}.cross",
+                cross=True,
+                score=shape.score,
+                bias=False,  # W and U of the equation have none
+                memory_dim=shape.dim,
+                values="memory",
+            )
+        parts["recurrent"] = Recurrent(
+            shape.dim, f"{name}.recurrent", cell=shape.cell, beside=shape.dim
+        )
+        super().__init__(shape, name, parts)
+        self.dim, self.attends = shape.dim, attends
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """y (tokens, dim) -> s beside c (tokens, 2 · dim).
+
+        The context has a memory, and a cache with the states before the first of these tokens.
+        """
+        if self.attends:
+            states, contexts = self._in_turn(x, ctx)
+        else:
+            lengths = torch.tensor(ctx.layout.lengths, device=x.device)
+            contexts = _held(ctx)[-1][0].repeat_interleave(lengths, 0)  # (tokens, dim)
+            states = self.recurrent(torch.cat((x, contexts), 1), ctx)  # the fused kernel
+        states = ctx.visit(f"{self.name}.residual", self.dropout(states))
+        return torch.cat((states, contexts), 1)
+
+    def _in_turn(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        """The loop over time: s and c of each token, (tokens, dim) each.
+
+        Rows that have ended go on with zeros until the longest has; what they get is not kept.
+        """
+        layout, tap, slot, cell = ctx.layout, ctx.tap, self.recurrent.slot, self.recurrent.cell
+        cells = self.recurrent.cells
+        of_y, of_c = (w.contiguous() for w in cells.weight_ih_l0.split(self.dim, 1))
+        from_y = layout.pad(F.linear(x, of_y, cells.bias_ih_l0))  # (batch, length, gates · dim)
+        gates = Gates(tap, self.recurrent.name, layout, backward=False)
+        see: See = _as_it_is if tap is None else gates.see
+        look = self._edited_look(ctx) if self._is_edited(tap) else self._look(ctx)
+        held, found, states, contexts = _held(ctx)[slot], list[Tensor](), [], []
+        for from_y_t in from_y.unbind(1):
+            found.append(held[0])
+            context = look(found)  # (batch, dim)
+            from_x = from_y_t + F.linear(context, of_c)  # W [y; c] = W_y y + W_c c
+            from_h = F.linear(held[0], cells.weight_hh_l0, cells.bias_hh_l0)
+            held = turn(cell, gates_of(cell, from_x, from_h, see), held, see)
+            states.append(held[0])
+            contexts.append(context)
+            gates.next()
+        _held(ctx)[slot] = held  # where all rows are as long: a step of decoding
+        if tap is not None:
+            gates.record()
+            if not self._is_edited(tap):
+                self._show(found, ctx)
+        s, c = (layout.unpad(torch.stack(each, 1)) for each in (states, contexts))
+        return ctx.visit(self.recurrent.name, s), c
+
+    def _is_edited(self, tap: Tap | None) -> bool:
+        sites = self.cross_attention.sites()
+        return tap is not None and any(tap.edits_at(site) for site in sites)
+
+    def _look(self, ctx: Context) -> Look:
+        """c_t from s_{t-1}, all rows at once: each is one query."""
+        layout = Layout((1,) * ctx.layout.batch, ctx.layout.device)
+        one = replace(ctx, layout=layout, tap=None, cache=None)
+        return lambda found: self.cross_attention(found[-1], one)
+
+    def _edited_look(self, ctx: Context) -> Look:
+        """The same where a tap changes what passes the attention.
+
+        An edit sees every query of the text, as it does where all are computed at once: those so
+        far, and zeros in place of the states to come. What it makes of the last one so far counts.
+        """
+        layout = ctx.layout
+
+        def look(found: list[Tensor]) -> Tensor:
+            rest = [torch.zeros_like(found[0])] * (layout.longest - len(found))
+            queries = layout.unpad(torch.stack([*found, *rest], 1))
+            return layout.pad(self.cross_attention(queries, ctx))[:, len(found) - 1]
+
+        return look
+
+    def _show(self, found: list[Tensor], ctx: Context) -> None:
+        """Records the attention of all tokens at once, beside the loop: from every s_{t-1}."""
+        tap = ctx.tap
+        if tap is not None and any(tap.wants(site) for site in self.cross_attention.sites()):
+            self.cross_attention(ctx.layout.unpad(torch.stack(found, 1)), ctx)
+
+
+def _held(ctx: Context) -> list[tuple[Tensor, ...]]:
+    """What the layers of the decoder hold of each row."""
+    if ctx.cache is None:
+        raise InputError("a recurrent decoder", got="no states", expected="a Context with a cache")
+    return ctx.cache.held
+
+
+def _as_it_is(gate: str, value: Tensor) -> Tensor:
+    del gate
+    return value

@@ -1,0 +1,124 @@
+"""The recurrent translator: a bidirectional encoder, and a decoder that looks at it as it writes.
+
+    h_i = [forward_i; backward_i]                 the encoder's states of a source token, both ways
+    s_0 = tanh(W backward_1)                      what the decoder holds before the first token
+    c_t = Σ_i α_ti h_i                            the context: `regard.layers.attentive`
+    s_t = g([y_{t-1}; c_t], s_{t-1})
+    t_t = tanh(W_o [s_t; c_t; y_{t-1}])           logits = E t_t
+
+Bahdanau, Cho and Bengio (2015), section 3 and appendix A; their t_t is a maxout of the same sum
+(A.2.2), here it is a tanh, as in Luong et al. (2015), equation 5. Where the decoder has several
+layers, the lowest one looks at the source, and the others read what the one below gives (as in
+Wu et al. 2016), so that only the lowest needs a loop over time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers import BlockShape, Context, Embed, Memory, Positions, Stack, VocabularyHead
+from regard.layers.attentive import AttentiveBlock
+from regard.layers.kernels.linear import Linear
+from regard.layers.state import KVCache, RecurrentState
+from regard.models.encoder_decoder import DecoderState, EncoderDecoder
+from regard.models.families.seq2seq import Seq2SeqConfig
+
+
+class RecurrentDecoder(Stack):
+    """A recurrent layer that gets a context with each token, more of them above, and the readout.
+
+    Args:
+        shape: Sizes and kinds of the layers.
+        layers: How many.
+        attends: Whether the lowest one looks at the memory; if not, its context is one vector.
+    """
+
+    def __init__(self, shape: BlockShape, layers: int, *, attends: bool) -> None:
+        super().__init__(shape, layers, "decoder", Positions(), final_norm=False)
+        self.attends, self.dim = attends, shape.dim
+        self.blocks[0] = AttentiveBlock(shape, "decoder.0", attends=attends)
+        self.states = 2 if shape.cell == "lstm" else 1  # of a layer: h, and an LSTM's cell
+        self.first = Linear(shape.dim // 2, layers * self.states * shape.dim)
+        self.readout = Linear(3 * shape.dim, shape.dim)
+
+    def sites(self) -> dict[str, int]:
+        """Every site that a tap can name here, with its number of heads (0: it has none)."""
+        return super().sites() | {"decoder.readout": 0}
+
+    def begin(self, memory: Memory, rows: int) -> RecurrentState:
+        """What the layers hold before the first token, for `rows` rows of each sentence.
+
+            s_0 = tanh(W backward_1)
+
+        The encoder's backward half at the first token has read the whole sentence.
+        """
+        x, batch = memory.layout.pad(memory.x), memory.layout.batch  # (batch, length, dim)
+        half = self.dim // 2
+        backward = x[:, 0, half:]  # (batch, dim / 2)
+        first = self.first(backward).tanh().repeat_interleave(rows, 0)
+        first = first.view(batch * rows, -1, self.states, self.dim)
+        held = [layer.unbind(1) for layer in first.unbind(1)]  # (rows, dim) each
+        if not self.attends:
+            last = torch.tensor(memory.layout.lengths, device=x.device) - 1
+            forward = x[torch.arange(batch, device=x.device), last, :half]
+            held.append((torch.cat((forward, backward), 1).repeat_interleave(rows, 0),))
+        cache = KVCache(0, batch * rows, 0, 0, 0, x.device, x.dtype)
+        return RecurrentState(held, cache)
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """y (tokens, dim) -> t (tokens, dim), of which logits are made."""
+        if ctx.cache is None and ctx.memory is not None:  # whole targets, from their first tokens
+            memory = self.remember(ctx.memory)
+            ctx = replace(ctx, memory=memory, cache=self.begin(memory, 1))
+        lowest, *others = self.layers()
+        states, contexts = lowest(x, ctx).split(self.dim, 1)
+        for block in others:
+            states = block(states, ctx)
+        # t = tanh(W_o [s_t; c_t; y_{t-1}])
+        top = self.readout(torch.cat((states, contexts, x), 1)).tanh()
+        return ctx.visit("decoder.readout", top)
+
+
+class Seq2Seq(EncoderDecoder):
+    """The recurrent translator: what it reads and writes, and how, is as in every encoder-decoder.
+
+    Args:
+        config: Sizes and kinds.
+        source_vocab: Entries of the source vocabulary.
+        target_vocab: Entries of the target vocabulary.
+    """
+
+    config: Seq2SeqConfig
+
+    def _embed(self, vocab: int) -> Embed:
+        return Embed(vocab, self.config.dim, self.config.dropout)
+
+    def _stacks(self) -> tuple[Stack, RecurrentDecoder]:
+        config = self.config
+        shape = BlockShape(
+            dim=config.dim,
+            heads=1,
+            hidden=config.dim,
+            sublayers=("recurrent",),
+            norm="none",
+            residual=False,
+            dropout=config.dropout,
+            cell=config.cell,
+            score=config.attention,
+        )
+        both_ways = replace(shape, both_ways=True)
+        encoder = Stack(both_ways, config.encoder_layers, "encoder", Positions(), final_norm=False)
+        attends = config.attention != "none"
+        return encoder, RecurrentDecoder(shape, config.decoder_layers, attends=attends)
+
+    def _head(self, tied: nn.Parameter | None) -> VocabularyHead:
+        return VocabularyHead(self.config.dim, self.target_vocab, tied)
+
+    def start(self, memory: Memory, rows: int, length: int) -> DecoderState:
+        """The state before the first token: `rows` hypotheses a sentence, of any length."""
+        del length
+        decoder: RecurrentDecoder = self.decoder
+        return DecoderState(decoder.begin(memory, rows), decoder.remember(memory), rows)

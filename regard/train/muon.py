@@ -1,0 +1,102 @@
+"""Muon: momentum with every singular value set to one, for the matrices inside a stack's blocks.
+
+    M = β M + (1 - β) G                         G: the gradient of a matrix W, (out, in)
+    O = U Vᵀ, where U Σ Vᵀ = β M + (1 - β) G    all directions get the same share of the step
+    W = W - rate · (0.2 √max(out, in) · O + decay · W)
+
+From Jordan et al. 2024 (kellerjordan.github.io/posts/muon). The factor 0.2 √max(out, in) gives an
+update the size of Adam's (Liu et al. 2025, arXiv:2502.16982), so that both can share one learning
+rate. Embeddings, output layers, norms and biases are updated by Adam.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.train.adam import Adam
+
+MOMENTUM = 0.95
+"""β above."""
+SIZE = 0.2
+"""The root mean square of an update's numbers, for a square matrix."""
+TURNS = 5
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""Of the polynomial a s + b s³ + c s⁵, which moves every singular value s in (0, 1] towards 1."""
+
+
+def is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
+    """Whether Muon updates a parameter: the matrix of a linear layer inside a block.
+
+    Example:
+        >>> matrix = nn.Parameter(torch.eye(2))
+        >>> is_hidden_matrix("encoder.blocks.0.feed_forward.into.weight", matrix)
+        True
+    """
+    return ".blocks." in name and name.endswith(".weight") and parameter.dim() == 2
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Nearly U Vᵀ of each matrix U Σ Vᵀ: (n, out, in) -> (n, out, in).
+
+    By a Newton–Schulz iteration: products of matrices only. Singular values end between 0.7 and
+    1.2, which is as good as 1 for learning.
+    """
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if tall else matrices  # the smaller side first: x xᵀ is then small
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)  # no singular value is above 1
+    a, b, c = COEFFICIENTS
+    for _ in range(TURNS):
+        square = x @ x.mT  # (n, small, small)
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x
+
+
+class Muon(Adam):
+    """Muon for some matrices, Adam for all other parameters.
+
+    Args:
+        groups: The other parameters, as Adam takes them.
+        matrices: What Muon updates, (out, in) each.
+        decay: Weight decay of the matrices.
+        **adam: Settings of Adam; its rate is Muon's, too.
+    """
+
+    def __init__(
+        self, groups: list[dict[str, Any]], matrices: list[nn.Parameter], decay: float, **adam: Any
+    ) -> None:
+        super().__init__(groups, **adam)
+        self.matrices, self.decay = matrices, decay
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets all gradients."""
+        super().zero_grad(set_to_none)
+        for matrix in self.matrices:
+            matrix.grad = None
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of all parameters that have a gradient."""
+        super().step(closure)
+        rate = self.param_groups[0]["lr"]
+        alike = defaultdict[torch.Size, list[nn.Parameter]](list)
+        for matrix in self.matrices:
+            if matrix.grad is not None:
+                alike[matrix.shape].append(matrix)
+        for shape, some in alike.items():  # matrices of one shape are multiplied together
+            updates = orthogonal(torch.stack([self._ahead(matrix) for matrix in some]))
+            size = SIZE * max(shape) ** 0.5
+            for matrix, update in zip(some, updates, strict=True):
+                matrix.mul_(1 - rate * self.decay).add_(update, alpha=-rate * size)
+
+    def _ahead(self, matrix: nn.Parameter) -> Tensor:
+        """Moves the momentum of a matrix, and looks one step ahead of it (Nesterov)."""
+        assert matrix.grad is not None
+        state = self.state[matrix]
+        if not state:
+            state["momentum"] = torch.zeros_like(matrix)
+        momentum = state["momentum"].lerp_(matrix.grad, 1 - MOMENTUM)
+        return matrix.grad.lerp(momentum, MOMENTUM)

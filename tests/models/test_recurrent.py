@@ -1,0 +1,362 @@
+"""The recurrent translator against plain loops, written out here, and what a tap sees and edits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from regard.data.input import Ragged
+from regard.decode.config import DecodeConfig
+from regard.decode.engine import decode
+from regard.decode.filters import Symbols
+from regard.errors import InputError
+from regard.layers import Edit, Tap, knock_out, replace
+from regard.layers.kernels import int8
+from regard.layers.tap.without import without
+from regard.models import Seq2SeqConfig, build
+from regard.models.sketch import sketch
+
+VOCAB, DIM = 11, 8
+SOURCE, TARGET = (4, 2, 6, 1), (5, 3, 1, 6)
+WHOLE = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
+WEIGHTS = "decoder.0.cross.weights"
+
+
+def make(**fields):
+    config = Seq2SeqConfig(dim=DIM, dropout=0.0, **fields)
+    model = build(config, VOCAB, VOCAB).eval()
+    with torch.no_grad():  # away from plain beginnings, and sharp enough to tell weights apart
+        for parameter in model.parameters():
+            parameter.add_(0.4 * torch.randn_like(parameter))
+    return model
+
+
+@pytest.fixture
+def pair(ragged):
+    return ragged(SOURCE), ragged(TARGET, seed=1)
+
+
+def close(actual, expected, atol=1e-6):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
+
+
+def their(kind, layer, **sizes):
+    """PyTorch's module with a layer's weights."""
+    weights = dict(layer.named_parameters())
+    made = kind(**sizes).to(next(iter(weights.values())))
+    for name, parameter in made.named_parameters():
+        found = weights[name if name in weights else f"{name}_l0"]
+        parameter.data = found.data
+    return made
+
+
+def encoded(model, ids):
+    """One sentence through PyTorch's own layers: (length, dim)."""
+    x = model.source_embed.weight[ids] * DIM**0.5
+    for block in model.encoder.layers():
+        cells = block.recurrent.cells
+        sizes = {"input_size": DIM, "hidden_size": DIM // 2, "bidirectional": True}
+        x, _ = their(WHOLE[model.config.cell], cells, **sizes)(x)
+    return x
+
+
+def begun(model, h):
+    """What each layer of the decoder holds at first: s_0 = tanh(W backward_1)."""
+    first = (model.decoder.first.weight @ h[0, DIM // 2 :] + model.decoder.first.bias).tanh()
+    states = 2 if model.config.cell == "lstm" else 1
+    return first.view(model.config.decoder_layers, states, DIM)
+
+
+def logits_of(model, states, contexts, y):
+    """E tanh(W_o [s; c; y]), each token by itself."""
+    read = model.decoder.readout
+    tops = [
+        torch.tanh(read.weight @ torch.cat((s, c, e)) + read.bias)
+        for s, c, e in zip(states, contexts, y, strict=True)
+    ]
+    return torch.stack(tops) @ model.head.weight.T
+
+
+def plainly(model, source, target, alignment=None):
+    """Bahdanau's equations for one pair, a token at a time; also the weights (query, key)."""
+    h, y = encoded(model, source), model.target_embed.weight[target] * DIM**0.5
+    look, cell = model.decoder.blocks[0].cross_attention, CELLS[model.config.cell]
+    layers = [
+        their(cell, block.recurrent.cells, input_size=DIM * (1 + (n == 0)), hidden_size=DIM)
+        for n, block in enumerate(model.decoder.layers())
+    ]
+    held = [tuple(each) for each in begun(model, h)]
+    rows, states, contexts = [], [], []
+    for token in y:
+        q, keys = look.query.weight @ held[0][0], [look.key_value.weight @ each for each in h]
+        if model.config.attention == "additive":
+            e = torch.stack([look.score.vector[0] @ (q + key).tanh() for key in keys])
+        else:
+            e = torch.stack([q @ key for key in keys])
+        alpha = e.softmax(0) if alignment is None else alignment(e)
+        context = sum(weight * each for weight, each in zip(alpha, h, strict=True))
+        x = torch.cat((token, context))
+        for number, layer in enumerate(layers):
+            before = tuple(each[None] for each in held[number])
+            new = layer(x[None], before if model.config.cell == "lstm" else before[0])
+            held[number] = tuple(each[0] for each in (new if isinstance(new, tuple) else (new,)))
+            x = held[number][0]
+        rows.append(alpha)
+        states.append(x)
+        contexts.append(context)
+    return logits_of(model, states, contexts, y), torch.stack(rows)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("attention", "layers"), [("additive", 1), ("dot", 1), ("additive", 2)])
+def test_it_is_a_plain_loop_over_each_sentence(cell, attention, layers, pair):
+    model = make(cell=cell, attention=attention, encoder_layers=layers, decoder_layers=layers)
+    tap = Tap(WEIGHTS)
+    with torch.no_grad():
+        found = model(*pair, tap).split(TARGET)
+        for row, (source, target) in enumerate(zip(*(s.split() for s in pair), strict=True)):
+            expected, weights = plainly(model, source, target)
+            close(found[row], expected, atol=2e-6)
+            close(tap.records[WEIGHTS][row, 0, : len(target), : len(source)], weights)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@torch.no_grad()
+def test_without_attention_it_is_pytorchs_recurrence_fed_the_context(cell, pair):
+    model = make(cell=cell, attention="none", encoder_layers=2)
+    found = model(*pair).split(TARGET)
+    for row, (source, target) in enumerate(zip(*(side.split() for side in pair), strict=True)):
+        h, y = encoded(model, source), model.target_embed.weight[target] * DIM**0.5
+        context = torch.cat((h[-1, : DIM // 2], h[0, DIM // 2 :])).expand(len(target), DIM)
+        cells = model.decoder.blocks[0].recurrent.cells
+        layer = their(WHOLE[cell], cells, input_size=2 * DIM, hidden_size=DIM)
+        first = tuple(each[None] for each in begun(model, h)[0])
+        states, _ = layer(torch.cat((y, context), 1), first if cell == "lstm" else first[0])
+        close(found[row], logits_of(model, states, context, y), atol=2e-6)
+
+
+def test_gradients_are_those_of_the_plain_loop(pair):
+    model = make(cell="gru").double()
+    weights = [*model.parameters()]
+    wanted = torch.randn(sum(TARGET), VOCAB, dtype=torch.float64)
+    ours = torch.autograd.grad((model(*pair) * wanted).sum(), weights)
+    layer = model.decoder.blocks[0].recurrent.cells
+    plain = []
+    for source, target in zip(*(side.split() for side in pair), strict=True):
+        h, y = model.encode(Ragged.of([source])).x, model.target_embed.weight[target] * DIM**0.5
+        look, held, rows = model.decoder.blocks[0].cross_attention, begun(model, h)[0, 0], []
+        for token in y:
+            e = (look.query(held[None]) + look.key_value(h)).tanh() @ look.score.vector[0]
+            context = e.softmax(0) @ h
+            into = layer.weight_ih_l0 @ torch.cat((token, context)) + layer.bias_ih_l0
+            r, z, n = into.chunk(3)
+            u_r, u_z, u_n = (layer.weight_hh_l0 @ held + layer.bias_hh_l0).chunk(3)
+            r, z = (r + u_r).sigmoid(), (z + u_z).sigmoid()
+            held = (1 - z) * (n + r * u_n).tanh() + z * held
+            rows.append(logits_of(model, [held], [context], [token])[0])
+        plain.append(torch.stack(rows))
+    theirs = torch.autograd.grad((torch.cat(plain) * wanted).sum(), weights)
+    for mine, expected in zip(ours, theirs, strict=True):
+        close(mine, expected, atol=1e-9)
+
+
+@torch.no_grad()
+def test_a_uniform_alignment_is_the_mean_of_the_source(pair):
+    model = make(cell="lstm")
+
+    def even(weights):
+        return (weights > 0).float() / (weights > 0).sum(-1, keepdim=True).clamp(min=1)
+
+    found = model(*pair, Tap(edits=[Edit(WEIGHTS, even)])).split(TARGET)
+    for row, (source, target) in enumerate(zip(*(side.split() for side in pair), strict=True)):
+        expected, _ = plainly(model, source, target, lambda e: torch.ones_like(e) / len(e))
+        close(found[row], expected, atol=2e-6)
+
+
+@torch.no_grad()
+def test_a_recorded_alignment_can_be_put_into_another_run(pair):
+    model, other = make(), make()
+    tap = Tap("*")
+    model(*pair, tap)
+    edits = [replace(site, tap.records[site]) for site in (WEIGHTS, "decoder.0.cross.v")]
+    seen = Tap(WEIGHTS, "decoder.0.cross.heads", edits=edits)
+    other(*pair, seen)
+    close(seen.records[WEIGHTS], tap.records[WEIGHTS])
+    real = torch.arange(max(TARGET)) < torch.tensor(TARGET)[:, None]
+    heads = (each.records["decoder.0.cross.heads"][:, 0][real] for each in (seen, tap))
+    close(*heads)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("fields", [{}, {"cell": "lstm", "decoder_layers": 2}])
+def test_an_edit_that_changes_nothing_changes_nothing(fields, pair):
+    """It takes the long way: all queries again at every token."""
+    model = make(**fields)
+    tap, plain = Tap("*", edits=[Edit("*", lambda value: value)]), Tap("*")
+    close(model(*pair, tap), model(*pair, plain), atol=1e-5)
+    assert set(tap.records) == set(plain.records) == set(model.sites())
+    for site, value in plain.records.items():
+        close(tap.records[site], value, atol=1e-5)
+
+
+@torch.no_grad()
+def test_an_update_gate_that_is_shut_keeps_the_first_state(pair):
+    model = make()
+    shut = Edit("decoder.0.recurrent.update", torch.ones_like)  # h = h as it was
+    tap = Tap("decoder.0.recurrent.state", edits=[shut])
+    memory = model.encode(pair[0])
+    model(*pair, tap)
+    first = begun(model, memory.x[:4])[0, 0]
+    for state in tap.records["decoder.0.recurrent.state"][0, : TARGET[0]]:
+        close(state, first)
+
+
+@torch.no_grad()
+def test_a_head_that_is_away_gives_no_context(pair):
+    model = make()
+    assert model.heads() == ["decoder.0.cross.0"]
+    edited = model(*pair, Tap(edits=[knock_out("decoder.0.cross.0")]))
+    close(without(model, model.heads())(*pair), edited)
+    model.decoder.blocks[0].recurrent.cells.weight_ih_l0[:, DIM:] = 0
+    model.decoder.readout.weight[:, DIM : 2 * DIM] = 0
+    close(model(*pair), edited)
+
+
+@torch.no_grad()
+def test_weights_times_values_are_the_context_and_sites_say_their_shapes(pair):
+    model, tap = make(), Tap("*")
+    model(*pair, tap)
+    shapes = {site: tuple(value.shape) for site, value in tap.records.items()}
+    assert shapes[WEIGHTS] == shapes["decoder.0.cross.scores"] == (4, 1, 6, 6)
+    assert shapes["decoder.0.recurrent.update"] == (4, 6, DIM)
+    assert shapes["encoder.0.recurrent.backward.update"] == (4, 6, DIM // 2)
+    real = torch.arange(6) < torch.tensor(TARGET)[:, None]
+    heads = (tap.records[WEIGHTS] @ tap.records["decoder.0.cross.v"])[:, 0][real]
+    close(heads, tap.records["decoder.0.cross.heads"][:, 0][real])
+    sums = tap.records[WEIGHTS].sum(-1)[:, 0][real]
+    close(sums, torch.ones_like(sums))
+
+
+SYMBOLS = Symbols(pad=0, begin=1, end=2)
+SENTENCES = [[5, 6, 7], [8], [3, 9, 4, 10, 5]]
+SEARCHES = {
+    "greedy": DecodeConfig(max_length=7),
+    "beam": DecodeConfig(beam=4, n_best=3, max_length=7),
+    "sample": DecodeConfig(sample=True, n_best=3, max_length=7),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("fields", [{}, {"cell": "lstm", "decoder_layers": 2},
+                                    {"attention": "none"}])  # fmt: skip
+@pytest.mark.parametrize("prefixes", [None, [[4], [], [3, 5]]], ids=["free", "prefixes"])
+def test_it_decodes_as_it_reads_whole_sentences(search, fields, prefixes):
+    model, config = make(**fields), SEARCHES[search]
+    together = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, prefixes=prefixes)
+    for row, (sentence, found) in enumerate(zip(SENTENCES, together, strict=True)):
+        prefix = None if prefixes is None else [prefixes[row]]
+        [alone] = decode(model, Ragged.of([sentence]), SYMBOLS, config, prefixes=prefix)
+        assert [each.ids for each in found] == [each.ids for each in alone]
+        for each in found:
+            read = Ragged.of([(SYMBOLS.begin, *each.ids)])
+            table = model(Ragged.of([sentence]), read).log_softmax(1)
+            said = torch.tensor([*each.ids, SYMBOLS.end][: len(each.rows)])
+            whole = float(table[: len(said)].gather(1, said[:, None]).sum())
+            assert each.logprob == pytest.approx(whole, abs=1e-4)
+
+
+@torch.no_grad()
+def test_a_tap_followed_along_a_beam_shows_the_alignment_of_the_hypothesis():
+    model, tap = make(), Tap("decoder.*")
+    config = SEARCHES["beam"]
+    found = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, tap=tap)
+    assert found == decode(model, Ragged.of(SENTENCES), SYMBOLS, config)
+    for sentence, hypotheses in zip(SENTENCES, found, strict=True):
+        for each in hypotheses:
+            whole, fed = Tap("decoder.*"), (SYMBOLS.begin, *each.ids)[: len(each.rows)]
+            model(Ragged.of([sentence]), Ragged.of([fed]), whole)
+            for site, value in tap.follow(each.rows).items():
+                expected = whole.records[site][0]
+                close(value[..., : expected.shape[-2], : expected.shape[-1]], expected, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attention", ["additive", "none"])
+def test_rows_go_back_to_a_mark(attention):
+    model = make(attention=attention, cell="lstm")
+    state = model.start(model.encode(Ragged.of(SENTENCES)), 1, 9)
+    model.step(torch.tensor([1, 1, 1]), state)
+    mark = state.mark()
+    first = model.step(torch.tensor([5, 6, 7]), state)
+    state.rewind(mark)
+    assert not torch.equal(model.step(torch.tensor([3, 3, 3]), state), first)
+    state.rewind(mark)
+    assert torch.equal(model.step(torch.tensor([5, 6, 7]), state), first)
+
+
+def test_parameter_names_stay():
+    """They are what checkpoints are made of."""
+    both = [f"{kind}_{part}_l0" for kind in ("weight", "bias") for part in ("ih", "hh")]
+    backward = [f"{name}_reverse" for name in both]
+    model = build(Seq2SeqConfig(dim=8, decoder_layers=2), 9, 9)
+    assert sorted(model.state_dict()) == sorted(
+        [
+            "source_embed.weight",
+            "target_embed.weight",
+            "head.weight",
+            *(f"encoder.blocks.0.recurrent.cells.{name}" for name in (*both, *backward)),
+            *(f"decoder.blocks.{n}.recurrent.cells.{name}" for n in (0, 1) for name in both),
+            "decoder.blocks.0.cross_attention.query.weight",
+            "decoder.blocks.0.cross_attention.key_value.weight",
+            "decoder.blocks.0.cross_attention.score.vector",
+            *(f"decoder.{part}.{kind}" for part in ("first", "readout")
+              for kind in ("weight", "bias")),
+        ]
+    )  # fmt: skip
+
+
+def test_site_names_stay():
+    gates = ("reset", "update", "candidate", "state")
+    recurrent = "recurrent", *(f"recurrent.{gate}" for gate in gates)
+    cross = (f"cross.{site}" for site in ("q", "k", "v", "scores", "weights", "heads", "out"))
+    model = build(Seq2SeqConfig(dim=8), 9, 9)
+    assert set(model.sites()) == {
+        *(f"encoder.0.{site}" for site in recurrent),
+        *(f"encoder.0.recurrent.backward.{gate}" for gate in gates),
+        *(f"decoder.0.{site}" for site in (*recurrent, *cross)),
+        *("encoder.embedding", "encoder.0.residual", "decoder.embedding", "decoder.0.residual"),
+        *("decoder.readout", "logits"),
+    }
+    assert not build(Seq2SeqConfig(dim=8, attention="none"), 9, 9).heads()
+
+
+@pytest.mark.skipif(
+    int8.ENGINE not in torch.backends.quantized.supported_engines, reason="needs x86 with AVX2"
+)
+@torch.no_grad()
+@pytest.mark.parametrize("attention", ["additive", "none"])
+def test_a_twin_in_8_bits_is_near(attention, pair):
+    model = build(Seq2SeqConfig(dim=32, attention=attention), VOCAB, VOCAB).eval()
+    exact, near = model(*pair), int8.quantise(model)(*pair)
+    assert not torch.equal(near, exact)
+    assert (near - exact).norm() < 0.1 * exact.norm()
+
+
+def test_other_kinds_of_numbers_and_the_meta_device():
+    model, ids = make(), torch.tensor([3, 4, 5])
+    half = model.to(torch.bfloat16)
+    assert half(Ragged(ids, (2, 1)), Ragged(ids, (1, 2))).dtype == torch.bfloat16
+    drawn = sketch(model.config, VOCAB, VOCAB)
+    assert {name: each.shape for name, each in drawn.state_dict().items()} == {
+        name: each.shape for name, each in model.state_dict().items()
+    }
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(ValueError, match="multiple of 2"):
+        Seq2SeqConfig(dim=7)
+    with pytest.raises(InputError, match="vocabularies of 5 and 6"):
+        build(Seq2SeqConfig(dim=8), 5, 6)
