@@ -32,7 +32,7 @@ from regard.tasks.ids import (
 from regard.tasks.options import Options
 from regard.tasks.task import check_texts
 from regard.tasks.verbs import Verb
-from regard.tokens import Token, Vocabulary
+from regard.tokens import Processor, Token, Vocabulary
 from regard.train.checkpoint import run as checkpoint
 from regard.train.checkpoint.folder import STORED
 from regard.train.checkpoint.run import Snapshot
@@ -60,26 +60,28 @@ PRECISIONS = ("fp32", "int8")
 
 
 class Pipeline:
-    """Text in, text out, and everything in between to look at.
+    """Text or images in, text out, and everything in between to look at.
 
     Args:
         model: The plain module.
-        vocabulary: Text <-> ids; None for a model that came without, which then takes ids alone.
+        vocabulary: Text <-> ids, or what reads images; None for a model that came without, which
+            then takes ids alone.
         recipe: What it was made by.
         name: What to call it.
     """
 
     def __init__(
-        self, model: Model, vocabulary: Vocabulary | None, recipe: Recipe, name: str = "model"
+        self, model: Model, vocabulary: Processor | None, recipe: Recipe, name: str = "model"
     ) -> None:
         self.model: Any = model.eval()
-        self._vocabulary, self.recipe, self.name = vocabulary, recipe, name
+        self._vocabulary: Any = vocabulary
+        self.recipe, self.name = recipe, name
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         self.precision = "fp32"
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        """Text <-> ids.
+    def processor(self) -> Any:
+        """What makes items into what the model reads: tokenizers, or an image reader.
 
         Raises:
             InputError: The model came without.
@@ -87,6 +89,23 @@ class Pipeline:
         if self._vocabulary is None:
             raise no_tokenizer(self.name)
         return self._vocabulary
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Text <-> ids.
+
+        Raises:
+            InputError: The model came without, or reads images.
+        """
+        if self.reads_images:
+            raise InputError(self.name, got="a model of images", expected="one that reads text")
+        found: Vocabulary = self.processor
+        return found
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether an item is an image: a path, bytes, a Pillow image or an array."""
+        return bool(self.model.config.reads == "images")
 
     def tokens(self, text: str, *, target: bool = False) -> list[Token]:
         """The tokens of a text as the model gets it: the first step of all the others.
@@ -99,8 +118,8 @@ class Pipeline:
 
     @cached_property
     def task(self) -> Any:
-        """How text becomes what the model reads, and back."""
-        return TASKS[self.recipe.task].kind.ready(self.recipe, self.vocabulary)
+        """How text or images become what the model reads, and back."""
+        return TASKS[self.recipe.task].kind.ready(self.recipe, self.processor)
 
     def translator(self) -> Translate:
         """How sentences are read and translated.
@@ -126,6 +145,8 @@ class Pipeline:
             InputError: The model does something else; an item or an option is not as it should be.
         """
         verb = self._verb(name)
+        if self.reads_images:
+            return self._run_images(verb, items, verb.read(positions, options))
         some = items if is_ids(items) or isinstance(items, str) else [*items][:1]
         if verb.takes_ids and (is_ids(some) or (some and is_ids(some[0]))):
             return self._run_ids(verb, items, mask, verb.read(positions, options))
@@ -136,6 +157,11 @@ class Pipeline:
         read, settings = verb.read(positions, options)
         answers = self.answers(verb, several, read, settings)
         return verb.value(answers[0]) if one else verb.together(answers, read)
+
+    def _run_images(self, verb: Verb, items: Any, read: tuple[Any, dict[str, Any]]) -> Any:
+        one = self.processor.source.is_one(items)
+        answers = self.answers(verb, [items] if one else list(items), *read)
+        return verb.value(answers[0]) if one else verb.together(answers, read[0])
 
     def answers(
         self, verb: Verb, items: Sequence[Any], options: Options, settings: Mapping[str, Any]
@@ -148,7 +174,7 @@ class Pipeline:
             options: Of it.
             settings: What differs from the recipe's way of decoding.
         """
-        check_texts(verb.name, items)
+        self._check_items(verb.name, items)
         task, model = self._asked(verb.name), self._model(options.knock_out)
         decode = [self.decoding(**verb.settled(options, settings))] if verb.decode else []
         return getattr(task, verb.name)(model, items, *decode, **_own(options))
@@ -167,19 +193,28 @@ class Pipeline:
 
     def check(self, verb: Verb, item: Any, options: Options) -> None:
         """Refuses an item that the model cannot read; warns of what is lost of it."""
-        check_texts(verb.name, item)
+        self._check_items(verb.name, item)
         self._asked(verb.name).check(self.model, item, **_own(options))
+
+    def item(self, verb: Verb, line: str) -> Any:
+        """What a line of a file, or an argument, means: a text, or the path of an image."""
+        return line if self.reads_images else verb.item(line)
+
+    def _check_items(self, what: str, items: Any) -> None:
+        """Refuses empty texts; what is wrong with an image, its reader says."""
+        if not self.reads_images:
+            check_texts(what, items)
 
     def _verb(self, name: str) -> Verb:
         return every_verb().get(name) or self._refuse(name)
 
     def _asked(self, name: str) -> Any:
         """The task that a verb is asked of: the model's own, or another that it is able to do."""
-        if hasattr(TASKS[self.recipe.task].kind, name):
+        if hasattr(TASKS[self.recipe.task].kind, name) and hasattr(self.task, name):
             return self.task
         if name not in self.verbs:
             self._refuse(name)
-        return TASKS[self.verbs[name]].kind(self.vocabulary)
+        return TASKS[self.verbs[name]].kind(self.processor)
 
     def _refuse(self, name: str) -> NoReturn:
         raise InputError(
@@ -373,7 +408,8 @@ class Pipeline:
         Args:
             ids: The ids of a text: (tokens, vocab) comes out. Of several, as lists: a list of
                 these. As a tensor (batch, length): (batch, length, vocab), zeros at padding. With
-                a head for classes, one row a text comes out.
+                a head for classes, one row a text comes out. For a model of images: pixels as
+                its reader normalises them, (batch, channels, height, width).
             target_ids: The same of the target, for an encoder-decoder, whose source `ids` are.
             mask: (batch, length) With a tensor: 1 for real tokens, 0 for padding, on either side.
         """
@@ -381,7 +417,7 @@ class Pipeline:
 
     def look(
         self,
-        text: str,
+        text: Any,
         *,
         target: str | None = None,
         knock_out: Sequence[str] = (),
@@ -391,7 +427,8 @@ class Pipeline:
         """The attention of every layer and head while this sentence is translated, or restored.
 
         Args:
-            text: The sentence; a text with holes, if the model restores such.
+            text: The sentence; a text with holes, if the model restores such; an image's path or
+                the image itself, if the model reads images.
             target: What to follow instead of searching for it.
             knock_out: Heads to take away, such as `decoder.1.cross.3`.
             allow_unknown: Look at words that a vocabulary of words does not have, too.
@@ -399,7 +436,7 @@ class Pipeline:
         """
         from regard.explain.look import look_of
 
-        check_texts("look", text)
+        self._check_items("look", text)
         if (target is not None or decode) and self.model.config.sides == 1:
             raise InputError(
                 "look", got="a target or a search", expected="a text alone, for a single stack"

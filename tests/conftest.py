@@ -19,8 +19,9 @@ from regard.data.input import Ragged
 from regard.data.text.pairs import Splits
 from regard.layers import Attention, Block
 from tests.commands import regard
+from tests.digits import digits_run
 
-__all__ = ["regard"]
+__all__ = ["digits_run", "regard"]
 
 torch.set_num_threads(1)  # the models here are too small to share between cores
 hypothesis.settings.register_profile(

@@ -23,6 +23,7 @@ PAGES = [
     "docs/shelf.md",
     "docs/vectors.md",
     "docs/recurrent.md",
+    "docs/images.md",
 ]
 SHORTER = {"train": ["train.steps=3", "train.evaluate_every=3"], "heads": ["--pairs", "4"]}
 """What is added to a command so that it ends soon."""
@@ -88,6 +89,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 def test_every_key_of_a_recipe_is_on_the_reference_page() -> None:
     from regard.data.config import (
+        DigitsData,
         FileData,
         GrammarData,
         LabelledData,
@@ -110,8 +112,8 @@ def test_every_key_of_a_recipe_is_on_the_reference_page() -> None:
 
     page = (ROOT / "docs/all-of-it.md").read_text()
     for kind in (
-        FileData, GrammarData, ToyData, TextData, PythonData, LabelledData, MixtureData, PartData,
-        TokensConfig, *CONFIGS.values(), StartConfig, TrainConfig,
+        FileData, GrammarData, ToyData, TextData, PythonData, LabelledData, DigitsData, MixtureData,
+        PartData, TokensConfig, *CONFIGS.values(), StartConfig, TrainConfig,
         DecodeConfig, SentencesData, WordsConfig, VectorsConfig, VectorsTrainConfig,
     ):  # fmt: skip
         for key in kind.model_fields.keys() - {"family"}:

@@ -258,7 +258,7 @@ def test_a_file_without_keys_is_refused(message, text, got):
 
 # Faults in the file
 
-KINDS = "one of grammar, copy, reverse, sort, files, text, python, labelled, mixture, none"
+KINDS = "one of grammar, copy, reverse, sort, files, text, python, labelled, digits, mixture, none"
 TASKS = "one of translate, rewrite, restore, generate, fill, classify, tag, answer, embed"
 
 

@@ -201,16 +201,23 @@ add_verbs(app)
 @app.command()
 def look(
     place: Place,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT|FILE", help="The sentence, or an image's path.")
+    ],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="out.html, out.png or out.svg")
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="alignment, grid, self or positions")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="alignment, grid, self or positions; picture of an image")
+    ] = None,
     layer: Annotated[str | None, typer.Option(help="A number, or a name such as encoder.1")] = None,
     head: Annotated[
         int | None, typer.Option(help="A head's number; by default their mean.")
     ] = None,
-    word: Annotated[str | None, typer.Option(help="The word whose gaze to bring out.")] = None,
+    word: Annotated[
+        str | None,
+        typer.Option(help="The word whose gaze to bring out; of an image a patch, as 2,3."),
+    ] = None,
     target: Annotated[
         str | None, typer.Option(help="A translation to follow (forced decoding).")
     ] = None,
@@ -223,14 +230,15 @@ def look(
     threads: Threads = None,
     precision: Precision = "fp32",
 ) -> None:
-    """Draw what a model looks at while it reads, translates or restores a text."""
+    """Draw what a model looks at while it reads, translates or restores a text, or an image."""
     from regard.explain.look import picture_ending
     from regard.tasks.task import check_texts
 
     out = Path("look.html") if out is None else out
     picture_ending(out)  # refuse before the work, not after it
     pipeline = open_pipeline(place, threads, precision)
-    check_texts("look", text)
+    if not pipeline.reads_images:
+        check_texts("look", text)
     pipeline.task.asked_of(text).check(pipeline.model, text, allow_unknown=allow_unknown)
     given = {"target": target, "knock_out": knock_out or (), **chosen(beam=beam)}
     seen = pipeline.look(text, allow_unknown=True, **given)  # refused before, or allowed
@@ -298,7 +306,8 @@ def heads(
         for each in found:
             print(json.dumps(asdict(each)))
     else:
-        print(heads_table(found, len(texts), pipeline.task.effect))
+        over = f"{len(texts)} {pipeline.task.items}"
+        print(heads_table(found, over, pipeline.task.effect))
 
 
 @app.command()

@@ -37,6 +37,7 @@ class Answerer:
         at_once: Texts that are shown together, if that many are there already; None: all.
         ranked: Whether what is shown is of the best texts, not of each.
         quiet: Whether nothing is said of lines that cannot be used.
+        dash_is_lines: Whether `-` alone means the lines of standard input, and not one item.
     """
 
     show: Callable[[list[str]], Iterable[Iterable[str]]]
@@ -46,6 +47,7 @@ class Answerer:
     at_once: int | None = AT_ONCE
     ranked: bool = False
     quiet: bool = False
+    dash_is_lines: bool = True
 
     def run(self, texts: list[str] | None, source: str | None) -> None:
         """Answers arguments, or the lines of a file or pipe, or what a person types.
@@ -54,7 +56,7 @@ class Answerer:
             texts: The arguments; a single `-` is standard input.
             source: A file instead; `-` is standard input.
         """
-        if texts == ["-"]:
+        if texts == ["-"] and self.dash_is_lines:
             texts, source = None, "-"
         if texts and source is not None:
             raise InputError("TEXT", got="texts and --input", expected="one of the two")

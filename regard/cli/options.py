@@ -22,7 +22,7 @@ Place = Annotated[
 Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Sentences.")]
 Input = Annotated[
     str | None,
-    typer.Option("--input", "-i", help="A file, one text a line; - is standard input."),
+    typer.Option("--input", "-i", help="A file, one text or path a line; - is standard input."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]

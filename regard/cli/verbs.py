@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -82,7 +84,7 @@ def command_of(verb: Verb) -> Callable[..., None]:
     return command
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Asked:
     """A verb that is asked of a model, with all that was typed."""
 
@@ -109,17 +111,31 @@ class Asked:
         return Answerer(
             self._grow if grows else self._show,
             self._blank,
-            lambda text: self.pipeline.check(self.verb, self.verb.item(text), self.options),
+            lambda text: self.pipeline.check(self.verb, self._item(text), self.options),
             strict=self.strict,
             at_once=1 if grows else None if self.verb.at_once and whole else AT_ONCE,
             ranked=self.verb.ranks(self.options),
             quiet=self.quiet,
+            dash_is_lines=not self.pipeline.reads_images,
         )
+
+    def _item(self, text: str) -> Any:
+        """What an argument or a line means; `-` is the bytes of an image, of a model of images."""
+        if self.pipeline.reads_images and text == "-":
+            return self._piped
+        return self.pipeline.item(self.verb, text)
+
+    @cached_property
+    def _piped(self) -> bytes:
+        """The image on standard input."""
+        from regard.data.images.opening import MOST_BYTES
+
+        return b"" if sys.stdin is None else sys.stdin.buffer.read(MOST_BYTES + 1)
 
     def _show(self, texts: list[str]) -> Iterable[Iterable[str]]:
         """The lines of each text's answer."""
         options = self._allowing()
-        items = [self.verb.item(text) for text in texts]
+        items = [self._item(text) for text in texts]
         answers = self.pipeline.answers(self.verb, items, options, self.settings)
         together = self.verb.together(answers, options) if self.verb.at_once else answers
         if self.verb.ranks(options):
@@ -128,11 +144,11 @@ class Asked:
 
     def _lines(self, text: str, answer: Any) -> list[str]:
         if not self.as_json:
-            return [f"{line}\n" for line in self.verb.lines(answer)]
+            return [f"{line}\n" for line in self.verb.shown(answer, self.options)]
         return [self._json(text, row) for row in self.verb.rows(answer)]
 
     def _json(self, text: str, row: dict[str, Any]) -> str:
-        row = {self.verb.key: text, **row}
+        row = {"file" if self.pipeline.reads_images else self.verb.key: text, **row}
         if self.verb.names_unknown:
             row["unknown"] = self.pipeline.vocabulary.source.unknown_words(text)
         return json.dumps(row, ensure_ascii=False) + "\n"

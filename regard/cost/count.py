@@ -29,6 +29,13 @@ _EMBEDDINGS = {
     "source_embed": "source embedding",
     "target_embed": "target embedding",
 }
+_OF_FRONTS = {
+    "projection": "patch embedding",
+    "first": "class token",
+    "types": "token types",
+    "norm": "embedding norms",
+}
+"""What a front has beside its matrix, by the names of its parameters."""
 _SUBLAYERS = {
     "self_attention": "self-attention",
     "cross_attention": "cross-attention",
@@ -43,8 +50,7 @@ _ENDS = {"first": "first state", "readout": "readout"}
 _OF_A_STACK = ("positions", *dict.fromkeys(_SUBLAYERS.values()), *_ENDS.values())
 _PARTS = (
     *_EMBEDDINGS.values(),
-    "token types",
-    "embedding norms",
+    *_OF_FRONTS.values(),
     *(f"{stack} {part}" for stack in ("encoder", "decoder") for part in _OF_A_STACK),
     "task heads",
     "output",
@@ -97,10 +103,8 @@ def _part(name: str) -> str:
             return f"{stack} positions"
         case [module, "weight"] if module in _EMBEDDINGS:
             return _EMBEDDINGS[module]
-        case [module, "types"] if module in _EMBEDDINGS:
-            return "token types"
-        case [module, "norm", _] if module in _EMBEDDINGS:
-            return "embedding norms"
+        case [module, inner, *_] if module in _EMBEDDINGS and inner in _OF_FRONTS:
+            return _OF_FRONTS[inner]
         case ["head", _] | ["masked", "vocabulary", _]:
             return "output"
         case [module, *_] if module in ("pooler", *EncoderConfig.HEADS):
@@ -124,10 +128,11 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     """
     targets = lengths[-1] if targets is None else targets
     config = model.config
-    counts = dict.fromkeys(("encoder", "decoder", "attention products", "task heads", "output"), 0)
-    tokens = {"encoder": lengths[0], "decoder": lengths[-1]} | _head_tokens(
-        config, lengths[-1], targets
-    )
+    parts = ("embed", "encoder", "decoder", "attention products", "task heads", "output")
+    counts = dict.fromkeys(parts, 0)
+    tokens = {"encoder": lengths[0], "decoder": lengths[-1]}
+    tokens["embed"] = lengths[0] - int(getattr(config, "class_token", False))  # patches
+    tokens |= _head_tokens(config, lengths[-1], targets)
     for name, module in model.named_modules():
         top = name.partition(".")[0]
         if isinstance(module, VocabularyHead):
@@ -143,6 +148,7 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
             keys = lengths[0] if layer.cross else tokens[name]
             # Q Kᵀ and weights · V: (query, head_dim) (head_dim, key) and back, for every head
             counts["attention products"] += 4 * tokens[name] * keys * layer.heads * layer.head_dim
+    counts = {"patch embedding": counts.pop("embed"), **counts}
     return {part: count for part, count in counts.items() if count}
 
 

@@ -95,17 +95,17 @@ def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found
         recipe, sizes = outline(what)
         if overrides:
             recipe = recipes.from_text(recipes.dump(recipe), what, overrides)
-        sizes = (vocab,) * recipe.model.sides if vocab is not None else sizes
+        sizes = (vocab,) * len(recipe.model.VOCABULARIES) if vocab is not None else sizes
         return Found(what, recipe, sizes, "--vocab" if vocab is not None else "the folder's")
     name, recipe = _named_or_loaded(what, overrides)
     recipe, sizes = sketched(recipe)
     if vocab is not None:
-        return Found(name, recipe, (vocab,) * recipe.model.sides, "--vocab")
+        return Found(name, recipe, (vocab,) * len(recipe.model.VOCABULARIES), "--vocab")
     if sizes:
         return Found(name, recipe, sizes, "start.folder's")
     most = BYTES_AND_SPECIAL if recipe.tokens.kind == "bytes" else recipe.tokens.vocab
     source = "its own" if what in named() else "the recipe's maximum"
-    return Found(name, recipe, (most,) * recipe.model.sides, source)
+    return Found(name, recipe, (most,) * len(recipe.model.VOCABULARIES), source)
 
 
 def is_folder(what: str) -> bool:
@@ -166,6 +166,8 @@ def lengths_of(recipe: Recipe, known: Named | None, length: int | None) -> tuple
 
 def targets_of(config: ModelConfig, lengths: Sequence[int]) -> int:
     """Tokens of an example whose logits are computed."""
+    if config.reads == "images":
+        return 1
     if config.shape == "encoder":
         return max(1, round(HIDDEN * lengths[0]))
     return lengths[-1]

@@ -254,10 +254,20 @@ class Plan:
         return "\n".join(
             [
                 f"{self.what}: {layers} layers, {config.summary}{trained}",
-                f"vocabulary of {self.vocab:,}{self._whose} ({self.vocab_from}), {self._texts}",
+                self._read,
                 *(f"\n{_aligned(rows)}" for rows in self._sections()),
             ]
         )
+
+    @property
+    def _read(self) -> str:
+        """What the model reads, in a line."""
+        model: Any = self.recipe.model
+        if model.reads == "images":
+            height, width = model.image
+            patches = f"patches of {model.patch} x {model.patch}"
+            return f"images of {height} x {width} in {patches}: {self.lengths[0]:,} tokens"
+        return f"vocabulary of {self.vocab:,}{self._whose} ({self.vocab_from}), {self._texts}"
 
     @property
     def _whose(self) -> str:
@@ -374,7 +384,7 @@ def plan(
         what=what,
         recipe=recipe,
         recipe_name=name,
-        vocab=vocabularies[-1],
+        vocab=vocabularies[-1] if vocabularies else 0,
         vocab_from=vocab_from,
         lengths=lengths,
         parameters=counts,

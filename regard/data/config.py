@@ -12,7 +12,7 @@ Files = str | tuple[str, str]
 """One TSV, CSV or JSONL file, or two line-aligned files (source, target); plain or `.gz`."""
 Group = Literal["pair", "source"]
 """What stays together when pairs are set aside: copies of a pair, or all pairs of one source."""
-Gives = Literal["pairs", "text", "labels", "nothing"]
+Gives = Literal["pairs", "text", "labels", "pictures", "nothing"]
 """What a kind of data gives to learn from; a task takes one of these."""
 
 
@@ -123,6 +123,17 @@ class LabelledData(Config):
     seed: int = 0
 
 
+class DigitsData(Config):
+    """1,797 handwritten digits of 8 x 8 pixels, which ship (UCI, CC BY 4.0)."""
+
+    gives: ClassVar[Gives] = "pictures"
+    kind: Literal["digits"] = "digits"
+    fold: int = Field(default=0, ge=0, le=4)
+    """Which fifth is the test; each class is dealt out evenly. A tenth of the rest validates."""
+    augment: float = Field(default=0.5, ge=0, le=1)
+    """How far training images are moved, turned, scaled and made thicker or thinner; 0: not."""
+
+
 class PartData(Config):
     """One set of pairs of a mixture."""
 
@@ -182,6 +193,14 @@ class NoData(Config):
 
 
 DataConfig = Annotated[
-    GrammarData | ToyData | FileData | TextData | PythonData | LabelledData | MixtureData | NoData,
+    GrammarData
+    | ToyData
+    | FileData
+    | TextData
+    | PythonData
+    | LabelledData
+    | DigitsData
+    | MixtureData
+    | NoData,
     Field(discriminator="kind"),
 ]

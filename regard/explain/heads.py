@@ -75,12 +75,12 @@ def summarise(
     return found
 
 
-def heads_table(heads: Sequence[HeadSummary], texts: int, effect: str) -> str:
+def heads_table(heads: Sequence[HeadSummary], over: str, effect: str) -> str:
     """One line a head, the one that matters most first; below, what the columns say.
 
     Args:
         heads: All of them.
-        texts: How many they were looked at on.
+        over: What they were looked at on: `100 texts`.
         effect: What the effect of a head is, in words.
     """
     lines = [
@@ -92,7 +92,7 @@ def heads_table(heads: Sequence[HeadSummary], texts: int, effect: str) -> str:
         f"{each.positional:>11.2f}{each.offset:>4}{each.entropy:>8.2f}  {each.head}"
         for each in sorted(heads, key=lambda head: -head.effect)
     ]
-    lines += [f"over {texts} texts", f"{'effect':<17}{effect}", LEGEND]
+    lines += [f"over {over}", f"{'effect':<17}{effect}", LEGEND]
     return "\n".join(lines)
 
 

@@ -28,9 +28,9 @@ from regard.explain.names import in_words
 from regard.runtime.files import write_file
 
 if TYPE_CHECKING:
-    from regard.tasks.trace import Trace
+    from regard.tasks.trace import Picture, Trace
 
-Kind = Literal["alignment", "grid", "self", "positions"]
+Kind = Literal["alignment", "grid", "self", "positions", "picture"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -40,7 +40,7 @@ class Choice:
 
     Attributes:
         kind: The kind of picture.
-        maps: One map for `alignment` and `self`; the layers of a stack for `grid` and `positions`.
+        maps: The layers of a stack for `grid` and `positions`; one map for the other kinds.
         head: One head, or None for all of them: their mean, or in `grid` and `positions` each.
         reason: Why this layer, if nobody asked for it.
         row: The query of the word that was asked for.
@@ -94,6 +94,7 @@ class Look:
         note: One sentence more for the caption.
         source_language: What the keys of cross-attention are written in, such as `English`.
         target_language: What the decoder writes, such as `German`.
+        picture: The image that went in, if it was one.
     """
 
     maps: tuple[AttentionMap, ...]
@@ -105,6 +106,7 @@ class Look:
     note: str = ""
     source_language: str = ""
     target_language: str = ""
+    picture: Picture | None = None
 
     def __post_init__(self) -> None:
         if not self.maps:
@@ -123,6 +125,8 @@ class Look:
 
     def orientation(self, attention_map: AttentionMap) -> tuple[str, str]:
         """What the rows and what the columns of a map are."""
+        if self.picture is not None:
+            return "the patch that looks", "the patches looked at"
         written = f"the {self.target_language} word".replace("  ", " ") + " being written"
         if attention_map.stack.endswith(".cross"):
             kind = self.source_language or "source"
@@ -144,11 +148,11 @@ class Look:
 
         Args:
             kind: One of `KINDS`; by default `alignment`, or `self` if there is no
-                cross-attention or the word stands only in the source.
+                cross-attention or the word stands only in the source; `picture` of an image.
             layer: A number, or a name: `decoder`, `decoder.1`, `decoder.1.self`; also
                 `decoder.1.self.3`, with the head.
             head: A head's number; by default the mean over heads.
-            word: The row to bring out.
+            word: The row to bring out; in a `picture` [CLS]'s, or that of a patch: `2,3`.
 
         Raises:
             InputError: For a kind, layer, head or word that is not there; it names those that are.
@@ -165,6 +169,8 @@ class Look:
                     f"--word with --kind {kind}", expected="alignment or self", fix="leave one out"
                 )
             return Choice(kind, candidates, head)
+        if kind == "picture":
+            return self._choose_picture(candidates, head, word)
         entropies = [_mean_entropy(m.seen(head)) for m in candidates]
         best = int(np.argmin(entropies))
         sharpest = f"the sharpest layer: row entropy {entropies[best]:.2f} nats"
@@ -173,6 +179,22 @@ class Look:
             return Choice(kind, (candidates[best],), head, reason)
         row, note = find_word(candidates[best].queries, word)
         return Choice(kind, (candidates[best],), head, reason, row, note)
+
+    def _choose_picture(
+        self, candidates: Sequence[AttentionMap], head: int | None, word: str | None
+    ) -> Choice:
+        """The layer whose row of [CLS] (else of all patches), or of a patch, is the sharpest."""
+        if self.picture is None:
+            raise InputError("--kind picture", got="a text", expected="an image")
+        row = 0 if self.picture.first else None
+        if word is not None:
+            row, _ = find_word(candidates[0].queries, word)
+        rows = slice(None) if row is None else slice(row, row + 1)
+        entropies = [_mean_entropy(m.seen(head)[rows]) for m in candidates]
+        best = int(np.argmin(entropies))
+        sharpest = f"the sharpest layer: row entropy {entropies[best]:.2f} nats"
+        reason = sharpest if len(candidates) > 1 else ""
+        return Choice("picture", (candidates[best],), head, reason, row)
 
     def save(
         self,
@@ -214,6 +236,8 @@ class Look:
         return "\n".join([*lines, f"  to see it      {shown}"])
 
     def _usual_kind(self, layer: int | str | None, word: str | None) -> Kind:
+        if self.picture is not None:
+            return "picture"
         cross = [m for m in self.maps if m.stack.endswith(".cross")]
         parts = layer.split(".") if isinstance(layer, str) else []
         if not cross or "self" in parts or "encoder" in parts:
@@ -312,6 +336,7 @@ def look_of(trace: Trace, text: str, *, model: str = "", without: Sequence[str] 
         target=trace.written or "",
         knocked_out=tuple(without),
         note=trace.note,
+        picture=trace.picture,
     )
 
 
@@ -385,7 +410,7 @@ def _matching(
     maps: Sequence[AttentionMap], kind: Kind, layer: int | str | None
 ) -> tuple[tuple[AttentionMap, ...], int | None]:
     """The maps of one stack that a kind can show and `layer` names, and the head it names."""
-    ending = {"alignment": ".cross", "self": ".self"}.get(kind, "")
+    ending = {"alignment": ".cross", "self": ".self", "picture": ".self"}.get(kind, "")
     possible = [m for m in maps if m.stack.endswith(ending)]
     if not possible:
         other = "self" if kind == "alignment" else "alignment"
@@ -406,7 +431,7 @@ def _matching(
         raise InputError("--layer", got=layer, expected=f"one of {_sites(possible)}")
     # What a kind shows unless told otherwise: positions are about a sequence and itself.
     usual = (
-        ("encoder.self", "decoder.self") if kind in ("self", "positions") else ("decoder.cross",)
+        ("decoder.cross",) if kind in ("alignment", "grid") else ("encoder.self", "decoder.self")
     )
     stacks = [m.stack for m in found]
     stack = next((name for name in usual if name in stacks), stacks[0])

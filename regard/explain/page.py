@@ -116,7 +116,13 @@ def save_page(path: str | os.PathLike[str], heading: str, sections: Sequence[Sec
 
 
 def look_page(look: Look, choice: Choice) -> str:
-    """The page of one look, opened at what was chosen."""
+    """The page of one look, opened at what was chosen; of an image, below its picture."""
+    if choice.kind == "picture":
+        from regard.explain.plot import draw, render  # matplotlib is slow to import
+
+        picture = Picture(render(draw(look, choice), ".png"), choice.name)
+        maps = Looks([("", look)], choice.map.site, choice.head, view="matrix")
+        return page(look.title, [picture, maps])
     word = None if choice.row is None else choice.map.queries[choice.row]
     opened = Looks(
         [("", look)], choice.map.site, choice.head, word, None if word else VIEWS[choice.kind]

@@ -66,6 +66,10 @@ class Columns:
 def draw(look: Look, choice: Choice) -> Figure:
     """The picture of what was chosen."""
     with style():
+        if choice.kind == "picture":
+            from regard.explain.picture import draw_picture  # which uses what is below
+
+            return draw_picture(look, choice)
         if choice.row is not None:
             return _draw_word(look, choice)
         return DRAWINGS[choice.kind](look, choice)
@@ -100,7 +104,11 @@ def draw_comparison(comparison: Comparison, before: Choice, after: Choice) -> Fi
             facts = ["Blue: more weight after. Orange: less."]
         else:
             facts.append("The words differ, so there is no difference to draw.")
-        facts = [*_orientation(comparison.before, first), *facts, *_facts(comparison.after, before)]
+        facts = [
+            *_orientation(comparison.before, first),
+            *facts,
+            *facts_of(comparison.after, before),
+        ]
         return _draw_panels(panels, comparison.before.title, before.name, facts)
 
 
@@ -125,7 +133,7 @@ def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
 def _draw_matrix(look: Look, choice: Choice) -> Figure:
     values = choice.map.seen(choice.head)
     panel = Panel(values, choice.map.queries, choice.map.keys, weight_scale(values))
-    facts = [*_orientation(look, choice.map), *_facts(look, choice)]
+    facts = [*_orientation(look, choice.map), *facts_of(look, choice)]
     return _draw_panels([panel], look.title, choice.name, facts)
 
 
@@ -148,7 +156,7 @@ def _draw_positions(look: Look, choice: Choice) -> Figure:
         "Rows: the heads.",
         f"Columns: how far from its own place a word looks; {origin}.",
         f"Mean over those of the {words} words that have a word so far away.",
-        *_facts(look, choice),
+        *facts_of(look, choice),
     ]
     return _draw_panels([panel], look.title, choice.name, facts)
 
@@ -179,9 +187,9 @@ def _draw_grid(look: Look, choice: Choice) -> Figure:
         f"Each square is one head: {len(choice.map.queries)} rows, top to bottom, "
         f"by {len(choice.map.keys)} columns.",
         *_orientation(look, choice.map),
-        *_facts(look, choice),
+        *facts_of(look, choice),
     ]
-    _write_aside(sheet, look.title, choice.name, [scale], facts)
+    write_aside(sheet, look.title, choice.name, [scale], facts)
     return sheet.figure
 
 
@@ -219,7 +227,7 @@ def _draw_word(look: Look, choice: Choice) -> Figure:
     rows, columns = look.orientation(choice.map)
     facts = [f"Left: {rows}.", f"Right: {columns}.", "The thicker the line, the more."]
     name = f"“{visible(queries[row])}” in {choice.name}"
-    _write_aside(sheet, look.title, name, [], [*facts, *_facts(look, choice)])
+    write_aside(sheet, look.title, name, [], [*facts, *facts_of(look, choice)])
     return sheet.figure
 
 
@@ -298,7 +306,7 @@ def _draw_panels(panels: Sequence[Panel], title: str, name: str, facts: Sequence
             sheet.text(where, shorten(visible(panel.heading), width, 16), 16, weight="bold")
         left += width + heads.beside
     scales = list({panel.scale.name: panel.scale for panel in panels}.values())
-    _write_aside(sheet, title, name, scales, facts)
+    write_aside(sheet, title, name, scales, facts)
     return sheet.figure
 
 
@@ -324,7 +332,7 @@ def _place_columns(panels: Sequence[Panel], room: float, size: float, tallest: f
     return Columns(names, angle, pitch, longest, beside)
 
 
-def _write_aside(
+def write_aside(
     sheet: Sheet, title: str, name: str, scales: Sequence[Scale], facts: Sequence[str]
 ) -> None:
     """The column on the right: what this is a picture of."""
@@ -352,7 +360,8 @@ def _orientation(look: Look, attention_map: AttentionMap) -> list[str]:
     return [f"Rows: {rows}.", f"Columns: {columns}."]
 
 
-def _facts(look: Look, choice: Choice) -> list[str]:
+def facts_of(look: Look, choice: Choice) -> list[str]:
+    """What to know of a picture beside what it shows."""
     silenced = "; ".join(map(in_words, look.knocked_out))
     facts = [
         f"To type: {choice.short}.",

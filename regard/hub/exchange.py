@@ -12,6 +12,7 @@ from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.hub.folder import write_model
 from regard.hub.generation import GENERATION, read_decoding, roles_in, write_decoding
+from regard.hub.images import write_reader
 from regard.models import FAMILIES, Model
 from regard.recipes.recipe import Recipe
 from regard.runtime.files import reporting, temporary_beside, write_file
@@ -40,14 +41,16 @@ def recipe_of(
         tokens=TokensConfig(shared=len(set(vocabularies)) == 1),
         model=config,
         train=TrainConfig(),
-        decode=read_decoding(folder, vocabularies[-1], length, both=both, their=their),
+        decode=read_decoding(folder, vocabularies[-1], length, both=both, their=their)
+        if vocabularies
+        else DecodeConfig(),
     )
 
 
 def _task_of(config: Any) -> Any:
     """What a model is for; a T5 that has sentinels can restore texts, too."""
     usual = FAMILIES[config.family].task
-    headed = [task for task, entry in TASKS.items() if entry.head and config.shape in entry.shapes]
+    headed = [task for task, entry in TASKS.items() if entry.head and entry.fits(config)]
     if usual not in headed:
         return usual
     order = [*(task for task in headed if task != usual), usual]
@@ -67,12 +70,12 @@ def check_vocabulary(model: Model, vocabulary: Vocabulary, folder: Path) -> None
             )
 
 
-def export(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, folder: Path) -> Path:
+def export(model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path) -> Path:
     """Writes a Hugging Face folder that transformers loads with the same outputs.
 
     Args:
         model: What to write.
-        vocabulary: Its tokenizer, if it has one.
+        vocabulary: Its tokenizer or image reader, if it has one.
         decode: How it is decoded.
         folder: A new name, or an empty folder.
 
@@ -92,7 +95,12 @@ def export(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, fo
     return folder
 
 
-def _write(model: Model, vocabulary: Vocabulary | None, decode: DecodeConfig, folder: Path) -> None:
+def _write(model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path) -> None:
+    if model.config.reads == "images":
+        write_model(model, folder)
+        if vocabulary is not None:
+            write_reader(vocabulary.source, folder)
+        return
     ids = {} if vocabulary is None else roles_of(vocabulary)
     if model.config.shape == "encoder":
         write_model(model, folder, **ids)

@@ -169,8 +169,11 @@ def kind_of(their: dict[str, Any], folder: Path) -> Kind:
 
 
 def _vocabularies(their: dict[str, Any], kind: Kind) -> tuple[int, ...]:
+    names = CONFIGS[kind.family].VOCABULARIES
+    if not names:
+        return ()
     source = int(their["vocab_size"])
-    if CONFIGS[kind.family].sides == 1:
+    if len(names) == 1:
         return (source,)
     return source, int(their.get("decoder_vocab_size") or source)
 

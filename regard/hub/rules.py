@@ -30,6 +30,8 @@ class Rule:
     """Whether they keep a vector as a matrix of one row (the bias of Marian's logits)."""
     zero: bool = False
     """Whether it is zero where they leave it out (that bias in a BART without a head)."""
+    shape: tuple[int, ...] | None = None
+    """The shape in which they keep one tensor that has fewer dimensions here (ViT's patches)."""
 
     def within(self, ours: str, theirs: str) -> Rule:
         """The same rule for what stands below a module, ours and theirs."""
@@ -142,6 +144,7 @@ class Table:
             whole = torch.cat([ours[name] for name in rule.ours])
             whole = whole.t() if rule.turned and whole.dim() == 2 else whole
             whole = whole[None] if rule.row else whole
+            whole = whole if rule.shape is None else whole.reshape(rule.shape)
             parts = whole.chunk(len(rule.theirs)) if len(rule.theirs) > 1 else (whole,)
             theirs |= {n: p.contiguous().clone() for n, p in zip(rule.theirs, parts, strict=True)}
         places = {rule.theirs[0]: ours[rule.ours[0]].data_ptr() for rule in self.rules}
@@ -166,6 +169,8 @@ def _bring(
         parts = [part.t() if part.dim() == 2 else part for part in parts]
     if rule.row:
         parts = [part.flatten() for part in parts]
+    if rule.shape is not None and [part.shape for part in parts] == [rule.shape]:
+        parts = [parts[0].reshape(shapes[rule.ours[0]])]
     try:
         whole = torch.cat(parts) if len(parts) > 1 else parts[0]
         sizes = [shapes[name][0] for name in rule.ours]

@@ -111,6 +111,12 @@ class Layout:
         return (torch.arange(starts.numel()) - starts).to(self.device)
 
     @cached_property
+    def firsts(self) -> Tensor:
+        """The place of each sentence's first token: (batch,)."""
+        lengths = torch.tensor(self.lengths)
+        return (lengths.cumsum(0) - lengths).to(self.device)
+
+    @cached_property
     def slots(self) -> Tensor:
         """The place of each token in the padded rows laid end to end: (tokens,)."""
         row = torch.arange(self.batch).repeat_interleave(torch.tensor(self.lengths))

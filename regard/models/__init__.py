@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from regard.models.families.t5 import T5Config as T5Config
     from regard.models.families.transformer import SIZES as SIZES
     from regard.models.families.transformer import TransformerConfig as TransformerConfig
+    from regard.models.families.vit import ViTConfig as ViTConfig
+    from regard.models.image_encoder import ImageEncoder as ImageEncoder
     from regard.models.model import Model as Model
     from regard.models.recurrent import Seq2Seq as Seq2Seq
 
@@ -45,6 +47,8 @@ _HOMES = {
     "families.seq2seq": ("Seq2SeqConfig",),
     "families.t5": ("T5Config",),
     "families.transformer": ("SIZES", "TransformerConfig"),
+    "families.vit": ("ViTConfig",),
+    "image_encoder": ("ImageEncoder",),
     "model": ("Model",),
     "recurrent": ("Seq2Seq",),
 }

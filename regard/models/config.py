@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from regard.config import Config
 
@@ -22,6 +22,8 @@ NormKind = Literal["layer", "rms", "none"]
 NormPlace = Literal["pre", "post", "inside"]
 ScoreKind = Literal["scaled_dot", "dot", "additive", "cosine"]
 Shape = Literal["encoder", "decoder", "encoder_decoder"]
+Reads = Literal["text", "images"]
+"""What a model reads: tokens of a text, or pictures of one size."""
 SUBLAYERS = ("self_attention", "cross_attention", "convolution", "recurrent", "feed_forward")
 """Kinds of sub-layers; a name may have a word before it, where a block has two of a kind."""
 Sizes = dict[str, dict[str, Any]]
@@ -57,6 +59,9 @@ class ModelConfig(Config):
     shape: ClassVar[Shape]
     sides: ClassVar[int] = 1
     """Texts of an example: a source and a target, or one alone."""
+    reads: ClassVar[Reads] = "text"
+    VOCABULARIES: ClassVar[tuple[str, ...]] = ("vocab",)
+    """The names of the sizes of vocabularies that a model is built with, the source's first."""
     family: str
     size: str | None = None
     """A named size gives the default of every field that is not set."""
@@ -298,6 +303,7 @@ class EncoderDecoderConfig(BlocksConfig):
 
     shape: ClassVar[Shape] = "encoder_decoder"
     sides: ClassVar[int] = 2
+    VOCABULARIES: ClassVar[tuple[str, ...]] = ("source_vocab", "target_vocab")
     encoder_layers: int = Field(default=2, ge=1, le=DEEPEST)
     decoder_layers: int = Field(default=2, ge=1, le=DEEPEST)
     tied: Literal["all", "output", "inputs", "none"] = "all"
@@ -350,6 +356,67 @@ class EncoderConfig(BlocksConfig):
     """Names of the tags of a token, for a head on every token; none: no such head."""
     spans: bool = False
     """Whether it has a head that finds where an answer begins and ends."""
+
+    @property
+    def stacks(self) -> dict[str, int]:
+        """The only one."""
+        return {"encoder": self.layers}
+
+
+class ImageEncoderConfig(BlocksConfig):
+    """What families say that are an encoder of images cut into patches."""
+
+    HEADS: ClassVar[tuple[str, ...]] = ("classes",)
+    VOCABULARIES: ClassVar[tuple[str, ...]] = ()
+    shape: ClassVar[Shape] = "encoder"
+    reads: ClassVar[Reads] = "images"
+    layers: int = Field(default=4, ge=1, le=DEEPEST)
+    image: tuple[PositiveInt, PositiveInt] = (224, 224)
+    """Height and width of the images, in pixels; readers scale to it."""
+    patch: int = Field(default=16, ge=1, le=LONGEST)
+    """The side of a patch, in pixels; height and width divide by it. A patch is a token."""
+    channels: Literal[1, 3] = 3
+    """Of a pixel: 1 for grey, 3 for red, green and blue."""
+    class_token: bool = True
+    """Whether a learned token, [CLS], stands before the patches."""
+    pool: Literal["first", "mean"] = "first"
+    """What the class is told from: the first token's vector, or the mean of all patches'."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes of an image, for a head on the pooled vector; none: no such head."""
+    max_length: int = Field(default=0, ge=0, le=LONGEST)
+    """Tokens of an image, which `image`, `patch` and `class_token` decide: leave it out."""
+    embedding_norm: Literal[False] = False
+    scaled_embedding: Literal[False] = False
+    scaled_output: Literal[False] = False
+    output_bias: Literal[True] = True
+    """Its head always has one."""
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        return self.image[0] // self.patch, self.image[1] // self.patch
+
+    @property
+    def tokens(self) -> int:
+        """Of an image: its patches, and [CLS]."""
+        return self.grid[0] * self.grid[1] + int(self.class_token)
+
+    @model_validator(mode="after")
+    def _patches_fit(self) -> ImageEncoderConfig:
+        height, width = self.image
+        if height % self.patch or width % self.patch:
+            raise ValueError(f"an image of {height} x {width} has no whole patches of {self.patch}")
+        if self.tokens > LONGEST:
+            raise ValueError(f"{self.tokens} patches are more than any model reads")
+        if self.pool == "first" and not self.class_token:
+            raise ValueError("pool: first needs class_token: true")
+        if self.max_length not in (0, self.tokens):
+            raise ValueError(
+                f"max_length {self.max_length}: an image of {height} x {width} in patches of "
+                f"{self.patch} has {self.tokens} tokens; leave max_length out"
+            )
+        object.__setattr__(self, "max_length", self.tokens)  # frozen, but not yet handed out
+        return self
 
     @property
     def stacks(self) -> dict[str, int]:

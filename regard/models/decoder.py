@@ -68,7 +68,8 @@ class Decoder(Model):
         """What the stack needs to read whole texts, each token looking back alone."""
         if tap is not None:
             tap.begin(self.sites())
-        return reading(self.config, self.decoder, texts, causal=True, cache=cache, tap=tap)
+        layout = self.embed.layout(texts)
+        return reading(self.config, self.decoder, layout, causal=True, cache=cache, tap=tap)
 
     def _top(self, ids: Tensor, ctx: Context) -> Tensor:
         x = self.embed(ids, ctx.where, ctx.positions)  # (tokens, dim)
@@ -97,7 +98,8 @@ class Decoder(Model):
         if tap is not None and not any(state.lengths):  # the first step, where no prompt was read
             tap.begin(self.sites())
         more = Ragged(ids, (1,) * ids.numel())
-        ctx = reading(self.config, self.decoder, more, causal=True, cache=state, tap=tap)
+        layout = self.embed.layout(more)
+        ctx = reading(self.config, self.decoder, layout, causal=True, cache=state, tap=tap)
         logits = ctx.visit("logits", self.head(self._top(ids, ctx)))
         state.advance(more.lengths)
         return logits

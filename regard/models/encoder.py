@@ -1,17 +1,24 @@
 """The encoder alone, which BERT, RoBERTa and DistilBERT are configs of, with its heads.
 
+`BaseEncoder` is what it shares with the encoder of images (`image_encoder.py`).
+
 Ids -> a vector for each token, each having seen all others; and from these whatever was asked for:
 the token behind a mask, a class of the whole text, a tag for each token, where an answer stands.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor, nn
 
 from regard.data.input import Ragged
 from regard.errors import InputError
-from regard.layers import Dropout, Embed, Tap, VocabularyHead, norm
+from regard.layers import Dropout, Embed, Stack, Tap, VocabularyHead, norm
+from regard.layers.fronts.front import Front
 from regard.layers.init import draw_normal
 from regard.layers.kernels.linear import Linear
 from regard.layers.mlp import ACTIVATIONS
@@ -46,7 +53,60 @@ class MaskedHead(nn.Module):
         return self.vocabulary.loss(self._prepared(x), targets, smoothing)
 
 
-class Encoder(Model):
+class BaseEncoder(Model):
+    """A front, a stack in which every token looks at all others, and heads on what leaves it.
+
+    A subclass makes `embed`, `encoder`, `dropout` and its heads.
+    """
+
+    config: Any
+    embed: Front
+    encoder: Stack
+    dropout: nn.Module
+    without_head: ClassVar[str]
+    """What to do about a head that is not there."""
+
+    def hidden(self, source: Any, tap: Tap | None = None) -> Tensor:
+        """What leaves the stack for each token: (tokens, dim)."""
+        if tap is not None:
+            tap.begin(self.sites())
+        layout = self.embed.layout(source)
+        ctx = reading(self.config, self.encoder, layout, causal=False, tap=tap)
+        x = self.embed.read(source, ctx)  # (tokens, dim)
+        return self.encoder(ctx.visit("encoder.embedding", x), ctx)
+
+    @abstractmethod
+    def pooled(self, source: Any, hidden: Tensor) -> Tensor:
+        """One vector an example, from those of its tokens: (examples, dim)."""
+
+    def classify(self, source: Any, tap: Tap | None = None) -> Tensor:
+        """Logits of the classes of each example: (examples, classes)."""
+        pooled = self.pooled(source, self.hidden(source, tap))
+        return self.need("classes")(self.dropout(pooled))
+
+    def need(self, head: str) -> nn.Module:
+        """The head of that name.
+
+        Raises:
+            InputError: The model has none.
+        """
+        found = getattr(self, head, None)
+        if found is None:
+            raise InputError(
+                f"this encoder has no head for {head.replace('_', ' ')}", fix=self.without_head
+            )
+        return found
+
+    def embeds(self) -> Sequence[Front]:
+        """What gives each token its first vector."""
+        return [self.embed]
+
+    def sites(self) -> dict[str, int]:
+        """Every site a tap can name, with its number of heads (0 where there are none)."""
+        return self.encoder.sites()
+
+
+class Encoder(BaseEncoder):
     """A stack in which every token looks at all of its text, and heads that the config names.
 
     Args:
@@ -61,6 +121,11 @@ class Encoder(Model):
     """
 
     config: EncoderConfig
+    embed: Embed
+    without_head = (
+        "train one: own/classify, own/tag or own/answer with start.folder=DIR, or "
+        "tiny/fill; embed and words need none"
+    )
 
     def __init__(self, config: EncoderConfig, vocab: int) -> None:
         super().__init__()
@@ -77,18 +142,6 @@ class Encoder(Model):
         self.spans = Linear(dim, 2) if config.spans else None
         draw_normal(self, config.layers)
 
-    def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
-        """What leaves the stack for each token: (tokens, dim)."""
-        if tap is not None:
-            tap.begin(self.sites())
-        kinds = self.config.token_types
-        if kinds and texts.types is not None and not 0 <= int(texts.types.max()) < kinds:
-            got = f"the type {int(texts.types.max())} of a token"
-            raise InputError("the tokenizer's template", got=got, expected=f"0 to {kinds - 1}")
-        ctx = reading(self.config, self.encoder, texts, causal=False, tap=tap)
-        x = self.embed(texts.ids, ctx.where, ctx.positions, texts.types)  # (tokens, dim)
-        return self.encoder(ctx.visit("encoder.embedding", x), ctx)
-
     def pooled(self, texts: Ragged, hidden: Tensor) -> Tensor:
         """One vector a text, from its first token: (texts, dim)."""
         first = hidden[texts.firsts]
@@ -101,11 +154,6 @@ class Encoder(Model):
         """Logits over the vocabulary at each token: (tokens, vocab)."""
         return self.need("masked")(self.hidden(texts, tap))
 
-    def classify(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
-        """Logits of the classes of each text: (texts, classes)."""
-        pooled = self.pooled(texts, self.hidden(texts, tap))
-        return self.need("classes")(self.dropout(pooled))
-
     def tag(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the tags of each token: (tokens, tags)."""
         return self.need("tags")(self.dropout(self.hidden(texts, tap)))
@@ -114,29 +162,6 @@ class Encoder(Model):
         """Logits of each token as the first and as the last of an answer: (tokens, 2)."""
         return self.need("spans")(self.hidden(texts, tap))
 
-    def need(self, head: str) -> nn.Module:
-        """The head of that name.
-
-        Raises:
-            InputError: The model has none.
-        """
-        found = getattr(self, head)
-        if found is None:
-            raise InputError(
-                f"this encoder has no head for {head.replace('_', ' ')}",
-                fix="train one: own/classify, own/tag or own/answer with start.folder=DIR, or "
-                "tiny/fill; embed and words need none",
-            )
-        return found
-
-    def embeds(self) -> list[Embed]:
-        """What gives each token its first vector."""
-        return [self.embed]
-
     def vocabularies(self) -> dict[str, int]:
         """What it was built with beside its config, by name."""
         return {"vocab": self.vocab}
-
-    def sites(self) -> dict[str, int]:
-        """Every site a tap can name, with its number of heads (0 where there are none)."""
-        return self.encoder.sites()

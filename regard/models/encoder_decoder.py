@@ -126,14 +126,16 @@ class EncoderDecoder(Model):
     def _given(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Context:
         """What the decoder needs to read whole targets, each token looking back alone."""
         memory = self.encode(source, tap)
-        return reading(self.config, self.decoder, target, causal=True, memory=memory, tap=tap)
+        layout = self.target_embed.layout(target)
+        return reading(self.config, self.decoder, layout, causal=True, memory=memory, tap=tap)
 
     def encode(self, source: Ragged, tap: Tap | None = None) -> Memory:
         """Source sentences -> the memory that the decoder looks at."""
         if tap is not None:
             tap.begin(self.sites())
-        ctx = reading(self.config, self.encoder, source, causal=False, tap=tap)
-        x = self.source_embed(source.ids, ctx.where, ctx.positions)  # (source tokens, dim)
+        layout = self.source_embed.layout(source)
+        ctx = reading(self.config, self.encoder, layout, causal=False, tap=tap)
+        x = self.source_embed.read(source, ctx)  # (source tokens, dim)
         x = self.encoder(ctx.visit("encoder.embedding", x), ctx)
         return Memory(x, ctx.layout)
 
@@ -152,7 +154,7 @@ class EncoderDecoder(Model):
         ctx = reading(
             self.config,
             self.decoder,
-            more,
+            self.target_embed.layout(more),
             causal=True,
             cache=state.cache,
             memory=memory,

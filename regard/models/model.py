@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
-from regard.data.input import Ragged
-from regard.layers import Embed, Tap
+from regard.layers import Tap
+from regard.layers.fronts.front import Front
 from regard.models.config import ModelConfig
 
 
 class Model(nn.Module, ABC):
-    """Stacks by the names that the config gives them, what embeds tokens for them, and heads."""
+    """Stacks by the names that the config gives them, the fronts before them, and heads."""
 
     config: ModelConfig
 
     @abstractmethod
-    def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
-        """What leaves the stack that reads texts, for each token: (tokens, dim)."""
+    def hidden(self, source: Any, tap: Tap | None = None) -> Tensor:
+        """What leaves the stack that reads, for each token of an `Input`: (tokens, dim)."""
 
     @abstractmethod
     def vocabularies(self) -> dict[str, int]:
         """What it was built with beside its config, by name."""
 
     @abstractmethod
-    def embeds(self) -> list[Embed]:
-        """What gives each token its first vector: of source and target, or of the only text."""
+    def embeds(self) -> Sequence[Front]:
+        """What gives each token its first vector: of source and target, or of the only input."""
 
     @abstractmethod
     def sites(self) -> dict[str, int]:
@@ -43,11 +45,11 @@ class Model(nn.Module, ABC):
 
     @property
     def reader(self) -> str:
-        """The name of the stack that reads texts."""
+        """The name of the stack that reads."""
         return next(iter(self.config.stacks))
 
     def depths(self) -> list[list[nn.Module]]:
-        """The parts that read texts, from below: embeddings, each layer, what stands on top."""
+        """The parts that read, from below: fronts, each layer, what stands on top."""
         stack = getattr(self, self.reader)
         layers = [[block] for block in stack.blocks]
         return [[*self.embeds(), stack.positions], *layers, [stack.final_norm]]

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.data.input import Ragged
 from regard.layers import (
     BlockShape,
     Context,
@@ -133,24 +132,23 @@ def head_of(config: BlocksConfig, vocab: int, tied: nn.Parameter | None) -> Voca
 def reading(
     config: ModelConfig,
     stack: Stack,
-    texts: Ragged,
+    layout: Layout,
     *,
     causal: bool,
     cache: KVCache | None = None,
     **beside: Any,
 ) -> Context:
-    """What a stack needs to read whole texts, or what follows those that a cache holds.
+    """What a stack needs to read whole examples, or what follows those that a cache holds.
 
     Args:
         config: Of the model.
         stack: Which of its stacks.
-        texts: What it reads: one token each, while it writes.
+        layout: Of what it reads, as its front says: one token each, while it writes.
         causal: Whether tokens look back only.
         cache: What the rows have read before.
         **beside: What else the context holds: a memory, a tap.
     """
-    layout = Layout(texts.lengths, texts.ids.device)
-    before = (0,) * len(texts.lengths) if cache is None else cache.lengths
+    before = (0,) * layout.batch if cache is None else cache.lengths
     where = torch.tensor(before, device=layout.device) if any(before) else None  # (batch,)
     if where is None:
         where = layout.where  # (tokens,)

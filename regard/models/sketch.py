@@ -49,7 +49,7 @@ def sketch(config: ModelConfig, *vocabularies: int) -> Any:
     except (RuntimeError, TypeError) as error:
         if "overflow" not in str(error).lower():  # torch's word for what 64 bits do not hold
             raise
-        got = f"{config.widths}, vocabulary {vocabularies[0]}"
+        got = config.widths + (f", vocabulary {vocabularies[0]}" if vocabularies else "")
         raise InputError("the model", got=got, expected="matrices below 2^63 bytes") from error
 
 

@@ -16,7 +16,7 @@ from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import ValidationError
+from pydantic import PositiveInt, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -32,6 +32,7 @@ _WORDS: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
     str: "text",
+    tuple[PositiveInt, PositiveInt]: "height and width, such as [8, 8]",
     tuple[float, float]: "two numbers, such as [0.9, 0.98]",
     tuple[str, ...]: "a list of names",
     tuple[int, ...]: "a list of whole numbers",

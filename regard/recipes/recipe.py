@@ -33,6 +33,7 @@ from pydantic_core import PydanticCustomError
 from regard.config import Config, NameIn
 from regard.data.config import (
     DataConfig,
+    DigitsData,
     FileData,
     GrammarData,
     LabelledData,
@@ -65,6 +66,7 @@ DATA_KINDS: dict[str, type[Config]] = {
     "text": TextData,
     "python": PythonData,
     "labelled": LabelledData,
+    "digits": DigitsData,
     "mixture": MixtureData,
     "none": NoData,
 }
@@ -115,7 +117,7 @@ class Recipe(Config):
     @model_validator(mode="after")
     def _family_fits_the_task(self) -> Recipe:
         entry = TASKS[self.task]
-        if self.model.shape not in entry.shapes:
+        if not entry.fits(self.model):
             raise PydanticCustomError(
                 "sections_disagree",
                 "task: {task} needs model.family: {usual}, got {family}",
@@ -451,6 +453,9 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
     if "start" in values:
         values = {"tokens": {}, "model": {}, "decode": {}, **values}
     model, task = values.get("model"), values.get("task")
+    config = CONFIGS.get(str(model.get("family"))) if isinstance(model, dict) else None
+    if config is not None and config.reads != "text":  # there is nothing to say of tokens
+        values = {"tokens": {}, "decode": {}, **values}
     if not isinstance(model, dict) or "family" in model:
         return values
     if str(task) in OF_THEIR_OWN:

@@ -17,7 +17,7 @@ from regard.recipes import recipe as recipes
 from regard.recipes.shelf import bytes_of, card_of, holds_model, in_megabytes, shipped
 from regard.runtime.files import read_json
 from regard.tasks.entries import EVERY_MODEL, verbs_of
-from regard.tokens import Vocabulary
+from regard.tokens import Processor
 from regard.tokens.listing import aligned
 from regard.train.checkpoint import run as checkpoint
 from regard.train.checkpoint.folder import CONFIG, RECIPE
@@ -64,7 +64,7 @@ def _described(entry: Traversable) -> tuple[str, list[str]]:
     """The family of a shipped model, and what it can do."""
     with as_file(entry) as folder:
         recipe = recipes.load(folder / RECIPE)
-        known = Vocabulary.from_json(checkpoint.read_tokenizer(folder))
+        known = Processor.from_json(checkpoint.read_tokenizer(folder))
     can = (verb for verb, _ in verbs_of(recipe.task, recipe.model, known))
     return recipe.model.family, [*can, *EVERY_MODEL]
 

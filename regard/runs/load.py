@@ -14,6 +14,7 @@ from regard.errors import InputError
 from regard.hub.config import ConfigFile
 from regard.models import understood, vocabularies_in
 from regard.models.config import ModelConfig
+from regard.models.families import CONFIGS
 from regard.models.fill import blank, fill
 from regard.models.sketch import shapes
 from regard.pipeline import PRECISIONS, Pipeline, no_tokenizer
@@ -21,7 +22,7 @@ from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runs.places import Repository, opened
 from regard.runtime.files import read_json
-from regard.tokens import Vocabulary
+from regard.tokens import Processor, Vocabulary
 from regard.train.checkpoint import run as checkpoint
 from regard.train.checkpoint.folder import (
     CHECKPOINTS,
@@ -91,15 +92,18 @@ def _vocabulary_in(folder: Path) -> Vocabulary | None:
         return read_folder(folder, config.theirs)
     if folder.is_dir() and not ours and not config.data and (found := read_folder(folder)):
         return found
-    return _stored_vocabulary(checkpoint.chosen_tokenizer(folder, config.data))
+    found = _stored_processor(checkpoint.chosen_tokenizer(folder, config.data))
+    if found is not None and not found.vocabularies:
+        raise InputError(str(folder), got="a model of images", expected="one that reads text")
+    return found
 
 
-def _stored_vocabulary(text: str) -> Vocabulary | None:
-    """What a checkpoint keeps of its tokenizers; None if it came without."""
+def _stored_processor(text: str) -> Any:
+    """What a checkpoint keeps of its tokenizers or image reader; None if it came without."""
     if text.startswith('{"words": ['):
         raise InputError("word vectors", got="no tokenizer", expected="a model that reads text",
                          fix="regard vectors PLACE nearest WORD")  # fmt: skip
-    return None if text.strip() == "{}" else Vocabulary.from_json(text)
+    return None if text.strip() == "{}" else Processor.from_json(text)
 
 
 def from_hub(
@@ -118,7 +122,12 @@ def from_hub(
     from regard.tokens.published.hub import read_folder
 
     their = read_json(folder / CONFIG) if their is None else their
-    kind_of(their, folder)
+    if CONFIGS[kind_of(their, folder).family].reads == "images":
+        from regard.hub.images import read_reader
+
+        model = read_model(folder, their, pickled=pickled)
+        recipe = recipe_of(model.config, (), folder, their)
+        return Pipeline(model, read_reader(folder, model.config), recipe, name)
     vocabulary = read_folder(folder, their)  # first: what it takes for a while is free again then
     model = read_model(folder, their, pickled=pickled)
     if vocabulary is not None:
@@ -194,7 +203,7 @@ def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
     model = blank(config, *vocabularies)
     check_tensors(f"{name}: the weights", snapshot.weights, model.state_dict())
     fill(model, snapshot.weights)
-    stored = _stored_vocabulary(snapshot.tokenizer)
+    stored = _stored_processor(snapshot.tokenizer)
     return Pipeline(model, stored, recipes.from_text(snapshot.recipe, f"{name}/recipe.yaml"), name)
 
 

@@ -39,8 +39,8 @@ class Beginning:
 
     recipe: Recipe
     """With the model and the tokens of the folder."""
-    vocabulary: Vocabulary | None = None
-    """None: to be learned."""
+    vocabulary: Any = None
+    """What makes items into what the model reads; None: to be learned."""
     vocabularies: tuple[int, ...] = ()
     """How many entries the model's matrices have; none: as many as the vocabulary."""
     config: ModelConfig | None = None
@@ -97,7 +97,7 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
         found = load(recipe.start.folder, download=False)
     return Beginning(
         settled(recipe, found.recipe),
-        found.vocabulary,
+        found.processor,
         tuple(found.model.vocabularies().values()),
         found.model.config,
         found.model.state_dict(),
@@ -172,7 +172,8 @@ def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
             got=f"{folder}, a {base.family} model, to begin from",
             expected="an encoder: BERT, RoBERTa, DistilBERT",
         )
-    values |= dict.fromkeys(NAMES, ())  # named by the data, if the recipe does not
+    # named by the data, if the recipe does not
+    values |= {key: () for key in NAMES if key in base.HEADS}
     return headed(recipe.task, type(base).model_validate(values | given))
 
 

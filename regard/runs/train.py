@@ -145,7 +145,7 @@ def _run(
     if run is None and recipe.train.average > 1:
         _logger.warning("train.average needs a folder for the run: without one nothing is averaged")
     beginning = begin(recipe, start)
-    known = beginning.vocabularies or (1,) * beginning.recipe.model.sides
+    known = beginning.vocabularies or (1,) * len(beginning.recipe.model.VOCABULARIES)
     _check_memory(beginning.recipe, known)  # before minutes are spent on the data
     prepared = TASKS[recipe.task].kind.prepare(beginning.recipe, beginning.vocabulary)
     recipe, vocabulary = _decided(beginning.recipe, prepared), prepared.vocabulary
@@ -153,8 +153,8 @@ def _run(
     if start is not None:
         _compare(facts, start)
         _check_config(recipe, start)
-    sizes = [vocabulary.source.vocab, vocabulary.target.vocab]
-    vocabularies = beginning.vocabularies or tuple(sizes[: recipe.model.sides])
+    sizes = vocabulary.vocabularies[: len(recipe.model.VOCABULARIES)]
+    vocabularies = beginning.vocabularies or sizes
     _check_memory(recipe, vocabularies)
     model = build(recipe.model, *vocabularies)
     beginning.prepare(model)

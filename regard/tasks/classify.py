@@ -1,11 +1,15 @@
 """Classification: texts or pairs of them, each with a class -> loss, accuracy, classes.
 
+A model that reads images has the same task in another class, `regard/tasks/pictures.py`, which
+`prepare` and `ready` hand over to.
+
 The vector of a text's first token, through the pooler, gives the logits of its classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,7 +22,8 @@ from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.tasks.labelled import Supervised, numbered
 from regard.tasks.measures.accuracy import Measures, class_scores
-from regard.tasks.task import rise
+from regard.tasks.pictures import ClassifyPictures
+from regard.tasks.task import Prepared, Settings, rise
 
 
 class Classify(Supervised[LabelledText]):
@@ -29,6 +34,20 @@ class Classify(Supervised[LabelledText]):
     tried = 'classify {} "A joy from start to end."'
     effect = rise("text")
     unit = "examples"
+
+    @classmethod
+    def prepare(cls, settings: Settings, vocabulary: Any = None) -> Prepared:
+        """Reads the examples that a recipe names: texts, or images if its model reads them."""
+        if settings.model.reads == "images":
+            return ClassifyPictures.prepare(settings, vocabulary)
+        return super().prepare(settings, vocabulary)
+
+    @classmethod
+    def ready(cls, settings: Settings, vocabulary: Any) -> Any:
+        """The task of a trained model, of texts or of images."""
+        if settings.model.reads == "images":
+            return ClassifyPictures(vocabulary)
+        return super().ready(settings, vocabulary)
 
     def rows(
         self, examples: Sequence[LabelledText], labels: Sequence[str], longest: int

@@ -13,6 +13,7 @@ from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.tasks.entries import TASKS
 from regard.tasks.passages import Passages, of_texts, some_at_a_time
+from regard.tasks.pictures import ClassifyPictures
 from regard.tasks.plain_text import ReadsText
 from regard.tasks.reader import Reader, vectors_of
 from regard.tasks.task import Prepared, Settings
@@ -23,6 +24,13 @@ class Embed(ReadsText, Reader):
     """What an encoder without a head of its own is for."""
 
     effect = "how far the vector of a text moves without the head: 1 - cosine"
+
+    @classmethod
+    def ready(cls, settings: Settings, vocabulary: Any) -> Any:
+        """The task of a model, of texts or of images."""
+        if settings.model.reads == "images":
+            return ClassifyPictures(vocabulary)
+        return super().ready(settings, vocabulary)
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:

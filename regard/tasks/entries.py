@@ -21,7 +21,7 @@ from regard.tasks.verbs import (
 )
 
 if TYPE_CHECKING:
-    from regard.models.config import ModelConfig, Shape
+    from regard.models.config import ModelConfig, Reads, Shape
     from regard.tokens import Vocabulary
 
 EVERY_MODEL = ("words", "look", "heads")
@@ -39,6 +39,7 @@ class Entry:
         verbs: What a model can be asked for, each a method of the class.
         head: The key of a model's config that names the head it needs; none: the vocabulary's.
         needs: The function that tells whether a vocabulary has what it takes; none: any has.
+        reads: What its models can read.
     """
 
     home: str
@@ -47,6 +48,11 @@ class Entry:
     verbs: tuple[Verb, ...] = ()
     head: str = ""
     needs: str = ""
+    reads: tuple[Reads, ...] = ("text",)
+
+    def fits(self, config: ModelConfig) -> bool:
+        """Whether models of a config are of a shape, and read what it takes, to do it."""
+        return config.shape in self.shapes and config.reads in self.reads
 
     @property
     def kind(self) -> Any:
@@ -57,13 +63,14 @@ class Entry:
         """Whether a model can do it though it is for another, by a head or symbols that it has."""
         if not (self.head or self.needs):
             return False
-        if config.shape not in self.shapes or (self.head and not getattr(config, self.head, None)):
+        if not self.fits(config) or (self.head and not getattr(config, self.head, None)):
             return False
         return not self.needs or (vocabulary is not None and imported(self.needs)(vocabulary))
 
 
 _WRITERS: tuple[Shape, ...] = ("encoder_decoder",)
 _READERS: tuple[Shape, ...] = ("encoder",)
+_BOTH: tuple[Reads, ...] = ("text", "images")
 
 TASKS: dict[str, Entry] = {
     "translate": Entry("regard.tasks.translate.Translate", _WRITERS, "transformer", (TRANSLATE,)),
@@ -78,11 +85,22 @@ TASKS: dict[str, Entry] = {
     "generate": Entry("regard.tasks.generate.Generate", ("decoder",), "gpt", (GENERATE, SUGGEST)),
     "fill": Entry("regard.tasks.fill.Fill", _READERS, "bert", (EMBED, FILL), "masked"),
     "classify": Entry(
-        "regard.tasks.classify.Classify", _READERS, "bert", (CLASSIFY, EMBED), "classes"
+        "regard.tasks.classify.Classify",
+        _READERS,
+        "bert",
+        (CLASSIFY, EMBED),
+        "classes",
+        reads=_BOTH,
     ),
     "tag": Entry("regard.tasks.tag.Tag", _READERS, "bert", (TAG, EMBED), "tags"),
     "answer": Entry("regard.tasks.answer.Answer", _READERS, "bert", (ANSWER, EMBED), "spans"),
-    "embed": Entry("regard.tasks.embed.Embed", (*_READERS, *_WRITERS, "decoder"), "bert", (EMBED,)),
+    "embed": Entry(
+        "regard.tasks.embed.Embed",
+        (*_READERS, *_WRITERS, "decoder"),
+        "bert",
+        (EMBED,),
+        reads=_BOTH,
+    ),
 }
 
 

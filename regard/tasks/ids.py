@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged
+from regard.data.input import Dense, Ragged
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
 from regard.decode.filters import Symbols
@@ -39,6 +39,8 @@ def is_ids(value: Any) -> bool:
 
 def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
     """See `Pipeline.logits`."""
+    if model.config.reads == "images":
+        return _logits_of_images(model, ids)
     both = model.config.sides == 2
     if both == (target_ids is None):
         expected = "source and target ids" if both else "the ids of one text"
@@ -59,6 +61,20 @@ def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
     if getattr(model.config, "classes", ()):  # one row a text, not a token
         return found[0] if is_ids(ids) else found
     return back(list(torch.split(found, [len(row) for row in rows])))
+
+
+def _logits_of_images(model: Any, images: Any) -> Tensor:
+    """(batch, channels, height, width) -> (batch, classes)."""
+    values = torch.as_tensor(images)
+    if values.ndim != 4 or not values.is_floating_point():
+        shape = " x ".join(map(str, values.shape))
+        expected = "real numbers, batch x channels x height x width"
+        raise InputError(
+            "logits", got=f"{shape or 'a number'} of {values.dtype}", expected=expected
+        )
+    with evaluating(model):
+        found: Tensor = model.classify(Dense(values.float()))
+    return found
 
 
 def _head(model: Any) -> Callable[[Ragged], Tensor]:
@@ -126,7 +142,7 @@ def check_ids(ids: Ids, model: Model, side: int = 0) -> None:
 
 def check_roles(config: DecodeConfig, model: Model) -> None:
     """Refuses settings that name ids which the model cannot write."""
-    vocab = list(model.vocabularies().values())[-1]
+    vocab = [1, *model.vocabularies().values()][-1]
     for name in ("begin", "forced_begin", "forced_end", "ends", "banned"):
         value = getattr(config, name)
         for token in value if isinstance(value, tuple) else (value or 0,):

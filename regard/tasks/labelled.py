@@ -22,7 +22,7 @@ from regard.data.text.annotations import text_of
 from regard.data.text.labelled import labels_in, load_labelled, read_labelled, texts_in
 from regard.data.text.windows import Row, evaluation, training
 from regard.errors import InputError
-from regard.models.config import EncoderConfig, ModelConfig
+from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder
 from regard.tasks.entries import TASKS
 from regard.tasks.measures.accuracy import Measures
@@ -137,7 +137,8 @@ class Supervised(Reader, ABC, Generic[Example]):
     @classmethod
     def settled(cls, task: str, config: ModelConfig, before: ModelConfig) -> ModelConfig:
         """The config of a run that goes on, with the head and the labels that it has."""
-        names = {key: getattr(config, key) or getattr(before, key, ()) for key in NAMES}
+        kinds = [key for key in NAMES if key in config.HEADS]
+        names = {key: getattr(config, key) or getattr(before, key, ()) for key in kinds}
         return headed(task, config.model_copy(update=names))
 
     @abstractmethod
@@ -228,12 +229,14 @@ def is_labelled(task: str) -> bool:
     return issubclass(TASKS[task].kind, Supervised)
 
 
-def headed(task: str, config: Any) -> EncoderConfig:
+def headed(task: str, config: Any) -> Any:
     """The config with the head of a task in place of all others.
 
-    A class is told from the pooled first token, by a pooler as transformers has it for models of
-    this kind; tags and answers look at every token, and nothing would look at a pooler.
+    A class of a text is told from the pooled first token, by a pooler as transformers has it for
+    models of this kind; tags and answers look at every token, and nothing would look at a pooler.
     """
+    if config.reads == "images":
+        return config  # the classes are its only head
     kept, pooler = TASKS[task].head, config.pooler
     if kept != "classes":
         pooler = "none"

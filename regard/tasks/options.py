@@ -52,6 +52,16 @@ class FillOptions(Options):
     top: int = Field(default=5, ge=1, description="How many to show.")
 
 
+class ClassifyOptions(Options):
+    """Of `classify`."""
+
+    top: int | None = Field(
+        default=None,
+        ge=1,
+        description="How many classes to show; else the likeliest, in JSON all.",
+    )
+
+
 class AnswerOptions(Options):
     """Of `answer`."""
 

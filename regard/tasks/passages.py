@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch
-from regard.data.input import Ragged
+from regard.data.input import Input, Ragged
 from regard.layers import Tap
-from regard.models.encoder import Encoder
+from regard.models.encoder import BaseEncoder
 from regard.models.encoder_decoder import EncoderDecoder
 
 T = TypeVar("T")
@@ -49,11 +49,12 @@ def of_pairs(model: EncoderDecoder, batch: Batch[Ragged]) -> Passages:
 
 
 def of_texts(
-    model: Encoder, texts: Ragged, loss: Callable[[Any], Tensor], targets: int
+    model: BaseEncoder, texts: Input, loss: Callable[[Any], Tensor], targets: int
 ) -> Passages:
-    """Texts that an encoder reads, with what their loss is."""
-    lengths = texts.lengths, texts.lengths
-    return Passages(lambda tap: model.hidden(texts, tap), loss, targets, lambda _: lengths)
+    """Texts or images that an encoder reads, with what their loss is."""
+    lengths = model.embed.layout(texts).lengths
+    both = lengths, lengths
+    return Passages(lambda tap: model.hidden(texts, tap), loss, targets, lambda _: both)
 
 
 def batch_of_ids(texts: Sequence[Sequence[int]]) -> Batch[Ragged]:

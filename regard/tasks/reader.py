@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.input import Ragged
+from regard.data.input import Input, Ragged
 from regard.data.order import alike
 from regard.errors import InputError
 from regard.layers import Tap
@@ -189,26 +189,34 @@ class Reader(BaseTask):
 
         return read_alone(model, self.tokenizer, text, tap, "encoder", read)
 
-    def classify(self, model: Encoder, texts: Sequence[Text]) -> list[list[Labelled]]:
-        """The classes of each text, likeliest first."""
+    def classify(
+        self, model: Encoder, texts: Sequence[Text], top: int | None = None
+    ) -> list[list[Labelled]]:
+        """The classes of each text, likeliest first; at most `top` of them."""
         model.need("classes")
         classes = len(model.config.classes)
         out = self._each(model, texts, lambda part: model.classify(part).softmax(dim=1), classes)
-        return [
-            sorted(map(Labelled, model.config.classes, row), key=lambda found: -found.probability)
-            for row in out.tolist()
-        ]
+        return likeliest(model.config.classes, out, top)
 
 
-def vectors_of(model: Model, texts: Ragged, *, pool: str, normalise: bool) -> Tensor:
-    """A vector for each text: (texts, dim). See `Reader.embed`."""
+def likeliest(classes: Sequence[str], shares: Tensor, top: int | None) -> list[list[Labelled]]:
+    """The classes of each row of probabilities (rows, classes), likeliest first."""
+    return [
+        sorted(map(Labelled, classes, row), key=lambda found: -found.probability)[:top]
+        for row in shares.tolist()
+    ]
+
+
+def vectors_of(model: Model, source: Input, *, pool: str, normalise: bool) -> Tensor:
+    """A vector for each text or image: (examples, dim). See `Reader.embed`."""
     if pool not in POOLS:
         raise InputError("pool", got=pool, expected=" or ".join(POOLS))
-    hidden = model.hidden(texts)  # (tokens, dim)
+    hidden = model.hidden(source)  # (tokens, dim)
+    layout = model.embeds()[0].layout(source)
     if pool == "cls":
-        vectors = hidden[texts.firsts]
+        vectors = hidden[layout.firsts]
     else:
-        vectors = torch.segment_reduce(hidden, "mean", lengths=torch.tensor(texts.lengths))
+        vectors = torch.segment_reduce(hidden, "mean", lengths=torch.tensor(layout.lengths))
     return F.normalize(vectors, dim=1) if normalise else vectors
 
 

@@ -16,7 +16,7 @@ from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.models.config import ModelConfig
 from regard.tasks.measures.report import Selection
-from regard.tokens import Tokenizer, TokensConfig, Vocabulary
+from regard.tokens import Processor, Tokenizer, TokensConfig, Vocabulary
 
 SHOWN = 40
 """Characters by which a long text is named."""
@@ -116,7 +116,7 @@ class Settings(Protocol):
 class Prepared:
     """What a training begins with."""
 
-    vocabulary: Vocabulary
+    vocabulary: Processor
     task: Any
     """With its data."""
     checksums: dict[str, str]
@@ -140,6 +140,8 @@ class BaseTask:
 
     noun: ClassVar[str] = "examples"
     """What a batch holds, where a bad one is named."""
+    items: ClassVar[str] = "texts"
+    """What its models read, for people."""
     unit: ClassVar[str] = "targets"
     """What `targets` counts, where training says how fast it is."""
 

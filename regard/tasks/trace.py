@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.input import Ragged
@@ -28,8 +30,27 @@ AsInput = Callable[[list[int], list[int]], object]
 
 
 @dataclass(frozen=True, eq=False)
+class Picture:
+    """An image as a model reads it, and the patches that its tokens are."""
+
+    pixels: NDArray[np.float32]
+    """(channels, height, width) From 0 to 1."""
+    grid: tuple[int, int]
+    """Rows and columns of patches."""
+    first: int
+    """Tokens before the patches."""
+
+    @property
+    def names(self) -> list[str]:
+        """Of the tokens: [CLS], then `row,column` of each patch, from 0."""
+        rows, columns = self.grid
+        patches = [f"{row},{column}" for row in range(rows) for column in range(columns)]
+        return ["[CLS]"] * self.first + patches
+
+
+@dataclass(frozen=True, eq=False)
 class Trace:
-    """One text, read by a model."""
+    """One text or image, read by a model."""
 
     weights: Mapping[str, Tensor]
     """By site: (heads, query, key)."""
@@ -39,6 +60,8 @@ class Trace:
     """What came out or was given; None if nothing is written."""
     note: str = ""
     """What to know of it."""
+    picture: Picture | None = None
+    """What was read, if it was an image."""
 
 
 class ReadsAndWrites(BaseTask, ABC):
@@ -87,14 +110,14 @@ class ReadsAndWrites(BaseTask, ABC):
         if target is None:
             [[best, *_]] = self.predict(model, [text], decode, tap=tap)
             ids, finished = list(best.hypothesis.ids), best.hypothesis.finished
-            weights = _firsts(tap) | tap.follow(best.hypothesis.rows)
+            weights = firsts(tap) | tap.follow(best.hypothesis.rows)
             if not finished:
                 note = "the translation did not end by itself: it was cut at its longest"
         else:
             ids, finished = self.target_ids(target, longest), True
             with evaluating(model):
                 model(Ragged.of([source]), Ragged.of([[both.target.begin, *ids]]), tap)
-            weights, note = _firsts(tap), "the translation was given"
+            weights, note = firsts(tap), "the translation was given"
         # A translation cut short has no step that writes its end, and never reads its last token.
         out = [*ids, both.target.end] if finished else ids
         back = [both.target.begin, *ids][: len(out)]
@@ -128,9 +151,9 @@ def read_alone(
     with evaluating(model):
         model.hidden(read(ids, tokenizer.token_types(plain)), tap)
     words = tokenizer.words(ids)
-    return Trace(_firsts(tap), {f"{stack}.self": (words, words)})
+    return Trace(firsts(tap), {f"{stack}.self": (words, words)})
 
 
-def _firsts(tap: Tap) -> dict[str, Tensor]:
+def firsts(tap: Tap) -> dict[str, Tensor]:
     """What was recorded of the first text of a batch, which is the only one."""
     return {site: value[0] for site, value in tap.records.items()}

@@ -125,6 +125,11 @@ class Verb:
         """An answer for people."""
         raise NotImplementedError
 
+    def shown(self, answer: Any, options: Any) -> list[str]:
+        """The same at the command line, where options may ask for more or less of it."""
+        del options
+        return self.lines(answer)
+
     def to_json(self, answer: Any) -> dict[str, Any]:
         """An answer as JSON, beside the item itself."""
         raise NotImplementedError
@@ -273,7 +278,9 @@ class _Restore(Verb):
 
 class _Classify(Verb):
     name = "classify"
-    help = "The class of each text; in a line, two texts are parted by a tab."
+    help = "The class of each text or image file; in a line, two texts are parted by a tab."
+    options_at = "regard.tasks.options.ClassifyOptions"
+    noun = "TEXT|FILE"
 
     def is_one(self, items: Any) -> bool:
         return not isinstance(items, list)  # a pair of texts is one
@@ -284,6 +291,11 @@ class _Classify(Verb):
 
     def lines(self, answer: Any) -> list[str]:
         return [f"{answer[0].label}\t{answer[0].probability:.3f}"]
+
+    def shown(self, answer: Any, options: Any) -> list[str]:
+        if options.top is None:
+            return self.lines(answer)
+        return ["  ".join(f"{each.label} {each.probability:.3f}" for each in answer)]
 
     def to_json(self, answer: Any) -> dict[str, Any]:
         return {"classes": {each.label: each.probability for each in answer}}
@@ -338,7 +350,7 @@ class Closeness:
 
 class _Embed(Verb):
     name = "embed"
-    help = "A vector for each text, or which texts are nearest in meaning."
+    help = "A vector for each text or image file, or which of them are nearest in meaning."
     options_at = "regard.tasks.options.EmbedOptions"
     takes_ids = True
     at_once = True

@@ -146,7 +146,7 @@ def compare(
     return _compared(
         word,
         layer,
-        _Reading(read, vectors, model.embeds()[0].weight.detach(), tokenizer),
+        _Reading(read, vectors, model.embeds()[0].get_parameter("weight").detach(), tokenizer),
         places,
         count,
     )

@@ -1,6 +1,6 @@
 """Training text -> a vocabulary, learned from it.
 
-In: pairs, or plain text. Out: a `Processor`. The pieces are the same for both; plain text has
+In: pairs, or plain text. Out: a `Vocabulary`. The pieces are the same for both; plain text has
 symbols beside them that its models need: a mask, sentinels, and what stands around a text.
 """
 
@@ -18,7 +18,7 @@ from regard.data.text.pairs import Pair
 from regard.errors import InputError
 from regard.tokens.config import TokensConfig
 from regard.tokens.kinds import BEGIN, END, PAD, SPECIAL, UNKNOWN, train
-from regard.tokens.processor import Processor
+from regard.tokens.processor import Vocabulary
 from regard.tokens.spelling import checked
 from regard.tokens.tokenizer import LEARNED, Roles, Tokenizer
 
@@ -46,7 +46,7 @@ class Around:
         return self.single.startswith(SPECIAL[BEGIN])
 
 
-def learn(pairs: Sequence[Pair], config: TokensConfig) -> Processor:
+def learn(pairs: Sequence[Pair], config: TokensConfig) -> Vocabulary:
     """Learn the vocabulary of a corpus: from its training split only.
 
     Args:
@@ -66,11 +66,11 @@ def learn(pairs: Sequence[Pair], config: TokensConfig) -> Processor:
     source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if config.shared:
         both = one(source + target)
-        return Processor(both, both)
-    return Processor(one(source), one(target))
+        return Vocabulary(both, both)
+    return Vocabulary(one(source), one(target))
 
 
-def learn_plain(texts: Sequence[str], config: TokensConfig, around: Around) -> Processor:
+def learn_plain(texts: Sequence[str], config: TokensConfig, around: Around) -> Vocabulary:
     """Learn the vocabulary of plain text.
 
     Args:
@@ -94,7 +94,7 @@ def learn_plain(texts: Sequence[str], config: TokensConfig, around: Around) -> P
     if not around.begins:  # T5 has no begin symbol: its decoder starts with the padding
         roles = Roles(end=END, pad=PAD, unknown=UNKNOWN, start=PAD)
     tokenizer = Tokenizer(json.loads(inner.to_str()), roles)
-    return Processor(tokenizer, tokenizer)
+    return Vocabulary(tokenizer, tokenizer)
 
 
 def sentinels_of(tokenizer: Tokenizer) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ def sentinels_of(tokenizer: Tokenizer) -> tuple[int, ...]:
     return tuple(found)
 
 
-def has_sentinels(processor: Processor) -> bool:
+def has_sentinels(processor: Vocabulary) -> bool:
     """Whether a vocabulary has symbols for holes, as T5's has, whatever a model is trained for."""
     return bool(sentinels_of(processor.source))
 

@@ -1,4 +1,4 @@
-"""The tokenizers of both sides of a model as one thing, which a checkpoint keeps as one JSON."""
+"""What turns items into what a model reads, and back, which a checkpoint keeps as one JSON."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from regard.tokens.listing import Token, tokens_of
 from regard.tokens.saved import parse
@@ -21,13 +22,20 @@ KEPT = ("vocab.json", "target_vocab.json", "source.spm", "target.spm", "tokenize
 class Processor:
     """What turns items into what a model reads, and what it writes back into text.
 
-    Of text: the tokenizers of both sides; with a shared vocabulary they are one.
+    Of text: the tokenizers of both sides; with a shared vocabulary they are one (`Vocabulary`).
+    Of images: an `ImageReader` (`regard/data/images/reader.py`), and no target.
     """
 
-    source: Tokenizer
-    target: Tokenizer
+    source: Any
+    target: Any = None
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """Of two that came from a folder: its files, among `KEPT`, as they were."""
+
+    @property
+    def vocabularies(self) -> tuple[int, ...]:
+        """Entries of each side that has tokens, the source's first."""
+        sides = (self.source, self.target)
+        return tuple(side.vocab for side in sides if hasattr(side, "vocab"))
 
     @property
     def shared(self) -> bool:
@@ -44,31 +52,39 @@ class Processor:
         return tokens_of(self.target if target else self.source, text, target=target)
 
     def to_json(self) -> str:
-        """Both as one text: shared, that of the one; else `{"source": …, "target": …}`."""
-        if self.shared:
+        """Both as one text: shared or alone, that of the one; else `{"source": …, "target": …}`."""
+        if self.shared or self.target is None:
             return self.source.to_json()
         packed = {name: base64.b64encode(data).decode() for name, data in self.files.items()}
         files = f',"files":{json.dumps(packed)}' if packed else ""
         return f'{{"source":{self.source.to_json()},"target":{self.target.to_json()}{files}}}'
 
     @staticmethod
-    def from_json(text: str) -> Processor:
-        """Undo `to_json`.
+    def from_json(text: str) -> Any:
+        """Undo `to_json`: a `Vocabulary`, or the `Processor` of an image reader.
 
         Raises:
             InputError: If the text is damaged, or is neither a tokenizer that `learn` makes nor
                 one that `read_folder` read.
         """
         spec = parse(text)
+        if spec.get("reader") == "images":
+            from regard.data.images.reader import ImageReader  # Pillow, which text does not need
+
+            return Processor(ImageReader.from_spec(spec))
         if "source" in spec or "target" in spec:
             source, target = (Tokenizer.from_spec(spec.get(side)) for side in ("source", "target"))
-            return Processor(source, target, _unpacked(spec.get("files", {})))
+            return Vocabulary(source, target, _unpacked(spec.get("files", {})))
         both = Tokenizer.from_spec(spec)
-        return Processor(both, both)
+        return Vocabulary(both, both)
 
 
-Vocabulary = Processor
-"""Its name where both sides are text."""
+@dataclass(frozen=True)
+class Vocabulary(Processor):
+    """The processor of a model both of whose sides are text."""
+
+    source: Tokenizer
+    target: Tokenizer
 
 
 def _unpacked(files: object) -> dict[str, bytes]:

@@ -17,6 +17,7 @@ from regard.cost.count import (
     parameters,
     shared_parts,
 )
+from regard.data.input import Dense
 from regard.errors import InputError
 from regard.layers import VocabularyHead
 from regard.models import (
@@ -27,6 +28,7 @@ from regard.models import (
     TransformerConfig,
     build,
 )
+from regard.models.families.vit import CLASSES, ViTConfig
 from regard.models.sketch import sketch
 
 SMALL = {"dim": 32, "heads": 4, "hidden": 48, "encoder_layers": 3, "decoder_layers": 2}
@@ -301,3 +303,24 @@ def test_the_cache_of_a_decoder_alone_is_as_large_as_counted(config):
     held = sum(tensor.numel() for tensor in state.layers)
     assert cache_floats(config, rows=3, length=11) == held
     assert cache_floats(BERTS[0], rows=3, length=11) == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [("Ti", 5_717_416), ("S", 22_050_664), ("B", 86_567_656), ("L", 304_326_632)],
+)
+def test_vits_have_as_many_parameters_as_published(size, count):
+    """As timm counts them, with ImageNet's 1,000 classes, in patches of 16."""
+    config = ViTConfig(size=size, classes=CLASSES)
+    found = parameters(sketch(config))
+    assert sum(found.values()) == count
+    assert found["patch embedding"] == config.dim * (3 * 16 * 16 + 1)
+
+
+def test_flops_of_an_image_are_those_of_a_profiler():
+    config = ViTConfig(size="nano", image=(8, 8), patch=2, channels=1, classes=("a", "b", "c"))
+    model = build(config).eval()
+    math = sdpa_kernel(SDPBackend.MATH)
+    with math, FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(Dense(torch.zeros(1, 1, 8, 8)))
+    assert sum(forward_flops(model, config.tokens, targets=1).values()) == counter.get_total_flops()

@@ -152,7 +152,8 @@ def test_a_source_is_translated_token_for_token(make, name, search):
 
 def test_every_kind_is_under_test():
     tried = {name.partition("-")[0] for name in EVERY}
-    assert {name.replace("llama3", "llama") for name in tried} == set(KINDS)
+    of_images = {"vit"}  # tests/hub/test_vit.py
+    assert {name.replace("llama3", "llama") for name in tried} | of_images == set(KINDS)
 
 
 def test_parts_with_an_index_are_read_as_one(make):

@@ -326,4 +326,4 @@ def test_windows_need_a_grid():
     stack = stack_of(BertConfig(**SIZES, **SWIN_V2), 1, "encoder")
     config = BertConfig(**SIZES, **SWIN_V2)
     with pytest.raises(InputError, match="got tokens in no grid, expected a grid"):
-        stack(torch.randn(4, 8), reading(config, stack, Ragged.of([[1, 2, 3, 4]]), causal=False))
+        stack(torch.randn(4, 8), reading(config, stack, Layout((4,)), causal=False))

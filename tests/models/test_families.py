@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
-from regard.data.input import Ragged
+from regard.data.input import Dense, Ragged
 from regard.errors import InputError
 from regard.models import FAMILIES, TransformerConfig, build, describe, rebuild
 
@@ -46,11 +47,18 @@ def test_every_family_says_what_its_models_are_made_of(family):
     sizes = {"dim": 16, "heads": 2, "hidden": 24}
     kind = FAMILIES[family].config
     config = kind(**{key: value for key, value in sizes.items() if key in kind.model_fields})
-    model = build(config, *[9] * config.sides)
-    assert len(model.vocabularies()) == len(model.embeds()) == config.sides
+    model = build(config, *[9] * len(config.VOCABULARIES))
+    assert len(model.embeds()) == config.sides
+    assert tuple(model.vocabularies()) == config.VOCABULARIES
+    if config.reads == "text":
+        assert len(config.VOCABULARIES) == config.sides
     assert list(config.stacks) == [name for name in ("encoder", "decoder") if hasattr(model, name)]
     assert model.reader == next(iter(config.stacks))
-    assert model.hidden(Ragged.of([[5, 6, 7], [8]])).shape == (4, 16)
+    if config.reads == "text":
+        assert model.hidden(Ragged.of([[5, 6, 7], [8]])).shape == (4, 16)
+    else:
+        images = Dense(torch.zeros(2, config.channels, *config.image))
+        assert model.hidden(images).shape == (2 * config.tokens, 16)
 
     below, *layers, top = model.depths()
     stack = getattr(model, model.reader)

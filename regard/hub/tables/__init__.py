@@ -8,6 +8,7 @@ from regard.hub.tables.bert import BERT, DISTILBERT, ROBERTA
 from regard.hub.tables.gpt2 import GPT2
 from regard.hub.tables.llama import LLAMA, MISTRAL, QWEN2, QWEN3
 from regard.hub.tables.t5 import T5
+from regard.hub.tables.vit import VIT
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -23,6 +24,7 @@ KINDS: dict[str, Kind] = {
         T5,
         BART,
         MARIAN,
+        VIT,
     )
 }
 """Their `model_type` -> what we know of it. A model is exported as the first kind that it fits."""

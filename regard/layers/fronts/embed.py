@@ -6,7 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.data.input import Ragged
+from regard.errors import InputError
+from regard.layers.context import Context
+from regard.layers.fronts.front import Front
 from regard.layers.kernels.dropout import Dropout
+from regard.layers.layout import Layout
 from regard.layers.positions import Positions
 
 
@@ -21,7 +26,7 @@ def vocabulary_matrix(vocab: int, dim: int) -> nn.Parameter:
     return weight
 
 
-class Embed(nn.Module):
+class Embed(Front):
     """dropout(√dim · E[id] + PE(where)) (section 3.4 of the paper), and what BERT adds to it.
 
     One-hot(id) · E is row E[id]; nothing multiplies a one-hot vector here. The √dim brings rows of
@@ -54,6 +59,23 @@ class Embed(nn.Module):
         self.types = nn.Parameter(torch.zeros(types, dim)) if types else None
         self.norm = norm
         self.dropout = Dropout(dropout)
+
+    def layout(self, source: Ragged) -> Layout:
+        """As many tokens as each text has ids."""
+        return Layout(source.lengths, source.device)
+
+    def read(self, source: Ragged, ctx: Context) -> Tensor:
+        """Ids (tokens,), with their types -> (tokens, dim).
+
+        Raises:
+            InputError: A token is of a type that has no vector.
+        """
+        types = source.types
+        kinds = 0 if self.types is None else len(self.types)
+        if kinds and types is not None and not 0 <= int(types.max()) < kinds:
+            got = f"the type {int(types.max())} of a token"
+            raise InputError("the tokenizer's template", got=got, expected=f"0 to {kinds - 1}")
+        return self(source.ids, ctx.where, ctx.positions, types)
 
     def forward(
         self, ids: Tensor, where: Tensor, positions: Positions, types: Tensor | None = None

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from regard.config import refused
 from regard.errors import InputError
 from regard.models.config import ModelConfig
-from regard.models.families import bert, gpt, seq2seq, t5, transformer
+from regard.models.families import bert, gpt, seq2seq, t5, transformer, vit
 from regard.models.families.family import Family, Named
 
 __all__ = [
@@ -31,6 +31,7 @@ FAMILIES: dict[str, Family] = {
     "gpt": gpt.FAMILY,
     "bert": bert.FAMILY,
     "seq2seq": seq2seq.FAMILY,
+    "vit": vit.FAMILY,
 }
 
 
@@ -103,9 +104,8 @@ def understood(description: dict[str, Any]) -> tuple[ModelConfig, tuple[int, ...
             expected=f"regard 1 and a family of {', '.join(FAMILIES)}",
         )
     config = CONFIGS[family]
-    names = ("vocab",) if config.sides == 1 else ("source_vocab", "target_vocab")
     try:
-        vocabularies = tuple(int(description[name]) for name in names)
+        vocabularies = tuple(int(description[name]) for name in config.VOCABULARIES)
         return config.model_validate(description["model"]), vocabularies
     except ValidationError as error:
         raise refused(error, "config.json") from error

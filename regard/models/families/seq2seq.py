@@ -26,6 +26,7 @@ class Seq2SeqConfig(ModelConfig):
     """For a laptop; `tiny` for small data."""
     shape: ClassVar[Shape] = "encoder_decoder"
     sides: ClassVar[int] = 2
+    VOCABULARIES: ClassVar[tuple[str, ...]] = ("source_vocab", "target_vocab")
     family: Literal["seq2seq"] = "seq2seq"
     size: Literal["tiny", "small", "base"] | None = None
     dim: int = Field(default=128, ge=2, multiple_of=2)

@@ -17,7 +17,7 @@ class LabelledReport(Report):
 
     sets: Mapping[str, tuple[int, Measures]]
     unknown: Mapping[str, Unknown]
-    """How much of the texts of each the vocabulary cannot spell."""
+    """How much of the texts of each the vocabulary cannot spell; of images there is none."""
 
     def check(self) -> None:
         """Refuses scores of a set of which more than half of the words are unknown."""
@@ -31,7 +31,7 @@ class LabelledReport(Report):
                 "set": name,
                 "examples": count,
                 **found.overall,
-                "unknown": self.unknown[name].share,
+                **({"unknown": self.unknown[name].share} if name in self.unknown else {}),
                 "by_label": found.by_label,
             }
             for name, (count, found) in self.sets.items()
@@ -42,7 +42,8 @@ class LabelledReport(Report):
         lines = []
         for name, (count, found) in self.sets.items():
             lines.append(f"{name:<24}{count:>7}  {_numbers(found.overall)}")
-            lines.append(f"  {'unknown words':<29}  {self.unknown[name].share:.1%}")
+            if name in self.unknown:
+                lines.append(f"  {'unknown words':<29}  {self.unknown[name].share:.1%}")
             lines += [f"  {label:<29}  {_numbers(each)}" for label, each in found.by_label.items()]
         return "\n".join(lines)
 

@@ -1,7 +1,7 @@
 """A Hugging Face folder -> its vocabulary.
 
 In: a folder with `tokenizer.json` or the older vocabulary files, and the small files that say which
-symbol has which role. Out: a `Processor`: one tokenizer for both sides or, for Marian, one each.
+symbol has which role. Out: a `Vocabulary`: one tokenizer for both sides or, for Marian, one each.
 Where several files speak, the order is that of transformers 5.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from tokenizers import processors
 
 from regard.errors import InputError
-from regard.tokens.processor import KEPT, Processor
+from regard.tokens.processor import KEPT, Vocabulary
 from regard.tokens.published.folder import Folder
 from regard.tokens.published.kinds import Built, Kind, Settings, build, find_kind
 from regard.tokens.spec import Spec, guarded
@@ -39,7 +39,7 @@ BESIDE = ("tokenizer_config.json", "special_tokens_map.json")
 """The small files that say more of a `tokenizer.json`."""
 
 
-def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Processor | None:
+def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabulary | None:
     """Read the tokenizer of a model that somebody published.
 
     Args:
@@ -85,12 +85,12 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Processor
     if not found:
         return None
     kept = KEPT if len(found) > 1 else ()
-    return Processor(
+    return Vocabulary(
         found[0], found[-1], {name: files.bytes(name) for name in kept if files.has(name)}
     )
 
 
-def read_file(file: Path) -> Processor:
+def read_file(file: Path) -> Vocabulary:
     """Read a tokenizer from its `tokenizer.json` alone, and the small files beside it if any.
 
     Args:
@@ -102,15 +102,15 @@ def read_file(file: Path) -> Processor:
     files = Folder(file.parent)
     spec = files.json(file.name)
     if spec.keys() & {"source", "target", "foreign"}:
-        return Processor.from_json(files.text(file.name))
+        return Vocabulary.from_json(files.text(file.name))
     with suppress(InputError):
-        return Processor.from_json(files.text(file.name))
+        return Vocabulary.from_json(files.text(file.name))
     beside = file.name == "tokenizer.json" and any(map(files.has, BESIDE))
     if beside and (found := read_folder(file.parent)) is not None:
         return found
     with guarded(str(file)):
         one = Tokenizer(spec, Roles(unknown=_unknown_id(spec)), file=str(file))
-    return Processor(one, one)
+    return Vocabulary(one, one)
 
 
 def _unknown_id(spec: Spec) -> int | None:

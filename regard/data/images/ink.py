@@ -1,0 +1,137 @@
+"""A drawing of any size -> ink in a small frame, as NIST's programs made the digits.
+
+The ink is found by how far a pixel is from the background, whatever colour that has; it is cut out,
+scaled to one height, and made thicker or thinner until there is a usual amount of it: thin pens and
+thick brushes give the same digit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from regard.errors import InputError
+
+Ink = NDArray[np.float64]
+"""(height, width) From 0, background, to 1."""
+
+LARGEST_SIDE = 512
+"""Pixels; larger drawings are reduced first."""
+FRAME = 64
+"""The side of the frame in which ink is measured: NIST's 32, twice as fine."""
+WIDEST = 40 / 64
+"""Of the frame: NIST scales to 32 high and 20 wide."""
+SHARE = 0.305
+"""Of the frame that is ink: the mean over the digits, for every class between 0.296 and 0.322."""
+FAINTEST = 0.08
+"""How far from the background the darkest point must be, from 0 to 1, to count as ink."""
+EDGE = 0.4
+"""Ink is what reaches this share of the darkest point."""
+
+
+def framed(image: Image.Image, side: int, name: str = "the image") -> NDArray[np.float32]:
+    """A drawing as ink in a frame of side x side pixels, from 0 to 1.
+
+    Args:
+        image: Of mode L, RGB or RGBA; dark on light or light on dark.
+        side: Of the frame; divides 64.
+        name: What to call it.
+
+    Raises:
+        InputError: The image is of one colour.
+    """
+    ink = _clean(ink_of(image, name))
+    for _ in range(2):  # what becomes thicker becomes larger: scaled once more
+        ink = with_share(_centred(_cropped(ink)), SHARE)
+    block = FRAME // side
+    return ink.reshape(side, block, side, block).mean(axis=(1, 3)).astype(np.float32)
+
+
+def ink_of(image: Image.Image, name: str = "the image") -> Ink:
+    """How far each pixel is from the background, the most common value along the border.
+
+    Where parts are transparent, on white or black, whichever shows more.
+    """
+    image = _reduced(image)
+    if image.mode == "RGBA":
+        found = [_contrast(_on(image, shade)) for shade in ("white", "black")]
+        ink = max(found, key=lambda each: float(each.max()))
+    else:
+        ink = _contrast(image.convert("L"))
+    if ink.max() < FAINTEST:
+        raise InputError(name, got="one colour, without ink", expected="a drawing")
+    return ink
+
+
+def _contrast(image: Image.Image) -> Ink:
+    """|grey - background|, from 0 to 1."""
+    grey = np.asarray(image, dtype=np.float64) / 255
+    border = np.concatenate((grey[0], grey[-1], grey[:, 0], grey[:, -1]))
+    return np.abs(grey - np.median(border))
+
+
+def _on(image: Image.Image, shade: str) -> Image.Image:
+    ground = Image.new("RGBA", image.size, shade)
+    return Image.alpha_composite(ground, image).convert("L")
+
+
+def _reduced(image: Image.Image) -> Image.Image:
+    factor = max(image.size) // LARGEST_SIDE
+    return image.reduce(factor) if factor > 1 else image
+
+
+def _clean(ink: Ink) -> Ink:
+    """Ink that is surely ink: paper is 0, the pen 1, their border in between."""
+    strong = np.quantile(ink[ink > EDGE * ink.max()], 0.9)
+    return np.clip((ink / strong - EDGE) / 0.2 + 0.5, 0, 1)
+
+
+def _cropped(ink: Ink) -> Ink:
+    """The bounding box of the ink."""
+    rows, columns = (np.flatnonzero((ink > 0.5).any(axis=axis)) for axis in (1, 0))
+    return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+
+
+def _centred(ink: Ink) -> Ink:
+    """Scaled to the height of the frame, its aspect kept unless it is wide; in the middle."""
+    height, width = ink.shape
+    wide = round(min(FRAME * width / height, WIDEST * FRAME)) or 1
+    scaled = Image.fromarray(ink.astype(np.float32)).resize((wide, FRAME), Image.Resampling.BOX)
+    frame = np.zeros((FRAME, FRAME))
+    left = (FRAME - wide) // 2
+    frame[:, left : left + wide] = np.asarray(scaled, dtype=np.float64)
+    return frame
+
+
+def with_share(ink: Ink, share: float) -> Ink:
+    """Made thicker or thinner, point by point, until this share of the frame is ink.
+
+    Example:
+        >>> line = np.zeros((64, 64)); line[:, 30:33] = 1
+        >>> round(float(with_share(line, 0.25).mean()), 2)
+        0.25
+    """
+    grow = ink.mean() < share
+    for step in range(FRAME):
+        after = _grown(ink, square=bool(step % 2), thicker=grow)
+        if (after.mean() >= share) == grow:
+            between = (share - ink.mean()) / (after.mean() - ink.mean())
+            return ink + between * (after - ink)
+        if after.mean() in (0.0, ink.mean()):
+            break
+        ink = after
+    return ink
+
+
+def _grown(ink: Ink, *, square: bool, thicker: bool) -> Ink:
+    """Each point the most (or the least) of itself and its 4 or 8 neighbours."""
+    padded = np.pad(ink, 1, mode="edge")
+    height, width = ink.shape
+    around = [
+        padded[1 + down : 1 + down + height, 1 + right : 1 + right + width]
+        for down in (-1, 0, 1)
+        for right in (-1, 0, 1)
+        if square or not (down and right)
+    ]
+    return np.maximum.reduce(around) if thicker else np.minimum.reduce(around)

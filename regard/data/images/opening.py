@@ -1,0 +1,177 @@
+"""A path, bytes, a Pillow image or an array -> an upright image of 8 bits a channel.
+
+Files are read by Pillow, in formats that cannot run anything. How large a file and an image may be
+is checked before it takes memory: a few bytes can claim to be a picture of billions of pixels.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from regard.errors import InputError
+from regard.runtime.files import read_regular
+
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+MOST_BYTES = 2**28
+MOST_PIXELS = 2**26
+"""More than any camera's: 8,192 x 8,192."""
+CHANNELS = (1, 3, 4)
+"""Of an array: grey, RGB, RGBA."""
+
+
+def opened(item: Any) -> Image.Image:
+    """The image, of mode L, RGB or RGBA, the right way up.
+
+    Args:
+        item: A path, the bytes of a file, a Pillow image, or an array or tensor: (height, width),
+            with channels last or, as torch has them, first; whole numbers from 0 to the most of 8
+            or 16 bits, or real ones from 0 to 1.
+
+    Raises:
+        InputError: It is none of these, or damaged, or too large.
+    """
+    if isinstance(item, Image.Image):
+        return _plain(item, "the image")
+    if isinstance(item, str | os.PathLike):
+        return _from_bytes(_content(Path(item)), str(item))
+    if isinstance(item, bytes | bytearray):
+        return _from_bytes(bytes(item), "the image")
+    if hasattr(item, "__array__") or hasattr(item, "detach"):
+        return _from_array(item)
+    expected = "a path, bytes, a Pillow image or an array"
+    raise InputError("an image", got=f"a {type(item).__name__}", expected=expected)
+
+
+def name_of(item: Any) -> str:
+    """What to call an item: its path, else what it is."""
+    if isinstance(item, str | os.PathLike):
+        return str(item)
+    return f"a {type(item).__name__}"
+
+
+def check(item: Any) -> None:
+    """Refuses a path or bytes that are no image, by their first bytes alone.
+
+    Raises:
+        InputError: They are none, or too large.
+    """
+    if isinstance(item, str | os.PathLike):
+        _header(_content(Path(item)), str(item))
+    elif isinstance(item, bytes):
+        _header(item, "the image")
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.is_dir():
+            raise InputError(str(path), got="a folder", expected="an image file")
+        return read_regular(path, MOST_BYTES)
+    except FileNotFoundError:
+        expected = "the path of an image"
+        raise InputError(f"{path}: no such file", expected=expected) from None
+    except ValueError:  # a path with a zero byte
+        raise InputError(repr(str(path)), got="no path", expected="an image file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _header(data: bytes, name: str) -> Image.Image:
+    """The image with its size known and its pixels not yet decoded."""
+    if not data:
+        raise InputError(name, got="an empty file", expected="an image")
+    if len(data) > MOST_BYTES:
+        raise InputError(name, got="more bytes", expected=f"at most {MOST_BYTES:,}")
+    try:
+        with warnings.catch_warnings():  # Pillow warns of bombs: their size is checked below
+            warnings.simplefilter("ignore")
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
+    except Image.DecompressionBombError:
+        raise _too_large(name, "more pixels than any camera's") from None
+    except Exception:  # Pillow's readers end in errors of all kinds on bytes that are no image
+        expected = f"an image: {', '.join(FORMATS)}"
+        raise InputError(name, got="no image", expected=expected) from None
+    if image.width * image.height > MOST_PIXELS:
+        raise _too_large(name, f"{image.width:,} x {image.height:,} pixels")
+    if not image.width or not image.height:
+        raise InputError(name, got="no pixels", expected="an image")
+    return image
+
+
+def _too_large(name: str, got: str) -> InputError:
+    return InputError(name, got=got, expected=f"at most {MOST_PIXELS:,} pixels")
+
+
+def _from_bytes(data: bytes, name: str) -> Image.Image:
+    return _plain(_header(data, name), name)
+
+
+def _plain(image: Image.Image, name: str) -> Image.Image:
+    """Decoded, turned as its EXIF says, in 8 bits."""
+    if image.width * image.height > MOST_PIXELS:
+        raise _too_large(name, f"{image.width:,} x {image.height:,} pixels")
+    if not image.width or not image.height:
+        raise InputError(name, got="no pixels", expected="an image")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of metadata that cannot be read, which is not used
+            image.load()
+            image = ImageOps.exif_transpose(image)
+            return _in_8_bits(image, name)
+    except InputError:
+        raise
+    except Exception as error:  # as above: damage shows itself in many ways
+        got = str(error).partition("\n")[0] or type(error).__name__
+        raise InputError(f"{name} is damaged", got=got, expected="a whole image") from None
+
+
+def _in_8_bits(image: Image.Image, name: str) -> Image.Image:
+    """Grey, RGB or, where a part is transparent, RGBA."""
+    if image.mode.startswith("I") or image.mode == "F":  # 16 or 32 bits a pixel
+        return Image.fromarray(_grey_bytes(np.asarray(image), name))
+    if "transparency" in image.info or image.mode in ("LA", "La", "PA", "RGBa"):
+        return image.convert("RGBA")
+    if image.mode in ("L", "RGB", "RGBA"):
+        return image
+    return image.convert("L" if image.mode == "1" else "RGB")
+
+
+def _grey_bytes(values: NDArray[Any], name: str) -> NDArray[np.uint8]:
+    """Whole numbers of up to 16 bits, or real ones from 0 to 1, as bytes."""
+    values = np.asarray(values)
+    if values.dtype == bool or values.dtype == np.uint8:
+        return np.asarray(values, dtype=np.uint8) * (255 if values.dtype == bool else 1)
+    if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+        raise InputError(name, got=f"{values.dtype} numbers", expected="0 to 1, or 0 to 255")
+    least, most = float(values.min()), float(values.max())
+    bits_16 = values.dtype.kind in "iu" and (values.dtype.itemsize == 2 or most > 255)
+    largest = 1.0 if values.dtype.kind == "f" else 65535.0 if bits_16 else 255.0
+    if least < 0 or most > largest:
+        got, expected = f"pixels from {least:g} to {most:g}", f"0 to {largest:g}"
+        raise InputError(name, got=got, expected=expected)
+    return np.asarray(np.rint(values.astype(np.float64) * (255 / largest)), dtype=np.uint8)
+
+
+def _from_array(item: Any) -> Image.Image:
+    values = np.asarray(item.detach().cpu() if hasattr(item, "detach") else item)
+    shape = " x ".join(map(str, values.shape))
+    torchs = values.ndim == 3 and (hasattr(item, "detach") or values.shape[2] not in CHANNELS)
+    if torchs and values.shape[0] in CHANNELS:  # channels first
+        values = values.transpose(1, 2, 0)
+    if values.ndim == 3 and values.shape[2] == 1:
+        values = values[:, :, 0]
+    if values.ndim != 2 and not (values.ndim == 3 and values.shape[2] in CHANNELS):
+        expected = "height x width, with 1, 3 or 4 channels"
+        raise InputError("an array as an image", got=shape or "one number", expected=expected)
+    if not values.size:
+        raise InputError("an array as an image", got=shape, expected="some pixels")
+    if values.shape[0] * values.shape[1] > MOST_PIXELS:
+        raise _too_large("an array as an image", f"{shape} pixels")
+    return Image.fromarray(np.ascontiguousarray(_grey_bytes(values, "an array as an image")))

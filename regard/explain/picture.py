@@ -1,0 +1,84 @@
+"""Attention over an image: the image, one row of attention over its patches, and both together."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from regard.explain.cells import weight_scale
+from regard.explain.look import Choice, Look
+from regard.explain.maps import Weights
+from regard.explain.plot import ASIDE, EDGE, GAP, facts_of, write_aside
+from regard.explain.sheet import HEIGHT, WIDTH, Sheet, points
+
+HEADING = 16
+"""Pixels, of what stands over a panel."""
+PRINTED = 100
+"""Patches whose weights are written into their cells; with more, the colours tell alone."""
+
+
+def draw_picture(look: Look, choice: Choice) -> Figure:
+    """Three panels: the image as it is read, the row as a grid of patches, the map over the image.
+
+    Args:
+        look: Of an image.
+        choice: Which layer, which head (or their mean), and whose row.
+    """
+    picture = look.picture
+    assert picture is not None  # `choose` has refused
+    seen = choice.map.seen(choice.head)  # (tokens, tokens)
+    weights = seen.mean(axis=0) if choice.row is None else seen[choice.row]  # (tokens,)
+    patches = weights[picture.first :].reshape(picture.grid)
+    scale = weight_scale(patches)
+    sheet = Sheet(WIDTH, HEIGHT)
+    side = (sheet.width - 2 * EDGE - ASIDE - 3 * GAP) / 3
+    tall = min(side * picture.pixels.shape[1] / picture.pixels.shape[2], sheet.height - 160)
+    top = (sheet.height - tall) / 2
+    name = "all patches" if choice.row is None else choice.map.queries[choice.row]
+    looks = "look" if choice.row is None else "looks"
+    headings = ("what the model reads", f"where {name} {looks}", "both together")
+    panels = []
+    for number, heading in enumerate(headings):
+        left = EDGE + number * (side + GAP)
+        sheet.text((left, top - 30), heading, HEADING)
+        panels.append(sheet.axes(left, top, side, tall))
+    rows, columns = picture.grid
+    extent = (0, columns, rows, 0)
+    image = _shown(picture.pixels)
+    for axes in (panels[0], panels[2]):
+        axes.imshow(image, cmap="gray", vmin=0, vmax=1, extent=extent, aspect="auto")
+    panels[1].imshow(
+        patches, scale.colormap(), vmin=scale.low, vmax=scale.high, extent=extent, aspect="auto"
+    )
+    if patches.size <= PRINTED:
+        for place, value in np.ndenumerate(patches):
+            down, right = place[0] + 0.5, place[1] + 0.5
+            panels[1].text(right, down, f"{value:.2f}".lstrip("0"), ha="center", va="center",
+                           color=scale.ink(float(value)), fontsize=points(14))  # fmt: skip
+    strength = patches / max(float(patches.max()), 1e-12)
+    panels[2].imshow(
+        patches,
+        scale.colormap(),
+        vmin=scale.low,
+        vmax=scale.high,
+        alpha=0.15 + 0.65 * strength,
+        extent=extent,
+        aspect="auto",
+        interpolation="nearest",
+    )
+    facts = [*_sums(weights, picture.first, name), *facts_of(look, choice)]
+    write_aside(sheet, look.title, choice.name, [scale], facts)
+    return sheet.figure
+
+
+def _sums(weights: Weights, first: int, name: str) -> list[str]:
+    """How much of the row goes to the patches, and how much to what stands before them."""
+    if not first:
+        return [f"Of the attention of {name}, all goes to the patches."]
+    share = float(weights[first:].sum())
+    return [f"Of the attention of {name}, {share:.0%} goes to the patches, the rest to [CLS]."]
+
+
+def _shown(pixels: Weights) -> Weights:
+    """(channels, height, width) as matplotlib takes it."""
+    return pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)

@@ -1,0 +1,66 @@
+"""The Vision Transformer, on images cut into patches."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from regard.models.config import Activation, ImageEncoderConfig, PositionKind, Sizes
+from regard.models.families.family import Family, Named
+
+
+class ViTConfig(ImageEncoderConfig):
+    """ViT: a pre-norm encoder on patches (Dosovitskiy et al. 2021; Touvron et al. 2021)."""
+
+    SIZES: ClassVar[Sizes] = {
+        "nano": {"dim": 64, "heads": 4, "hidden": 128, "layers": 4},
+        "Ti": {"dim": 192, "heads": 3, "hidden": 768, "layers": 12},
+        "S": {"dim": 384, "heads": 6, "hidden": 1536, "layers": 12},
+        "B": {"dim": 768, "heads": 12, "hidden": 3072, "layers": 12},
+        "L": {"dim": 1024, "heads": 16, "hidden": 4096, "layers": 24},
+    }
+    family: Literal["vit"] = "vit"
+    size: Literal["nano", "Ti", "S", "B", "L"] | None = None
+    heads: int = Field(default=4, ge=1)
+    activation: Activation = "gelu"
+    norm_epsilon: float | None = Field(default=1e-6, gt=0)
+    positions: PositionKind = "learned"
+
+
+def build(config: ViTConfig) -> Any:
+    """Its encoder, with a head for the classes that the config names."""
+    from regard.models.image_encoder import ImageEncoder
+
+    return ImageEncoder(config)
+
+
+CLASSES = tuple(str(number) for number in range(1000))
+"""As many as ImageNet has, for the sizes that `regard plan` knows by name."""
+
+
+def _named(size: str, batch: int, steps: int, source: str) -> Named:
+    tokens = 197  # [CLS] and 14 x 14 patches
+    model = {"family": "vit", "size": size, "classes": CLASSES}
+    return Named(model, lengths=(tokens,), step_tokens=batch * tokens, steps=steps, source=source)
+
+
+_DEIT = "Touvron et al. 2021: 300 epochs of ImageNet, batches of 1,024 images"
+_VIT = "Dosovitskiy et al. 2021: 300 epochs of ImageNet, batches of 4,096 images"
+
+FAMILY = Family(
+    ViTConfig,
+    build,
+    task="classify",
+    named={
+        "vit-nano": Named(
+            {"family": "vit", "size": "nano", "image": (8, 8), "patch": 2, "channels": 1,
+             "classes": CLASSES[:10]},
+            lengths=(17,),
+        ),
+        "vit-ti": _named("Ti", 1024, 375_000, _DEIT),
+        "vit-s": _named("S", 1024, 375_000, _DEIT),
+        "vit-b": _named("B", 4096, 93_750, _VIT),
+        "vit-l": _named("L", 4096, 93_750, _VIT),
+    },
+)  # fmt: skip

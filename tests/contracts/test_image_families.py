@@ -1,0 +1,211 @@
+"""What every family that reads images must hold, in every variation."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load, save
+
+from regard.data.input import Dense
+from regard.errors import InputError
+from regard.layers import Edit, Tap, knock_out
+from regard.layers.kernels import int8
+from regard.layers.tap.without import without
+from regard.models import FAMILIES, build, describe, rebuild
+from regard.train.optim import Adam
+
+CLASSES = ("a", "b", "c")
+SIZES = {"dim": 16, "heads": 4, "hidden": 24, "layers": 2, "dropout": 0.1, "image": (4, 6),
+         "patch": 2, "channels": 1, "classes": CLASSES}  # fmt: skip
+VARIANTS = {
+    "vit": {
+        "plain": {},
+        "mean": {"pool": "mean"},
+        "no_class_token": {"pool": "mean", "class_token": False},
+        "colour": {"channels": 3, "image": (8, 4), "patch": 4},
+        "rotary-rms": {"positions": "rotary", "norm": "rms", "activation": "gated_silu"},
+        "post": {"norm_place": "post", "positions": "sinusoidal", "embedding_norm": False},
+        "windows": {"class_token": False, "pool": "mean", "grid_window": 2, "grid_bias": "table"},
+    }
+}
+MODELS = [(family, name) for family, names in VARIANTS.items() for name in names]
+
+
+def test_every_family_of_images_is_under_contract():
+    of_images = {name for name, family in FAMILIES.items() if family.config.reads == "images"}
+    assert set(VARIANTS) == of_images
+
+
+@pytest.fixture(params=MODELS, ids="-".join)
+def model(request):
+    """A model whose norms, biases and tables are away from their plain beginnings too."""
+    family, name = request.param
+    config = FAMILIES[family].config.model_validate(SIZES | VARIANTS[family][name])
+    found = build(config).eval()
+    with torch.no_grad():
+        for parameter in found.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return found
+
+
+@pytest.fixture
+def images(model):
+    shape = (model.config.channels, *model.config.image)
+    return Dense(torch.randn(5, *shape, generator=torch.Generator().manual_seed(1)))
+
+
+def close(actual, expected, atol=1e-5):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
+
+
+@torch.no_grad()
+def test_a_batch_is_its_images_one_by_one(model, images):
+    together, hidden = model(images), model.hidden(images)
+    assert together.shape == (5, len(CLASSES))
+    assert hidden.shape == (5 * model.config.tokens, model.config.dim)
+    for place in range(5):
+        one = images.take([place])
+        close(model(one)[0], together[place])
+        close(model.hidden(one), hidden.split(model.config.tokens)[place])
+
+
+@torch.no_grad()
+def test_every_pixel_matters_to_its_own_image_alone(model, images):
+    before = model(images)
+    for down, right in ((0, 0), (3, 1), (model.config.image[0] - 1, model.config.image[1] - 1)):
+        values = images.values.clone()
+        values[2, :, down, right] += 1
+        after = model(Dense(values))
+        close(after[[0, 1, 3, 4]], before[[0, 1, 3, 4]])
+        assert (after[2] - before[2]).abs().max() > 1e-4
+
+
+def test_the_layout_is_known_beforehand_and_is_what_is_read(model, images):
+    layout = model.embed.layout(images)
+    config = model.config
+    assert (layout.grid, layout.first) == (config.grid, int(config.class_token))
+    assert layout.lengths == (config.tokens,) * 5
+    assert sum(layout.lengths) == len(model.hidden(images))
+
+
+def test_images_of_another_size_are_refused(model):
+    height, width = model.config.image
+    wrong = Dense(torch.zeros(2, model.config.channels, height, width + 2))
+    with pytest.raises(InputError, match="channels, height, width"):
+        model(wrong)
+
+
+@torch.no_grad()
+def test_a_tap_on_everything_leaves_the_output_bit_identical(model, images):
+    tap = Tap("*")
+    assert torch.equal(model(images, tap), model(images))
+    assert set(tap.records) == set(model.sites())
+    if model.config.grid_window is None:
+        weights = tap.records["encoder.0.self.weights"]
+        assert weights.shape == (5, 4, model.config.tokens, model.config.tokens)
+        close(weights.sum(-1), torch.ones(weights.shape[:3]))
+
+
+@torch.no_grad()
+def test_edits_act(model, images):
+    plain = model(images)
+    gone = model(images, Tap(edits=[knock_out("encoder.1.self.2")]))
+    assert not torch.allclose(gone, plain)
+    close(without(model, ["encoder.1.self.2"])(images), gone)
+    doubled = Edit("encoder.0.residual", lambda x: 2 * x)
+    assert not torch.allclose(model(images, Tap(edits=[doubled])), plain)
+
+
+@torch.no_grad()
+def test_what_describe_says_builds_the_same_model_again(model, images):
+    again = rebuild(json.loads(json.dumps(describe(model)))).eval()
+    assert again.config == model.config
+    again.load_state_dict(load(save(model.state_dict())))
+    assert torch.equal(again(images), model(images))
+
+
+def test_dropout_is_off_in_eval_and_on_in_training(model, images):
+    assert torch.equal(model(images), model(images))
+    model.train()
+    assert not torch.equal(model(images), model(images))
+
+
+def test_the_loss_of_one_batch_falls_and_every_weight_takes_part(model, images):
+    model.train()
+    wanted = torch.tensor([0, 1, 2, 0, 1])
+    optimizer = Adam(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(30):
+        loss = F.cross_entropy(model(images), wanted)
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        if losses[-1] < 0.5 * losses[0]:
+            break
+        optimizer.step()
+    assert losses[-1] < 0.7 * losses[0]
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.any(), name
+
+
+@pytest.mark.parametrize("name", ["plain", "mean"])
+@torch.no_grad()
+def test_the_first_loss_is_about_that_of_an_even_guess(name):
+    fields = SIZES | VARIANTS["vit"][name] | {"dim": 64, "hidden": 128}
+    fresh = build(FAMILIES["vit"].config.model_validate(fields)).eval()
+    images = Dense(torch.randn(30, 1, 4, 6))
+    loss = F.cross_entropy(fresh(images), torch.arange(30) % 3).item()
+    assert loss == pytest.approx(math.log(3), abs=0.5)
+
+
+@pytest.mark.skipif(
+    int8.ENGINE not in torch.backends.quantized.supported_engines, reason="needs x86 with AVX2"
+)
+@torch.no_grad()
+def test_a_twin_in_8_bits_is_near_and_does_not_mix_the_images_of_a_batch(model, images):
+    twin = int8.quantise(model)
+    exact, together = model(images), twin(images)
+    assert (together - exact).norm() < 0.2 * exact.norm()
+    for place in range(5):
+        close(twin(images.take([place]))[0], together[place], atol=0.05 * exact.std().item())
+
+
+def test_parameters_have_the_names_that_checkpoints_hold():
+    model = build(FAMILIES["vit"].config.model_validate(SIZES | {"layers": 1}))
+    block = [
+        f"{part}.{kind}"
+        for part in ("self_attention.query", "self_attention.key_value", "self_attention.out",
+                     "self_norm", "feed_forward.into", "feed_forward.out", "feed_norm")
+        for kind in ("weight", "bias")
+    ]  # fmt: skip
+    golden = [
+        "embed.first",
+        "embed.projection.weight",
+        "embed.projection.bias",
+        "encoder.positions.table",
+        *(f"encoder.blocks.0.{name}" for name in block),
+        "encoder.final_norm.weight",
+        "encoder.final_norm.bias",
+        "classes.weight",
+        "classes.bias",
+    ]
+    assert sorted(model.state_dict()) == sorted(golden)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"patch": 5}, "no whole patches of 5"),
+        ({"class_token": False}, "pool: first needs class_token"),
+        ({"max_length": 9}, "has 7 tokens; leave max_length out"),
+    ],
+)
+def test_configs_that_do_not_fit_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        FAMILIES["vit"].config.model_validate(SIZES | fields)

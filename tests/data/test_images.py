@@ -1,0 +1,234 @@
+"""Images of every kind become the same pixels; what is no image is refused in a line or two."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from regard.data.config import DigitsData
+from regard.data.images import digits, opening
+from regard.data.images.augment import augmented
+from regard.data.images.ink import SHARE, framed
+from regard.data.images.opening import opened
+from regard.data.images.reader import ImageReader
+from regard.errors import InputError
+from regard.tokens import Processor
+from tests.digits import DRAWN, PENS, draw
+
+WHOLE = ImageReader(height=6, width=4, channels=3)
+INK = ImageReader(height=8, width=8, channels=1, mean=(0.5,), std=(0.5,), scaling="ink")
+GREY = np.tile(np.linspace(0, 255, 12).astype(np.uint8), (18, 1))  # (18, 12)
+
+
+def as_bytes(image: Image.Image, kind: str = "PNG", **more) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **more)
+    return buffer.getvalue()
+
+
+def test_a_path_bytes_an_image_and_arrays_are_read_alike(tmp_path):
+    image = Image.fromarray(np.stack([GREY, GREY // 2, 255 - GREY], axis=2))
+    image.save(tmp_path / "it.png")
+    pixels = np.asarray(image)
+    items = [
+        tmp_path / "it.png",
+        str(tmp_path / "it.png"),
+        (tmp_path / "it.png").read_bytes(),
+        image,
+        pixels,
+        pixels.astype(np.float64) / 255,
+        pixels.astype(np.uint16) * 257,
+        torch.from_numpy(pixels.copy()).permute(2, 0, 1),
+        torch.from_numpy(pixels.copy()).permute(2, 0, 1).float() / 255,
+    ]
+    first, *others = WHOLE.read(items).values
+    assert first.shape == (3, 6, 4)
+    assert first.abs().max() <= 1
+    for other in others:
+        assert torch.equal(other, first)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "CMYK", "I;16", "I", "F"])
+def test_every_mode_is_read(mode):
+    grey = Image.fromarray(GREY)
+    if mode in ("I;16", "I"):
+        image = Image.fromarray(GREY.astype(np.uint16) * 257)
+        image = image if mode == "I;16" else image.convert("I")
+    elif mode == "F":
+        image = Image.fromarray(GREY.astype(np.float32) / 255)
+    else:
+        image = (grey.convert("RGB") if mode == "CMYK" else grey).convert(mode)
+    near = 140 if mode == "1" else 2  # black and white in dots
+    found = np.asarray(opened(image).convert("L"), dtype=int)
+    assert np.abs(found - GREY).mean() < near
+    kind = "TIFF" if mode in ("CMYK", "F", "I") else "PNG"
+    again = np.asarray(opened(as_bytes(image, kind)).convert("L"), dtype=int)
+    assert np.abs(again - found).max() <= 1
+
+
+def test_an_image_is_turned_as_its_exif_says():
+    image = Image.fromarray(GREY)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a camera held upright
+    turned = opened(as_bytes(image, "JPEG", exif=exif, quality=95))
+    assert turned.size == (18, 12)
+    expected = np.asarray(image.rotate(-90, expand=True), dtype=int)
+    assert np.abs(np.asarray(turned, dtype=int) - expected).mean() < 3
+
+
+def claims(width: int, height: int) -> bytes:
+    """A PNG of a few bytes that says it is so large."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    chunks = b""
+    for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(b"\0" * 10)), (b"IEND", b"")):
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        chunks += struct.pack(">I", len(data)) + kind + data + check
+    return b"\x89PNG\r\n\x1a\n" + chunks
+
+
+PNG = as_bytes(Image.fromarray(GREY))
+BAD = {
+    "empty": (b"", "got an empty file"),
+    "text": (b"a line of text\n", "got no image"),
+    "cut": (PNG[: len(PNG) // 2], "is damaged"),
+    "huge": (claims(60_000, 60_000), "at most 67,108,864 pixels"),
+    "large": (claims(9_000, 9_000), "9,000 x 9,000 pixels"),
+    "svg": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "got no image"),
+    "eps": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "got no image"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_whole_image_is_refused_by_name(tmp_path, name):
+    data, message = BAD[name]
+    file = tmp_path / f"{name}.png"
+    file.write_bytes(data)
+    for item in (file, data):
+        with pytest.raises(InputError) as raised:
+            WHOLE.read([item])
+        assert message in str(raised.value)
+        assert len(str(raised.value).splitlines()) <= 2
+    with pytest.raises(InputError, match=name):
+        WHOLE.read([file])
+
+
+def test_places_that_are_no_files_are_refused(tmp_path):
+    for place, message in {
+        tmp_path / "none.png": "no such file",
+        tmp_path: "got a folder",
+        "a\0b.png": "got no path",
+        "": "got a folder",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            INK.check(place)
+        with pytest.raises(InputError, match=message):
+            INK.read([place])
+
+
+def test_a_file_larger_than_any_image_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "MOST_BYTES", 100)
+    (tmp_path / "it.png").write_bytes(PNG + b" " * 100)
+    with pytest.raises(InputError, match="at most 100"):
+        INK.check(tmp_path / "it.png")
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (3, "expected a path, bytes, a Pillow image or an array"),
+        (np.zeros((2, 2, 2, 2)), "height x width"),
+        (np.zeros((0, 3)), "some pixels"),
+        (np.full((3, 3), 2.0), "pixels from 2 to 2"),
+        (np.full((3, 3), np.nan), "expected 0 to 1"),
+        (np.full((3, 3), -1), "pixels from -1 to -1"),
+        (np.zeros((3, 3), dtype=complex), "complex128 numbers"),
+    ],
+)
+def test_other_items_are_refused(item, message):
+    with pytest.raises(InputError, match=message):
+        opened(item)
+
+
+def test_an_image_without_ink_is_refused(tmp_path):
+    Image.new("RGB", (30, 30), "white").save(tmp_path / "white.png")
+    with pytest.raises(InputError, match=r"white\.png: got one colour"):
+        INK.read([tmp_path / "white.png"])
+
+
+@pytest.mark.parametrize("number", range(0, len(DRAWN), 3))
+def test_a_drawing_is_read_alike_whatever_its_size_pen_and_colours(number):
+    _, strokes = DRAWN[number]
+    usual = framed(draw(strokes, 300, 20, dark=True), 8)
+    assert usual.mean() == pytest.approx(SHARE, abs=0.02)
+    for side, width in PENS:
+        for dark in (True, False):
+            found = framed(draw(strokes, side, width, dark=dark), 8)
+            assert np.abs(found - usual).mean() < 0.12
+            assert np.corrcoef(found.ravel(), usual.ravel())[0, 1] > 0.85
+
+
+def test_a_drawing_is_read_alike_wherever_it_stands_and_in_any_colour():
+    drawn = draw(DRAWN[6][1], 120, 8, dark=True)
+    usual = framed(drawn, 8)
+    page = Image.new("RGB", (400, 260), (250, 240, 200))
+    page.paste((20, 30, 120), (230, 90), mask=drawn.point(lambda value: 255 - value))
+    assert np.abs(framed(page, 8) - usual).mean() < 0.03
+    for ink in ("black", "white"):  # on nothing
+        clear = Image.new("RGBA", drawn.size, (0, 0, 0, 0))
+        clear.paste(ink, mask=drawn.point(lambda value: 255 - value))
+        assert np.abs(framed(clear, 8) - usual).mean() < 0.03
+
+
+def test_a_reader_passes_through_json_and_damage_is_named():
+    again = Processor.from_json(Processor(INK).to_json())
+    assert again.source == INK
+    assert again.target is None
+    assert again.vocabularies == ()
+    for change, message in {
+        '"height":8': '"height":0',
+        '"std":[0.5]': '"std":[0.0]',
+        '"scaling":"ink"': '"scaling":"run"',
+        '"reader":"images"': '"reader":"images","code":"x"',
+    }.items():
+        damaged = INK.to_json().replace(change, message)
+        assert damaged != INK.to_json()
+        with pytest.raises(InputError, match=r"tokenizer\.json"):
+            Processor.from_json(damaged)
+
+
+def test_the_folds_part_the_digits_evenly_and_always_the_same():
+    tests = []
+    for fold in range(5):
+        found = digits.splits(DigitsData(fold=fold))
+        again = digits.splits(DigitsData(fold=fold))
+        parts = (found.train, found.valid, found.tests["test"])
+        assert sum(map(len, parts)) == 1797
+        assert np.array_equal(again.train.values, found.train.values)
+        for part in parts:
+            counts = [part.labels.count(name) for name in digits.CLASSES]
+            assert max(counts) - min(counts) <= max(2, 0.1 * max(counts))
+        tests.append({values.tobytes() for values in parts[2].values})
+        assert found.train.values.shape[1:] == (1, 8, 8)
+        assert found.train.values.max() == 1
+    assert len(set.union(*tests)) >= 1790  # few are alike
+    digest = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
+    assert found.checksums == {"digits": digest}
+
+
+def test_an_image_is_changed_as_seed_epoch_and_number_say_alone():
+    images = torch.from_numpy(digits.splits(DigitsData()).train.values[:6])
+    found = augmented(images, [4, 9, 2, 7, 0, 1], seed=3, epoch=5, by=1.0)
+    alone = augmented(images[[2]], [2], seed=3, epoch=5, by=1.0)
+    assert torch.equal(found[[2]], alone)
+    assert found.min() >= 0
+    assert found.max() <= 1
+    for other in (augmented(images, [4, 9, 2, 7, 0, 1], 3, 6, 1.0),
+                  augmented(images, [4, 9, 2, 7, 0, 1], 4, 5, 1.0)):  # fmt: skip
+        assert not torch.allclose(other, found, atol=0.05)
+    assert augmented(images, range(6), 0, 0, 0.0) is images

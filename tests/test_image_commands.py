@@ -1,0 +1,253 @@
+"""A model that reads images, by every command and in Python: items are paths, bytes or arrays."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from regard.data.config import DigitsData
+from regard.data.images.digits import CLASSES, splits
+from regard.errors import InputError
+from regard.layers import Tap
+from regard.runs.load import load
+from tests.commands import is_refused
+from tests.digits import draw, drawings
+
+pytestmark = pytest.mark.slow  # the first of them trains for some seconds
+
+
+@pytest.fixture(scope="session")
+def pipeline(digits_run):
+    return load(digits_run)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Four drawings, as files in the folder where commands run."""
+    names = []
+    for number, (digit, image) in enumerate(drawings()[:8:2]):
+        names.append(f"{digit}-{number}.png")
+        image.save(tmp_path / names[-1])
+    return names
+
+
+def test_digits_that_were_held_out_are_read(pipeline):
+    test = splits(DigitsData()).tests["test"]
+    assert pipeline.measure(test).overall["accuracy"] > 94
+
+
+def test_digits_drawn_by_hand_are_read(pipeline):
+    drawn = drawings()
+    found = pipeline.classify([image for _, image in drawn])
+    right = [digit == best.label for (digit, _), (best, *_) in zip(drawn, found, strict=True)]
+    assert sum(right) >= 17
+
+
+def test_classify_reads_paths(regard, digits_run, files):
+    place = str(digits_run)
+    found = regard("classify", place, *files)
+    assert found.code == 0
+    assert [line.split("\t")[0] for line in found.out.splitlines()] == ["0", "1", "2", "3"]
+    top = regard("classify", place, files[0], "--top", "3").out.split()
+    assert top[0] == "0"
+    assert len(top) == 6
+    rows = [json.loads(line) for line in regard("classify", place, *files, "--json").out.split("\n")
+            if line]  # fmt: skip
+    assert [row["file"] for row in rows] == files
+    assert set(rows[0]["classes"]) == set(CLASSES)
+    assert sum(rows[0]["classes"].values()) == pytest.approx(1)
+    few = json.loads(regard("classify", place, files[0], "--json", "--top", "2").out)
+    assert len(few["classes"]) == 2
+    assert regard("classify", place, files[3], "--precision", "int8").out.startswith("3")
+    is_refused(regard("classify", place, files[0], "--top", "0"), "--top")
+
+
+def test_a_pipe_gives_a_path_a_line_and_a_dash_is_one_image(regard, digits_run, files, tmp_path):
+    place = str(digits_run)
+    data = (tmp_path / files[2]).read_bytes()
+    assert regard("classify", place, "-", feed=data).out.startswith("2\t")
+    assert json.loads(regard("classify", place, "-", "--json", feed=data).out)["file"] == "-"
+    (tmp_path / "text.txt").write_text("words\n")
+    lines = [files[0], "", "none.png", files[1], "text.txt", "."]
+    for words, feed in ((("--input", "list"), ""), ((), "\n".join(lines) + "\n")):
+        (tmp_path / "list").write_text("\n".join(lines) + "\n")
+        found = regard("classify", place, *words, feed=feed.encode())
+        assert found.code == 0
+        assert [line.split("\t")[0] for line in found.out.splitlines()] == [
+            "0",
+            "",
+            "",
+            "1",
+            "",
+            "",
+        ]
+        said = found.err.splitlines()
+        assert [line.split(":")[1] for line in said] == [" line 3", " line 5", " line 6"]
+        assert "none.png: no such file" in said[0]
+    (tmp_path / "list").write_text("none.png\n")
+    strict = regard("classify", place, "--input", "list", "--strict")
+    assert strict.code == 2
+    assert "line 1: none.png: no such file" in strict.err
+
+
+def test_what_is_no_image_is_refused(regard, digits_run, files, tmp_path):
+    (tmp_path / "empty.png").write_bytes(b"")
+    (tmp_path / "text.png").write_text("The dog sleeps.\n")
+    (tmp_path / "cut.png").write_bytes((tmp_path / files[0]).read_bytes()[:60])
+    Image.new("L", (9, 9), 255).save(tmp_path / "white.png")
+    for verb in ("classify", "look", "embed"):
+        for item, words in {
+            "none.png": ("none.png: no such file",),
+            "The dog sleeps.": ("The dog sleeps.: no such file", "the path of an image"),
+            "empty.png": ("empty.png: got an empty file",),
+            "text.png": ("text.png: got no image",),
+            "cut.png": ("cut.png",),
+            "white.png": ("white.png: got one colour",),
+            ".": ("got a folder",),
+        }.items():
+            is_refused(regard(verb, str(digits_run), item), *words)
+    is_refused(regard("classify", str(digits_run), "-", feed=b""), "got an empty file")
+    assert regard("classify", str(digits_run), files[0], "none.png").code == 2
+
+
+def test_a_text_is_never_taken_for_a_file(regard, tmp_path):
+    (tmp_path / "The dog sleeps.").write_text("no")
+    assert regard("translate", "tiny/translate", "The dog sleeps.").out == "Der Hund schläft.\n"
+
+
+def test_what_images_do_not_have_is_refused(regard, digits_run, files, pipeline):
+    place = str(digits_run)
+    is_refused(regard("fill", place, files[0]), "cannot fill", "it can classify, embed")
+    is_refused(regard("words", place, "a", "--in", "a b"), "a model of images")
+    is_refused(regard("tokens", place, "a b"), "a model of images")
+    with pytest.raises(InputError, match="one that reads text"):
+        _ = pipeline.vocabulary
+    with pytest.raises(InputError, match="batch x channels x height x width"):
+        pipeline.logits([1, 2, 3])
+
+
+def test_python_takes_what_the_command_takes_and_arrays(pipeline, tmp_path):
+    image = draw([[(0.55, 0.05), (0.45, 0.95)]], 90, 6, dark=True)
+    image.save(tmp_path / "one.png")
+    items = [tmp_path / "one.png", str(tmp_path / "one.png"), image, np.asarray(image)]
+    several = pipeline.classify(items)
+    for item, found in zip(items, several, strict=True):
+        assert found[0].label == "1"
+        assert [each.label for each in pipeline.classify(item, 2)] == [
+            each.label for each in found[:2]
+        ]
+    batch = torch.from_numpy(np.stack([np.asarray(image)] * 2))[:, None]
+    assert [found[0].label for found in pipeline.classify(batch)] == ["1", "1"]
+    vectors = pipeline.embed(items)
+    assert vectors.shape == (4, 64)
+    assert pipeline.embed(image, pool="cls").shape == (64,)
+
+
+def test_logits_take_pixels_as_the_reader_gives_them(pipeline):
+    drawn = drawings()[:6]
+    read = pipeline.processor.source.read([image for _, image in drawn])
+    logits = pipeline.logits(read.values)
+    assert logits.shape == (6, 10)
+    found = pipeline.classify([image for _, image in drawn])
+    for row, classes in zip(logits.softmax(1), found, strict=True):
+        assert CLASSES[int(row.argmax())] == classes[0].label
+        assert float(row.max()) == pytest.approx(classes[0].probability, abs=1e-5)
+
+
+def test_near_images_are_found(regard, digits_run, tmp_path):
+    names = []
+    for number, (digit, image) in enumerate(drawings()):
+        names.append(f"{digit}-{number}.png")
+        image.save(tmp_path / names[-1])
+    found = regard("embed", str(digits_run), *names, "--near", "0-0.png", "--top", "2", "--json")
+    rows = [json.loads(line) for line in found.out.splitlines()]
+    assert [row["file"][0] for row in rows] == ["0", "0"]
+    assert rows[0]["closeness"] == pytest.approx(1, abs=1e-5)
+
+
+def test_look_draws_the_row_of_the_class_token(regard, digits_run, files, tmp_path, pipeline):
+    for ending in ("png", "svg", "html"):
+        found = regard("look", str(digits_run), files[3], "-o", f"map.{ending}")
+        assert (found.code, found.out) == (0, "3\n")
+        assert f"map.{ending} shows encoder layer" in found.err
+    with Image.open(tmp_path / "map.png") as drawn:
+        assert drawn.size == (1280, 720)
+    assert "<img" in (tmp_path / "map.html").read_text()
+    one = regard("look", str(digits_run), files[3], "-o", "m.png", "--layer", "2", "--head", "1")
+    assert "encoder layer 3, head 2 (self): encoder.2.self.1" in one.err
+    for kind in ("self", "grid", "positions"):
+        assert regard("look", str(digits_run), files[3], "-o", "k.png", "--kind", kind).code == 0
+    is_refused(regard("look", str(digits_run), files[3], "--word", "9,9"), "--word", "0,0 0,1")
+    is_refused(regard("look", "tiny/translate", "The dog sleeps.", "--kind", "picture"), "a text")
+
+    seen = pipeline.look(tmp_path / files[3])
+    choice = seen.choose(layer=1, head=2)
+    assert (choice.kind, choice.row) == ("picture", 0)
+    tap = Tap("encoder.1.self.weights")
+    pipeline.model.hidden(pipeline.processor.source.read([tmp_path / files[3]]), tap)
+    recorded = tap.records["encoder.1.self.weights"][0, 2, 0]  # of [CLS]
+    assert np.allclose(choice.map.seen(2)[0], recorded, atol=1e-6)
+    assert seen.choose(word="1,2").row == 1 + 4 + 2
+    assert seen.picture.grid == (4, 4)
+
+
+def test_eval_heads_plan_and_ls_know_it(regard, digits_run, files, tmp_path):
+    place = str(digits_run)
+    scored = json.loads(regard("eval", place, "--json").out)
+    assert (scored["set"], scored["examples"]) == ("test", 364)
+    assert scored["accuracy"] > 94
+    assert set(scored["by_label"]) == set(CLASSES)
+    assert "unknown" not in scored
+    assert json.loads(regard("eval", place, "--split", "valid", "--json").out)["examples"] == 160
+    is_refused(regard("eval", place, "--split", "tset"), "one of train, valid, test")
+    (tmp_path / "list.tsv").write_text("".join(f"{name}\t{name[0]}\n" for name in files))
+    own = json.loads(regard("eval", place, "--data", "list.tsv", "--json").out)
+    assert (own["examples"], own["accuracy"]) == (4, 100)
+    assert "recall" in regard("eval", place).out
+
+    heads = regard("heads", place, "--pairs", "8")
+    assert "over 8 images" in heads.out
+    assert "in nats per image" in heads.out
+    assert len(regard("heads", place, "--pairs", "8", "--json").out.splitlines()) == 16
+    gone = regard("classify", place, files[0], "--knock-out", "encoder.0.self.1", "--json")
+    assert json.loads(gone.out)["classes"] != json.loads(
+        regard("classify", place, files[0], "--json").out
+    )["classes"]  # fmt: skip
+
+    planned = json.loads(regard("plan", place, "--flops", "1e12", "--json").out)
+    assert planned["parameters"]["total"] == sum(
+        each.numel() for each in load(digits_run).model.parameters()
+    )
+    assert planned["length"] == 17
+    assert planned["parameters"]["patch_embedding"] == 4 * 64 + 64
+    assert "images of 8 x 8 in patches of 2 x 2: 17 tokens" in regard("plan", "tiny/digits").out
+    listed = regard("ls", str(digits_run.parent), "--json").out.splitlines()
+    assert any(json.loads(line)["name"] == place for line in listed)
+
+
+def test_it_is_saved_and_loaded_as_it_is(pipeline, tmp_path):
+    pipeline.save(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    pixels = torch.randn(3, 1, 8, 8)
+    assert torch.equal(again.logits(pixels), pipeline.logits(pixels))
+    assert again.processor.source == pipeline.processor.source
+    assert repr(again).startswith("Pipeline(")
+
+
+def test_recipes_that_do_not_fit_are_refused(regard):
+    for override, words in {
+        "task=fill": ("task: fill needs model.family: bert, got vit",),
+        "model.patch=3": ("no whole patches of 3",),
+        "model.image=[16, 16]": ("model.image", "expected 8 x 8, 1 channel"),
+        "data.fold=5": ("data.fold", "at most 4"),
+        "data.kind=labelled": ("data.train",),
+    }.items():
+        is_refused(regard("train", "tiny/digits", "-o", "run", override, "-q"), *words)
+    is_refused(
+        regard("train", "own/classify", "-o", "run", "data.kind=digits", "start.folder=none", "-q"),
+        "none",
+    )
