@@ -16,6 +16,8 @@ from typer.models import CommandInfo
 
 from regard.cli.options import (
     AsJson,
+    Device,
+    Dtype,
     Input,
     Place,
     Precision,
@@ -67,10 +69,10 @@ def command_of(verb: Verb) -> Callable[..., None]:
         place, texts, source = (given.pop(key) for key in ("place", "texts", "source"))
         switches = {key: given.pop(key, False) for key in ("strict", "as_json", "quiet", "stream")}
         hush(quiet=switches["quiet"])
-        threads, precision = given.pop("threads"), given.pop("precision")
+        how = [given.pop(name) for name in ("threads", "precision", "device", "dtype")]
         given = _with_files(verb, {key: value for key, value in given.items() if value is not None})
         options, settings = verb.read((), given)
-        pipeline = open_pipeline(place, threads, precision)
+        pipeline = open_pipeline(place, *how)
         settings = verb.typed(options, settings, pipeline.recipe.decode)
         asked = Asked(pipeline, verb, options, settings, **switches)
         asked.answerer(whole=bool(texts) or not asking(source)).run(texts, source)
@@ -202,6 +204,8 @@ def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
         ("quiet", Quiet, False),
         ("threads", Threads, None),
         ("precision", Precision, "fp32"),
+        ("device", Device, "auto"),
+        ("dtype", Dtype, "fp32"),
     ):
         yield _keyword(name, kind, default)
 

@@ -300,7 +300,7 @@ def look_of(trace: Trace, text: str, *, model: str = "", without: Sequence[str] 
         stack, _, kind = layer.split(".")
         (rows, row_index), (columns, column_index) = trace.words[f"{stack}.{kind}"]
         shape = len(row_index), len(column_index)
-        array = value[:, : shape[0], : shape[1]].double().numpy()  # (heads, query, key)
+        array = value[:, : shape[0], : shape[1]].cpu().double().numpy()  # (heads, query, key)
         pieces = AttentionMap(layer, array, ("",) * shape[0], ("",) * shape[1])
         maps.append(merge_words(pieces, row_index, column_index, rows, columns))
     written = "" if trace.written is None else f" → {trace.written}"

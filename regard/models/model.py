@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import torch
 from torch import Tensor, nn
 
 from regard.data.input import Ragged
@@ -15,6 +16,13 @@ class Model(nn.Module, ABC):
     """Stacks by the names that the config gives them, what embeds tokens for them, and heads."""
 
     config: BlocksConfig
+    mixed: torch.dtype | None = None
+    """What matrix products are computed in where the model is used: None for fp32 throughout."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are; what it reads has to be there, too."""
+        return next(self.parameters()).device
 
     @abstractmethod
     def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
