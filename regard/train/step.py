@@ -287,7 +287,7 @@ def _distributed(objective: Objective, *, unused: bool) -> nn.Module:
     return DistributedDataParallel(
         objective,
         device_ids=[device.index] if device.type == "cuda" else None,
-        broadcast_buffers=False,
+        forward_sync_buffers=False,
         find_unused_parameters=unused,
     )
 

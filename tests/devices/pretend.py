@@ -79,7 +79,10 @@ def compute(func, args, kwargs):
             return value
         return known[id(value)] if id(value) in known else OnDevice(value)
 
-    return tree_map(wrapped, out)
+    # A view of what is no inference tensor is none either.
+    lasting = func.is_view and not any(each.is_inference() for each in given)
+    with torch.inference_mode(mode=torch.is_inference_mode_enabled() and not lasting):
+        return tree_map(wrapped, out)
 
 
 def _made_here(func, *args, **kwargs):
