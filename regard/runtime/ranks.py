@@ -124,7 +124,6 @@ def together(device: str) -> Iterator[Ranks]:
         try:
             yield ranks
         except Interrupted as error:  # a signal, on which all have agreed
-            crowd.leaving = True
             if ranks.first:
                 raise
             raise SystemExit(error.exit_code) from None

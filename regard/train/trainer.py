@@ -228,7 +228,7 @@ class Trainer:
         self.model.train()
         self._clock = time.perf_counter()
         with (
-            stop_requests() as request,
+            stop_requests(echoes=self.ranks.world > 1) as request,
             self._progress() as progress,
             self._logs(),
         ):

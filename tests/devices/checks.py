@@ -285,7 +285,10 @@ def fill(folder: Path) -> None:
 def restore(folder: Path) -> None:
     tokens, model = {"vocab": 400}, {**SMALL, "max_length": 32}
     pipeline = trained("tiny/restore", data=_text(folder), tokens=tokens, model=model)
-    asked(pipeline, lambda p: (str(p.restore("The ___ sat.", max_length=5)), len(p.heads(["A b c d."]))))
+    asked(
+        pipeline,
+        lambda p: (str(p.restore("The ___ sat.", max_length=5)), len(p.heads(["A b c d."]))),
+    )
 
 
 def _labelled(folder: Path, task: str, text: str, ending: str) -> regard.Pipeline:
