@@ -16,13 +16,6 @@ class Model(nn.Module, ABC):
     """Stacks by the names that the config gives them, what embeds tokens for them, and heads."""
 
     config: BlocksConfig
-    mixed: torch.dtype | None = None
-    """What matrix products are computed in where the model is used: None for fp32 throughout."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where its weights are; what it reads has to be there, too."""
-        return next(self.parameters()).device
 
     @abstractmethod
     def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
@@ -48,6 +41,14 @@ class Model(nn.Module, ABC):
             for site, count in counts.items()
             for head in range(count)
         ]
+
+    mixed: torch.dtype | None = None
+    """What matrix products are computed in where the model is used: None for fp32 throughout."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are; what it reads has to be there, too."""
+        return next(self.parameters()).device
 
     @property
     def reader(self) -> str:
