@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 import regard
-from regard.data.input import Ragged
+from regard.data.input import Dense, Ragged
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
 from regard.decode.filters import Symbols
@@ -29,7 +29,7 @@ DEVICE = "pretend"
 VOCAB = 13
 SIZES = {"dim": 16, "heads": 4, "hidden": 24, "dropout": 0.1, "max_length": 32, "layers": 2,
          "encoder_layers": 1, "decoder_layers": 2, "masked": True, "classes": ("a", "b"),
-         "tags": ("x", "y", "z"), "spans": True}  # fmt: skip
+         "tags": ("x", "y", "z"), "spans": True, "image": (8, 12), "patch": 4}  # fmt: skip
 GRU = {"sublayers": ("recurrent",), "norm": "none", "residual": False, "positions": "none"}
 VARIANTS = {
     "transformer": {
@@ -72,11 +72,15 @@ class Twins:
     def __init__(self, family: str, changes: dict[str, object]) -> None:
         kind = FAMILIES[family].config
         sizes = {key: value for key, value in SIZES.items() if key in kind.model_fields}
+        self.images = getattr(kind, "reads", "text") == "images"
+        if self.images:
+            del sizes["max_length"]  # its patches are as many as they are
         self.config = kind.model_validate(sizes | changes)
+        vocabularies = [] if self.images else [VOCAB] * self.config.sides
         torch.manual_seed(0)
-        self.cpu = build(self.config, *[VOCAB] * self.config.sides).eval()
+        self.cpu = build(self.config, *vocabularies).eval()
         torch.manual_seed(0)
-        self.there = build(self.config, *[VOCAB] * self.config.sides).eval().to(DEVICE)
+        self.there = build(self.config, *vocabularies).eval().to(DEVICE)
         assert self.there.device.type == DEVICE
 
     def __iter__(self):
@@ -92,8 +96,12 @@ def same(one: torch.Tensor, two: torch.Tensor) -> None:
     torch.testing.assert_close(one.detach().cpu(), two.detach().cpu(), rtol=0, atol=2e-5)
 
 
-def given(twins: Twins, device: str) -> list[Ragged]:
-    """What the model reads: a text, or source and target."""
+def given(twins: Twins, device: str) -> list[Ragged | Dense]:
+    """What the model reads: pictures, texts, or sources and targets."""
+    if twins.images:
+        shape = 3, twins.config.channels, *twins.config.image
+        numbers = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+        return [Dense(numbers).to(device)]
     return [ragged(5, 3, 1, seed=side).to(device) for side in range(twins.config.sides)]
 
 
