@@ -74,11 +74,12 @@ def demo(
     ] = False,
     quiet: Quiet = False,
     threads: Threads = None,
+    device: Device = "auto",
 ) -> None:
     """The guided tour: translate, look inside, take a head away, train from scratch."""
     from regard.atlas.demo import run
 
-    run(Path("regard-demo"), quick=quick, quiet=quiet, threads=threads)
+    run(Path("regard-demo"), quick=quick, quiet=quiet, threads=threads, device=device)
 
 
 @app.command()

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 import regard
+from regard.atlas.figures.sentences import intervene
 from regard.data.input import Dense, Ragged
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
@@ -247,6 +248,7 @@ def shelf(_: Path) -> None:
     """The model that ships."""
     pipeline = regard.load("tiny/translate", device=torch.device(DEVICE))
     assert pipeline.translate("The animal was tired.") == "Das Tier war müde."
+    assert intervene(pipeline).looks[0].target.startswith("Das Tier")  # what the demo shows
 
 
 TEXT = "The cat sat on the mat. A dog ran in the sun, and it was warm. " * 40
