@@ -175,3 +175,20 @@ def test_a_process_without_an_example_meets_the_others_all_the_same(task):
     [(piece, _, share)] = Backward(3, Ranks(2, 3))._own(task, [batch_of(2, 2)], "0 1")
     assert share == 0
     assert piece.index == (0,)
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_the_processes_together_find_the_gradients_of_one(task, world, monkeypatch):
+    """What DDP does, the mean of all, is the gradient of the whole step; here one by one."""
+    monkeypatch.setattr(Ranks, "total", lambda _, value: value)
+    (loss, targets), whole = gradients(task, model_of(0.0), Shards(1, 1), BATCHES)
+    losses, found = [], []
+    for rank in range(world):
+        way = Backward(world, Ranks(rank, world), wrap=lambda objective: objective)
+        (part, same), own = gradients(task, model_of(0.0), way, BATCHES)
+        assert same == targets
+        losses.append(part)
+        found.append(own)
+    assert sum(losses) == pytest.approx(loss)
+    means = [torch.stack(each).mean(0) for each in zip(*found, strict=True)]
+    torch.testing.assert_close(means, whole, rtol=0, atol=1e-6)
