@@ -69,10 +69,11 @@ def command_of(verb: Verb) -> Callable[..., None]:
         place, texts, source = (given.pop(key) for key in ("place", "texts", "source"))
         switches = {key: given.pop(key, False) for key in ("strict", "as_json", "quiet", "stream")}
         hush(quiet=switches["quiet"])
-        how = [given.pop(name) for name in ("threads", "precision", "device", "dtype")]
+        threads, precision = given.pop("threads"), given.pop("precision")
+        device, dtype = given.pop("device", "auto"), given.pop("dtype", "fp32")
         given = _with_files(verb, {key: value for key, value in given.items() if value is not None})
         options, settings = verb.read((), given)
-        pipeline = open_pipeline(place, *how)
+        pipeline = open_pipeline(place, threads, precision, device, dtype)
         settings = verb.typed(options, settings, pipeline.recipe.decode)
         asked = Asked(pipeline, verb, options, settings, **switches)
         asked.answerer(whole=bool(texts) or not asking(source)).run(texts, source)

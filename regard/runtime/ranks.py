@@ -180,9 +180,12 @@ class _Crowd:
 @contextmanager
 def _joined(ranks: Ranks, device: str) -> Iterator[_Crowd]:
     """Joins the process group; signals are the crowd's until it is over."""
+    import torch
     import torch.distributed as dist
     from torch.distributed.rendezvous import rendezvous
 
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)
     backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
     store, _, _ = next(iter(rendezvous("env://", timeout=LONGEST_WAIT)))
     dist.init_process_group(
