@@ -20,6 +20,7 @@ from regard.layers.tap.without import without
 from regard.models import Model, describe
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
+from regard.runtime.device import present
 from regard.tasks.entries import TASKS, every_verb, verbs_of
 from regard.tasks.ids import (
     check_roles,
@@ -39,6 +40,8 @@ from regard.train.checkpoint.run import Snapshot
 from regard.train.checkpoint.storage import check_store
 
 if TYPE_CHECKING:  # what a verb does not need is not imported before it is used
+    import torch
+
     from regard.explain.heads import HeadSummary
     from regard.explain.look import Look
     from regard.tasks import (
@@ -78,6 +81,23 @@ class Pipeline:
         self.recipe, self.name = recipe, name
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         self.precision = "fp32"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return self.model.device
+
+    def to(self, device: str | torch.device, dtype: str = "fp32") -> Pipeline:
+        """Moves the model to a device; gives this pipeline.
+
+        Args:
+            device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`, or a `torch.device`.
+            dtype: `fp32`; on cuda also `bf16` or `fp16`: mixed precision.
+        """
+        if self.precision == "int8" and str(device) not in ("auto", "cpu"):
+            raise InputError("precision int8", got=device, expected="the CPU")
+        present("cpu" if self.precision == "int8" else device, dtype).place(self.model)
+        return self
 
     @property
     def processor(self) -> Any:

@@ -175,3 +175,57 @@ def test_neither_setting_up_nor_training_imports_the_compiler():
         sys.exit("torch._dynamo" in sys.modules or "torch._inductor" in sys.modules)
     """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_a_gpu_auto_is_the_cpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert runtime.setup(1, device="auto").device == "cpu"
+    assert runtime.present().device == "cpu"
+    assert runtime.devices() == ["cpu"]
+
+
+@pytest.mark.parametrize("asked", ["cuda", "cuda:3", "mps", "tpu", "cpu:1", ""])
+def test_a_device_that_is_not_there_is_refused_in_two_lines(monkeypatch, asked):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError) as error:
+        runtime.setup(1, device=asked)
+    first, second = str(error.value).splitlines()
+    assert first.startswith(f"--device: got {asked or repr(asked)}") or repr(asked) in first
+    assert first.endswith("expected auto, or what is here: cpu")
+    assert "PyTorch" in second or "known are auto, cpu, cuda, mps" in second
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_with_gpus_auto_is_the_first_and_each_process_has_its_own(monkeypatch):
+    assert runtime.chosen("auto") == runtime.chosen("cuda") == "cuda:0"
+    assert runtime.chosen("cuda:1") == "cuda:1"
+    assert runtime.chosen("cpu") == "cpu"
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert runtime.chosen("cuda") == "cuda:1"
+    with pytest.raises(InputError, match="what is here: cpu, cuda:0, cuda:1"):
+        runtime.chosen("cuda:2")
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_mixed_precision_is_for_cuda():
+    assert runtime.present("cuda", "bf16").dtype == "bf16"
+    with pytest.raises(InputError, match="--dtype: got bf16 on cpu, expected fp32\nmixed"):
+        runtime.present("cpu", "bf16")
+    with pytest.raises(InputError, match="--dtype: got int4, expected one of fp32, bf16, fp16"):
+        runtime.present("cuda", "int4")
+
+
+def test_processes_of_one_machine_share_its_cores(monkeypatch):
+    monkeypatch.setattr(runtime, "cores", lambda: 8)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # torchrun's own
+    assert runtime.setup().threads == 2
+    assert runtime.setup(5).threads == 5
+    monkeypatch.setenv("REGARD_THREADS", "4")
+    assert runtime.setup().threads == 4

@@ -51,22 +51,29 @@ NAMES = {
 }
 
 
-def run(out: Path, *, quick: bool = False, quiet: bool = False, threads: int | None = None) -> None:
+def run(
+    out: Path,
+    *,
+    quick: bool = False,
+    quiet: bool = False,
+    threads: int | None = None,
+    device: str = "auto",
+) -> None:
     """Runs the tour and writes its folder."""
     setup(threads, 0)
     console = Console(quiet=quiet, highlight=False, soft_wrap=True)
     out.mkdir(parents=True, exist_ok=True)
     asking = sys.stdin.isatty() and sys.stdout.isatty() and not quiet
     if asking:
-        _own_sentence(load(translator()), console)
-    pipeline = load(MODEL)
+        _own_sentence(load(translator(), device=device), console)
+    pipeline = load(MODEL, device=device)
     found = _one_word(pipeline, console)
     _draw_one_word(found, out)
     page = out / "index.html"
     save_page(page, "One word flips the pronoun", _first_act(found))
     console.print(f"\n  The page {page} shows it: hover, switch layer and head.")
     if not quick:
-        trained, moments = _train(out, console, quiet=quiet, threads=threads)
+        trained, moments = _train(out, console, quiet=quiet, threads=threads, device=device)
         splits = load_splits(trained.recipe.data).splits
         rows = _scores(trained, splits, console)
         samples = _samples(trained, splits, console)
@@ -180,7 +187,7 @@ def _first_act(found: Intervention) -> list[Section]:
 
 
 def _train(
-    out: Path, console: Console, *, quiet: bool, threads: int | None
+    out: Path, console: Console, *, quiet: bool, threads: int | None, device: str
 ) -> tuple[Pipeline, list[tuple[str, Look]]]:
     """Act two: the same model from nothing, with the alignment shown as it forms."""
     console.rule("The same model, from scratch", align="left")
@@ -197,7 +204,7 @@ def _train(
 
     began = time.perf_counter()
     try:
-        trained = train(MODEL, place, quiet=quiet, threads=threads, watch=watch)
+        trained = train(MODEL, place, quiet=quiet, threads=threads, device=device, watch=watch)
     except Interrupted as stop:
         stop.args = (f"{stop.what}\ngo on with: regard train {MODEL} -o {place} --resume",)
         raise

@@ -235,7 +235,7 @@ class Quality:
         from regard.runtime.device import setup
 
         setup(threads, 0)
-        self.pipeline = load(self.model)
+        self.pipeline = load(self.model, device="cpu")
         self.held_out = pairs_of(self.pipeline.recipe.data, "valid")[: self.pairs]
 
     def measure(self, case: str) -> float:
@@ -245,7 +245,7 @@ class Quality:
         if case == "float32":
             return self.pipeline.evaluate(self.held_out).scores.bleu
         options: dict[str, Any] = {"precision": case}
-        return load(self.model, **options).evaluate(self.held_out).scores.bleu
+        return load(self.model, device="cpu", **options).evaluate(self.held_out).scores.bleu
 
 
 def reader_config(tokens: int, *, quick: bool) -> TransformerConfig:

@@ -15,6 +15,8 @@ from regard.cli.exchange import export_model, import_model
 from regard.cli.options import (
     AsJson,
     Beam,
+    Device,
+    Dtype,
     KnockOut,
     Place,
     Precision,
@@ -72,11 +74,12 @@ def demo(
     ] = False,
     quiet: Quiet = False,
     threads: Threads = None,
+    device: Device = "auto",
 ) -> None:
     """The guided tour: translate, look inside, take a head away, train from scratch."""
     from regard.atlas.demo import run
 
-    run(Path("regard-demo"), quick=quick, quiet=quiet, threads=threads)
+    run(Path("regard-demo"), quick=quick, quiet=quiet, threads=threads, device=device)
 
 
 @app.command()
@@ -94,29 +97,43 @@ def train(
     quiet: Quiet = False,
     threads: Threads = None,
     seed: Seed = None,
+    device: Device = "auto",
+    dtype: Dtype = "fp32",
 ) -> None:
-    """Train a recipe; a run that was stopped, even by kill -9, goes on with --resume."""
+    """Train a recipe; a run that was stopped, even by kill -9, goes on with --resume.
+
+    In several processes: torchrun --nproc-per-node 2 -m regard train RECIPE -o RUN
+    """
     from regard.recipes import recipe as recipes
+    from regard.runtime.ranks import ranks_here, silenced
+
+    with silenced():
+        if not out:
+            raise InputError(
+                "train", got="no -o", expected="a folder for the run", fix="add -o runs/first"
+            )
+        if seed is not None and seed < 0:
+            raise InputError("--seed", got=seed, expected="0 or more")
+        changes = [*(overrides or ()), *(() if seed is None else (f"seed={seed}",))]
+        if recipes.task_of(recipe) == "vectors":
+            from regard.cli.vectors import train_vectors
+
+            train_vectors(
+                recipe, changes, out, resume=resume, quiet=quiet, threads=threads, device=device
+            )
+            return
+        wanted = recipes.load(recipe, changes)
     from regard.runs.train import train as run
 
-    if not out:
-        raise InputError(
-            "train", got="no -o", expected="a folder for the run", fix="add -o runs/first"
-        )
-    changes = [*(overrides or ()), *(() if seed is None else (f"seed={seed}",))]
-    if seed is not None and seed < 0:
-        raise InputError("--seed", got=seed, expected="0 or more")
-    if recipes.task_of(recipe) == "vectors":
-        from regard.cli.vectors import train_vectors
-
-        train_vectors(recipe, changes, out, resume=resume, quiet=quiet, threads=threads)
+    pipeline = run(
+        wanted, out, resume=resume, quiet=quiet, threads=threads, device=device, dtype=dtype
+    )
+    if quiet or not ranks_here().first:
         return
-    pipeline = run(recipes.load(recipe, changes), out, resume=resume, quiet=quiet, threads=threads)
-    say(f"{pipeline} is in {out}", quiet=quiet)
-    if not quiet:
-        from regard.runs.evaluate import first_try
+    from regard.runs.evaluate import first_try
 
-        say(f"try: {first_try(pipeline, out)}")
+    say(f"{pipeline} is in {out}")
+    say(f"try: {first_try(pipeline, out)}")
 
 
 @app.command("eval")
@@ -153,6 +170,8 @@ def evaluate(
     quiet: Quiet = False,
     threads: Threads = None,
     precision: Precision = "fp32",
+    device: Device = "auto",
+    dtype: Dtype = "fp32",
 ) -> None:
     """Loss, perplexity, and the measures of the task: BLEU and chrF (sacrebleu), accuracy, F1.
 
@@ -167,7 +186,7 @@ def evaluate(
     given = [option for option, value in {**others, **switches}.items() if value is not None]
     if evaluate_vectors(place, analogies or [], similarity or [], given, as_json=as_json):
         return
-    pipeline = open_pipeline(place, threads, precision, download=False)
+    pipeline = open_pipeline(place, threads, precision, device, dtype, download=False)
     shown: list[str] = []
 
     with Progress(1.0, quiet=quiet, at_once=False) as bar:
@@ -229,6 +248,8 @@ def look(
     quiet: Quiet = False,
     threads: Threads = None,
     precision: Precision = "fp32",
+    device: Device = "auto",
+    dtype: Dtype = "fp32",
 ) -> None:
     """Draw what a model looks at while it reads, translates or restores a text, or an image."""
     from regard.explain.look import picture_ending
@@ -236,7 +257,7 @@ def look(
 
     out = Path("look.html") if out is None else out
     picture_ending(out)  # refuse before the work, not after it
-    pipeline = open_pipeline(place, threads, precision)
+    pipeline = open_pipeline(place, threads, precision, device, dtype)
     if not pipeline.reads_images:
         check_texts("look", text)
     pipeline.task.asked_of(text).check(pipeline.model, text, allow_unknown=allow_unknown)
@@ -263,9 +284,11 @@ def words(
     as_json: AsJson = False,
     threads: Threads = None,
     precision: Precision = "fp32",
+    device: Device = "auto",
+    dtype: Dtype = "fp32",
 ) -> None:
     """How alike a word is to itself in several sentences, and which words are near it there."""
-    pipeline = open_pipeline(place, threads, precision)
+    pipeline = open_pipeline(place, threads, precision, device, dtype)
     found = pipeline.words(word, sentences, layer=layer, count=top)
     print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.table())
 
@@ -286,6 +309,8 @@ def heads(
     as_json: AsJson = False,
     threads: Threads = None,
     precision: Precision = "fp32",
+    device: Device = "auto",
+    dtype: Dtype = "fp32",
 ) -> None:
     """What each head does, and what breaks when it is knocked out.
 
@@ -298,7 +323,7 @@ def heads(
     from regard.explain.heads import heads_table
     from regard.tasks.measures.report import Selection
 
-    pipeline = open_pipeline(place, threads, precision)
+    pipeline = open_pipeline(place, threads, precision, device, dtype)
     asked = Selection(split, files, "heads", pipeline.name)
     texts = pipeline.task.pieces(pipeline.recipe, asked, count)
     found = pipeline.heads(texts)

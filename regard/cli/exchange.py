@@ -49,7 +49,7 @@ def export_model(
         raise InputError("--to", got=to, expected="hf or regard")
     if store is not None and to == "hf":
         raise InputError("--store", got="--to hf", expected="--to regard")
-    pipeline = open_pipeline(place, None)
+    pipeline = open_pipeline(place, None, device="cpu")
     if to == "regard":
         pipeline.save(out, store=store or "fp32")
         say(f"{out} holds {pipeline.name} in {store or 'fp32'}", quiet=quiet)

@@ -30,6 +30,12 @@ Threads = Annotated[int | None, typer.Option("--threads", help="Threads to compu
 Precision = Annotated[
     str, typer.Option("--precision", help="fp32, or int8: matrices in 8 bits, faster to decode.")
 ]
+Device = Annotated[
+    str, typer.Option("--device", help="auto (cuda if there is one), cpu, cuda, cuda:1, mps.")
+]
+Dtype = Annotated[
+    str, typer.Option("--dtype", help="fp32; on cuda also bf16 or fp16: mixed precision.")
+]
 Seed = Annotated[int | None, typer.Option("--seed", help="Where random numbers start.")]
 KnockOut = Annotated[
     list[str] | None,
@@ -39,14 +45,20 @@ Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; 1 is greed
 
 
 def open_pipeline(
-    place: str, threads: int | None, precision: str = "fp32", *, download: bool = True
+    place: str,
+    threads: int | None,
+    precision: str = "fp32",
+    device: str = "auto",
+    dtype: str = "fp32",
+    *,
+    download: bool = True,
 ) -> Pipeline:
-    """Loads what DIR names, with the threads that were asked for."""
+    """Loads what DIR names, on the device and with the threads that were asked for."""
     from regard.runs.load import load
     from regard.runtime.device import setup
 
     setup(threads, None)
-    return load(place, precision=precision, download=download)
+    return load(place, precision=precision, device=device, dtype=dtype, download=download)
 
 
 def chosen(**options: Any) -> dict[str, Any]:

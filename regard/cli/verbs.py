@@ -18,6 +18,8 @@ from typer.models import CommandInfo
 
 from regard.cli.options import (
     AsJson,
+    Device,
+    Dtype,
     Input,
     Place,
     Precision,
@@ -70,9 +72,10 @@ def command_of(verb: Verb) -> Callable[..., None]:
         switches = {key: given.pop(key, False) for key in ("strict", "as_json", "quiet", "stream")}
         hush(quiet=switches["quiet"])
         threads, precision = given.pop("threads"), given.pop("precision")
+        device, dtype = given.pop("device", "auto"), given.pop("dtype", "fp32")
         given = _with_files(verb, {key: value for key, value in given.items() if value is not None})
         options, settings = verb.read((), given)
-        pipeline = open_pipeline(place, threads, precision)
+        pipeline = open_pipeline(place, threads, precision, device, dtype)
         settings = verb.typed(options, settings, pipeline.recipe.decode)
         asked = Asked(pipeline, verb, options, settings, **switches)
         asked.answerer(whole=bool(texts) or not asking(source)).run(texts, source)
@@ -218,6 +221,8 @@ def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
         ("quiet", Quiet, False),
         ("threads", Threads, None),
         ("precision", Precision, "fp32"),
+        ("device", Device, "auto"),
+        ("dtype", Dtype, "fp32"),
     ):
         yield _keyword(name, kind, default)
 

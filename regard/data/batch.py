@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged, Source
+from regard.data.input import Ragged, Source, moved
 from regard.errors import InputError
 
 T = TypeVar("T")
@@ -77,9 +77,13 @@ class Batch(Generic[Source]):
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch with its tensors on a device."""
-        return self._with_each(
-            lambda value: value if isinstance(value, tuple) else value.to(device)
-        )
+
+        def there(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return value
+            return moved(value, device) if isinstance(value, Tensor) else value.to(device)
+
+        return self._with_each(there)
 
     def _with_each(self, change: Callable[[Any], Any]) -> Self:
         found = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -84,8 +84,8 @@ class Ragged:
 
     def to(self, device: torch.device | str) -> Ragged:
         """The same sequences on a device."""
-        types = None if self.types is None else self.types.to(device)
-        return Ragged(self.values.to(device), self.lengths, types)
+        types = None if self.types is None else moved(self.types, device)
+        return Ragged(moved(self.values, device), self.lengths, types)
 
     def keys(self) -> list[str]:
         """The ids of each sequence, written out; of frames a digest."""
@@ -142,7 +142,7 @@ class Dense:
 
     def to(self, device: torch.device | str) -> Dense:
         """The same examples on a device."""
-        return Dense(self.values.to(device))
+        return Dense(moved(self.values, device))
 
     def keys(self) -> list[str]:
         """A digest of each example."""
@@ -181,6 +181,16 @@ class Paired:
         return [
             f"{one} {two}" for one, two in zip(self.first.keys(), self.second.keys(), strict=True)
         ]
+
+
+def moved(values: Tensor, device: torch.device | str) -> Tensor:
+    """The same numbers on a device; to a GPU they travel while the CPU goes on.
+
+    Only memory that the system does not move about (pinned) can be read by a GPU on its own.
+    """
+    if torch.device(device).type == "cuda" and values.is_cpu:
+        return values.pin_memory().to(device, non_blocking=True)
+    return values.to(device)
 
 
 def digest(values: Tensor) -> str:

@@ -53,8 +53,8 @@ class Generative(Protocol[Source_contra, MemoryT, StateT]):
     def step(self, ids: Tensor, state: StateT, tap: Tap | None = None) -> Tensor:
         """Feeds one token to each row: ids (rows,) -> logits (rows, vocab); the state advances.
 
-        The first ids come on the source's device (without a source on the CPU), all others on the
-        device of the logits.
+        The ids come on the model's device, if it says where that is, else on the source's; once
+        there are logits, on theirs.
         """
         ...
 
@@ -228,9 +228,10 @@ def run(
     """The loop: the model steps, the search chooses, rows move, until no sentence is left."""
     if not sentences:
         return
+    device = place_of(model, source)
     if memory is None and source is not None:
         with free_cores():
-            memory = model.encode(source, tap)
+            memory = model.encode(source.to(device), tap)
     length = max(each.given + each.room for each in sentences)
     prompts = [each.prompt for each in sentences]
     # The hypotheses of a sentence begin alike, so the first step has one row for all of them.
@@ -239,12 +240,12 @@ def run(
     state = model.start(cast("MemoryT", memory), rows, capacity)  # None where there is no encoder
     kind = Beam if config.beam > 1 else Draw
     search: Search = kind(sentences, symbols, config)
-    device = "cpu" if source is None else source.device
     ids = torch.full((len(sentences),), symbols.begin, device=device)
     for index in range(length):
         with free_cores():
             if index == 0 and prompts[0]:
-                logits = cast("Prompted[StateT]", model).read(Ragged.of(prompts), state, tap)
+                given = Ragged.of(prompts).to(device)
+                logits = cast("Prompted[StateT]", model).read(given, state, tap)
             else:
                 logits = model.step(ids, state, tap)
             if tap is not None:
@@ -257,8 +258,16 @@ def run(
         if not move.ids.numel():
             return
         with free_cores():
-            state.reorder(move.rows.to(logits.device))
+            state.reorder(move.rows)  # on the CPU: the state reads them there, and takes them along
             ids = move.ids.to(logits.device)
+
+
+def place_of(model: object, source: Input | None) -> torch.device:
+    """Where a model reads: on its own device, or where the source is if it has none."""
+    found: torch.device | None = getattr(model, "device", None)
+    if found is not None:
+        return found
+    return torch.device("cpu") if source is None else source.device
 
 
 def outcome(index: int, move: Move, search: Search) -> Step:

@@ -164,7 +164,9 @@ class Live:
         waits = [chosen < config.min_length for chosen in self.chosen]
         if any(waits):
             early = torch.tensor(self.spread(waits), device=device)
-        return constrain(scores, self.fed.to(device), early, config, symbols)
+        asked = config.repetition_penalty != 1 or config.no_repeat_ngram
+        history = self.fed.to(device) if asked else self.fed
+        return constrain(scores, history, early, config, symbols)
 
     def hypothesis(self, last: Branch, *, ended: bool) -> Hypothesis:
         """The hypothesis of a row that gets its last token."""
@@ -294,6 +296,8 @@ class Draw:
     def _sample(self, scores: Tensor) -> Tensor:
         """(rows, vocab) -> (rows,): the token at which the running sum of probability passes u."""
         live = self.live
+        if scores.device.type == "mps":  # which has no numbers of 64 bits
+            scores = scores.cpu()
         reached = sharpen(scores, self.config).double().softmax(dim=1).cumsum(dim=1)
         check_finite(reached[:, -1].tolist())
         dice = [die for each in live.sentences for die in self.dice[each.number]]

@@ -138,7 +138,7 @@ def _recorded(model: Model, passages: Passages) -> Iterator[tuple[str, Weights]]
     for site, weights in tap.records.items():
         layer = site.removesuffix(".weights")
         for row, (rows, columns) in enumerate(zip(*passages.lengths(layer), strict=True)):
-            yield layer, weights[row, :, :rows, :columns].double().numpy()
+            yield layer, weights[row, :, :rows, :columns].cpu().double().numpy()
 
 
 def _loss(model: Model, passages: Sequence[Passages]) -> float:

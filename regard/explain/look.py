@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -309,12 +309,12 @@ class Comparison:
         return framed(comparison_page(self, *self.choose()))
 
 
-def look_of(trace: Trace, text: str, *, model: str = "", without: Sequence[str] = ()) -> Look:
+def look_of(trace: Trace, item: Any, *, model: str = "", without: Sequence[str] = ()) -> Look:
     """What was recorded of a text as maps: sub-words are merged into words, which name the rows.
 
     Args:
         trace: What a task recorded.
-        text: What was read.
+        item: What was read: a text, or an image or its path.
         model: What to call the model.
         without: The heads that were taken away.
     """
@@ -324,10 +324,11 @@ def look_of(trace: Trace, text: str, *, model: str = "", without: Sequence[str] 
         stack, _, kind = layer.split(".")
         (rows, row_index), (columns, column_index) = trace.words[f"{stack}.{kind}"]
         shape = len(row_index), len(column_index)
-        array = value[:, : shape[0], : shape[1]].double().numpy()  # (heads, query, key)
+        array = value[:, : shape[0], : shape[1]].cpu().double().numpy()  # (heads, query, key)
         pieces = AttentionMap(layer, array, ("",) * shape[0], ("",) * shape[1])
         maps.append(merge_words(pieces, row_index, column_index, rows, columns))
     written = "" if trace.written is None else f" → {trace.written}"
+    text = str(item) if isinstance(item, str | os.PathLike) else "an image"
     return Look(
         maps=tuple(maps),
         title=shortened(f"{text}{written}"),

@@ -33,8 +33,7 @@ class Memory:
 
     def select(self, sentences: Tensor) -> Memory:
         """The memory of some sentences alone, in the order in which they are named."""
-        keep = sentences.tolist()
-        layout = self.layout.take(keep)
+        layout, sentences = self.layout.take(sentences.tolist()), sentences.to(self.x.device)
         longest = layout.longest  # shorter rows may remain
         x = layout.unpad(self.layout.pad(self.x)[sentences, :longest])
         heads = {

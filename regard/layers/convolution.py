@@ -85,4 +85,5 @@ class Convolution(Mixer):
     def _last(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """The last k - 1 inputs of each row, of (batch, k - 1 + length, dim)."""
         place = torch.tensor(lengths)[:, None] + torch.arange(self.kernel - 1)  # (batch, k - 1)
-        return rows[torch.arange(len(lengths))[:, None], place.to(rows.device)]
+        row = torch.arange(len(lengths), device=rows.device)[:, None]
+        return rows[row, place.to(rows.device)]

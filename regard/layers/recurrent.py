@@ -8,7 +8,8 @@
 
 PyTorch's kernels run a whole layer at once, texts of all lengths without work on padding. What
 passes the gates follows from x and their output, so a tap that only looks changes nothing. The
-loop over time is written out below: it runs where a gate is edited.
+loop over time is written out below: it runs where a gate is edited, and on devices that have no
+such kernel.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ GATES = {
     "lstm": ("input", "forget", "candidate", "output", "cell", "state"),
 }
 """What a tap can see inside a cell; `state` is h as the next token gets it."""
+FUSED = ("cpu", "cuda", "mps")
+"""Devices that have a kernel for a whole layer."""
 See = Callable[[str, Tensor], Tensor]
 """Shows the value of a gate, by name, and gives what goes on in its place."""
 
@@ -126,7 +129,8 @@ class Recurrent(Mixer):
             raise InputError(self.name, got="a token at a time", expected="whole texts: both ways")
         held = None if cache is None else cache.held[self.slot]
         edited = tap is not None and any(tap.edits_at(site) for site in [*self.sites()][1:])
-        if edited or 0 in layout.lengths:  # the kernels take no text without tokens
+        fused = x.device.type in FUSED and 0 not in layout.lengths  # they take no empty text
+        if edited or not fused:
             out, after = self.openly(x, layout, held, tap)
         else:
             out, after = self._at_once(x, layout, held)

@@ -14,7 +14,8 @@ class State(Protocol):
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row rows[i] was: for beams, samples, and sentences that are done.
 
-        A row may be named several times, so that there are more rows than before.
+        A row may be named several times, so that there are more rows than before. The numbers come
+        on the CPU, where the search is; a state on another device takes them there once.
         """
         ...
 
@@ -81,8 +82,10 @@ class KVCache:
         else:
             # A kernel multiplies what is masked by 0, so even that must be a number.
             keys[:, :, longest:], values[:, :, longest:] = 0, 0
-            row = torch.arange(rows)[:, None]
-            place = torch.tensor(self.lengths)[:, None] + torch.arange(new)  # (rows, new)
+            where = k.device
+            row = torch.arange(rows, device=where)[:, None]
+            ends = torch.tensor(self.lengths, device=where)[:, None]
+            place = ends + torch.arange(new, device=where)  # (rows, new)
             keys[row, :, place] = k.transpose(1, 2)
             values[row, :, place] = v.transpose(1, 2)
         return keys, values
@@ -103,6 +106,7 @@ class KVCache:
         """Row i becomes what row rows[i] was; fewer or more rows than before is fine."""
         order, filled = rows.tolist(), max(self.lengths, default=0)
         if order != list(range(len(order))):
+            rows = rows.to(self.spare.device)
             for layer, buffer in enumerate(self.layers):
                 if len(self.spare) < len(order):
                     self.spare = buffer.new_empty(len(order), *buffer.shape[1:])
@@ -138,4 +142,5 @@ class RecurrentState(KVCache):
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row rows[i] was; fewer or more rows than before is fine."""
         super().reorder(rows)
-        self.held = [tuple(each[rows.to(each.device)] for each in one) for one in self.held]
+        rows = rows.to(self.spare.device)
+        self.held = [tuple(each[rows] for each in one) for one in self.held]

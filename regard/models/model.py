@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from regard.layers import Tap
@@ -42,6 +43,14 @@ class Model(nn.Module, ABC):
             for site, count in counts.items()
             for head in range(count)
         ]
+
+    mixed: torch.dtype | None = None
+    """What matrix products are computed in where the model is used: None for fp32 throughout."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are; what it reads has to be there, too."""
+        return next(self.parameters()).device
 
     @property
     def reader(self) -> str:

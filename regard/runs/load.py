@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.errors import InputError
@@ -21,6 +22,7 @@ from regard.pipeline import PRECISIONS, Pipeline, no_tokenizer
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runs.places import Repository, opened
+from regard.runtime.device import present
 from regard.runtime.files import read_json
 from regard.tokens import Processor, Vocabulary
 from regard.train.checkpoint import run as checkpoint
@@ -35,13 +37,23 @@ from regard.train.checkpoint.folder import (
 from regard.train.checkpoint.run import Snapshot
 
 
-def load(place: str | Path, *, precision: str = "fp32", download: bool = True) -> Pipeline:
+def load(
+    place: str | Path,
+    *,
+    precision: str = "fp32",
+    device: str | torch.device = "auto",
+    dtype: str = "fp32",
+    download: bool = True,
+) -> Pipeline:
     """Loads a run (its best checkpoint, else its last), one checkpoint, or a model by its name.
 
     Args:
         place: The folder; or a name: of the shelf (`tiny/translate`), in the Hugging Face cache or
             on the hub (`gpt2`, `org/name`, `org/name@revision`).
-        precision: `fp32`, or `int8` for matrices in 8 bits, which decode faster.
+        precision: `fp32`, or `int8` for matrices in 8 bits, which decode faster, on the CPU alone.
+        device: Where it computes: `auto` (cuda if there is one, else the CPU), `cpu`, `cuda`,
+            `cuda:1`, `mps`.
+        dtype: `fp32`; on cuda also `bf16` or `fp16`: mixed precision.
         download: Whether the hub may be asked, if `huggingface_hub` is installed.
 
     Example:
@@ -50,12 +62,16 @@ def load(place: str | Path, *, precision: str = "fp32", download: bool = True) -
     """
     if precision not in PRECISIONS:
         raise InputError("precision", got=precision, expected=" or ".join(PRECISIONS))
+    if precision == "int8" and device == "auto":
+        device = "cpu"
+    runtime = present(device, dtype)  # refused before anything is read
     with opened(place, download=download) as folder:
         config = ConfigFile.of(folder)
         if config.theirs is not None:
             pipeline = from_hub(folder, str(place), config.theirs)
         else:
             pipeline = _from_snapshot(checkpoint.chosen(folder, config.data), str(place))
+    runtime.place(pipeline.model)
     return pipeline.quantised() if precision == "int8" else pipeline
 
 

@@ -94,7 +94,7 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
     if recipe.start is None:
         return Beginning(recipe)
     with torch.random.fork_rng(devices=[]):  # a new head is drawn by the seed alone
-        found = load(recipe.start.folder, download=False)
+        found = load(recipe.start.folder, device="cpu", download=False)
     return Beginning(
         settled(recipe, found.recipe),
         found.processor,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runs.load import load
 from regard.runs.start import begin, continued
-from regard.runtime.device import MOST_THREADS, check_memory, setup
+from regard.runtime.device import MOST_THREADS, Runtime, check_memory, setup
 from regard.runtime.files import write_file
+from regard.runtime.ranks import Ranks, silenced, together
 from regard.runtime.units import short
 from regard.tasks.entries import TASKS
 from regard.tasks.task import Prepared
@@ -33,7 +35,7 @@ from regard.train.optim import OF_A_PARAMETER
 from regard.train.trainer import Job, Trainer, whole_number
 from regard.vectors.recipe import FORM as VECTORS
 from regard.vectors.table import WordVectors
-from regard.vectors.training import train_vectors
+from regard.vectors.training import check_place, train_vectors
 
 MAY_CHANGE = {"train.steps", "train.log_every", "train.evaluate_every", "train.save_every",
               "train.keep", "train.patience", "train.average", "train.tensorboard"}  # fmt: skip
@@ -51,10 +53,14 @@ def train(
     resume: bool = False,
     quiet: bool = False,
     threads: int | None = None,
+    device: str | torch.device = "auto",
+    dtype: str = "fp32",
     watch: Watch | None = None,
     **overrides: Any,
 ) -> Pipeline:
     """Trains a recipe and returns the best model; of `task: vectors`, the `WordVectors`.
+
+    In processes that torchrun has started, all train the one model together.
 
     Args:
         recipe: A shipped name, a path, or a Recipe.
@@ -62,30 +68,67 @@ def train(
         resume: Go on from the run's last checkpoint.
         quiet: Show no progress.
         threads: How many threads to compute with.
+        device: `auto`, `cpu`, `cuda` or `mps`; word vectors are trained on the CPU.
+        dtype: `fp32`; on cuda also `bf16`: mixed precision.
         watch: Called after every step with its number and the pipeline as it is.
         **overrides: Sections of the recipe to change, such as `train={"steps": 100}`, or `seed=1`.
     """
     if not isinstance(recipe, Recipe) and recipes.task_of(recipe) == "vectors":
+        check_place(device)
         found: Any = _vectors(recipe, out, flatten(overrides), resume, quiet, threads)
         return found
-    if not isinstance(recipe, Recipe):
-        recipe = recipes.load(recipe, flatten(overrides))
-    elif overrides:
-        raise InputError("overrides", got="a Recipe and overrides", expected="one of the two")
-    used = setup(threads, recipe.seed, quiet=quiet).threads
-    if out is None:
-        return _run(recipe, None, None, threads=used, quiet=quiet, watch=watch)
-    run = Path(out)
-    with RunLock(run) as lock:
+    with silenced():
+        if not isinstance(recipe, Recipe):
+            recipe = recipes.load(recipe, flatten(overrides))
+        elif overrides:
+            raise InputError("overrides", got="a Recipe and overrides", expected="one of the two")
+        runtime = setup(threads, recipe.seed, quiet=quiet, device=device, dtype=dtype)
+        if dtype == "fp16":
+            fix = "its small gradients would be lost; bf16 has the range of fp32"
+            raise InputError("dtype", got="fp16 to train", expected="fp32 or bf16", fix=fix)
+    with together(runtime.device) as ranks:
+        if out is None:
+            return _run(recipe, None, None, runtime, ranks, watch)
+        asked = threads is not None or ranks.world > 1
+        _train_in(Path(out), recipe, runtime, ranks, watch, resume=resume, asked=asked)
+    return load(out, device=device, dtype=dtype)
+
+
+def _train_in(
+    run: Path,
+    recipe: Recipe,
+    runtime: Runtime,
+    ranks: Ranks,
+    watch: Watch | None,
+    *,
+    resume: bool,
+    asked: bool,
+) -> None:
+    """Trains in a folder, which one process locks for all of them.
+
+    Args:
+        run: The folder.
+        recipe: Of the run.
+        runtime: What computes.
+        ranks: The processes.
+        watch: As `train` has it.
+        resume: Go on from the last checkpoint.
+        asked: Whether the number of threads stays, whatever it was when the run began.
+    """
+    with RunLock(run) if ranks.first else nullcontext() as lock:
         try:
-            start = _where_to_start(run, recipe, resume=resume)
-            with _threads_of(start, used, asked=threads is not None) as count:
-                _run(recipe, run, start, threads=count, quiet=quiet, watch=watch)
+            start = None
+            if ranks.first:  # what it finds damaged is set aside, before the others look
+                start = _where_to_start(run, recipe, resume=resume)
+            ranks.wait()
+            if not ranks.first and resume:
+                start = _where_to_start(run, recipe, resume=resume)
+            with _threads_of(start, runtime.threads, asked=asked) as count:
+                _run(recipe, run, start, replace(runtime, threads=count), ranks, watch)
         except InputError:
-            if lock.created and not (run / "metrics.jsonl").exists():
+            if lock is not None and lock.created and not (run / "metrics.jsonl").exists():
                 lock.remove()  # what was refused leaves nothing behind
             raise
-    return load(out)
 
 
 def _vectors(
@@ -137,9 +180,8 @@ def _run(
     recipe: Recipe,
     run: Path | None,
     start: Snapshot | None,
-    *,
-    threads: int,
-    quiet: bool,
+    runtime: Runtime,
+    ranks: Ranks,
     watch: Watch | None,
 ) -> Pipeline:
     if run is None and recipe.train.average > 1:
@@ -149,6 +191,7 @@ def _run(
     _check_memory(beginning.recipe, known)  # before minutes are spent on the data
     prepared = TASKS[recipe.task].kind.prepare(beginning.recipe, beginning.vocabulary)
     recipe, vocabulary = _decided(beginning.recipe, prepared), prepared.vocabulary
+    threads = runtime.threads * ranks.world  # a run may go on in another number of processes
     facts = {"threads": threads, "torch": str(torch.__version__), "data": prepared.checksums}
     if start is not None:
         _compare(facts, start)
@@ -158,8 +201,10 @@ def _run(
     _check_memory(recipe, vocabularies)
     model = build(recipe.model, *vocabularies)
     beginning.prepare(model)
+    runtime.place(model)
+    ranks.check_alike("the data", f"{facts['data']} {vocabulary.to_json()}")
     pipeline = Pipeline(model, vocabulary, recipe, "model" if run is None else run.name)
-    if run is not None:
+    if run is not None and ranks.first:
         write_file(run / "recipe.yaml", recipes.dump(recipe).encode())
     job = Job(
         model=model,
@@ -172,9 +217,10 @@ def _run(
         run=run,
         facts=facts,
         watch=None if watch is None else lambda step, _: watch(step, pipeline),
-        quiet=quiet,
-        threads=threads,
+        quiet=runtime.quiet,
+        threads=runtime.threads,
         seed=recipe.seed,
+        ranks=ranks,
     )
     place = Trainer(job, start).run()
     if start is not None and place.step == start.step:

@@ -131,7 +131,7 @@ class Answer(Supervised[Question]):
         out: list[Tensor] = [torch.empty(0)] * len(rows)
         with evaluating(model):
             for batch in evaluation(rows, self.options.batch_tokens):
-                logits = model.answer(batch.source).float().cpu()
+                logits = model.answer(batch.source.to(model.device)).float().cpu()
                 for place, row in zip(
                     batch.index, torch.split(logits, list(batch.source.lengths)), strict=True
                 ):

@@ -83,7 +83,8 @@ class Classify(Supervised[LabelledText]):
         rows = self.rows(examples, classes, model.config.max_length)
         total, found = 0.0, [""] * len(rows)
         with evaluating(model):
-            for batch in evaluation(rows, self.options.batch_tokens):
+            for made in evaluation(rows, self.options.batch_tokens):
+                batch = made.to(model.device)
                 logits = model.classify(batch.source)  # (texts, classes)
                 total += float(F.cross_entropy(logits, batch.wanted.ids, reduction="sum"))
                 for place, best in zip(batch.index, logits.argmax(1).tolist(), strict=True):

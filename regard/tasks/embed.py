@@ -43,7 +43,7 @@ class Embed(ReadsText, Reader):
         """Texts, or their ids, whose vectors should stay where they are, to look at heads."""
         found = []
         for some in some_at_a_time(self.id_rows(model, items, self.room_in(model))):
-            texts = Ragged.of([self.tokenizer.template(ids) for ids in some])
+            texts = Ragged.of([self.tokenizer.template(ids) for ids in some]).to(model.device)
             with evaluating(model):
                 usual = vectors_of(model, texts, pool="mean", normalise=True)
             found.append(of_texts(model, texts, partial(_moved, texts, usual), len(some)))

@@ -150,7 +150,8 @@ class Fill(PlainText, Reader):
         """
         sums: dict[str, float] = {}
         with evaluating(model):
-            for batch in self.to_evaluate_on(rows).evaluation():
+            for made in self.to_evaluate_on(rows).evaluation():
+                batch = made.to(model.device)
                 for name, value in _measure(model, batch).items():
                     sums[name] = sums.get(name, 0.0) + value
                 if tell is not None:
@@ -180,7 +181,7 @@ class Fill(PlainText, Reader):
         found = []
         for some in some_at_a_time(self.id_rows(model, items, self.room_in(model))):
             rows = [np.array(self.tokenizer.template(ids)) for ids in some]
-            batch = masking.hide(rows, tuple(range(len(some))), 0)
+            batch = masking.hide(rows, tuple(range(len(some))), 0).to(model.device)
             loss = partial(_said, batch)
             found.append(of_texts(model, batch.source, loss, batch.places.numel()))
         return found

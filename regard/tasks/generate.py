@@ -106,7 +106,8 @@ class Generate(PlainText):
         """
         total, count = 0.0, 0
         with evaluating(model):
-            for batch in self.to_evaluate_on(rows).evaluation():
+            for made in self.to_evaluate_on(rows).evaluation():
+                batch = made.to(model.device)
                 total += float(model.loss(batch.source, batch.wanted.ids))
                 count += batch.wanted.ids.numel()
                 if tell is not None:
@@ -130,7 +131,8 @@ class Generate(PlainText):
     def passages(self, model: Decoder, items: Any) -> list[Passages]:
         """Texts to go on with, or their ids, to look at heads."""
         rows = self.id_rows(model, items, model.config.max_length + 1)
-        return [_followed(model, batch_of_ids(some)) for some in some_at_a_time(rows)]
+        parts = some_at_a_time(rows)
+        return [_followed(model, batch_of_ids(some).to(model.device)) for some in parts]
 
     def start_of(self, text: str, most: int) -> list[int]:
         """The ids of a text, of a long one of its end, as a prompt has them."""
@@ -333,7 +335,7 @@ class Generate(PlainText):
         """
         room, longest = self._room(model)
         prompt = self.prompt(text.rstrip(), longest)
-        begins, goes_on = (edge.to(model.embed.weight.device) for edge in self._edges)
+        begins, goes_on = (edge.to(model.device) for edge in self._edges)
         if not text.strip():  # the first word of all has no space before it
             begins = begins | goes_on
         words: dict[str, float] = {}
@@ -341,7 +343,7 @@ class Generate(PlainText):
         with evaluating(model):
             state = model.start(None, 1, len(prompt) + room)
             if prompt[:-1]:  # read once; its last token is read with each beginning
-                model.read(Ragged.of([prompt[:-1]]), state)
+                model.read(Ragged.of([prompt[:-1]]).to(model.device), state)
             for _ in range(MOST_READ // WORDS_AT_ONCE):
                 enough = sorted(words.values(), reverse=True)[count - 1 : count]
                 if not waiting or (enough and enough[0] >= math.exp(-waiting[0][0])):
@@ -370,7 +372,8 @@ def _next(model: Decoder, state: KVCache, last: int, some: Sequence[tuple[int, .
     there = len(state.lengths)
     state.reorder(torch.tensor([row if row < there else 0 for row in range(len(some))]))
     mark = state.mark()
-    logits = model.read(Ragged.of([[last, *ids] for ids in some]), state)
+    more = Ragged.of([[last, *ids] for ids in some])
+    logits = model.read(more.to(model.device), state)
     state.rewind(mark)
     return logits.log_softmax(dim=1)
 

@@ -55,9 +55,10 @@ def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
         if sources is not None:
             if len(sources) != len(rows):
                 raise InputError("logits", got=f"{len(rows)} targets", expected=len(sources))
-            found = model(Ragged.of(sources), Ragged.of(rows))
+            found = model(Ragged.of(sources).to(model.device), Ragged.of(rows).to(model.device))
         else:
-            found = _head(model)(Ragged.of(rows))
+            found = _head(model)(Ragged.of(rows).to(model.device))
+    found = found.to(getattr(ids, "device", "cpu"))  # back to where the ids came from
     if getattr(model.config, "classes", ()):  # one row a text, not a token
         return found[0] if is_ids(ids) else found
     return back(list(torch.split(found, [len(row) for row in rows])))
@@ -92,7 +93,8 @@ def embed_ids(model: Model, ids: Any, *, pool: str, normalise: bool) -> Tensor:
     if model.config.shape != "encoder":
         raise InputError("embed", got="a model that writes", expected="an encoder")
     with evaluating(model):
-        return vectors_of(model, Ragged.of(rows), pool=pool, normalise=normalise)
+        texts = Ragged.of(rows).to(model.device)
+        return vectors_of(model, texts, pool=pool, normalise=normalise).float().cpu()
 
 
 def rows_of(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor]], Any]]:

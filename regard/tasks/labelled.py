@@ -199,7 +199,7 @@ class Supervised(Reader, ABC, Generic[Example]):
         rows = self.rows(examples, config.classes or config.tags, config.max_length)
         return [
             of_texts(model, batch.source, partial(self._loss, batch), self.targets(batch))
-            for batch in evaluation(rows, TOKENS_AT_ONCE)
+            for batch in (each.to(model.device) for each in evaluation(rows, TOKENS_AT_ONCE))
         ]
 
     def _loss(self, batch: Batch[Ragged], model: Encoder) -> Tensor:

@@ -166,7 +166,7 @@ class ClassifyPictures(BaseTask):
         wanted = torch.tensor(numbered(classes, examples.labels))
         with evaluating(model):
             parts = [batch.source for batch in self._held(model, examples)]
-            logits = torch.cat(spread(model.classify, parts))  # (images, classes)
+            logits = torch.cat(spread(model.classify, parts)).cpu()  # (images, classes)
         loss = float(F.cross_entropy(logits, wanted))
         found = [classes[best] for best in logits.argmax(1).tolist()]
         scores = class_scores(examples.labels, found, classes)
@@ -178,10 +178,11 @@ class ClassifyPictures(BaseTask):
             raise InputError("images", got="none", expected="some, with classes")
         numbers = torch.tensor(numbered(model.config.classes, examples.labels))
         source = Dense(self.reader.normalised(torch.from_numpy(examples.values)))
-        return [
+        batches = (
             Batch(source.take(rows), Ragged(numbers[rows], (1,) * len(rows)), tuple(rows))
             for rows in _some(len(examples), model)
-        ]
+        )
+        return [batch.to(model.device) for batch in batches]
 
     def examples(self, settings: Settings, asked: Selection) -> dict[str, Pictures]:
         """The images that were asked for: of a list of files, a split, or by default the test.
@@ -266,15 +267,15 @@ class ClassifyPictures(BaseTask):
     def _each(
         self, model: ImageEncoder, images: Sequence[Any], answer: Callable[[Dense], Tensor]
     ) -> Tensor:
-        """What `answer` makes of all images, in their order: (images, …)."""
+        """What `answer` makes of all images, in their order: (images, …), on the CPU."""
         parts = [self.reader.read([images[i] for i in rows]) for rows in _some(len(images), model)]
         with evaluating(model):
-            return torch.cat(spread(answer, parts))
+            return torch.cat(spread(answer, [part.to(model.device) for part in parts])).cpu()
 
     def trace(self, model: ImageEncoder, image: Any, tap: Tap, **_: Any) -> Trace:
         """What a tap records of an image that is read, and its class."""
         pixels = self.reader.pixels(image)
-        source = Dense(self.reader.normalised(torch.from_numpy(pixels)[None]))
+        source = Dense(self.reader.normalised(torch.from_numpy(pixels)[None])).to(model.device)
         written, note = None, ""
         with evaluating(model):
             if model.config.classes:

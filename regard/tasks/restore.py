@@ -139,7 +139,8 @@ class Restore(PlainText, ReadsAndWrites):
         """
         total, count = 0.0, 0
         with evaluating(model):
-            for batch in self.to_evaluate_on(rows).evaluation():
+            for made in self.to_evaluate_on(rows).evaluation():
+                batch = made.to(model.device)
                 total += float(model.loss(*batch.sides, batch.wanted.ids))
                 count += batch.wanted.ids.numel()
                 if tell is not None:
@@ -195,7 +196,8 @@ class Restore(PlainText, ReadsAndWrites):
         """Texts, or their ids, of which pieces are cut out, to look at heads."""
         rows = self.id_rows(model, items, self.room(model.config.max_length))
         corrupt = self.corruption(0)
-        return [of_pairs(model, corrupt(batch_of_ids(some), 0)) for some in some_at_a_time(rows)]
+        made = (corrupt(batch_of_ids(some), 0) for some in some_at_a_time(rows))
+        return [of_pairs(model, batch.to(model.device)) for batch in made]
 
     def symbols(self) -> Symbols:
         """The tokens that have a role in decoding; neither padding nor an unknown is said."""

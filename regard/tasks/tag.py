@@ -127,8 +127,9 @@ class Tag(Supervised[TaggedWords]):
         read = torch.zeros(count, dtype=torch.bool)
         with evaluating(model):
             for batch in evaluation(rows, self.options.batch_tokens):
-                logits = model.tag(batch.source).float().log_softmax(1)  # (tokens, tags)
-                out[batch.asked], read[batch.asked] = logits[batch.places].cpu(), True
+                logits = model.tag(batch.source.to(model.device))  # (tokens, tags)
+                logits = logits.float().log_softmax(1).cpu()
+                out[batch.asked], read[batch.asked] = logits[batch.places], True
         return out, read
 
     def tag(self, model: Encoder, texts: Sequence[str | Sequence[str]]) -> list[Tags]:

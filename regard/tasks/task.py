@@ -24,7 +24,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Task(Protocol):
-    """What the trainer needs of a task."""
+    """What the trainer needs of a task.
+
+    One whose loss couples the examples of a batch says `whole = True`: its batches are never cut.
+    """
 
     def batches(self, start: Cursor) -> Iterator[tuple[Any, Cursor]]:
         """Training micro-batches without end from a place on, each with the place after it."""
@@ -149,6 +152,8 @@ class BaseTask:
     """What `regard heads` says of a head first, in words."""
     tried: ClassVar[str] = ""
     """A command to try first, `{}` for the model."""
+    whole: ClassVar[bool] = False
+    """Whether the loss couples the examples of a batch, which so can never be cut."""
     takes_ids: ClassVar[bool] = False
     """Whether it needs no vocabulary where ids are given."""
     scoring: ClassVar[frozenset[str]] = frozenset()

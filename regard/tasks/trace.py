@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.input import Ragged
+from regard.data.input import Input, Ragged
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.layers import Tap
@@ -25,7 +25,7 @@ from regard.tokens import Tokenizer
 
 Words = tuple[Sequence[str], Sequence[int]]
 """The words of a text, and which of them each token is of."""
-AsInput = Callable[[list[int], list[int]], object]
+AsInput = Callable[[list[int], list[int]], Input]
 """Ids and their types as a model takes them."""
 
 
@@ -116,7 +116,8 @@ class ReadsAndWrites(BaseTask, ABC):
         else:
             ids, finished = self.target_ids(target, longest), True
             with evaluating(model):
-                model(Ragged.of([source]), Ragged.of([[both.target.begin, *ids]]), tap)
+                sides = Ragged.of([source]), Ragged.of([[both.target.begin, *ids]])
+                model(*(side.to(model.device) for side in sides), tap)
             weights, note = firsts(tap), "the translation was given"
         # A translation cut short has no step that writes its end, and never reads its last token.
         out = [*ids, both.target.end] if finished else ids
@@ -149,7 +150,7 @@ def read_alone(
         got = f"{len(ids)} tokens"
         raise InputError("the text to look at", got=got, expected=f"1 to {most}")
     with evaluating(model):
-        model.hidden(read(ids, tokenizer.token_types(plain)), tap)
+        model.hidden(read(ids, tokenizer.token_types(plain)).to(model.device), tap)
     words = tokenizer.words(ids)
     return Trace(firsts(tap), {f"{stack}.self": (words, words)})
 

@@ -191,7 +191,7 @@ class Translate(ReadsAndWrites):
         total, count = 0.0, 0
         with evaluating(model):
             for index in sequential(pairs.lengths.tolist(), self.batch_tokens):
-                batch = pairs.batch(index)
+                batch = pairs.batch(index).to(model.device)
                 total += float(model.loss(*batch.sides, batch.wanted.ids))
                 count += batch.wanted.ids.numel()
         return per_token(total, count)
@@ -281,7 +281,7 @@ class Translate(ReadsAndWrites):
     ) -> list[Passages]:
         """Sentences with the translations to follow, to look at heads; some dozens are enough."""
         encoded = self.readable(_pairs(pairs), model.config.max_length)
-        return [of_pairs(model, encoded.batch(range(len(pairs))))]
+        return [of_pairs(model, encoded.batch(range(len(pairs))).to(model.device))]
 
     def trial(self, settings: Settings, place: str) -> str:
         """A command to try first on a model at a place: a short source of words that it knows."""

@@ -146,7 +146,9 @@ def compare(
     return _compared(
         word,
         layer,
-        _Reading(read, vectors, model.embeds()[0].get_parameter("weight").detach(), tokenizer),
+        _Reading(
+            read, vectors, model.embeds()[0].get_parameter("weight").detach().cpu(), tokenizer
+        ),
         places,
         count,
     )
@@ -281,15 +283,15 @@ def _vectors(model: Model, texts: Sequence[list[int]], layer: int | None) -> lis
     """The vectors of the tokens of each text: (tokens, dim) each."""
     found: dict[int, Tensor] = {}
     for index in sequential([len(ids) for ids in texts], TOKENS_AT_ONCE):
-        part = Ragged.of([texts[i] for i in index])
+        part = Ragged.of([texts[i] for i in index]).to(model.device)
         if layer is None:
-            rows = torch.split(model.hidden(part), list(part.lengths))
+            rows = torch.split(model.hidden(part).float().cpu(), list(part.lengths))
             found |= dict(zip(index, rows, strict=True))
             continue
         site = f"{model.reader}.{layer}.residual"
         tap = Tap(site)
         model.hidden(part, tap)
-        recorded = tap.records[site]  # (batch, length, dim)
+        recorded = tap.records[site].float().cpu()  # (batch, length, dim)
         for row, (i, length) in enumerate(zip(index, part.lengths, strict=True)):
             found[i] = recorded[row, :length]
     return [found[i] for i in range(len(texts))]

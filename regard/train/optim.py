@@ -154,4 +154,6 @@ def restore_optimizer(
         state.setdefault(name, {})[field] = tensor
     for name, parameter in model.named_parameters():
         if name in state:
-            optimizer.state[parameter] = {key: value.clone() for key, value in state[name].items()}
+            optimizer.state[parameter] = {
+                key: value.clone().to(parameter.device) for key, value in state[name].items()
+            }

@@ -26,6 +26,7 @@ from regard.config import checked
 from regard.data.batch import Cursor
 from regard.errors import FoundProblems, InputError, Interrupted
 from regard.runtime.device import MOST_THREADS
+from regard.runtime.ranks import ALONE, Ranks
 from regard.runtime.sharing import MACHINE
 from regard.runtime.stopping import name_of
 from regard.tasks.task import Task
@@ -58,7 +59,7 @@ from regard.train.optim import (
     without_memory,
 )
 from regard.train.signals import StopRequest, stop_requests
-from regard.train.step import MOST_PARTS, Shards, parts_for
+from regard.train.step import MOST_PARTS, parts_for, strategy
 
 _logger = logging.getLogger(__name__)
 
@@ -173,6 +174,8 @@ class Job:
     """How many compute; each takes a part of a micro-batch."""
     seed: int = 0
     """Where the random numbers of dropout come from, with the number of the step."""
+    ranks: Ranks = ALONE
+    """The processes that train together; the first one writes, measures and speaks."""
 
 
 class Trainer:
@@ -186,8 +189,13 @@ class Trainer:
     def __init__(self, job: Job, resume: Snapshot | None = None) -> None:
         self.job, self.model, self.task, self.config = job, job.model, job.task, job.config
         self.optimizer = optimizer(job.model, job.config)
-        self.shards = Shards(job.threads, self._parts(resume))
+        self.ranks = job.ranks
+        self.parts = self._parts(resume)
+        self.strategy = strategy(
+            job.task, job.model, threads=job.threads, parts=self.parts, ranks=job.ranks
+        )
         self.place = Place()
+        self._run = job.run if job.ranks.first else None  # where to write
         if resume is not None:
             self._restore(resume)
         self._best_weights: dict[str, Tensor] = {}  # kept in memory only where no run keeps them
@@ -199,6 +207,8 @@ class Trainer:
         parts = whole_number(began, "parts", MOST_PARTS)
         if parts is not None:
             return parts
+        if resume is None and self.ranks.world > 1:
+            return self.ranks.world
         weights = sum(parameter.numel() for parameter in self.model.parameters())
         threads = whole_number(began, "threads", MOST_THREADS) or self.job.threads
         tokens, before = self.config.batch_tokens, resume is not None
@@ -207,8 +217,9 @@ class Trainer:
     def run(self) -> Place:
         """Trains until the last step, early stopping, or a signal."""
         place, config = self.place, self.config
-        if self.job.run is not None and place.step:
-            place.best = checkpoint.settle_best(self.job.run, place.best)
+        if self._run is not None and place.step:
+            place.best = checkpoint.settle_best(self._run, place.best)
+        self._agree()
         tired = config.patience is not None and place.evaluations_without_better >= config.patience
         if place.finished and (place.step >= config.steps or tired):
             return place
@@ -217,7 +228,7 @@ class Trainer:
         self.model.train()
         self._clock = time.perf_counter()
         with (
-            stop_requests() as request,
+            stop_requests(echoes=self.ranks.world > 1) as request,
             self._progress() as progress,
             self._logs(),
         ):
@@ -246,14 +257,19 @@ class Trainer:
             )
         return chain([first], batches)
 
+    def _agree(self) -> None:
+        """Takes over where the run is from the first process, which alone measures."""
+        vars(self.place).update(vars(self.ranks.shared(self.place)))
+
     def _progress(self) -> TrainingProgress:
         unit = getattr(self.task, "unit", "targets")
-        return TrainingProgress(self.config.steps, self.place.step, quiet=self.job.quiet, unit=unit)
+        quiet = self.job.quiet or not self.ranks.first
+        return TrainingProgress(self.config.steps, self.place.step, quiet=quiet, unit=unit)
 
     @contextmanager
     def _logs(self) -> Iterator[None]:
         """Opens the files of the run, and closes them whatever happens."""
-        run, after = self.job.run, self.place.step or -1
+        run, after = self._run, self.place.step or -1
         self._open: list[Log] = []
         if run is not None:
             self._open.append(MetricsLog(run / "metrics.jsonl", after=after))
@@ -267,8 +283,8 @@ class Trainer:
 
     def _draw(self) -> None:
         """Draws the curves of the run so far."""
-        if self.job.run is not None:
-            plot_losses(read_metrics(self.job.run / "metrics.jsonl"), self.job.run / "loss.png")
+        if self._run is not None:
+            plot_losses(read_metrics(self._run / "metrics.jsonl"), self._run / "loss.png")
 
     def _write(self, values: dict[str, Value]) -> None:
         for log in self._open:
@@ -298,7 +314,7 @@ class Trainer:
 
     def _gradients(self, batches: list[Any]) -> tuple[float, int]:
         """Adds up the gradients of (sum of losses) / (targets of the whole step); returns both."""
-        return self.shards.gradients(
+        return self.strategy.gradients(
             self.task, self.model, batches, f"{self.job.seed} {self.place.step}"
         )
 
@@ -352,18 +368,25 @@ class Trainer:
         place, config = self.place, self.config
         last = place.step == config.steps
         better = False
-        if self.job.watch is not None:
+        if self.job.watch is not None and self.ranks.first:
             self.job.watch(place.step, self.model)
         self._stop_clock()
         if place.step % config.evaluate_every == 0 or last:
-            self._require_finite(self.model.state_dict(), "the weights")
-            better = self._evaluate(progress)
+            if self.ranks.first:
+                self._require_finite(self.model.state_dict(), "the weights")
+                better = self._evaluate(progress)
+            self._agree()
+            if self.job.run is None and place.best is not None and place.best.step == place.step:
+                self._best_weights = {k: v.clone() for k, v in self.model.state_dict().items()}
         place.finished = last or place.finished
+        request.signal = int(self.ranks.largest(request.signal or 0)) or None
         stopping = request.signal is not None and not place.finished
         # After a skipped step the weights are those of the step before, perhaps of a diverged run.
         due = place.step % config.save_every == 0 and not place.bad_in_a_row
         if due or better or place.finished or stopping:
             self._save(progress)
+        if place.finished or stopping:
+            self.ranks.wait()  # for the first, which writes
         self._clock = time.perf_counter()  # evaluating and saving are not training speed
         if stopping:
             self._draw()
@@ -390,8 +413,6 @@ class Trainer:
         if better:
             place.best = Best(place.step, loss)
             place.evaluations_without_better = 0
-            if self.job.run is None:
-                self._best_weights = {k: v.clone() for k, v in self.model.state_dict().items()}
         else:
             place.evaluations_without_better += 1
         progress.say(f"step {place.step}: validation loss {loss:.4f}{' (best)' if better else ''}")
@@ -420,7 +441,7 @@ class Trainer:
         )
 
     def _save(self, progress: TrainingProgress) -> None:
-        if self.job.run is None:
+        if self._run is None:
             return
         place = self.place
         weights, extra = self.model.state_dict(), {}
@@ -445,27 +466,27 @@ class Trainer:
             },
             training={
                 "place": place.to_json(),
-                "parts": self.shards.parts,
+                "parts": self.parts,
                 **self.job.facts,
             },
         )
         config = self.config
         spaced = checkpoint.Spaced(config.average - 1, config.save_every)
-        checkpoint.save(self.job.run, snapshot, config.keep, place.best, spaced)
+        checkpoint.save(self._run, snapshot, config.keep, place.best, spaced)
         if extra:
             self.model.load_state_dict(weights)
 
     def _average(self, progress: TrainingProgress) -> dict[str, Tensor] | None:
         """The mean of the last checkpoints' weights and the present ones, if it scores better."""
-        assert self.job.run is not None
+        assert self._run is not None
         place, raw = self.place, {k: v.clone() for k, v in self.model.state_dict().items()}
         spaced = checkpoint.Spaced(self.config.average - 1, self.config.save_every)
-        earlier = checkpoint.last_weights(self.job.run, spaced, place.step)
+        earlier = checkpoint.last_weights(self._run, spaced, place.step)
         for weights in earlier:
             check_tensors("the weights of a checkpoint to be averaged", weights, raw)
         sets = [raw, *earlier]
         mean = {
-            name: torch.stack([weights[name] for weights in sets]).mean(0)
+            name: torch.stack([weights[name].to(tensor.device) for weights in sets]).mean(0)
             if tensor.is_floating_point()
             else tensor
             for name, tensor in raw.items()

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from regard.errors import FoundProblems, InputError, Interrupted
 from regard.recipes import recipe as recipes
 from regard.runtime.device import check_memory
 from regard.runtime.files import write_file
+from regard.runtime.ranks import ranks_here
 from regard.runtime.sharing import MACHINE
 from regard.runtime.stopping import name_of
 from regard.train.checkpoint import run as checkpoint
@@ -82,6 +83,15 @@ class _Facts(Config):
     place: _Place
     torch: str
     data: dict[str, Annotated[str, Field(max_length=64)]]
+
+
+def check_place(device: Any) -> None:
+    """Refuses what the loop of word vectors does not do: other devices, several processes."""
+    if str(device) not in ("auto", "cpu"):
+        raise InputError("device", got=device, expected="auto or cpu, for word vectors")
+    if ranks_here().world > 1:
+        got = f"{ranks_here().world} processes"
+        raise InputError("train", got=got, expected="one, for word vectors")
 
 
 def train_vectors(

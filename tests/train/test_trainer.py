@@ -524,7 +524,7 @@ def test_a_checkpoint_without_parts_is_cut_as_its_threads_were(
     def parts(**training: object) -> int:
         old = {key: value for key, value in found[1].training.items() if key != "parts"}
         snapshot = replace(found[1], training={**old, **training})
-        return Trainer(job(Line(), tmp_path), snapshot).shards.parts
+        return Trainer(job(Line(), tmp_path), snapshot).parts
 
     assert parts(threads=3) == 3
     assert parts(threads=3, parts=5) == 5

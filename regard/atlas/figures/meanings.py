@@ -278,7 +278,7 @@ def _said(trained: Pretrained, word: str) -> str:
 
 def _own(folder: str) -> tuple[Encoder, Tokenizer]:
     """Somebody's encoder and its tokenizer."""
-    found = load(folder)
+    found = load(folder, device="cpu")
     tokenizer = None if found.vocabulary is None else found.vocabulary.source
     if found.model.config.shape != "encoder" or tokenizer is None:
         raise InputError(

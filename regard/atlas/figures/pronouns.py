@@ -61,7 +61,8 @@ class PronounTest:
         """
         tap = Tap(edits=[knock_out(head) for head in without]) if without else None
         with evaluating(self.model):
-            logits = self.model(*self.batch.sides, tap)
+            sides = (side.to(self.model.device) for side in self.batch.sides)
+            logits = self.model(*sides, tap).cpu()
         three = logits[self.steps][:, self.choices]  # (pairs, 3)
         right = three.gather(1, self.right[:, None])[:, 0]
         wrong = three.scatter(1, self.right[:, None], float("-inf")).amax(1)

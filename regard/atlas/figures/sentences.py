@@ -76,7 +76,7 @@ def _pronouns(looks: tuple[Look, Look]) -> tuple[str, str]:
 
 def animal(seed: int) -> Drawing:
     """Where one head looks in both sentences, and what is left of the pronouns without it."""
-    found = intervene(load(MODEL), seed)
+    found = intervene(load(MODEL, device="cpu"), seed)
     shift, carriers = found.shift, found.carriers
     site, _, head = shift.head.rpartition(".")
     maps = [look.site(site) for look in found.looks]

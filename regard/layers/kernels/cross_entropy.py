@@ -6,6 +6,7 @@
 The logits of a batch are its largest tensor by far: tokens × vocabulary, and PyTorch's own way
 needs four of that size, each read and written from main memory. Here a block of tokens at a time is
 multiplied, turned into its gradient in place while the cache still holds it, and multiplied back.
+On another device than the CPU it is PyTorch's own way.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 BLOCK = 512
@@ -40,6 +42,9 @@ def cross_entropy(
         >>> round(float(cross_entropy(x, weight, torch.tensor([0, 2]))), 4)    # 2 ln 3
         2.1972
     """
+    if not x.is_cpu:
+        logits = F.linear(x, weight, bias)
+        return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     learning = (each.requires_grad for each in (x, weight, bias) if each is not None)
     wanted = torch.is_grad_enabled() and any(learning)
     loss: Tensor = _CrossEntropy.apply(x, weight, bias, targets, smoothing, wanted)  # type: ignore[no-untyped-call]

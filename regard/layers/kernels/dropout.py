@@ -2,7 +2,8 @@
 
 PyTorch draws one random number for each element, on one thread; at a laptop's sizes that is a
 fifth of a training step. One 64-bit number has eight bytes, and a byte compared with a threshold is
-random enough to drop with probability round(256 p) / 256.
+random enough to drop with probability round(256 p) / 256. Off the CPU an element has a number of
+its own, drawn where the generator is.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def drop(x: Tensor, p: float) -> Tensor:
     kept = max(1, 256 - round(256 * p))  # of the 256 values of a byte
     if kept == 256:
         return x
+    if not x.is_cpu:
+        return x * _noise(x, kept / 256)
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
     # all 64 bits: the default range leaves out the sign
     words.random_(-(2**63), None, generator=getattr(_dice, "generator", None))
@@ -47,11 +50,24 @@ def drop(x: Tensor, p: float) -> Tensor:
     return x * noise.mul_(256 / kept)
 
 
+def _noise(x: Tensor, share: float) -> Tensor:
+    """What x is multiplied by: 1 / share with this probability, else 0."""
+    generator: torch.Generator | None = getattr(_dice, "generator", None)
+    where = x.device if generator is None else generator.device
+    chosen = torch.empty(x.shape, dtype=x.dtype, device=where).bernoulli_(
+        share, generator=generator
+    )
+    return chosen.div_(share).to(x.device)
+
+
 def drop_rows(x: Tensor, p: float, lengths: Sequence[int]) -> Tensor:
     """Zeroes whole texts of x (tokens, dim) with probability p, and scales the others up."""
-    chance = torch.rand(len(lengths), generator=getattr(_dice, "generator", None))
+    generator: torch.Generator | None = getattr(_dice, "generator", None)
+    where = "cpu" if generator is None else generator.device
+    chance = torch.rand(len(lengths), generator=generator, device=where)
     kept = (chance >= p).to(x.dtype) / (1 - p)  # (texts,)
-    return x * kept.repeat_interleave(torch.tensor(lengths))[:, None].to(x.device)
+    counts = torch.tensor(lengths, device=where)
+    return x * kept.repeat_interleave(counts)[:, None].to(x.device)
 
 
 class Dropout(nn.Module):

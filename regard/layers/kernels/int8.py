@@ -93,8 +93,16 @@ def quantise(model: ModuleT) -> ModuleT:
     """A twin of the model in 8 bits, to decode and to look into; it shares what stays in 32.
 
     Raises:
-        InputError: On a machine without the kernels.
+        InputError: On a machine or a device without the kernels.
     """
+    places = {tensor.device.type for tensor in model.parameters()}
+    if places - {"cpu"}:
+        raise InputError(
+            "precision int8",
+            got=f"a model on {', '.join(sorted(places))}",
+            expected="one on the CPU",
+            fix="use --device cpu, or --precision fp32",
+        )
     if ENGINE not in torch.backends.quantized.supported_engines:
         raise InputError(
             "precision int8",

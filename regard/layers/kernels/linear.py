@@ -5,7 +5,7 @@ one row it reads the matrix with one core, at half the speed of the memory: here
 own part of the matrix, 1.5 × as fast. For a few rows it is quicker with the few on the other side:
 W xᵀ, turned back, takes half the time of x Wᵀ for four rows, and of a large matrix still less for
 a hundred. Numbers differ in the last bits, as they do between any two sizes of a batch; training
-never goes this way.
+never goes this way. All this is about CPUs: on another device it is PyTorch's own product.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LARGE, SHARED = 2**20, 2**16
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (rows, into) times a matrix (out, into), plus a bias (out,): (rows, out)."""
     rows, numbers = x.shape[0], weight.numel()
-    if rows > SOME or not torch.is_inference_mode_enabled():
+    if rows > SOME or not torch.is_inference_mode_enabled() or not x.is_cpu:
         return F.linear(x, weight, bias)
     if rows == 1:
         shared = numbers >= SHARED and weight.is_contiguous()

@@ -1,0 +1,392 @@
+"""What every family and task must do on a device that is not the CPU; run as a program.
+
+`pretend` (see there) is registered for a whole process, so this is one: each check compares with
+the CPU, and what came of it is printed as JSON, `ok` or a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import torch
+
+import regard
+from regard.atlas.figures.sentences import intervene
+from regard.data.input import Dense, Ragged
+from regard.decode.config import DecodeConfig
+from regard.decode.engine import decode
+from regard.decode.filters import Symbols
+from regard.layers import Tap, knock_out
+from regard.layers.kernels.dropout import drawing_from
+from regard.layers.tap.without import without
+from regard.models import FAMILIES, build
+from regard.train.adam import Adam
+
+DEVICE = "pretend"
+VOCAB = 13
+SIZES = {"dim": 16, "heads": 4, "hidden": 24, "dropout": 0.1, "max_length": 32, "layers": 2,
+         "encoder_layers": 1, "decoder_layers": 2, "masked": True, "classes": ("a", "b"),
+         "tags": ("x", "y", "z"), "spans": True, "image": (8, 12), "patch": 4}  # fmt: skip
+GRU = {"sublayers": ("recurrent",), "norm": "none", "residual": False, "positions": "none"}
+VARIANTS = {
+    "transformer": {
+        "rotary": {"positions": "rotary", "kv_heads": 2},
+        "buckets": {"positions": "buckets", "score": "additive"},
+        "halves": {"positions": "sinusoidal_halves", "attention_dropout": 0.1, "window": 3},
+    },
+    "gpt": {
+        "gru": GRU,
+        "mixed": {
+            "sublayers": ("recurrent", "self_attention", "convolution", "feed_forward"),
+            "kernel": 4,
+            "cell": "lstm",
+            "drop_path": 0.3,
+        },
+    },
+    "bert": {
+        "conformer": {
+            "sublayers": ("first_feed_forward", "self_attention", "convolution", "feed_forward"),
+            "kernel": 3,
+            "convolution_norm": "batch",
+        },
+        "both_ways": GRU | {"both_ways": True, "cell": "lstm"},
+    },
+}
+"""Beside the usual config of each family."""
+
+
+def models():
+    """The names of all models that are checked, each with its family and what differs."""
+    for family in FAMILIES:
+        yield family, family, {}
+        for name, changes in VARIANTS.get(family, {}).items():
+            yield f"{family}-{name}", family, changes
+
+
+class Twins:
+    """A model on the CPU and the same on the device."""
+
+    def __init__(self, family: str, changes: dict[str, object]) -> None:
+        kind = FAMILIES[family].config
+        sizes = {key: value for key, value in SIZES.items() if key in kind.model_fields}
+        self.images = getattr(kind, "reads", "text") == "images"
+        if self.images:
+            del sizes["max_length"]  # its patches are as many as they are
+        self.config = kind.model_validate(sizes | changes)
+        vocabularies = [] if self.images else [VOCAB] * self.config.sides
+        torch.manual_seed(0)
+        self.cpu = build(self.config, *vocabularies).eval()
+        torch.manual_seed(0)
+        self.there = build(self.config, *vocabularies).eval().to(DEVICE)
+        assert self.there.device.type == DEVICE
+
+    def __iter__(self):
+        return iter(((self.cpu, "cpu"), (self.there, DEVICE)))
+
+
+def ragged(*lengths: int, seed: int = 0) -> Ragged:
+    ids = torch.randint(VOCAB, (sum(lengths),), generator=torch.Generator().manual_seed(seed))
+    return Ragged(ids, lengths)
+
+
+def same(one: torch.Tensor, two: torch.Tensor) -> None:
+    torch.testing.assert_close(one.detach().cpu(), two.detach().cpu(), rtol=0, atol=2e-5)
+
+
+def given(twins: Twins, device: str) -> list[Ragged | Dense]:
+    """What the model reads: pictures, texts, or sources and targets."""
+    if twins.images:
+        shape = 3, twins.config.channels, *twins.config.image
+        numbers = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+        return [Dense(numbers).to(device)]
+    return [ragged(5, 3, 1, seed=side).to(device) for side in range(twins.config.sides)]
+
+
+def outputs(model, inputs) -> list[torch.Tensor]:
+    """All that a model of any shape gives for its inputs."""
+    if model.config.shape != "encoder":
+        return [model(*inputs)]
+    heads = [name for name in ("classify", "tag", "answer") if hasattr(model, name)]
+    found = [getattr(model, name)(*inputs) for name in heads]
+    return found + ([model(*inputs)] if getattr(model.config, "masked", False) else [])
+
+
+def forward(twins: Twins) -> None:
+    with torch.inference_mode():
+        for one, two in zip(
+            *(outputs(model, given(twins, device)) for model, device in twins), strict=True
+        ):
+            same(one, two)
+
+
+def gradients(twins: Twins) -> None:
+    """Loss, gradients and a step of Adam; with dropout, which draws on the CPU for both."""
+    for model, device in twins:
+        inputs = given(twins, device)
+        total = sum(each.float().square().sum() for each in outputs(model, inputs))
+        if hasattr(model, "loss"):
+            wanted = torch.arange(len(inputs[-1].ids), device=device) % VOCAB
+            total = total + model.loss(*inputs, wanted, 0.1)
+        model.zero_grad()
+        total.backward()
+    for (name, one), two in zip(
+        twins.cpu.named_parameters(), twins.there.parameters(), strict=True
+    ):
+        assert (one.grad is None) == (two.grad is None), name
+        if one.grad is not None:
+            torch.testing.assert_close(one.grad, two.grad.cpu(), rtol=1e-3, atol=1e-3)
+    model, inputs = twins.there.train(), given(twins, DEVICE)
+    optimizer = Adam(model.parameters(), lr=0.1, fused=True)
+    before = {name: each.detach().cpu().clone() for name, each in model.named_parameters()}
+    with drawing_from(torch.Generator().manual_seed(1)):
+        sum(each.float().sum() for each in outputs(model, inputs)).backward()
+    optimizer.step()
+    assert any(not torch.equal(before[n], each.cpu()) for n, each in model.named_parameters())
+
+
+def decoding(twins: Twins) -> None:
+    """Greedy, beam search and samples say the same, with prompts of different lengths."""
+    if twins.config.shape == "encoder":
+        return
+    symbols = Symbols(begin=1, end=2, pad=0, banned=(0,))
+    for settings in (
+        {"beam": 1},
+        {"beam": 3, "n_best": 2, "repetition_penalty": 1.2, "no_repeat_ngram": 2},
+        {"sample": True, "n_best": 2, "top_k": 5, "top_p": 0.9, "min_length": 3},
+    ):
+        config = DecodeConfig(max_length=7, **settings)
+        found = []
+        for model, _ in twins:
+            source = ragged(4, 2, 5)
+            if twins.config.sides == 2:
+                found.append(decode(model, source, symbols, config))
+            else:
+                found.append(decode(model, None, symbols, config, prompts=source.split()))
+                decode(model, None, symbols, config, prefixes=[(3,), ()])
+        for one, two in zip(*found, strict=True):
+            assert [each.ids for each in one] == [each.ids for each in two]
+            assert [each.rows for each in one] == [each.rows for each in two]
+
+
+def taps(twins: Twins) -> None:
+    """All sites are recorded alike, the output stays as it was, and heads can be taken away."""
+    records = []
+    for model, device in twins:
+        inputs, tap = given(twins, device), Tap("*")
+        call = model.hidden if model.config.shape == "encoder" else model
+        with torch.inference_mode():
+            plain, seen = call(*inputs), call(*inputs, tap)
+        same(plain, seen)
+        records.append(dict(tap.records))
+    assert records[0].keys() == records[1].keys()
+    for site, value in records[0].items():
+        assert records[1][site].device.type == DEVICE, site
+        same(value, records[1][site])
+    for head in twins.cpu.heads()[:1]:
+        lessened = []
+        for model, device in twins:
+            inputs, tap = given(twins, device), Tap(edits=[knock_out(head)])
+            with torch.inference_mode():
+                lessened.append(model.hidden(inputs[0], tap))
+                without(model, [head]).hidden(inputs[0])
+        same(*lessened)
+
+
+CHECKS = {each.__name__: each for each in (forward, gradients, decoding, taps)}
+
+TRAIN = {"steps": 2, "batch_tokens": 200, "evaluate_every": 2, "log_every": 1, "save_every": 2}
+SMALL = {"dim": 16, "heads": 2, "hidden": 16, "dropout": 0.0}
+
+
+def trained(recipe: str, **changes: object) -> regard.Pipeline:
+    """Trained for two steps on the device and on the CPU; without dropout, to the same weights."""
+    train = TRAIN | changes.pop("train", {})
+    twins = [
+        regard.train(recipe, quiet=True, threads=1, device=device, train=train, **changes)
+        for device in ("cpu", torch.device(DEVICE))
+    ]
+    for one, two in zip(*(twin.model.parameters() for twin in twins), strict=True):
+        torch.testing.assert_close(one.detach(), two.detach().cpu(), rtol=0, atol=1e-4)
+    return twins[1]
+
+
+def asked(pipeline: regard.Pipeline, ask) -> None:
+    """A pipeline answers on the device as it does on the CPU."""
+    assert pipeline.device.type == DEVICE
+    there = ask(pipeline)
+    assert there == ask(pipeline.to("cpu"))
+    assert there
+
+
+def translate(_: Path) -> None:
+    data = {"pairs": 200, "held_out": 20, "longest": 5}
+    pipeline = trained("tiny/copy", data=data, model=SMALL)
+    pairs = [("5 3 12", "5 3 12"), ("3", "3")]
+    asked(
+        pipeline,
+        lambda p: (
+            p.translate(["5 3 12", "3"]),
+            p.translate("5 3", beam=1, sample=True),
+            list(p.stream("5 3")),
+            round(p.evaluate(pairs).loss, 4),
+            len(p.look("5 3 12").maps),
+            len(p.look("5 3 12", target="5 3").maps),
+            len(p.heads(pairs)),
+            [round(each, 3) for each in p.logits([5, 6], [1, 5])[-1].tolist()],
+            p.generate([5, 6]),
+            p.words("5", ["5 3 12", "12 5"]).table().split("\n")[0],
+            p.translate("5 3 12", knock_out=["decoder.0.cross.0"]),
+        ),
+    )
+
+
+def shelf(_: Path) -> None:
+    """The model that ships."""
+    pipeline = regard.load("tiny/translate", device=torch.device(DEVICE))
+    assert pipeline.translate("The animal was tired.") == "Das Tier war müde."
+    assert intervene(pipeline).looks[0].target.startswith("Das Tier")  # what the demo shows
+
+
+TEXT = "The cat sat on the mat. A dog ran in the sun, and it was warm. " * 40
+
+
+def _text(folder: Path) -> dict[str, object]:
+    (folder / "text.txt").write_text("\n\n".join(TEXT.split(". ")))
+    return {"kind": "text", "files": str(folder / "text.txt"), "separator": "\n\n"}
+
+
+def generate(folder: Path) -> None:
+    tokens, model = {"vocab": 300}, {**SMALL, "layers": 1, "max_length": 32}
+    pipeline = trained("tiny/generate", data=_text(folder), tokens=tokens, model=model)
+    asked(
+        pipeline,
+        lambda p: (
+            p.generate("The cat", max_new_tokens=5),
+            p.generate("The cat", max_new_tokens=5, sample=False),
+            "".join(p.write("A dog", max_new_tokens=4)),
+            [each.word for each in p.suggest("The ")],
+            len(p.heads(["The cat sat.", "A dog."])),
+            len(p.look("The cat sat.").maps),
+            p.generate([5, 6], max_new_tokens=3),
+        ),
+    )
+
+
+def fill(folder: Path) -> None:
+    tokens, model = {"vocab": 300}, {**SMALL, "layers": 1, "max_length": 32}
+    model |= {"next_sentence": True, "pooler": "tanh"}
+    pipeline = trained("tiny/fill", data=_text(folder), tokens=tokens, model=model)
+    asked(
+        pipeline,
+        lambda p: (
+            [each.word for each in p.fill("The [MASK] sat.")[0]],
+            [round(each, 3) for each in p.embed("The cat").tolist()],
+            [round(each, 3) for each in p.embed("The cat", pool="cls").tolist()],
+            len(p.heads(["The cat sat.", "A dog."])),
+            len(p.look("The cat sat.").maps),
+        ),
+    )
+
+
+def restore(folder: Path) -> None:
+    tokens, model = {"vocab": 400}, {**SMALL, "max_length": 32}
+    pipeline = trained("tiny/restore", data=_text(folder), tokens=tokens, model=model)
+    asked(
+        pipeline,
+        lambda p: (str(p.restore("The ___ sat.", max_length=5)), len(p.heads(["A b c d."]))),
+    )
+
+
+def _labelled(folder: Path, task: str, text: str, ending: str) -> regard.Pipeline:
+    (folder / f"train.{ending}").write_text(text)
+    values = {
+        "version": 1,
+        "task": task,
+        "data": {"kind": "labelled", "train": str(folder / f"train.{ending}"), "held_out": 4},
+        "tokens": {"kind": "wordpiece", "vocab": 200},
+        "model": {"family": "bert", **SMALL, "layers": 1, "max_length": 32},
+        "train": TRAIN,
+        "decode": {},
+    }
+    (folder / "recipe.yaml").write_text(json.dumps(values))
+    return trained(str(folder / "recipe.yaml"))
+
+
+def classify(folder: Path) -> None:
+    kinds = [(word, number) for number in range(20) for word in ("good", "bad")]
+    text = "".join(f"the {word} film {number}\t{word}\n" for word, number in kinds)
+    pipeline = _labelled(folder, "classify", text, "tsv")
+    asked(pipeline, lambda p: [each.label for each in p.classify("the good film")])
+
+
+def tag(folder: Path) -> None:
+    text = "".join(f"Anna B-name\nlives O\nhere{number} O\n\n" for number in range(30))
+    pipeline = _labelled(folder, "tag", text, "conll")
+    asked(pipeline, lambda p: [each.tag for each in p.tag("Anna lives here")])
+
+
+def answer(folder: Path) -> None:
+    answers = {"text": ["Anna"], "start": [0]}
+    rows = [
+        {"question": "who ?", "context": f"Anna lives here {number}", "answers": answers}
+        for number in range(30)
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    pipeline = _labelled(folder, "answer", text, "jsonl")
+    asked(pipeline, lambda p: [each.text for each in p.answer("who ?", "Anna lives here")])
+
+
+def digits(_: Path) -> None:
+    small = {"dim": 16, "heads": 2, "hidden": 16, "layers": 1, "dropout": 0.0}
+    pipeline = trained("tiny/digits", data={"augment": 0.0}, model=small)
+    image = torch.rand(20, 16).numpy()
+    asked(pipeline, lambda p: [each.label for each in p.classify(image)])
+    asked(pipeline.to(torch.device(DEVICE)), lambda p: p.embed(image).shape)
+    asked(pipeline.to(torch.device(DEVICE)), lambda p: str(p.look(image)))
+
+
+def muon(_: Path) -> None:
+    data = {"pairs": 200, "held_out": 20, "longest": 5}
+    trained("tiny/copy", data=data, model=SMALL, train={"optimizer": "muon"})
+
+
+PIPELINES = {
+    each.__name__: each
+    for each in (shelf, translate, generate, fill, restore, classify, tag, answer, digits, muon)
+}
+
+
+def names() -> list[str]:
+    """Of all checks."""
+    return [f"{check}-{name}" for name, *_ in models() for check in CHECKS] + [*PIPELINES]
+
+
+def attempt(check, *given) -> str:
+    try:
+        check(*given)
+    except Exception:
+        return traceback.format_exc()
+    return "ok"
+
+
+def main(only: str = "") -> None:
+    import pretend  # noqa: F401 (registers the device)
+
+    found = {}
+    for name, family, changes in models():
+        for check, function in CHECKS.items():
+            if only in f"{check}-{name}":
+                found[f"{check}-{name}"] = attempt(lambda: function(Twins(family, changes)))  # noqa: B023
+    for name, function in PIPELINES.items():
+        if only in name:
+            with tempfile.TemporaryDirectory() as folder:
+                found[name] = attempt(function, Path(folder))
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,36 @@
+"""Models, tasks and training on a device that is not the CPU: `checks.py` runs in a process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.devices.checks import names
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, str]:
+    program = Path(__file__).with_name("checks.py")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_device_gives_what_the_cpu_gives(found, name):
+    assert found[name] == "ok", found[name]
+
+
+def test_the_device_refuses_what_is_left_on_the_cpu():
+    program = "import pretend, torch; torch.ones(2, device='pretend') + torch.ones(2)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parent,
+        check=False,
+    )  # fmt: skip
+    assert "tensors of the CPU met the device" in done.stderr
