@@ -18,6 +18,7 @@ PAGES = [
     "README.md",
     "docs/all-of-it.md",
     "docs/tour.md",
+    "docs/adding.md",
     "docs/watch.md",
     "docs/other-models.md",
     "docs/shelf.md",
@@ -30,9 +31,9 @@ SHORTER = {"train": ["train.steps=3", "train.evaluate_every=3"], "heads": ["--pa
 """What is added to a command so that it ends soon."""
 
 
-def blocks(page: str) -> list[tuple[str, str]]:
-    """The fenced blocks of a page: language and text."""
-    return re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
+def blocks(page: str) -> list[tuple[str, str, str]]:
+    """The fenced blocks of a page: language, name of a file if it is one, and text."""
+    return re.findall(r"^```(\w*) ?([\w.]*)\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
 
 
 def run_line(line: str, regard: Callable[..., Result]) -> None:
@@ -50,11 +51,17 @@ def run_line(line: str, regard: Callable[..., Result]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_everything_a_page_shows_works(page: str, regard: Callable[..., Result]) -> None:
+def test_everything_a_page_shows_works(
+    page: str, regard: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     names: dict[str, object] = {}
     found = 0
-    for language, text in blocks(page):
-        if language == "sh":
+    monkeypatch.syspath_prepend(tmp_path)
+    for language, file, text in blocks(page):
+        if file:
+            assert text.count("\n") < 80, f"{file} is too long for a page"
+            (tmp_path / file).write_text(text)
+        elif language == "sh":
             for line in filter(None, text.splitlines()):
                 run_line(line, regard)
                 found += 1
