@@ -22,6 +22,7 @@ from regard.data.text.packing import Rows
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode, stream
 from regard.decode.filters import Symbols
+from regard.decode.many import decode_many
 from regard.decode.search import Hypothesis, check_finite
 from regard.errors import InputError
 from regard.layers import KVCache, Tap
@@ -199,28 +200,23 @@ class Generate(PlainText):
         tap: Tap | None = None,
     ) -> list[list[Output]]:
         """What follows each prompt, best first, in the order of the prompts."""
-        recording = tap is not None and bool(tap.sites)
-        size = (
-            len(prompts) if recording else max(1, ROWS_AT_ONCE // max(config.beam, config.n_best))
-        )
-        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-        results: dict[int, list[Hypothesis]] = {}
+
+        def some(part: list[int]) -> list[list[Hypothesis]]:
+            chosen = [prompts[i] for i in part]
+            return decode(
+                model,
+                None,
+                self.symbols(),
+                config,
+                prompts=chosen,
+                tap=tap,
+                rooms=rooms(map(len, chosen)),
+                limit=model.config.max_length,
+            )
+
         with evaluating(model):
-            for start in range(0, len(order), max(1, size)):
-                part = order[start : start + size]
-                some = [prompts[i] for i in part]
-                found = decode(
-                    model,
-                    None,
-                    self.symbols(),
-                    config,
-                    prompts=some,
-                    tap=tap,
-                    rooms=rooms(map(len, some)),
-                    limit=model.config.max_length,
-                )
-                results |= dict(zip(part, found, strict=True))
-        return [[self._output(each) for each in results[i]] for i in range(len(prompts))]
+            found = decode_many([*map(len, prompts)], some, config, rows=ROWS_AT_ONCE, tap=tap)
+        return [[self._output(each) for each in hypotheses] for hypotheses in found]
 
     def _output(self, hypothesis: Hypothesis) -> Output:
         text = self.tokenizer.decode(hypothesis.ids)

@@ -25,6 +25,7 @@ from regard.data.text.spans import SpanCorruption, cut_spans, span_lengths, span
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
 from regard.decode.filters import Symbols
+from regard.decode.many import decode_many
 from regard.decode.search import Hypothesis
 from regard.errors import InputError
 from regard.layers import Tap
@@ -281,29 +282,23 @@ class Restore(PlainText, ReadsAndWrites):
         tap: Tap | None = None,
         tell: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """What is said of each source, best first, in their order; like lengths go together."""
-        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        size = max(1, ROWS_AT_ONCE // max(config.beam, config.n_best))
-        if tap is not None:
-            order, size = list(range(len(ids))), len(ids)
-        results: dict[int, list[Hypothesis]] = {}
+        """What is said of each source, best first, in their order."""
+
+        def some(part: list[int]) -> list[list[Hypothesis]]:
+            sources = Ragged.of([ids[i] for i in part])
+            return decode(
+                model,
+                sources,
+                self.symbols(),
+                config,
+                tap=tap,
+                rooms=rooms(sources.lengths),
+                limit=model.config.max_length,
+            )
+
         with evaluating(model):
-            for start in range(0, len(order), size):
-                part = order[start : start + size]
-                sources, longest = Ragged.of([ids[i] for i in part]), model.config.max_length
-                found = decode(
-                    model,
-                    sources,
-                    self.symbols(),
-                    config,
-                    tap=tap,
-                    rooms=rooms(sources.lengths),
-                    limit=longest,
-                )
-                results |= dict(zip(part, found, strict=True))
-                if tell is not None:
-                    tell(len(part))
-        return [results[i] for i in range(len(ids))]
+            lengths = [*map(len, ids)]
+            return decode_many(lengths, some, config, rows=ROWS_AT_ONCE, tap=tap, tell=tell)
 
     def restored(self, text: str, output: Output, longest: int) -> Restored:
         """The text with what was said in the place of its holes."""

@@ -22,6 +22,7 @@ from regard.data.text.pairs import Pair, by_source
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import Step, decode, stream
 from regard.decode.filters import Symbols
+from regard.decode.many import decode_many
 from regard.decode.search import Hypothesis
 from regard.errors import InputError
 from regard.layers import Tap
@@ -462,32 +463,24 @@ class Translate(ReadsAndWrites):
         longest = model.config.max_length
         ids = [self.source_ids(text, longest, allow_unknown=allow_unknown) for text in sources]
         openings = [self.opening(text, longest) for text in prefixes or [""] * len(ids)]
-        results: dict[int, list[Hypothesis]] = {}
-        recording = tap is not None and bool(tap.sites)
-        parts = [list(range(len(ids)))] if recording else self._parts(ids, config)
-        with evaluating(model):
-            for part in parts:
-                source = Ragged.of([ids[i] for i in part])
-                found = decode(
-                    model,
-                    source,
-                    self.symbols(),
-                    config,
-                    prefixes=[openings[i] for i in part],
-                    tap=tap,
-                    rooms=rooms(source.lengths),
-                    limit=longest,
-                )
-                results |= dict(zip(part, found, strict=True))
-                if tell is not None:
-                    tell(len(part))
-        return [[self._output(each) for each in results[i]] for i in range(len(ids))]
 
-    def _parts(self, ids: Sequence[Sequence[int]], config: DecodeConfig) -> list[list[int]]:
-        """Sentences of like lengths together, so that few rows wait for a long one."""
-        size = max(1, ROWS_AT_ONCE // max(config.beam, config.n_best))
-        by_length = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        return [by_length[start : start + size] for start in range(0, len(ids), size)]
+        def some(part: list[int]) -> list[list[Hypothesis]]:
+            source = Ragged.of([ids[i] for i in part])
+            return decode(
+                model,
+                source,
+                self.symbols(),
+                config,
+                prefixes=[openings[i] for i in part],
+                tap=tap,
+                rooms=rooms(source.lengths),
+                limit=longest,
+            )
+
+        with evaluating(model):
+            lengths = [*map(len, ids)]
+            found = decode_many(lengths, some, config, rows=ROWS_AT_ONCE, tap=tap, tell=tell)
+        return [[self._output(each) for each in hypotheses] for hypotheses in found]
 
     def written(self, ids: Sequence[int]) -> str:
         """The text of a translation's ids."""

@@ -1,0 +1,44 @@
+"""Many sequences -> hypotheses: batches of like length are decoded, results put back in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from regard.decode.config import DecodeConfig
+from regard.decode.search import Hypothesis
+from regard.layers import Tap
+
+
+def decode_many(
+    lengths: Sequence[int],
+    decode_some: Callable[[list[int]], list[list[Hypothesis]]],
+    config: DecodeConfig,
+    *,
+    rows: int,
+    tap: Tap | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each sequence, best first, in the order of the sequences.
+
+    Sequences of like length are decoded together, so that few rows wait for a long one.
+
+    Args:
+        lengths: The length of each source or prompt.
+        decode_some: Decodes the sequences with these indices.
+        config: How to search; each sequence has as many rows as beams or samples.
+        rows: The most rows that are decoded together.
+        tap: With one that records, all sequences are decoded in one batch, in their order: what
+            it records is that of one batch.
+        tell: Called with the number of sequences of each batch that is done.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
+    size = max(1, rows // max(config.beam, config.n_best))
+    if tap is not None and tap.sites:
+        order, size = list(range(len(lengths))), max(1, len(lengths))
+    found: dict[int, list[Hypothesis]] = {}
+    for start in range(0, len(order), size):
+        part = order[start : start + size]
+        found |= dict(zip(part, decode_some(part), strict=True))
+        if tell is not None:
+            tell(len(part))
+    return [found[index] for index in range(len(lengths))]
