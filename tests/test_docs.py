@@ -22,6 +22,7 @@ PAGES = [
     "docs/other-models.md",
     "docs/shelf.md",
     "docs/vectors.md",
+    "docs/figures.md",
 ]
 SHORTER = {"train": ["train.steps=3", "train.evaluate_every=3"], "heads": ["--pairs", "4"]}
 """What is added to a command so that it ends soon."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -39,6 +39,9 @@ class Trace:
     """What came out or was given; None if nothing is written."""
     note: str = ""
     """What to know of it."""
+    pieces: Mapping[str, tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
+    """The tokens that queries and keys were made of, by the kind of attention. In `words` a query
+    of a decoder that translates is the word it writes; here it is the token it reads."""
 
 
 class ReadsAndWrites(BaseTask, ABC):
@@ -104,7 +107,13 @@ class ReadsAndWrites(BaseTask, ABC):
             "decoder.self": (queries, both.target.words(back)),
             "decoder.cross": (queries, shown),
         }
-        return Trace(weights, words, self.written(ids), note)
+        read, given = both.source.tokens(source), both.target.tokens(back)
+        pieces = {
+            "encoder.self": (read, read),
+            "decoder.self": (given, given),
+            "decoder.cross": (given, read),
+        }
+        return Trace(weights, words, self.written(ids), note, pieces)
 
 
 def read_alone(
@@ -127,8 +136,9 @@ def read_alone(
         raise InputError("the text to look at", got=got, expected=f"1 to {most}")
     with evaluating(model):
         model.hidden(read(ids, tokenizer.token_types(plain)), tap)
-    words = tokenizer.words(ids)
-    return Trace(_firsts(tap), {f"{stack}.self": (words, words)})
+    words, pieces = tokenizer.words(ids), tokenizer.tokens(ids)
+    kind = f"{stack}.self"
+    return Trace(_firsts(tap), {kind: (words, words)}, pieces={kind: (pieces, pieces)})
 
 
 def _firsts(tap: Tap) -> dict[str, Tensor]:
