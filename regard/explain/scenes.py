@@ -117,11 +117,15 @@ def scenes_of(steps: Steps) -> list[Scene]:
 
 
 def shown_keys(steps: Steps) -> list[int]:
-    """The tokens looked at that have a row: all, or those that are looked at most, in order."""
+    """The tokens looked at that have a row, in order: all, or those that are looked at most.
+
+    The word itself is among them, and, where some may not be seen, the first of these.
+    """
     count = len(steps.keys)
     if count <= MOST_WORDS:
         return list(range(count))
     kept = [] if steps.cross else [steps.row]
+    kept += np.flatnonzero(~steps.mask[steps.row])[:1].tolist()
     by_weight = np.argsort(-steps.weights[steps.row], kind="stable").tolist()
     kept += [place for place in by_weight if place not in kept]
     return sorted(kept[:MOST_WORDS])
@@ -129,7 +133,7 @@ def shown_keys(steps: Steps) -> list[int]:
 
 def _more(steps: Steps) -> str:
     left = len(steps.keys) - len(shown_keys(steps))
-    return f"{left} more words are not shown: those it looks at least." if left else ""
+    return f"{left} more words, looked at less, are not shown." if left else ""
 
 
 def _word(steps: Steps) -> str:
@@ -152,15 +156,17 @@ def _strongest(steps: Steps) -> int:
     return int(np.argmax(steps.weights[steps.row]))
 
 
-def _products(left: Vector, right: Vector, total: float, name: str = "") -> str:
-    """`name = a·b + c·d + … = total`."""
-    parts = [f"{written(a)}·{_bracketed(b)}" for a, b in zip(left[:3], right[:3], strict=True)]
+def _products(left: Vector, right: Vector, total: float, name: str, digits: int = 2) -> str:
+    """`name: a·b + c·d + … = total`; the second factors with so many digits."""
+    parts = [
+        f"{written(a)}·{_bracketed(b, digits)}" for a, b in zip(left[:3], right[:3], strict=True)
+    ]
     rest = " + …" if len(left) > 3 else ""
     return f"{name}{' + '.join(parts)}{rest} = {written(total)}"
 
 
-def _bracketed(value: float) -> str:
-    text = written(value)
+def _bracketed(value: float, digits: int = 2) -> str:
+    text = written(value, digits)
     return f"({text})" if text.startswith("−") else text
 
 
@@ -198,11 +204,11 @@ def _query(steps: Steps) -> Scene:
         rows.append(Row("x W_Q", plain))
     rows.append(Row("q", q, kind="result"))
     bias = " + b" if "b_q" in steps.matrices else ""
-    hand = _products(x, steps.matrices["w_q"][:, 0], float(plain[0]), "first number: ")
+    hand = _products(x, steps.matrices["w_q"][:, 0], float(plain[0]), "first number: ", 3)
     return Scene(
         "q",
         f"The query: what “{_word(steps)}” is looking for",
-        f"q = x W_Q{bias}",
+        f"q = x W_Q{bias}" if steps.projections is None else f"x W_Q{bias} → q",
         f"One matrix, {len(x)} × {len(q)}, learned, and the same for every word.{_changed(steps)}",
         tuple(rows),
         hand,
@@ -219,7 +225,7 @@ def _keys(steps: Steps) -> Scene:
     return Scene(
         "k",
         "The keys: what each word can be found by",
-        f"k = {source} W_K{bias}",
+        f"k = {source} W_K{bias}" if steps.projections is None else f"{source} W_K{bias} → k",
         f"Another matrix makes a key of {steps.k.shape[1]} numbers of every word.{_changed(steps)}",
         tuple(rows),
         more=_more(steps),
@@ -452,5 +458,5 @@ def _out(steps: Steps) -> Scene:
         f"{matrix.shape[0]} × {matrix.shape[1]}: the layer's answer to “{_word(steps)}”, "
         f"which is added to what came in.",
         tuple(rows),
-        _products(sums, matrix[:, 0], float(out[0]), "first number: "),
+        _products(sums, matrix[:, 0], float(out[0]), "first number: ", 3),
     )
