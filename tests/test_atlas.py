@@ -469,3 +469,15 @@ def test_the_ledger_and_the_atlas_name_the_same_figures():
     for name, figure in FIGURES.items():
         for number in figure.lectures:
             assert name in rows[number][4].split(", "), (name, number)
+
+
+def test_every_figure_that_uses_a_model_takes_it_by_one_name(caplog):
+    for name in ("onehot", "analogies", "animal", "meanings", "steps"):
+        assert "model" in FIGURES[name].options, name
+    assert not any("place" in figure.options for figure in FIGURES.values())
+    assert parse_options("analogies", ["place=words/glove"]) == {"model": "words/glove"}
+    assert "place= is called model= now" in caplog.text
+    with pytest.raises(InputError, match="model alone"):
+        parse_options("analogies", ["place=words/glove", "model=words/glove"])
+    with pytest.raises(InputError, match="got 'place', expected length, dim"):
+        parse_options("waves", ["place=x"])

@@ -26,6 +26,7 @@ PAGES = [
     "docs/recurrent.md",
     "docs/images.md",
     "docs/devices.md",
+    "docs/figures.md",
 ]
 SHORTER = {"train": ["train.steps=3", "train.evaluate_every=3"], "heads": ["--pairs", "4"]}
 """What is added to a command so that it ends soon."""

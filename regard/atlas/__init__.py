@@ -27,7 +27,8 @@ def show(
 
     Args:
         name: One of `FIGURES`.
-        path: Where to write it, by its ending: .png, .svg or .html. None: only return it.
+        path: Where to write it, by its ending: .png, .svg or .html, and what else the figure
+            has. None: only return it.
         text: Own input, for the figures that take one.
         options: What the figure lets one set, such as `seed`; words are converted.
 
@@ -44,9 +45,7 @@ def show(
     """
     figure = find(name)
     if path is not None:  # a wrong ending is said before, not after, the computation
-        from regard.explain.look import picture_ending
-
-        picture_ending(path)
+        figure.check_ending(path)
     drawing = figure.draw(text, **options)
     if path is not None:
         drawing.save(path)
@@ -93,11 +92,13 @@ def parse_options(name: str, given: Sequence[str]) -> dict[str, Value]:
         >>> parse_options("waves", ["length=32"])
         {'length': 32}
     """
-    figure, options = find(name), {}
+    figure = find(name)
+    options: dict[str, Value] = {}
     for word in given:
         key, equals, value = word.partition("=")
         if not equals:
             raise InputError(f"show {name}", got=repr(word), expected="key=value, as in seed=1")
         options[key] = value
+    options = figure.renamed(options)
     values = figure.read(options)
     return {key: values[key] for key in options}

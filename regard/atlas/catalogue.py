@@ -7,9 +7,12 @@ the file of its group, and an entry here.
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.errors import InputError
@@ -18,6 +21,11 @@ if TYPE_CHECKING:
     from regard.atlas.drawing import Drawing
 
 Value = int | float | str
+PICTURES = (".html", ".png", ".svg")
+OLD_NAMES = {"place": "model"}
+"""What options were called before."""
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,8 @@ class Figure:
         place: Where it is drawn: `module:function`, the module one of this folder.
         text: What `--text` means for it; empty if it takes none.
         options: What a person may set.
+        endings: Of the files that it can be written to.
+        usual: The ending, if no file is named.
     """
 
     name: str
@@ -96,6 +106,39 @@ class Figure:
     place: str
     text: str = ""
     options: Mapping[str, Option] = field(default_factory=dict)
+    endings: tuple[str, ...] = PICTURES
+    usual: str = ".png"
+
+    def check_ending(self, path: str | os.PathLike[str]) -> None:
+        """Refuses a file that this figure cannot be written to.
+
+        Raises:
+            InputError: For another ending than `endings`.
+        """
+        if self.endings == PICTURES:
+            from regard.explain.look import picture_ending
+
+            picture_ending(path)
+        elif Path(path).suffix.lower() not in self.endings:
+            raise InputError(
+                str(path),
+                got=Path(path).suffix or "no ending",
+                expected=f"{', '.join(self.endings[:-1])} or {self.endings[-1]}",
+                fix=f"name the kind by the ending, as in -o {self.name}{self.endings[0]}",
+            )
+
+    def renamed(self, given: Mapping[str, Value]) -> dict[str, Value]:
+        """Options by their names of today; an old name is taken, with a warning."""
+        options = dict(given)
+        for old, new in OLD_NAMES.items():
+            if old in options and old not in self.options and new in self.options:
+                if new in options:
+                    raise InputError(
+                        f"show {self.name}", got=f"{old} and {new}", expected=f"{new} alone"
+                    )
+                _logger.warning("warning: %s= is called %s= now", old, new)
+                options[new] = options.pop(old)
+        return options
 
     def read(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """Every option: as it was given, else its default.
@@ -103,6 +146,7 @@ class Figure:
         Raises:
             InputError: For an option that this figure does not have, or a value it cannot take.
         """
+        given = self.renamed(given)
         for name in given:
             if name not in self.options:
                 known = ", ".join(self.options) or "no option"
@@ -147,7 +191,10 @@ FIGURES: dict[str, Figure] = {
         description="A one in the word's place, times the matrix of GloVe's vectors of the words.",
         place="words:onehot",
         text="2 to 12 words that words/glove has",
-        options={"word": Option(1, "which of the words", high=12)},
+        options={
+            "word": Option(1, "which of the words", high=12),
+            "model": Option("words/glove", "a run of own/vectors, or a file of vectors"),
+        },
     ),
     "inputs": Figure(
         name="inputs",
@@ -162,7 +209,7 @@ FIGURES: dict[str, Figure] = {
         lectures=("1.3",),
         description="tower, king, hitler, sushi, mother and father, from real word vectors.",
         place="words:analogies",
-        options={"place": Option("words/glove", "a run of own/vectors, or a file of vectors")},
+        options={"model": Option("words/glove", "a run of own/vectors, or a file of vectors")},
     ),
     "orthogonal": Figure(
         name="orthogonal",
@@ -223,6 +270,28 @@ FIGURES: dict[str, Figure] = {
             "size": Option(6, "how many tokens", low=2, high=12),
             "seed": SEED,
         },
+    ),
+    "steps": Figure(
+        name="steps",
+        title="Attention step by step: x, q, k, v, q·k, softmax, × v, Σ, heads, × W_O",
+        lectures=("3.1d",),
+        description="One word through one head of a live model, with all its numbers.",
+        place="steps:steps",
+        text="a text that the model can read",
+        options={
+            "model": Option("", "a model's folder or name; by default one that is shipped"),
+            "word": Option("", "whose way to follow; by default the last word"),
+            "part": Option("", "encoder, decoder, cross, or a layer's name: decoder.1.cross"),
+            "layer": Option(0, "which layer of that part", low=0),
+            "head": Option(0, "which of its heads", low=0),
+            "target": Option("", "of a translator: what to follow instead of its translation"),
+            "step": Option("", "one step alone, such as weights, or its number"),
+            "matrices": Option(
+                "auto", "W in the numbers; auto: if small", choices=("auto", "all", "none")
+            ),
+        },
+        endings=(".html", ".png", ".svg", ".pdf", ".json"),
+        usual=".html",
     ),
     "heads": Figure(
         name="heads",
@@ -374,7 +443,10 @@ FIGURES: dict[str, Figure] = {
         lectures=("5.8",),
         description="The head that moves from animal to street, and what breaks without it.",
         place="sentences:animal",
-        options={"seed": SEED},
+        options={
+            "model": Option("tiny/translate", "a translator trained on the same grammar"),
+            "seed": SEED,
+        },
     ),
     "induction": Figure(
         name="induction",

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.exchange import export_model, import_model
+from regard.cli.lecture import lecture
 from regard.cli.options import (
     AsJson,
     Beam,
@@ -345,26 +346,29 @@ def show(
         str | None, typer.Option(help="Your own input, where the figure takes one.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="FIGURE.png, .svg or .html")
+        Path | None,
+        typer.Option("-o", "--out", help="FIGURE.png, .svg or .html; steps: .pdf, .json, too"),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     threads: Threads = None,
 ) -> None:
     """Draw a figure of the lectures from a live model or computation."""
-    from regard.atlas import listing, parse_options
+    from regard.atlas import find, listing, parse_options
     from regard.atlas import show as draw
 
     if name is None:
         print(listing())
         return
-    settings = parse_options(name, options or [])
+    figure, settings = find(name), parse_options(name, options or [])
+    out = Path(f"{name}{figure.usual}") if out is None else out
+    figure.check_ending(out)  # refuse before the work, not after it
     from regard.runtime.device import setup
 
     hush(quiet=quiet)
     setup(threads, None)
     drawing = draw(name, None, text=text, **settings)
-    path = drawing.save(Path(f"{name}.png") if out is None else out)
+    path = drawing.save(out)
     if as_json:
         print(
             json.dumps({"figure": name, "file": str(path), **drawing.numbers}, ensure_ascii=False)
@@ -563,6 +567,7 @@ def data_sample(
 
 
 app.command("tokens")(tokens)
+app.command("lecture")(lecture)
 app.command("import")(import_model)
 app.command("export")(export_model)
 app.command("vectors")(vectors)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,9 @@ class Trace:
     """What to know of it."""
     picture: Picture | None = None
     """What was read, if it was an image."""
+    pieces: Mapping[str, tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
+    """The tokens that queries and keys were made of, by the kind of attention. In `words` a query
+    of a decoder that translates is the word it writes; here it is the token it reads."""
 
 
 class ReadsAndWrites(BaseTask, ABC):
@@ -128,7 +131,13 @@ class ReadsAndWrites(BaseTask, ABC):
             "decoder.self": (queries, both.target.words(back)),
             "decoder.cross": (queries, shown),
         }
-        return Trace(weights, words, self.written(ids), note)
+        read, given = both.source.tokens(source), both.target.tokens(back)
+        pieces = {
+            "encoder.self": (read, read),
+            "decoder.self": (given, given),
+            "decoder.cross": (given, read),
+        }
+        return Trace(weights, words, self.written(ids), note, pieces=pieces)
 
 
 def read_alone(
@@ -151,8 +160,9 @@ def read_alone(
         raise InputError("the text to look at", got=got, expected=f"1 to {most}")
     with evaluating(model):
         model.hidden(read(ids, tokenizer.token_types(plain)).to(model.device), tap)
-    words = tokenizer.words(ids)
-    return Trace(firsts(tap), {f"{stack}.self": (words, words)})
+    words, pieces = tokenizer.words(ids), tokenizer.tokens(ids)
+    kind = f"{stack}.self"
+    return Trace(firsts(tap), {kind: (words, words)}, pieces={kind: (pieces, pieces)})
 
 
 def firsts(tap: Tap) -> dict[str, Tensor]:

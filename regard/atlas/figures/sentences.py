@@ -9,8 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, weights_scale
-from regard.atlas.figures.pronouns import Carriers, Shift, find_carriers, strongest_shift
+from regard.atlas.figures.pronouns import (
+    PRONOUNS,
+    Carriers,
+    Shift,
+    find_carriers,
+    strongest_shift,
+)
 from regard.data.grammar import corpus as grammar
+from regard.errors import InputError
 from regard.explain.look import Look
 from regard.explain.names import in_words
 from regard.pipeline import Pipeline
@@ -74,9 +81,29 @@ def _pronouns(looks: tuple[Look, Look]) -> tuple[str, str]:
     return one(looks[0]), one(looks[1])
 
 
-def animal(seed: int) -> Drawing:
+def _translator(place: str) -> Pipeline:
+    """A translator that knows both sentences, and has each pronoun as one token.
+
+    Raises:
+        InputError: The model is none.
+    """
+    pipeline = load(place, device="cpu")
+    pipeline.translator()
+    vocabulary = pipeline.vocabulary
+    words = [word for pair in grammar.DEMO for word in vocabulary.source.unknown_words(pair.source)]
+    split = [word for word in PRONOUNS if len(vocabulary.target.encode(word)) != 1]
+    if words or split or any(vocabulary.target.unknown_words(word) for word in PRONOUNS):
+        raise InputError(
+            f"show animal: {place}",
+            got="a vocabulary without " + ", ".join(words or split or PRONOUNS),
+            expected="a translator trained on the same sentences, such as tiny/translate",
+        )
+    return pipeline
+
+
+def animal(model: str, seed: int) -> Drawing:
     """Where one head looks in both sentences, and what is left of the pronouns without it."""
-    found = intervene(load(MODEL, device="cpu"), seed)
+    found = intervene(_translator(model), seed)
     shift, carriers = found.shift, found.carriers
     site, _, head = shift.head.rpartition(".")
     maps = [look.site(site) for look in found.looks]
@@ -85,7 +112,7 @@ def animal(seed: int) -> Drawing:
     others = carriers.right_without_others
     caption = (
         f"{found.looks[0].source} → {found.looks[0].target} {found.looks[1].source} → "
-        f"{found.looks[1].target} Left: one head of {MODEL}. Right: "
+        f"{found.looks[1].target} Left: one head of {model}. Right: "
         f"{carriers.pairs} unseen pronouns. Taken away: "
         f"{'; '.join(map(in_words, carriers.heads))}; or as many others, {len(others)} draws "
         f"(seed {seed}; the bar is the worst). Without the carriers: "

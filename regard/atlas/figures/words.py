@@ -44,9 +44,9 @@ STEPS = (("man", "woman"), ("father", "mother"), ("king", "queen"),
          ("actor", "actress"))  # fmt: skip
 
 
-def onehot(text: str | None, word: int) -> Drawing:
+def onehot(text: str | None, word: int, model: str) -> Drawing:
     """A one-hot vector times the matrix of all vectors is one row of it."""
-    table = vectors("words/glove")
+    table = vectors(model)
     words = (text or "king queen man woman tower sushi").split()
     if not 2 <= len(words) <= 12:
         raise InputError("--text", got=f"{len(words)} words", expected="2 to 12")
@@ -60,7 +60,7 @@ def onehot(text: str | None, word: int) -> Drawing:
         f"“{words[word - 1]}” is word {word} of {len(words)}: a one in its place, zeros elsewhere. "
         f"Times the matrix of word vectors that is row {word}, to the last bit (largest difference "
         f"{apart:g}), so a program reads the row: {matrix.numel()} multiplications become none. "
-        f"The vectors are GloVe's; {SHOWN} of {table.dim} numbers are shown."
+        f"The vectors are those of {model}; {SHOWN} of {table.dim} numbers are shown."
     )
     names = [f"{number}" for number in range(1, SHOWN + 1)]
     scale = signed_scale(float(matrix.abs().max()))
@@ -113,9 +113,9 @@ def inputs() -> Drawing:
     )
 
 
-def analogies(place: str) -> Drawing:
+def analogies(model: str) -> Drawing:
     """The lectures' examples of word vectors, as they come out, right or wrong."""
-    table = vectors(place)
+    table = vectors(model)
     tower = table.nearest("tower", 6)
     answers = {terms: table.analogy(terms, 4) for terms in ANALOGIES}
     found = table.difference("mother", "father", "woman", "man")
@@ -123,7 +123,7 @@ def analogies(place: str) -> Drawing:
     wrong = [f"“{terms}” the slide says {SAID[terms]}, the vectors {answers[terms][0].word}"
              for terms in ANALOGIES if not right[terms]]  # fmt: skip
     caption = (
-        f"Cosines of {place} ({len(table):,} words of {table.dim} numbers). Words of a question "
+        f"Cosines of {model} ({len(table):,} words of {table.dim} numbers). Words of a question "
         f"are left out of its answers. {'For ' + '; for '.join(wrong) + '. ' if wrong else ''}"
         f"mother − father and woman − man have a cosine of {found.cosine:.2f}; two differences of "
         f"words drawn at random, {found.by_chance:.2f} on average, either way. Right: arrows from "

@@ -1,0 +1,112 @@
+"""`regard lecture`: the slides of a lecture, what shows each, and all of them on one page."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.options import AsJson, Quiet, Threads, say
+
+
+def lecture(
+    context: typer.Context,
+    deck: Annotated[
+        str | None, typer.Argument(metavar="[DECK]", help="D0 to D4; without it: the list.")
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Draw them, and open them as one page in the browser.")
+    ] = False,
+    slides: Annotated[str, typer.Option("--slides", help="Only these: 12, or 12-20.")] = "",
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="The folder for page and figures.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Draw anew what is in the folder already.")
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+) -> None:
+    """The slides of a lecture in their order, each with the command that shows it.
+
+    With --show: every command is run once, with a progress bar, and the page steps through the
+    slides at a key press (F: full screen). A figure that trains takes a minute or two.
+    """
+    from dataclasses import asdict
+    from json import dumps
+
+    from regard.atlas import lectures
+
+    if deck is None:
+        print(lectures.overview())
+        return
+    found = lectures.find_deck(deck)
+    asked = lectures.chosen(found, slides)
+    if not show:
+        for slide in asked if as_json else ():
+            print(dumps(asdict(slide), ensure_ascii=False))
+        if not as_json:
+            print(lectures.listing(asked))
+        return
+    from regard.runtime.files import write_file
+    from regard.runtime.progress import Progress
+
+    folder = Path(f"lecture-{found.name}") if out is None else out
+    folder.mkdir(parents=True, exist_ok=True)
+    commands = list(dict.fromkeys(each for slide in asked for each in slide.commands))
+    shown = {}
+
+    def run(words: Sequence[str], at: Path) -> str:
+        return _printed(context, [*words, *_calmly(words, threads)], at)
+
+    with Progress(max(1, len(commands)), quiet=quiet, counted="figure") as bar:
+        for command in commands:
+            bar.turn_to(command)
+            shown[command] = lectures.draw(command, folder, run, fresh=fresh)
+            bar.finish(1)
+    page = write_file(folder / "index.html", lectures.page_of(found, asked, shown).encode())
+    failed = [command for command, what in shown.items() if what.failed]
+    for command in failed:
+        say(f"not shown: {command}: {shown[command].text.splitlines()[0]}", quiet=quiet)
+    print(page)
+    _open(page)
+
+
+def _calmly(words: Sequence[str], threads: int | None) -> list[str]:
+    """What keeps a command's own progress bar away, where it has one, and its threads."""
+    return [
+        *(["--quiet"] if words[0] in ("show", "look") else []),
+        *(["--threads", str(threads)] if threads and words[0] in ("show", "look", "plan") else []),
+    ]
+
+
+def _printed(context: typer.Context, words: Sequence[str], folder: Path) -> str:
+    """What a command prints, run in this process and in a folder."""
+    app: Any = context.find_root().command
+    log, out = logging.getLogger("regard"), io.StringIO()
+    level = log.level
+    try:
+        with contextlib.chdir(folder), contextlib.redirect_stdout(out):
+            app.main(list(words), standalone_mode=False)
+    finally:
+        log.setLevel(level)  # --quiet is for that command alone
+    return out.getvalue()
+
+
+def _open(page: Path) -> None:
+    """Opens a page in a browser that has a window; a terminal is not one."""
+    if sys.platform.startswith("linux") and not any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    ):
+        return
+    import webbrowser
+
+    webbrowser.open(page.resolve().as_uri())

@@ -1,0 +1,175 @@
+"""Sections that are stepped through with the arrow keys, as one HTML file that needs no network.
+
+A page of scenes (attention step by step) or of pictures and text (the slides of a lecture). Style
+and script stand in the file; the content policy forbids all else. Without the script the sections
+stand under each other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from regard.explain.colours import Colours, diverging
+from regard.explain.maps import visible
+from regard.explain.scenes import Row, Scene, Vector, written
+
+CELLS = 16
+"""Numbers of a vector that are written; more are drawn as a strip of colours."""
+STRIP = 256
+"""Numbers of a vector that the strip has at most."""
+LISTED = 16
+"""Up to so many sections are listed by name; more have a slider."""
+
+
+@dataclass(frozen=True)
+class Slide:
+    """One section.
+
+    Attributes:
+        name: A few letters, for the list.
+        body: Its HTML.
+    """
+
+    name: str
+    body: str
+
+
+def slides_page(heading: str, place: str, slides: Sequence[Slide], start: int = 1) -> str:
+    """A whole page, complete in itself.
+
+    Args:
+        heading: What it is about.
+        place: What it shows, in a few words beside the heading.
+        slides: The sections, in order.
+        start: The section to open at, from 1.
+    """
+    script = _part("slides.js")
+    digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode()
+    sections = "\n".join(
+        f'<section class="slide" aria-label="{number} of {len(slides)}">\n{slide.body}\n</section>'
+        for number, slide in enumerate(slides, start=1)
+    )
+    parts = {
+        "policy": (
+            f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+            "img-src data:; base-uri 'none'; form-action 'none'"
+        ),
+        "heading": escaped(heading),
+        "place": escaped(place),
+        "style": _part("slides.css"),
+        "slides": sections,
+        "list": _list(slides),
+        "script": script,
+    }
+    # One pass, so that braces in a text are never taken for a place to fill.
+    page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part("slides.html"))
+    return page.replace('<main id="stage"', f'<main id="stage" data-start="{start}"', 1)
+
+
+def _list(slides: Sequence[Slide]) -> str:
+    if len(slides) > LISTED:
+        return f'<input type="range" min="0" max="{len(slides) - 1}" value="0" aria-label="slide">'
+    names = "".join(f'<button type="button">{subscripts(s.name)}</button>' for s in slides)
+    return f'<nav aria-label="steps">{names}</nav>'
+
+
+@cache
+def _part(name: str) -> str:
+    return (resources.files("regard.explain") / name).read_text(encoding="utf-8").strip()
+
+
+def escaped(text: object) -> str:
+    """Any text as it can stand in a page."""
+    return html.escape(visible(str(text)) if str(text) else "")
+
+
+def subscripts(text: str) -> str:
+    """A formula for a page: what follows `_` stands lower, what follows `^` higher.
+
+    Example:
+        >>> subscripts("q W_Q / √d_k, e^0.52")
+        'q W<sub>Q</sub> / √d<sub>k</sub>, e<sup>0.52</sup>'
+    """
+    text = re.sub(r"(?<=[Wdbz])_(\w)", r"<sub>\1</sub>", escaped(text))
+    return re.sub(r"e\^(−?[\d.]+\d)", r"e<sup>\1</sup>", text)
+
+
+def scene_slide(scene: Scene) -> Slide:
+    """One step as a section."""
+    rows = "\n".join(_row(row, scene.reach, signed=scene.signed) for row in scene.rows)
+    parts = [
+        f'<div class="head"><h2>{subscripts(scene.title)}</h2>'
+        f'<p class="formula">{subscripts(scene.formula)}</p></div>',
+        f'<p class="says">{subscripts(scene.says)}</p>',
+        f'<div class="rows" style="--n:{len(scene.rows)}">\n{rows}\n</div>',
+        f'<p class="hand">{subscripts(scene.hand)}</p>' if scene.hand else "",
+        f'<p class="more">{escaped(scene.more)}</p>' if scene.more else "",
+    ]
+    return Slide(scene.name, "\n".join(part for part in parts if part))
+
+
+def _row(row: Row, reach: float, *, signed: bool) -> str:
+    kinds = " ".join(filter(None, ("row", row.kind, "full" if row.values is not None else "")))
+    middle = ""
+    if row.values is not None:
+        middle = _vector(row.values, reach)
+    elif row.bar is not None:
+        middle = _bar(row.bar, signed=signed)
+    return (
+        f'<div class="{kinds}"><span class="label">{subscripts(row.label)}</span>'
+        f'<span class="lead">{subscripts(row.lead)}</span>'
+        f'<div class="vector">{middle}</div>'
+        f'<span class="number">{escaped(row.number)}</span></div>'
+    )
+
+
+def colour(value: float, reach: float) -> str:
+    """The colour of a number of either sign: none is white."""
+    share = min(1.0, max(-1.0, value / reach))
+    scale: Colours = diverging()
+    red, green, blue = (round(255 * part) for part in scale[round((share + 1) / 2 * 255)])
+    return f"#{red:02x}{green:02x}{blue:02x}"
+
+
+def is_deep(value: float, reach: float) -> bool:
+    """Whether white letters are read better on the colour of a number than black ones."""
+    return abs(value / reach) > 0.72
+
+
+def _vector(values: Vector, reach: float) -> str:
+    numbers = [float(value) for value in values]
+    cells = "".join(
+        f"<i{' class=deep' if is_deep(value, reach) else ''} "
+        f'style="background:{colour(value, reach)}">{written(value)}</i>'
+        for value in numbers[:CELLS]
+    )
+    strip = ""
+    if len(numbers) > CELLS // 2:  # a narrow screen shows fewer cells
+        drawn = numbers[:STRIP]
+        bars = "".join(
+            f'<rect x="{place}" width="1.02" height="1" fill="{colour(value, reach)}"/>'
+            for place, value in enumerate(drawn)
+        )
+        few = " class=short" if len(numbers) <= CELLS else ""
+        strip = (
+            f'<svg{few} viewBox="0 0 {len(drawn)} 1" preserveAspectRatio="none" role="img" '
+            f'aria-label="all {len(numbers)} numbers as colours">{bars}</svg>'
+        )
+    return f'<div class="cells">{cells}</div>{strip}'
+
+
+def _bar(share: float, *, signed: bool) -> str:
+    """A bar from the left, or from the middle where some are negative."""
+    zero, room = (50, 50) if signed else (0, 100)
+    left = zero + min(0.0, share) * room
+    return (
+        f'<div class="track" style="--zero:{zero}%"><b style="left:{left:.2f}%;'
+        f'width:{abs(share) * room:.2f}%"></b></div>'
+    )

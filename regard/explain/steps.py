@@ -1,0 +1,427 @@
+"""Attention step by step: every number of one head of one layer, from one forward pass.
+
+In come a task, its model and a text; the model reads the text once, with a tap that records
+queries, keys, values, weights, the heads' outputs and what leaves the layer. Out comes `Steps`,
+whose arrays follow from one another in the order of the paper:
+
+    q = x W_Q + b_Q,   k = y W_K + b_K,   v = y W_V + b_V        y is x, or the memory (cross)
+    scores = q kᵀ,   scaled = scores / √d_k,   weights = softmax(scaled + bias, where the mask says)
+    sum = weights v,   joined = the sums of all heads side by side,   out = joined W_O + b_O
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.explain.look import find_word
+from regard.layers import Tap
+from regard.layers.tap.product import Product
+from regard.tasks.trace import Trace
+
+Array = npt.NDArray[np.float32]
+PARTS = {"encoder": "encoder.self", "decoder": "decoder.self", "cross": "decoder.cross"}
+"""What a person calls the three kinds of attention of a Transformer."""
+MOST_NUMBERS = 200_000
+"""Matrices with more numbers than this are left out of the JSON, unless they are asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The numbers of one head while one text is read. n tokens look at m tokens.
+
+    Attributes:
+        site: The layer, such as `encoder.0.self`.
+        head: Which of its heads.
+        heads: How many it has.
+        tokens: The n tokens that look.
+        keys: The m tokens looked at; in self-attention the same.
+        row: The token whose way is followed.
+        x: (n, dim) What enters the layer.
+        memory: (m, dim) What keys and values are made of, if it is not x (cross-attention).
+        projections: (n, d_k) and (m, d_k): x W_Q + b_Q and y W_K + b_K, before anything is done
+            to them; None where nothing is.
+        q: (n, d_k) The queries that meet the keys.
+        k: (m, d_k) The keys that they meet.
+        v: (m, d_v)
+        scores: (n, m) q·k, or v·tanh(q + k).
+        scale: What the scores are multiplied by: 1/√d_k, or 1.
+        bias: (n, m) What is added to the scaled scores, if anything: relative positions.
+        mask: (n, m) True where a token may look.
+        weights: (n, m)
+        sums: (n, heads · d_v) What every head gathers, side by side.
+        out: (n, dim) What leaves the layer.
+        matrices: W_Q, W_K, W_V of this head, (dim, d_k), and W_O (heads · d_v, dim), by name, with
+            their biases.
+        vector: (d_k,) Of additive attention.
+        changed: What happens to q and k between projection and product, in words.
+        note: What to know of the text.
+    """
+
+    site: str
+    head: int
+    heads: int
+    tokens: tuple[str, ...]
+    keys: tuple[str, ...]
+    row: int
+    x: Array
+    memory: Array | None
+    projections: tuple[Array, Array] | None
+    q: Array
+    k: Array
+    v: Array
+    scores: Array
+    scale: float
+    bias: Array | None
+    mask: npt.NDArray[np.bool_]
+    weights: Array
+    sums: Array
+    out: Array
+    matrices: Mapping[str, Array]
+    vector: Array | None
+    changed: str = ""
+    note: str = ""
+
+    @property
+    def scaled(self) -> Array:
+        """scores / √d_k: (n, m)."""
+        return (self.scores * np.float32(self.scale)).astype(np.float32)
+
+    @property
+    def sum(self) -> Array:
+        """What this head gathers: (n, d_v)."""
+        width = self.v.shape[1]
+        return self.sums[:, self.head * width : (self.head + 1) * width]
+
+    @property
+    def cross(self) -> bool:
+        """Whether keys and values come from another sequence."""
+        return self.memory is not None
+
+    def to_json(self, *, matrices: bool | None = None) -> dict[str, Any]:
+        """All of it as JSON can hold, each number to the last bit.
+
+        Args:
+            matrices: Whether W_Q, W_K, W_V and W_O are in it; None: if they are not too many.
+        """
+        size = sum(each.size for each in self.matrices.values())
+        with_matrices = size <= MOST_NUMBERS if matrices is None else matrices
+        found: dict[str, Any] = {
+            "layer": self.site,
+            "head": self.head,
+            "heads": self.heads,
+            "word": self.tokens[self.row],
+            "row": self.row,
+            "tokens": list(self.tokens),
+            "key_tokens": list(self.keys),
+            "note": self.said,
+            "scale": self.scale,
+            "x": _plain(self.x),
+        }
+        if self.memory is not None:
+            found["memory"] = _plain(self.memory)
+        if self.projections is not None:
+            found["q_projected"], found["k_projected"] = map(_plain, self.projections)
+        found |= {name: _plain(getattr(self, name)) for name in ("q", "k", "v", "scores", "scaled")}
+        if self.vector is not None:
+            found["vector"] = _plain(self.vector)
+        if self.bias is not None:
+            found["bias"] = _plain(self.bias)
+        found["mask"] = self.mask.tolist()
+        found |= {name: _plain(getattr(self, name)) for name in ("weights", "sum")}
+        found |= {"joined": _plain(self.sums), "out": _plain(self.out)}
+        if with_matrices:
+            found |= {name: _plain(each) for name, each in self.matrices.items()}
+        return found
+
+    @property
+    def said(self) -> str:
+        """What to know of these numbers, in a few sentences."""
+        return " ".join(part for part in (self.changed, self.note) if part)
+
+
+def _plain(values: Array) -> Any:
+    """Nested lists; nine digits are enough to find any 32-bit number again."""
+    if values.ndim > 1:
+        return [_plain(row) for row in values]
+    return [float(f"{value:.9g}") for value in values.tolist()]
+
+
+class _Recorder(Tap):
+    """A tap that also keeps what goes into one layer's kernel.
+
+    Args:
+        site: The layer.
+    """
+
+    def __init__(self, site: str) -> None:
+        super().__init__(f"{site}.weights", f"{site}.heads", f"{site}.out")
+        self.site = site
+        self.product: Product | None = None
+
+    def attention(self, product: Product, out: Tensor) -> Tensor:
+        """Keeps the queries, keys, values, mask and bias of the layer, and changes nothing."""
+        if product.name == self.site:
+            self.product = product
+        return super().attention(product, out)
+
+
+def choose_site(model: Any, part: str = "", layer: int = 0, head: int = 0) -> str:
+    """The name of the attention layer that a person means.
+
+    Args:
+        model: Where it is.
+        part: `encoder`, `decoder` or `cross`, or a layer's name, such as `decoder.1.cross`; by
+            default the first stack's self-attention.
+        layer: Which layer of that part, from 0; a layer's name says it already.
+        head: Which head, from 0.
+
+    Raises:
+        InputError: There is no such layer or head; it says what there is.
+    """
+    heads = {
+        site.removesuffix(".weights"): count
+        for site, count in model.sites().items()
+        if site.endswith(".weights")
+    }
+    if not heads:
+        raise InputError("steps", got="a model without attention", expected="one with it")
+    stacks = list(dict.fromkeys(_stack(name) for name in heads))
+    known = [name for name, stack in PARTS.items() if stack in stacks]
+    if part in heads:
+        site = part
+    else:
+        stack = PARTS.get(part, part) if part else stacks[0]
+        layers = [name for name in heads if _stack(name) == stack]
+        if not layers:
+            raise InputError(
+                "part", got=part, expected=f"{', '.join(known)}, or one of {', '.join(heads)}"
+            )
+        if not 0 <= layer < len(layers):
+            raise InputError(
+                "layer", got=layer, expected=f"0 to {len(layers) - 1} of {stack} ({len(layers)})"
+            )
+        site = layers[layer]
+    if not 0 <= head < heads[site]:
+        raise InputError("head", got=head, expected=f"0 to {heads[site] - 1} of {site}")
+    return site
+
+
+def _stack(site: str) -> str:
+    """`decoder.1.cross` is of `decoder.cross`."""
+    stack, _, kind = site.split(".")
+    return f"{stack}.{kind}"
+
+
+def record(
+    task: Any,
+    model: Any,
+    text: str,
+    site: str,
+    head: int,
+    *,
+    word: str = "",
+    decode: Any = None,
+    target: str | None = None,
+) -> Steps:
+    """Reads a text once and keeps what one head of one layer computes.
+
+    Args:
+        task: How text becomes what the model reads.
+        model: What reads it.
+        text: The text; in an encoder-decoder, the source.
+        site: The layer, as `choose_site` names it.
+        head: Which of its heads.
+        word: Whose way to follow: a word, a token, or a token's number from 0; by default the last
+            word.
+        decode: How a target is searched for, in an encoder-decoder.
+        target: What to follow instead of searching.
+
+    Raises:
+        InputError: The text cannot be read, or the word is not in it.
+    """
+    settings: dict[str, Any] = {"decode": decode, "allow_unknown": False}
+    searched = model.config.sides == 2 and target is None
+    if searched:  # write a target first, then read both at once
+        target = task.trace(model, text, Tap(), target=None, **settings).written or ""
+    layer = next(
+        each
+        for each in model.modules()
+        if getattr(each, "name", "") == site and hasattr(each, "matrices")
+    )
+    tap, entered = _Recorder(site), []
+    hook = layer.register_forward_pre_hook(lambda _, given: entered.append(given))
+    try:
+        trace = task.trace(model, text, tap, target=target, **settings)
+    finally:
+        hook.remove()
+    assert tap.product is not None
+    (x, context), records = entered[-1], tap.records
+    tokens, keys = (tuple(each) for each in trace.pieces[_stack(site)])
+    memory = context.memory.x if layer.cross else None
+    row, note = _find(tokens, _words(trace, _stack(site)), word)
+    said = "" if searched else trace.note
+    note = " ".join(part for part in (note, said) if part)
+    with torch.inference_mode():
+        return _assemble(layer, head, tap.product, records, x, memory).at(
+            tokens=tokens, keys=keys, row=row, note=note
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """Everything but the words."""
+
+    values: dict[str, Any]
+
+    def at(self, **words: Any) -> Steps:
+        return Steps(**self.values, **words)
+
+
+def _assemble(
+    layer: Any,
+    head: int,
+    product: Product,
+    records: Mapping[str, Tensor],
+    x: Tensor,
+    memory: Tensor | None,
+) -> _Numbers:
+    """One head of a recorded layer; the batch is one text."""
+    name, width = layer.name, layer.head_dim
+    group = head * layer.kv_heads // layer.heads  # whose keys and values this head looks at
+    q, k, v = product.q[0, head], product.k[0, group], product.v[0, group]
+    matrices = _matrices(layer, head, group)
+    vector = getattr(product.score, "vector", None)
+    if vector is None:
+        scores, scale = q @ k.T, float(getattr(product.score, "scale", 1.0))
+    else:
+        scores, scale = product.score.scores(q[None, None], k[None, None], [head])[0, 0], 1.0
+    mask = product.mask.dense(len(q), len(k))
+    bias = None if product.bias is None else product.bias[0, head]
+    sums = records[f"{name}.heads"][0].transpose(0, 1).flatten(1)  # (n, heads · d_v)
+    looked_at = x if memory is None else memory
+    plain = (
+        x @ matrices["w_q"] + matrices.get("b_q", 0.0),
+        looked_at @ matrices["w_k"] + matrices.get("b_k", 0.0),
+    )
+    as_they_are = _alike(plain[0], q) and _alike(plain[1], k)
+    return _Numbers(
+        {
+            "site": name,
+            "head": head,
+            "heads": layer.heads,
+            "x": _array(x),
+            "memory": None if memory is None else _array(memory),
+            "projections": None if as_they_are else (_array(plain[0]), _array(plain[1])),
+            "q": _array(q),
+            "k": _array(k),
+            "v": _array(v),
+            "scores": _array(scores),
+            "scale": scale,
+            "bias": None if bias is None else _array(bias.expand(len(q), len(k))),
+            "mask": (
+                np.ones((len(q), len(k)), dtype=np.bool_)
+                if mask is None
+                else mask.expand(1, 1, len(q), len(k))[0, 0].numpy().copy()
+            ),
+            "weights": _array(records[f"{name}.weights"][0, head]),
+            "sums": _array(sums),
+            "out": _array(records[f"{name}.out"][0]),
+            "matrices": {key: _array(value) for key, value in matrices.items()},
+            "vector": None if vector is None else _array(vector[head].view(width)),
+            "changed": "" if as_they_are else _what_changed(layer, x, q, head),
+        }
+    )
+
+
+def _matrices(layer: Any, head: int, group: int) -> dict[str, Tensor]:
+    """What this head multiplies by, as x W has it, and the matrix that joins all heads."""
+    width = layer.head_dim
+    own, shared = (slice(number * width, (number + 1) * width) for number in (head, group))
+    found = {"w_q": layer.query.weight[own].T}
+    keys = layer.key_value.weight[: layer.kv_heads * width]
+    values = layer.key_value.weight[layer.kv_heads * width :]
+    found["w_k"] = keys[shared].T
+    if layer.own_values:
+        found |= {"w_v": values[shared].T, "w_o": layer.out.weight.T}
+    if layer.query.bias is not None:
+        found["b_q"] = layer.query.bias[own]
+    if layer.key_value.bias is not None:
+        found["b_k"] = layer.key_value.bias[: layer.kv_heads * width][shared]
+        if layer.own_values:
+            found["b_v"] = layer.key_value.bias[layer.kv_heads * width :][shared]
+    if getattr(layer.out, "bias", None) is not None:
+        found["b_o"] = layer.out.bias
+    return found
+
+
+def _what_changed(layer: Any, x: Tensor, q: Tensor, head: int) -> str:
+    """Why q and k are not x W: norms, then positions, in the order in which they are applied."""
+    ways = []
+    if layer.query_norm is not None:
+        ways.append("normed")
+        normed = layer.query_norm(layer.query(x).view(-1, layer.heads, layer.head_dim))[:, head]
+        turned = not _alike(normed, q)
+    else:
+        turned = True
+    ways += ["turned by their positions"] if turned else []
+    return f"q and k are those that meet in the product: after x W they are {' and '.join(ways)}."
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    """Equal, but for the last digits."""
+    return torch.allclose(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()) + 1e-6)
+
+
+def _array(values: Tensor) -> Array:
+    found: Array = values.detach().float().cpu().numpy().copy()
+    return found
+
+
+def _words(trace: Trace, stack: str) -> tuple[Sequence[str], Sequence[int]]:
+    """The words of the tokens that look, and the word each token is of."""
+    if stack == "decoder.self" or len(trace.pieces) == 1:
+        return trace.words[stack][1]  # as read; the queries of a translator are what it writes
+    return trace.words[stack][0] if stack == "encoder.self" else trace.words["decoder.self"][1]
+
+
+def _find(
+    tokens: Sequence[str], words: tuple[Sequence[str], Sequence[int]], word: str
+) -> tuple[int, str]:
+    """The token that is meant, and what to say of the choice.
+
+    Of a word of several tokens it is the last, which in a decoder has seen the others.
+    """
+    names, index = words
+    last_of = {number: place for place, number in enumerate(index)}
+    if not word:
+        spoken = [number for number in last_of if any(map(str.isalnum, names[number]))]
+        plain = [number for number in spoken if not names[number].startswith(("<", "["))]
+        chosen = (plain or spoken or list(last_of))[-1]
+        return last_of[chosen], ""
+    if word.isdecimal() and word not in names and int(word) < len(tokens):
+        return int(word), ""
+    bare = [token.strip("▁ ") for token in tokens]
+    if word not in names and word in bare:
+        return bare.index(word), ""
+    try:
+        number, note = find_word([*names], word)
+    except InputError as error:
+        known = " ".join(dict.fromkeys(names))
+        raise InputError(
+            "word",
+            got=repr(word),
+            expected=f"one of: {known}",
+            fix=f"or a number: 0 to {len(tokens) - 1}",
+        ) from error
+    pieces = sum(1 for each in index if each == number)
+    if pieces > 1:
+        note = f"{note} “{word}” is {pieces} tokens; this is the last.".strip()
+    return last_of[number], note

@@ -1,0 +1,201 @@
+"""Scenes as pictures: one of 1280 × 720, all of them side by side, or one page each (PDF)."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_pdf import PdfPages
+from matplotlib.collections import PatchCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from regard.explain.colours import ACCENT, INK, MUTED, RULE
+from regard.explain.scenes import Row, Scene, Vector, written
+from regard.explain.sheet import DPI, HEIGHT, WIDTH, Sheet, points, shorten, style, text_width, wrap
+from regard.explain.slides import CELLS, STRIP, colour, is_deep
+
+COLUMNS = 4
+"""Scenes beside each other in a strip."""
+EDGE, TITLE, TEXT, CELL = 32, 34, 24, 18
+"""The free border, and the sizes of title, text and numbers in cells, in pixels."""
+WASH, RAISED, BAR = "#fdf1ea", "#f6f8fa", "#4a7fb5"
+LABEL, NUMBER = 170, 110  # the width of a row's label, and of its number
+HIGHER = str.maketrans("−0123456789.", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹·")
+
+
+def draw_strip(heading: str, scenes: Sequence[Scene]) -> Figure:
+    """All scenes, in rows of four, each as large as a projector shows it."""
+    down = -(-len(scenes) // COLUMNS)
+    with style():
+        sheet = Sheet(min(COLUMNS, len(scenes)) * WIDTH, down * HEIGHT)
+        for number, scene in enumerate(scenes):
+            row, column = divmod(number, COLUMNS)
+            place = column * WIDTH, row * HEIGHT
+            Painter(sheet, place).paint(scene, heading, f"{number + 1} / {len(scenes)}")
+    return sheet.figure
+
+
+def draw_scene(heading: str, scenes: Sequence[Scene], number: int) -> Figure:
+    """One scene, from 1, on a sheet for a projector."""
+    with style():
+        sheet = Sheet(WIDTH, HEIGHT)
+        Painter(sheet).paint(scenes[number - 1], heading, f"{number} / {len(scenes)}")
+    return sheet.figure
+
+
+def pages(heading: str, scenes: Sequence[Scene]) -> bytes:
+    """A PDF of one page for each scene."""
+    buffer = io.BytesIO()
+    figures = [draw_scene(heading, scenes, number) for number in range(1, len(scenes) + 1)]
+    with style(), PdfPages(buffer, metadata={"CreationDate": None}) as pdf:
+        for figure in figures:
+            pdf.savefig(figure)
+    return buffer.getvalue()
+
+
+def render_strip(figure: Figure, ending: str) -> bytes:
+    """A strip as bytes; as PNG at half its size, so that it fits a screen."""
+    buffer, form = io.BytesIO(), ending.removeprefix(".")
+    with style():
+        figure.savefig(
+            buffer,
+            format=form,
+            dpi=DPI / 2 if form == "png" else DPI,
+            metadata={"Date": None} if form == "svg" else None,
+        )
+    return buffer.getvalue()
+
+
+class Painter:
+    """Draws one scene at a place of a sheet.
+
+    Args:
+        sheet: Where to draw.
+        place: The left and top of the scene's 1280 × 720 pixels.
+    """
+
+    def __init__(self, sheet: Sheet, place: tuple[float, float] = (0, 0)) -> None:
+        self.axes: Axes = sheet.axes(*place, WIDTH, HEIGHT)
+        self.axes.set(xlim=(0, WIDTH), ylim=(HEIGHT, 0))
+        self.axes.spines[:].set_color(RULE)
+        self.boxes: list[Rectangle] = []
+        self.colours: list[str] = []
+
+    def paint(self, scene: Scene, heading: str, count: str) -> None:
+        """The whole scene: title, formula, sentence, rows, one number worked out."""
+        width = WIDTH - 2 * EDGE
+        self.text((EDGE, 18), shorten(heading, width - 90, 18), 18, MUTED)
+        self.text((WIDTH - EDGE, 18), count, 18, MUTED, "right")
+        formula = scene.formula
+        room = width - text_width(formula, 30) - 40
+        for line in wrap(scene.title, max(room, 500), TITLE, "bold")[:1]:
+            self.text((EDGE, 50), line, TITLE, weight="bold")
+        below = 50 if text_width(scene.title, TITLE, "bold") <= room else 92
+        self.text((WIDTH - EDGE, below + 4), formula, 30, ACCENT, "right")
+        top = below + 52.0
+        for line in wrap(scene.says, width, TEXT)[:3]:
+            self.text((EDGE, top), line, TEXT, MUTED)
+            top += 1.3 * TEXT
+        bottom = HEIGHT - 20.0
+        for text in filter(None, (scene.more, scene.hand)):
+            bottom -= 34
+            self.text((EDGE, bottom), shorten(higher(text), width, TEXT), TEXT,
+                      MUTED if text == scene.more else INK)  # fmt: skip
+        self.rows(scene, top + 12, bottom - 12)
+        patches = PatchCollection(self.boxes, facecolors=self.colours, linewidths=0)
+        self.axes.add_collection(patches)
+
+    def rows(self, scene: Scene, top: float, bottom: float) -> None:
+        """The rows, spread over the height that is left."""
+        pitch = min(72.0, (bottom - top) / len(scene.rows))
+        start = top + max(0.0, (bottom - top - pitch * len(scene.rows)) / 2)
+        leads = [text_width(higher(row.lead), TEXT - 2) for row in scene.rows if row.lead]
+        lead = max(leads) + 14 if leads else 0
+        for number, row in enumerate(scene.rows):
+            self.row(row, start + number * pitch, pitch - 6, lead, scene)
+
+    def row(self, row: Row, top: float, height: float, lead: float, scene: Scene) -> None:
+        """One row: label, lead, vector or bar, number."""
+        middle = top + height / 2
+        ink = "#9aa3ab" if row.kind == "hidden" else ACCENT if row.kind == "chosen" else INK
+        if row.kind in ("chosen", "result"):
+            self.box(EDGE - 10, top, WIDTH - 2 * EDGE + 20, height,
+                     WASH if row.kind == "chosen" else RAISED)  # fmt: skip
+            self.box(EDGE - 14, top, 4, height, ACCENT if row.kind == "chosen" else INK)
+        weight = "bold" if row.kind in ("chosen", "result") else "normal"
+        label = shorten(row.label, LABEL - 14, TEXT)
+        self.text((EDGE, middle), label, TEXT, ink, "left", "center", weight)
+        left = float(EDGE + LABEL)
+        if row.lead:
+            self.text((left, middle), higher(row.lead), TEXT - 2, MUTED, "left", "center")
+        left += lead
+        right = WIDTH - EDGE - (NUMBER if any(each.number for each in scene.rows) else 0)
+        if row.values is not None:
+            self.vector(row.values, scene.reach, (left, top + 2, right - left, height - 4),
+                        faded=row.kind == "hidden")  # fmt: skip
+        elif row.bar is not None:
+            zero, room = (0.5, 0.5) if scene.signed else (0.0, 1.0)
+            wide = right - left - 20
+            begin = left + (zero + min(0.0, row.bar) * room) * wide
+            self.box(left + zero * wide, top + 4, 1, height - 8, MUTED)
+            self.box(begin, top + 9, abs(row.bar) * room * wide, height - 18, BAR)
+        if row.number:
+            place = WIDTH - EDGE, middle
+            self.text(place, row.number, TEXT, ink if row.kind else INK, "right", "center")
+
+    def vector(
+        self, values: Vector, reach: float, place: tuple[float, float, float, float], *, faded: bool
+    ) -> None:
+        """The first numbers in coloured cells, and all of them as a strip of colours below."""
+        left, top, width, height = place
+        numbers = [float(value) for value in values]
+        count = min(CELLS, len(numbers))
+        while count > 4 and width / count < 56:  # room for a sign and three digits
+            count -= 1
+        strip = len(numbers) > count
+        tall = height - (10 if strip else 0)
+        pitch = width / max(count, 8)
+        for place_, value in enumerate(numbers[:count]):
+            at = left + place_ * pitch
+            self.box(at, top, pitch - 2, tall, colour(value, reach))
+            ink = "#9aa3ab" if faded else "white" if is_deep(value, reach) else INK
+            text = written(value, 2 if abs(value) < 100 else 0)
+            spot = at + pitch / 2 - 1, top + tall / 2
+            self.text(spot, text, CELL, ink, "center", "center")
+        if strip:
+            drawn = numbers[:STRIP]
+            thin = width / len(drawn)
+            for place_, value in enumerate(drawn):
+                self.box(left + place_ * thin, top + tall + 2, thin, 8, colour(value, reach))
+
+    def box(self, left: float, top: float, width: float, height: float, fill: str) -> None:
+        """A filled rectangle."""
+        self.boxes.append(Rectangle((left, top), width, height))
+        self.colours.append(fill)
+
+    def text(
+        self,
+        place: tuple[float, float],
+        text: str,
+        size: float,
+        ink: str = INK,
+        across: str = "left",
+        down: str = "top",
+        weight: str = "normal",
+    ) -> None:
+        """A line of text in front of all rectangles."""
+        self.axes.text(*place, text, fontsize=points(size), color=ink, ha=across, va=down,
+                       weight=weight, zorder=5)  # fmt: skip
+
+
+def higher(text: str) -> str:
+    """`e^0.52` with its power set higher, as far as there are letters for it.
+
+    Example:
+        >>> higher("e^−0.52 / 3")
+        'e⁻⁰·⁵² / 3'
+    """
+    return re.sub(r"\^(−?[\d.]*\d)", lambda found: found[1].translate(HIGHER), text)
