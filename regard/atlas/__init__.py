@@ -21,14 +21,18 @@ def show(
     path: str | os.PathLike[str] | None = None,
     *,
     text: str | None = None,
+    details: bool = False,
+    paper: bool = False,
     **options: Value,
 ) -> Drawing:
     """Computes and draws one figure of the atlas.
 
     Args:
         name: One of `FIGURES`.
-        path: Where to write it, by its ending: .png, .svg or .html. None: only return it.
+        path: Where to write it, by its ending: .png, .svg, .pdf or .html. None: only return it.
         text: Own input, for the figures that take one.
+        details: Write into the picture, under the caption, what was computed and how.
+        paper: Draw it for print: 160 mm wide, without title and caption.
         options: What the figure lets one set, such as `seed`; words are converted.
 
     Returns:
@@ -47,7 +51,7 @@ def show(
         from regard.explain.look import picture_ending
 
         picture_ending(path)
-    drawing = figure.draw(text, **options)
+    drawing = figure.draw(text, details=details, paper=paper, **options)
     if path is not None:
         drawing.save(path)
     return drawing

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, ListedColormap, Normalize
+from matplotlib.patches import Rectangle
 
 from regard.explain.colours import INK, RULE, Colours, sequential
 from regard.explain.maps import Weights
@@ -48,6 +49,15 @@ def round_up(value: float) -> float:
     """To the next tenth, or hundredth if it is small: an end for a scale."""
     step = 0.1 if value > 0.1 else 0.01
     return math.ceil(round(value / step, 6)) * step
+
+
+def hatch_negative(axes: Axes, values: Weights) -> None:
+    """Strokes over the cells below 0: in black and white, both ends of a scale are dark."""
+    rows, columns = np.nonzero(np.nan_to_num(values, neginf=0.0) < 0)
+    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        axes.add_patch(
+            Rectangle((column, row), 1, 1, fill=False, hatch="//", edgecolor="white", linewidth=0)
+        )
 
 
 def spread(room: float, count: int, closest: float, widest: float) -> float:

@@ -344,11 +344,11 @@ def picture_ending(path: str | os.PathLike[str]) -> str:
         InputError: For any other.
     """
     ending = Path(path).suffix.lower()
-    if ending not in (".html", ".png", ".svg"):
+    if ending not in (".html", ".png", ".svg", ".pdf"):
         raise InputError(
             str(path),
             got=ending or "no ending",
-            expected=".html, .png or .svg",
+            expected=".html, .png, .svg or .pdf",
             fix="name the kind by the ending, as in -o look.html",
         )
     return ending
