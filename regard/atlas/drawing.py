@@ -40,6 +40,7 @@ from regard.explain.sheet import (
     TEXT,
     TITLE,
     WIDTH,
+    Medium,
     Sheet,
     lines_height,
     points,
@@ -64,19 +65,6 @@ EDGE, GAP = 24, 26  # pixels: the free border, and between panels
 HEAD = LEADING * TEXT + 2  # a line of a panel's heading, or of what its axes are
 BESIDE = 70  # the numbers of a vertical axis
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-@dataclass(frozen=True)
-class Medium:
-    """Where a figure will be seen, and how much of it is said in the picture.
-
-    Attributes:
-        paper: For print: 160 mm wide; title and caption are left to the text around it.
-        details: Whether the details stand in the picture, too, under its caption.
-    """
-
-    paper: bool = False
-    details: bool = False
 
 
 _medium: ContextVar[Medium] = ContextVar("medium")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +15,9 @@ from regard.cli.exchange import export_model, import_model
 from regard.cli.options import (
     AsJson,
     Beam,
+    Details,
     KnockOut,
+    Paper,
     Place,
     Precision,
     Quiet,
@@ -203,7 +205,7 @@ def look(
     place: Place,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence.")],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="out.html, out.png or out.svg")
+        Path | None, typer.Option("-o", "--out", help="out.html, out.png, out.svg or out.pdf")
     ] = None,
     kind: Annotated[str | None, typer.Option(help="alignment, grid, self or positions")] = None,
     layer: Annotated[str | None, typer.Option(help="A number, or a name such as encoder.1")] = None,
@@ -219,6 +221,8 @@ def look(
     allow_unknown: Annotated[
         bool, typer.Option("--allow-unknown", help="Look at words it does not know, too.")
     ] = False,
+    details: Details = False,
+    paper: Paper = False,
     quiet: Quiet = False,
     threads: Threads = None,
     precision: Precision = "fp32",
@@ -235,7 +239,7 @@ def look(
     given = {"target": target, "knock_out": knock_out or (), **chosen(beam=beam)}
     seen = pipeline.look(text, allow_unknown=True, **given)  # refused before, or allowed
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
-    seen.save(out, kind=kind, layer=number, head=head, word=word)
+    seen.save(out, kind, number, head, word, details=details, paper=paper)
     print(seen.target or text)
     shown = seen.choose(kind, number, head, word)
     say(f"{out} shows {shown.name}: {shown.short}", quiet=quiet)
@@ -311,8 +315,10 @@ def show(
         str | None, typer.Option(help="Your own input, where the figure takes one.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="FIGURE.png, .svg or .html")
+        Path | None, typer.Option("-o", "--out", help="FIGURE.png, .svg, .pdf or .html")
     ] = None,
+    details: Details = False,
+    paper: Paper = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     threads: Threads = None,
@@ -324,19 +330,19 @@ def show(
     if name is None:
         print(listing())
         return
-    settings = parse_options(name, options or [])
+    settings: Any = parse_options(name, options or [])
     from regard.runtime.device import setup
 
     hush(quiet=quiet)
     setup(threads, None)
-    drawing = draw(name, None, text=text, **settings)
+    drawing = draw(name, None, text=text, details=details, paper=paper, **settings)
     path = drawing.save(Path(f"{name}.png") if out is None else out)
     if as_json:
         print(
             json.dumps({"figure": name, "file": str(path), **drawing.numbers}, ensure_ascii=False)
         )
     else:
-        print(drawing.caption)
+        print(drawing.text if details else drawing.caption)
         say(f"{path} is drawn", quiet=quiet)
 
 

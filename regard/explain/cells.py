@@ -15,8 +15,7 @@ from regard.explain.colours import INK, RULE, Colours, sequential
 from regard.explain.maps import Weights
 from regard.explain.sheet import SMALLEST, points
 
-ROW, COLUMN = 15.6, 18.0  # the closest that labels of 14 pixels stand without touching
-LABELLED = 100  # rows or columns with a label each; beyond, every second, third, …
+ROW, COLUMN = 20.4, 23.4  # the closest that labels of 18 pixels stand without touching
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,6 @@ def hatch_negative(axes: Axes, values: Weights) -> None:
         )
 
 
-def spread(room: float, count: int, closest: float, widest: float) -> float:
-    """How far rows or columns stand apart: all the room, but legible, but not silly."""
-    if count > LABELLED:
-        return LABELLED * closest / count
-    return min(max(room, closest), widest)
-
-
 def paint(
     axes: Axes, values: Weights, scale: Scale, cell: tuple[float, float] | None = None
 ) -> None:
@@ -82,9 +74,10 @@ def paint(
     else:
         axes.pcolormesh(drawn, cmap=scale.colormap(), norm=norm, edgecolors="white", linewidth=0.6)
     axes.set(xlim=(0, columns), ylim=(rows, 0))
-    if cell is None or cell[0] < 46 or cell[1] < 22:
+    if cell is None or cell[0] < 48 or cell[1] < 24:
+        hatch_negative(axes, values)
         return
-    size = SMALLEST + 2 if min(cell) >= 60 else SMALLEST
+    size = SMALLEST + 4 if min(cell) >= 64 else SMALLEST
     for row, column in np.argwhere(np.isfinite(values)):
         value = float(values[row, column])
         text = f"{value:.2f}" if abs(value) >= 0.005 else "0"

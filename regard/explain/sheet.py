@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
@@ -120,6 +121,19 @@ def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[s
             # bold is the wider, so a word cut to nine tenths fits in either weight
             lines.append(shorten(word, width if weight == "normal" else 0.9 * width, size))
     return [line for line in lines if line]
+
+
+@dataclass(frozen=True)
+class Medium:
+    """Where a picture will be seen, and how much is said in it.
+
+    Attributes:
+        paper: For print: 160 mm wide; title and caption are left to the text around it.
+        details: Whether the details stand in the picture, too, under its caption.
+    """
+
+    paper: bool = False
+    details: bool = False
 
 
 class Sheet:

@@ -30,7 +30,7 @@ from regard.atlas.drawing import (
     powers,
 )
 from regard.atlas.figures.descent import descend
-from regard.atlas.figures.fitting import Law, fit
+from regard.atlas.figures.fitting import Array, Law, fit
 from regard.atlas.progress import Tell, training_progress
 from regard.data.input import Ragged
 from regard.data.text.python_docs import python_text
@@ -166,9 +166,9 @@ class Measured:
         ]
 
     @property
-    def compute(self) -> npt.NDArray[np.float64]:
+    def compute(self) -> Array:
         """C = 6 N D of each measured point: (size, data)."""
-        return 6.0 * np.outer(self.sizes, self.data)
+        return np.asarray(6.0 * np.outer(self.sizes, self.data), dtype=np.float64)
 
     def below(self) -> tuple[int, float]:
         """How many points are below the law's least loss for their FLOPs; how far, as a share."""

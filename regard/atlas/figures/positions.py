@@ -53,8 +53,8 @@ def waves(length: int, dim: int) -> Drawing:
     details = (
         "PE(i, 2j) = sin(i / 10000^(2j/d)), PE(i, 2j+1) = cos(same), positions i from 0; "
         f"{length} positions, d = {dim}, from the table the models add: fine to coarse. The "
-        "darker, the nearer to 1; the lightest is −1. (The lecture's slides write 1000 in places; the "
-        "paper and the models have 10000.)"
+        "darker, the nearer to 1; the lightest is −1. (The lecture's slides write 1000 in places; "
+        "the paper and the models have 10000.)"
     )
     with Board("Positions as waves", caption, (1.15, 1.15, 0.85), details) as board:
         axes = board.chart(0, "the table", "feature", "position")

@@ -95,8 +95,8 @@ def sizes(price: float = 1.0, share: float = 0.3) -> Drawing:
         f"${price:g} an hour of a chip; published days are priced by us, too, for the "
         f"lecture has only Gopher's cost. {largest.hours:,.0f} hours of {largest.chips} chips, "
         f"{largest.hours / 24:.1f} days, are ${largest.hours * largest.chips:,.0f} at $1. XLNet "
-        "and Gopher include a matrix for relative positions in each layer (dim² each). Hollow squares: "
-        "published."
+        "and Gopher include a matrix for relative positions in each layer (dim² each). Hollow "
+        "squares: published."
     )
     with Board(
         "How large, how long, how much: the size table, computed", caption, (1.9, 1), details
