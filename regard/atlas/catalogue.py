@@ -143,7 +143,8 @@ class Figure:
         )
         from torch.random import fork_rng
 
-        from regard.atlas.drawing import Medium, drawn_for
+        from regard.atlas.drawing import drawn_for
+        from regard.explain.sheet import Medium
 
         # a figure's seed is its own
         with fork_rng(devices=()), drawn_for(Medium(paper=paper, details=details)):

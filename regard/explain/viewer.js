@@ -102,7 +102,7 @@ function transpose(cells) {
   return { ...cells, values, rows: cells.columns, columns: cells.rows, turned: true };
 }
 
-function distances(layers) {
+function distances(layers, narrow) {
   const longest = Math.max(...layers.map((layer) => Math.max(layer.queries.length, layer.keys.length)));
   const reach = Math.max(1, Math.min(WINDOW, longest - 1));
   const offsets = Array.from({ length: 2 * reach + 1 }, (_, i) => i - reach);
@@ -112,7 +112,8 @@ function distances(layers) {
       const table = layer.table(head);
       const width = layer.keys.length;
       const alive = layer.queries.map((_, q) => table.subarray(q * width, (q + 1) * width).some((weight) => weight > 0));
-      rows.push(layer.shortName(head) + (layer.isAway(head) ? " (out)" : ""));
+      const name = narrow ? `L${Number(layer.number) + 1} H${head + 1}` : layer.shortName(head);
+      rows.push(name + (layer.isAway(head) ? " (out)" : ""));
       for (const offset of offsets) {
         let sum = 0, count = 0;
         for (let q = Math.max(0, -offset); q < Math.min(layer.queries.length, width - offset); q += 1) {
@@ -171,6 +172,7 @@ class Viewer {
     };
     this.build();
     this.refresh();
+    window.addEventListener("resize", () => this.fitStage());
     new ResizeObserver(() => this.draw()).observe(this.stage, { box: "border-box" });
     if (this.state.row !== null) requestAnimationFrame(() => this.reveal(this.state.row, this.state.column ?? 0));
   }
@@ -291,13 +293,25 @@ class Viewer {
     this.image = null;
     this.thumbnails = this.most = null;
     this.describe();
+    this.fitStage();
     this.draw();
+  }
+
+  // The map ends where the window does, so that it is seen without scrolling: below what stands over it on
+  // the page or, where that is half a window and more, below the controls once one has scrolled to them.
+  fitStage() {
+    const top = this.stage.getBoundingClientRect().top;
+    const below = this.stage.nextElementSibling.offsetHeight + 14;
+    const onPage = window.innerHeight - top - window.scrollY - below;
+    const scrolled = window.innerHeight - (top - this.section.getBoundingClientRect().top) - below - 8;
+    const room = onPage > window.innerHeight / 2 ? onPage : scrolled;
+    this.stage.style.height = `${Math.round(clamp(room, 320, 820))}px`;
   }
 
   makeCells() {
     const { state, layer } = this;
     if (state.view === "positions") {
-      const cells = distances(this.peers);
+      const cells = distances(this.peers, this.stage.clientWidth < 600);
       return { ...cells, say: (r, c) => [cells.rows[r], "looks", cells.columns[c] === "0" ? "at its own place" : `${cells.columns[c]} words away`] };
     }
     const cells = { values: layer.table(state.head), rows: layer.queries, columns: layer.keys, say: (r, c) => [layer.queries[r], "looks at", layer.keys[c]] };
@@ -370,7 +384,7 @@ class Viewer {
     const [width, height] = [this.stage.clientWidth, this.stage.clientHeight];
     context.font = `${LABEL}px ${FONT}`;
     const widest = (labels) => labels.reduce((most, label) => Math.max(most, context.measureText(label.slice(0, 40)).width), 0);
-    const left = Math.min(widest(rows), 170) + 18;
+    const left = Math.min(widest(rows), clamp(0.35 * width, 110, 230)) + 18;
     const pitch = (room, count, closest, most) => {
       const all = Math.min(room / count, most); // everything in sight
       return Math.max(all, (count <= READABLE ? Math.max(all, closest) : all) * this.state.zoom);
@@ -431,10 +445,8 @@ class Viewer {
     this.drawRules(x, y, seen);
     Object.assign(context, { strokeStyle: ink.rule, lineWidth: 1 }); // the view before may have drawn thick lines
     context.strokeRect(x - 0.5, y - 0.5, columns * at.cell + 1, rows * at.tall + 1);
-    context.strokeStyle = ink.accent;
-    context.lineWidth = 2;
     if (state.view === "matrix" && this.layer.isAway(state.head)) this.cross(x, y, columns * at.cell, rows * at.tall);
-    context.lineWidth = 2;
+    Object.assign(context, { strokeStyle: ink.accent, lineWidth: 2 });
     if (state.row !== null) context.strokeRect(x, y + state.row * at.tall, columns * at.cell, Math.max(at.tall, 2));
     if (state.column !== null) context.strokeRect(x + state.column * at.cell, y, Math.max(at.cell, 2), rows * at.tall);
     context.restore();
@@ -491,7 +503,7 @@ class Viewer {
       const middle = y + (r + 0.5) * at.tall;
       if (middle < at.top) continue;
       show(r === state.row);
-      context.fillText(this.fit(cells.rows[r], 170), at.left - 8, middle);
+      context.fillText(this.fit(cells.rows[r], at.left - 16), at.left - 8, middle);
     }
     const apart = at.flat ? 1 : COLUMN;
     const stepColumns = Math.ceil(apart / at.cell);
@@ -607,10 +619,10 @@ class Viewer {
           this.thumbnails.set(key, paint(cells, this.state.colours === "row" ? "row" : "one", this.palette));
         }
         const out = tab.knockedOut.includes(key);
-        const name = layer.shortName(head);
+        const name = layer.shortName(head) + (out ? " (out)" : "");
         Object.assign(context, { font: `${SMALL}px ${FONT}`, textAlign: "left", textBaseline: "middle", fillStyle: out ? ink.accent : ink.muted });
-        const short = context.measureText(name).width > wide ? `L${Number(layer.number) + 1} H${head + 1}` : name;
-        context.fillText(out ? `${short} (out)` : short, x, y + title / 2 - 2);
+        const short = context.measureText(name).width > wide ? `L${Number(layer.number) + 1} H${head + 1}${out ? " out" : ""}` : name;
+        context.fillText(short, x, y + title / 2 - 2);
         context.imageSmoothingEnabled = layer.keys.length > wide || layer.queries.length > tall;
         context.drawImage(this.thumbnails.get(key), x, y + title, wide, tall);
         Object.assign(context, { strokeStyle: ink.rule, lineWidth: 1 });
