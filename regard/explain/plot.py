@@ -17,35 +17,29 @@ from matplotlib.figure import Figure
 
 from regard.explain.cells import COLUMN, ROW, Scale, label, paint, round_up, weight_scale
 from regard.explain.colours import ACCENT, MUTED, diverging
+from regard.explain.frame import EDGE, Said, framed_sheet
 from regard.explain.look import Choice, Comparison, Kind, Look
 from regard.explain.maps import AttentionMap, Weights, mean_by_offset, visible
 from regard.explain.names import in_words
 from regard.explain.sheet import (
-    HEIGHT,
     LEADING,
     SMALLEST,
     TEXT,
-    TITLE,
     WIDTH,
     Medium,
     Sheet,
-    lines_height,
     points,
     render,
     shorten,
     style,
     text_width,
-    wrap,
 )
 
 __all__ = ["Scale", "draw", "draw_comparison", "render"]
 
-EDGE, RIM = 20, 12  # pixels left free at the sides, and above and below
 GAP = 24  # between the parts
-BAR = (150, 18)  # the colour bar
 LINES, BARS = 380, 300  # the widths of the two halves of the picture of a word
 WINDOW = 8  # words to either side, in the picture of positions
-MOST = 2  # lines of a title, and of a caption
 
 
 @dataclass(frozen=True)
@@ -69,30 +63,6 @@ class Columns:
     pitch: float
     longest: float  # of the labels
     beside: float  # free to the right of each panel
-
-
-@dataclass(frozen=True)
-class Said:
-    """What stands around a drawing: over it, in one sentence under it, and what else there is."""
-
-    title: str
-    caption: str
-    details: str
-    medium: Medium
-
-
-@dataclass(frozen=True)
-class Frame:
-    """A sheet with its text, and the rows of pixels that are free for the drawing."""
-
-    sheet: Sheet
-    top: float
-    bottom: float
-
-    @property
-    def height(self) -> float:
-        """Free pixels from top to bottom."""
-        return self.bottom - self.top
 
 
 def draw(look: Look, choice: Choice, *, details: bool = False, paper: bool = False) -> Figure:
@@ -148,7 +118,7 @@ def draw_comparison(
             panels.append(
                 Panel(change, first.queries, first.keys, shift, "difference", named_rows=False)
             )
-            note = "blue: more weight after, orange: less."
+            note = "blue: more weight after; orange or struck: less."
         else:
             note = "the words differ, so there is no difference to draw."
         caption = f"{before.name}: {comparison.names[0]} and {comparison.names[1]}; {note}"
@@ -223,7 +193,7 @@ def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
         *_facts(look, choice),
     ]
     said = Said(look.title, _sentence(look, choice), " ".join(facts), medium)
-    frame = _frame(said, [scale])
+    frame = framed_sheet(said, [scale])
     gap = 10
     width = (WIDTH - 2 * EDGE - (across - 1) * gap) / across
     height = (frame.height - (down - 1) * gap) / down
@@ -256,7 +226,7 @@ def _draw_word(look: Look, choice: Choice, medium: Medium) -> Figure:
     caption = f"What “{visible(queries[row])}” looks at, {choice.name}: the thicker, the more"
     details = " ".join([*facts, *_facts(look, choice)])
     said = Said(look.title, caption + _taken_away(look, choice) + ".", details, medium)
-    frame = _frame(said, [])
+    frame = framed_sheet(said, [])
     sheet, longest = frame.sheet, max(len(queries), len(keys))
     size = _font_size(longest)
     pitch = min(frame.height / longest, 52)
@@ -337,7 +307,7 @@ def _draw_panels(panels: Sequence[Panel], said: Said) -> Figure:
     columns = max(len(panel.columns) for panel in panels)
     size = _font_size(max(rows, columns * len(panels)))
     scales = list({panel.scale.name: panel.scale for panel in panels}.values())
-    frame = _frame(said, scales)
+    frame = framed_sheet(said, scales)
     labels = [[shorten(visible(r), 230, size) for r in p.rows] for p in panels]
     margins = [
         max(text_width(text, size) for text in texts) + 10 if panel.named_rows else 0.0
@@ -389,56 +359,6 @@ def _place_columns(panels: Sequence[Panel], room: float, size: float, tallest: f
         if longest + 8 <= step if angle == 0 else step * math.sin(lean) >= 1.15 * size:
             break
     return Columns(names, angle, pitch, longest, beside)
-
-
-def _frame(said: Said, scales: Sequence[Scale]) -> Frame:
-    """A sheet with everything on it but the drawing."""
-    width = WIDTH - 2.0 * EDGE
-    details = said.details if said.medium.details else ""
-    below = lines_height(details, width, TEXT) + 16 if details else 0.0
-    sheet = Sheet(WIDTH, HEIGHT + below)
-    top, bottom = float(RIM), float(HEIGHT - RIM)
-    if not said.medium.paper:
-        title = _cut(visible(said.title), width, TITLE, "bold")
-        top = sheet.paragraph((EDGE, RIM), title, width, TITLE, weight="bold") + 6
-        caption = _cut(visible(said.caption), width, TEXT)
-        bottom -= lines_height(caption, width, TEXT)
-        sheet.paragraph((EDGE, bottom), caption, width)
-        bottom -= 10
-    if details:
-        sheet.paragraph((EDGE, HEIGHT), details, width, colour=MUTED)
-    left = float(EDGE)
-    for scale in scales:
-        left = _draw_scale(sheet, scale, left, top)
-    return Frame(sheet, top + (LEADING * TEXT + 8 if scales else 0), bottom)
-
-
-def _cut(text: str, width: float, size: float, weight: str = "normal") -> str:
-    """As much of a text as fits on the few lines it may have."""
-    lines = wrap(text, width, size, weight)
-    if len(lines) <= MOST:
-        return text
-    last = shorten(lines[MOST - 1] + " " + lines[MOST], 0.88 * width, size)
-    return " ".join([*lines[: MOST - 1], last])
-
-
-def _draw_scale(sheet: Sheet, scale: Scale, left: float, top: float) -> float:
-    """The name of a scale, its bar and what its ends mean, in a row; returns where it ends."""
-    middle = top + LEADING * TEXT / 2
-    sheet.text((left, middle), scale.name, align="left center")
-    left += text_width(scale.name, TEXT) + 14
-    ends = [f"{end:.2g}".replace("-", "−") for end in (scale.low, scale.high)]
-    left += text_width(ends[0], SMALLEST) + 6
-    bar = sheet.axes(left, middle - BAR[1] / 2, *BAR)
-    bar.imshow(
-        np.linspace(scale.low, scale.high, 256)[None],
-        scale.colormap(),
-        aspect="auto",
-        extent=(0, 1, 0, 1),
-    )
-    for place, side, text in ((-0.04, "right", ends[0]), (1.04, "left", ends[1])):
-        bar.text(place, 0.5, text, ha=side, va="center", fontsize=points(SMALLEST))
-    return left + BAR[0] + text_width(ends[1], SMALLEST) + 50
 
 
 def _sentence(look: Look, choice: Choice) -> str:

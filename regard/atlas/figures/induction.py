@@ -243,7 +243,7 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
     table = measure.weights(two.model)[1][0, best]  # (query, key)
     caption, details = _said(two, one, found, measure, seed)
     with Board(
-        f"Learning in context: two attention layers find it at once, one not in {steps} steps",
+        f"Learning in context: two layers find it at once, one not in {steps} steps",
         caption,
         (1, 1, 1.05),
         details,
@@ -340,7 +340,7 @@ def _draw_losses(axes: Axes, two: Course, one: Course, measure: Measure) -> None
     ):
         axes.plot(course.steps, course.losses, color=colour, linestyle=dash, linewidth=2.6)
         label(axes, (last, height), name, ha="right", va="top", color=colour,
-              fontsize=points(TEXT))  # fmt: skip
+              fontsize=points(TEXT), bbox={"color": "white", "alpha": 0.8, "pad": 0})  # fmt: skip
     axes.axhline(guess, color=MUTED, linewidth=1.4, linestyle=":")
     axes.axhline(measure.unordered, color=GREEN, linewidth=1.4, linestyle="-.")
     label(axes, (0, guess * 1.02), "a guess", va="bottom", color=MUTED)

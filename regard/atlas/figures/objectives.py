@@ -239,11 +239,11 @@ def _draw_cell(
     axes: Axes, place: tuple[float, float], size: tuple[float, float], cell: Cell
 ) -> None:
     (x, y), (width, height), (name, kind) = place, size, cell
+    weight, room = "bold" if kind else "normal", width - 4
+    if text_width(name, SMALLEST, weight) > room:  # what is cut is measured as if it were not bold
+        name = shorten(name, 0.85 * room if kind else room, SMALLEST)
     axes.barh(y, width - 2, height - 3, left=x, color=TINTS[kind], linewidth=0)
-    axes.text(
-        x + (width - 2) / 2, y, shorten(name, width - 4, SMALLEST), ha="center", va="center",
-        fontsize=points(SMALLEST), weight="bold" if kind else "normal",
-    )  # fmt: skip
+    label(axes, (x + (width - 2) / 2, y), name, ha="center", va="center", weight=weight)
 
 
 def _draw_shares(
