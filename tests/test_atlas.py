@@ -396,6 +396,22 @@ def test_details_stand_under_the_picture_only_where_they_are_asked_for():
     assert more.figure.get_figheight() > plain.figure.get_figheight()
 
 
+@pytest.mark.slow
+def test_the_bars_of_animal_say_what_they_are():
+    drawing = drawn("animal")
+    numbers = drawing.numbers
+    bars = next(axes for axes in drawing.figure.axes if len(axes.patches) == 3)
+    heights = [bar.get_height() for bar in bars.patches]
+    worst = min(numbers["right_without_others"])
+    assert heights == [numbers["right"], numbers["right_without_carriers"], worst]
+    count = len(numbers["carriers"])
+    names = [label.get_text().replace("\n", " ") for label in bars.get_xticklabels()]
+    assert names == ["all heads", f"without the {count}", f"without {count} others"]
+    assert "a guess" in [text.get_text() for text in bars.texts]
+    assert f"the {count} heads that carry them {heights[1]:.1f}%" in drawing.caption
+    assert "the bar is the worst draw" in drawing.details
+
+
 def test_for_print_a_figure_is_160_millimetres_wide_without_title_and_caption(tmp_path):
     drawing = show("softmax", tmp_path / "figure.png", paper=True)
     said = [text.get_text() for text, _ in texts(drawing.figure)]
