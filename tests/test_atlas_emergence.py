@@ -16,7 +16,7 @@ from regard.atlas.figures import induction as heads
 from regard.atlas.figures import laws as scaling
 from regard.atlas.figures.fitting import Law, fit
 from regard.errors import InputError
-from regard.explain.sheet import SMALLEST, points
+from tests.legible import problems
 
 HOFFMANN = Law(1.69, 406.4, 0.34, 410.7, 0.28)
 SIZES = np.array([6e3, 2e4, 6e4, 2e5, 6e5])
@@ -56,29 +56,20 @@ def test_scores_of_heads_are_shares_of_their_gaze():
     assert second == pytest.approx(sum(1 / (i + 1) for i in range(1, length)) / (length - 1))
 
 
-def legible(figure):
-    """All text is large enough and on the sheet."""
-    renderer = figure.canvas.get_renderer()
-    figure.draw(renderer)
-    for artist in figure.findobj(lambda a: hasattr(a, "get_fontsize") and a.get_visible()):
-        if artist.get_text().strip():
-            assert artist.get_fontsize() >= points(SMALLEST) - 1e-6, artist.get_text()
-    for text in figure.texts:
-        box = text.get_window_extent(renderer)
-        assert -1 <= box.x0 <= box.x1 <= 1281, text.get_text()
-        assert -1 <= box.y0 <= box.y1 <= 721, text.get_text()
-
-
 @pytest.mark.slow
 def test_induction_draws_and_its_numbers_are_plain():
     drawing = show("induction", steps=4, dim=16, heads=2, seed=3)
-    legible(drawing.figure)
-    assert "seed 3" in drawing.caption
+    assert problems(drawing.figure) == []
+    assert "seed 3" in drawing.text
     numbers = drawing.numbers
     assert json.loads(json.dumps(numbers, allow_nan=False)) == numbers
     assert numbers["steps"] == [0, 1, 2, 3, 4]
     assert numbers["loss_two_layers"] == pytest.approx(math.log(heads.VOCAB), abs=0.1)
     assert numbers["fall"] == []
+    curve = numbers["curve_one_layer"]
+    assert numbers["one_layer_still_falls_by"] == curve[4] - curve[-1]
+    assert "never" not in drawing.title + drawing.text
+    assert "one not in 4 steps" in drawing.title
     assert numbers["loss_without_induction"] == numbers["loss_two_layers"]  # none was found
     assert np.array(numbers["map"]).sum(1) == pytest.approx(1, abs=1e-5)
 
@@ -199,8 +190,8 @@ def test_an_average_of_weights_counts_the_latest_most():
 def test_laws_draw_and_their_numbers_are_plain(monkeypatch):
     monkeypatch.setattr(scaling, "UNSEEN", 16)
     drawing = show("laws", steps=6, seed=2)
-    legible(drawing.figure)
-    assert "seed 2" in drawing.caption
+    assert problems(drawing.figure) == []
+    assert "seed 2" in drawing.text
     numbers = drawing.numbers
     assert json.loads(json.dumps(numbers, allow_nan=False)) == numbers
     growth = np.array(numbers["sizes"][1:]) / numbers["sizes"][:-1]
@@ -209,3 +200,19 @@ def test_laws_draw_and_their_numbers_are_plain(monkeypatch):
     assert losses.shape == (5, len(numbers["data"]))
     assert np.all(losses[:, -1] < losses[:, 0])
     assert len(numbers["predicted"]) == len(numbers["off"]) == len(numbers["data"])
+
+
+def test_points_below_the_least_loss_of_the_law_are_counted_and_said():
+    """The law's least loss is an estimate: the largest size, not fitted, may be below it."""
+    losses = [HOFFMANN.loss(size, DATA).tolist() for size in SIZES]
+    losses[-1] = [loss / 1.3 for loss in losses[-1]]
+    runs = [scaling.Run(int(size), line) for size, line in zip(SIZES, losses, strict=True)]
+    found = scaling.fit_runs(runs, [int(data) for data in DATA])
+    count, most = found.below()
+    least = [[float(found.law.frontier(6 * n * d)) for d in found.data] for n in found.sizes]
+    short = 1 - np.array(losses) / np.array(least)
+    assert count == np.sum(short > 0) > 0
+    assert most == pytest.approx(short.max())
+    _, details = scaling._said(found, seed=0)
+    assert f"{count} of 35 measured points lie below it, by {most:.1%} at most" in details
+    assert "an estimate and no bound" in details

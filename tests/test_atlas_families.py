@@ -16,31 +16,10 @@ from regard.atlas.figures.meanings import WRITTEN, silhouette
 from regard.atlas.figures.objectives import TEXT
 from regard.atlas.figures.topics import FRAMES, HOMONYMS, TITLES, TOPICS, sentences
 from regard.errors import InputError
-from regard.explain.sheet import SMALLEST, points
 from tests import tiny_bert
+from tests.legible import problems
 
 pytestmark = pytest.mark.slow
-
-
-def legible(figure):
-    """No text is too small or beyond the sheet."""
-    renderer = figure.canvas.get_renderer()
-    figure.draw(renderer)
-    # matplotlib keeps the labels of ticks beyond the axes, and does not draw them
-    undrawn = {
-        id(label)
-        for axes in figure.axes
-        for axis in (axes.xaxis, axes.yaxis)
-        for tick in axis.get_major_ticks()
-        for label in (tick.label1, tick.label2)
-        if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
-    }
-    for artist in figure.findobj(lambda a: hasattr(a, "get_fontsize") and a.get_visible()):
-        if artist.get_text().strip() and id(artist) not in undrawn:
-            assert artist.get_fontsize() >= points(SMALLEST) - 1e-6, artist.get_text()
-            box = artist.get_window_extent(renderer)
-            assert -1 <= box.x0 <= box.x1 <= 1281, artist.get_text()
-            assert -1 <= box.y0 <= box.y1 <= 721, artist.get_text()
 
 
 def later(size):
@@ -98,14 +77,26 @@ def test_one_text_is_a_row_holes_and_spans():
         fates += ["mask" if new == "<mask>" else old == new for old, new in chosen]
     assert set(fates) == {"mask", True, False}  # hidden, left, another token
     assert len(set(map(tuple, shown))) == len(shown) > 1
-    for (_, source), (_, target) in (lines[-4:-2], lines[-2:]):
-        spans = " ".join(target).removesuffix(" </s>").split("<")[1:]
-        assert len(spans) == 2  # 5 tokens in spans of 3
-        filled = " ".join(source)
-        for span in spans:
-            number, _, words = span.strip().partition("> ")
-            filled = filled.replace(f"<{number}>", words)
-        assert filled.split() == whole[1:]
+    assert [name for name, _ in lines[-3:]] == ["T5: say what was cut out", "reads", "says"]
+    (_, source), (_, target) = lines[-2:]  # one draw: another would cut out the same last words
+    spans = " ".join(target).removesuffix(" </s>").split("<")[1:]
+    assert len(spans) == 2  # 5 tokens in spans of 3
+    filled = " ".join(source)
+    for span in spans:
+        number, _, words = span.strip().partition("> ")
+        filled = filled.replace(f"<{number}>", words)
+    assert filled.split() == whole[1:]
+
+
+def test_the_families_picture_shows_who_may_look_and_no_weights_of_fresh_models():
+    drawing = show("families")
+    for axes, family in zip(drawing.figure.axes, ("gpt", "bert", "t5"), strict=True):
+        shown = axes.collections[0].get_array()
+        levels = set(np.round(shown.compressed(), 6).tolist())
+        assert len(levels) <= 2  # may, or never
+        never = np.array(drawing.numbers[f"never_{family}"], dtype=bool)
+        assert np.array_equal(shown.filled(1.0).reshape(never.shape) == 0, never)
+    assert "not trained and mean nothing" in drawing.details
 
 
 def test_the_measured_shares_are_those_of_the_papers():
@@ -125,8 +116,8 @@ def test_the_measured_shares_are_those_of_the_papers():
 )
 def test_short_and_long_words_stay_on_the_sheet(name, text):
     drawing = show(name, text=text, seed=3)
-    legible(drawing.figure)
-    assert "seed 3" in drawing.caption
+    assert problems(drawing.figure) == []
+    assert "seed 3" in drawing.text
     assert json.loads(json.dumps(drawing.numbers, allow_nan=False)) == drawing.numbers
 
 
@@ -178,8 +169,8 @@ def test_a_silhouette_is_that_of_the_definition():
 
 def test_a_word_is_one_vector_before_the_first_layer_and_several_after_it():
     drawing = show("meanings", steps=3, seed=1, word="bank")
-    legible(drawing.figure)
-    assert "seed 1" in drawing.caption
+    assert problems(drawing.figure) == []
+    assert "seed 1" in drawing.text
     assert "“bank”" in drawing.title
     numbers = drawing.numbers
     for word in HOMONYMS:
@@ -213,11 +204,11 @@ def test_the_meanings_of_ones_own_model_are_those_of_its_layers(tmp_path, monkey
     )
     tiny_bert.save(tmp_path / "bert")
     drawing = show("meanings", model=str(tmp_path / "bert"))
-    legible(drawing.figure)
+    assert problems(drawing.figure) == []
     numbers = drawing.numbers
     assert numbers["silhouette_model"][0] == 0
     assert len(numbers["silhouette_bank"]) == 3
-    assert "16 English sentences" in drawing.caption
+    assert "16 English sentences" in drawing.text
 
 
 def test_a_model_that_is_no_encoder_is_refused():
@@ -229,8 +220,8 @@ def test_a_model_that_is_no_encoder_is_refused():
 
 def test_what_is_frozen_does_not_learn():
     drawing = show("finetuning", steps=3, tries=1, seed=2)
-    legible(drawing.figure)
-    assert "seed 2" in drawing.caption
+    assert problems(drawing.figure) == []
+    assert "seed 2" in drawing.text
     numbers = drawing.numbers
     dim, classes = 64, len(TOPICS)
     head = dim * dim + dim + classes * dim + classes  # pooler, and the new last layer

@@ -21,15 +21,19 @@ def show(
     path: str | os.PathLike[str] | None = None,
     *,
     text: str | None = None,
+    details: bool = False,
+    paper: bool = False,
     **options: Value,
 ) -> Drawing:
     """Computes and draws one figure of the atlas.
 
     Args:
         name: One of `FIGURES`.
-        path: Where to write it, by its ending: .png, .svg or .html, and what else the figure
+        path: Where to write it, by its ending: .png, .svg, .pdf or .html, and what else the figure
             has. None: only return it.
         text: Own input, for the figures that take one.
+        details: Write into the picture, under the caption, what was computed and how.
+        paper: Draw it for print: 160 mm wide, without title and caption.
         options: What the figure lets one set, such as `seed`; words are converted.
 
     Returns:
@@ -46,7 +50,7 @@ def show(
     figure = find(name)
     if path is not None:  # a wrong ending is said before, not after, the computation
         figure.check_ending(path)
-    drawing = figure.draw(text, **options)
+    drawing = figure.draw(text, details=details, paper=paper, **options)
     if path is not None:
         drawing.save(path)
     return drawing

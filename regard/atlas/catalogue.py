@@ -156,8 +156,21 @@ class Figure:
             for name, option in self.options.items()
         }
 
-    def draw(self, text: str | None = None, **options: Value) -> Drawing:
+    def draw(
+        self,
+        text: str | None = None,
+        *,
+        details: bool = False,
+        paper: bool = False,
+        **options: Value,
+    ) -> Drawing:
         """The figure, computed and drawn now.
+
+        Args:
+            text: Own input, for the figures that take one.
+            details: Write into the picture, under the caption, what was computed and how.
+            paper: Draw it for print: 160 mm wide, without title and caption.
+            options: What the figure lets one set.
 
         Raises:
             InputError: For a text or option that it cannot take.
@@ -174,7 +187,11 @@ class Figure:
         )
         from torch.random import fork_rng
 
-        with fork_rng(devices=()):  # a figure's seed is its own
+        from regard.atlas.drawing import drawn_for
+        from regard.explain.sheet import Medium
+
+        # a figure's seed is its own
+        with fork_rng(devices=()), drawn_for(Medium(paper=paper, details=details)):
             drawing = paint(text, **values) if self.text else paint(**values)
         drawing.name = self.name
         return drawing
@@ -259,9 +276,9 @@ FIGURES: dict[str, Figure] = {
         name="mask",
         title="A mask before and after the softmax",
         lectures=("3.1", "3.5"),
-        description="The lecture's 6×6 example, or own words, under a causal or other mask.",
+        description="The lecture's 6×6 example, or the vectors of own words, under a mask.",
         place="attention:mask",
-        text="words to look at each other instead of the lecture's example",
+        text="2 to 12 words of words/glove, whose vectors are compared, instead of the example",
         options={
             "rule": Option(
                 "causal", "who may look", choices=("causal", "window", "padding", "none")
@@ -384,7 +401,7 @@ FIGURES: dict[str, Figure] = {
         name="families",
         title="Who may look at whom: GPT, BERT and T5 are masks over one block",
         lectures=("6.1", "6.2", "6.3"),
-        description="Attention of small models of each family on one sentence, and what each says.",
+        description="Who may look at whom in each family, measured, and what each is to say.",
         place="families:families",
         text="a sentence of 2 to 12 words",
         options={"seed": SEED},
@@ -450,7 +467,7 @@ FIGURES: dict[str, Figure] = {
     ),
     "induction": Figure(
         name="induction",
-        title="Learning in context: two attention layers find it at once, one never",
+        title="Learning in context: two attention layers find it at once, one layer does not",
         lectures=("6.6",),
         description="Patterns that come again: the heads that copy, as they form, and without.",
         place="induction:induction",

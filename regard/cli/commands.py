@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,9 +16,11 @@ from regard.cli.lecture import lecture
 from regard.cli.options import (
     AsJson,
     Beam,
+    Details,
     Device,
     Dtype,
     KnockOut,
+    Paper,
     Place,
     Precision,
     Quiet,
@@ -225,7 +227,7 @@ def look(
         str, typer.Argument(metavar="TEXT|FILE", help="The sentence, or an image's path.")
     ],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="out.html, out.png or out.svg")
+        Path | None, typer.Option("-o", "--out", help="out.html, out.png, out.svg or out.pdf")
     ] = None,
     kind: Annotated[
         str | None, typer.Option(help="alignment, grid, self or positions; picture of an image")
@@ -246,6 +248,8 @@ def look(
     allow_unknown: Annotated[
         bool, typer.Option("--allow-unknown", help="Look at words it does not know, too.")
     ] = False,
+    details: Details = False,
+    paper: Paper = False,
     quiet: Quiet = False,
     threads: Threads = None,
     precision: Precision = "fp32",
@@ -265,7 +269,7 @@ def look(
     given = {"target": target, "knock_out": knock_out or (), **chosen(beam=beam)}
     seen = pipeline.look(text, allow_unknown=True, **given)  # refused before, or allowed
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
-    seen.save(out, kind=kind, layer=number, head=head, word=word)
+    seen.save(out, kind, number, head, word, details=details, paper=paper)
     print(seen.target or text)
     shown = seen.choose(kind, number, head, word)
     say(f"{out} shows {shown.name}: {shown.short}", quiet=quiet)
@@ -347,8 +351,10 @@ def show(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="FIGURE.png, .svg or .html; steps: .pdf, .json, too"),
+        typer.Option("-o", "--out", help="FIGURE.png, .svg, .pdf or .html; steps: .json, too"),
     ] = None,
+    details: Details = False,
+    paper: Paper = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     threads: Threads = None,
@@ -360,21 +366,22 @@ def show(
     if name is None:
         print(listing())
         return
-    figure, settings = find(name), parse_options(name, options or [])
+    figure = find(name)
+    settings: Any = parse_options(name, options or [])
     out = Path(f"{name}{figure.usual}") if out is None else out
     figure.check_ending(out)  # refuse before the work, not after it
     from regard.runtime.device import setup
 
     hush(quiet=quiet)
     setup(threads, None)
-    drawing = draw(name, None, text=text, **settings)
+    drawing = draw(name, None, text=text, details=details, paper=paper, **settings)
     path = drawing.save(out)
     if as_json:
         print(
             json.dumps({"figure": name, "file": str(path), **drawing.numbers}, ensure_ascii=False)
         )
     else:
-        print(drawing.caption)
+        print(drawing.text if details else drawing.caption)
         say(f"{path} is drawn", quiet=quiet)
 
 

@@ -26,6 +26,12 @@ Input = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
+Details = Annotated[
+    bool, typer.Option("--details", help="Say what was computed and how, in the picture, too.")
+]
+Paper = Annotated[
+    bool, typer.Option("--paper", help="For print: 160 mm wide, 300 dpi, no title, no caption.")
+]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads to compute with.")]
 Precision = Annotated[
     str, typer.Option("--precision", help="fp32, or int8: matrices in 8 bits, faster to decode.")

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, ListedColormap, Normalize
+from matplotlib.patches import Rectangle
 
 from regard.explain.colours import INK, RULE, Colours, sequential
 from regard.explain.maps import Weights
 from regard.explain.sheet import SMALLEST, points
 
-ROW, COLUMN = 15.6, 18.0  # the closest that labels of 14 pixels stand without touching
-LABELLED = 100  # rows or columns with a label each; beyond, every second, third, …
+ROW, COLUMN = 20.4, 23.4  # the closest that labels of 18 pixels stand without touching
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,13 @@ def round_up(value: float) -> float:
     return math.ceil(round(value / step, 6)) * step
 
 
-def spread(room: float, count: int, closest: float, widest: float) -> float:
-    """How far rows or columns stand apart: all the room, but legible, but not silly."""
-    if count > LABELLED:
-        return LABELLED * closest / count
-    return min(max(room, closest), widest)
+def hatch_negative(axes: Axes, values: Weights) -> None:
+    """Strokes over the cells below 0: in black and white, both ends of a scale are dark."""
+    rows, columns = np.nonzero(np.nan_to_num(values, neginf=0.0) < 0)
+    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        axes.add_patch(
+            Rectangle((column, row), 1, 1, fill=False, hatch="//", edgecolor="white", linewidth=0)
+        )
 
 
 def paint(
@@ -72,9 +74,10 @@ def paint(
     else:
         axes.pcolormesh(drawn, cmap=scale.colormap(), norm=norm, edgecolors="white", linewidth=0.6)
     axes.set(xlim=(0, columns), ylim=(rows, 0))
-    if cell is None or cell[0] < 46 or cell[1] < 22:
+    if cell is None or cell[0] < 48 or cell[1] < 24:
+        hatch_negative(axes, values)
         return
-    size = SMALLEST + 2 if min(cell) >= 60 else SMALLEST
+    size = SMALLEST + 4 if min(cell) >= 64 else SMALLEST
     for row, column in np.argwhere(np.isfinite(values)):
         value = float(values[row, column])
         text = f"{value:.2f}" if abs(value) >= 0.005 else "0"

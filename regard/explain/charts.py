@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from regard.explain.colours import INK, MUTED, RULE
-from regard.explain.sheet import HEIGHT, SMALLEST, WIDTH, Sheet, points, style
+from regard.explain.colours import INK, RULE
+from regard.explain.sheet import HEIGHT, TEXT, TITLE, WIDTH, Sheet, points, style
 
 STROKES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"))
 """Colours that colour-blind people can tell apart, each with a mark of its own."""
@@ -21,24 +21,24 @@ def length_chart(curves: Mapping[str, Groups], model: str) -> Figure:
     """BLEU of groups of sentences from short to long, one line for each set."""
     with style():
         sheet = Sheet(WIDTH, HEIGHT)
-        sheet.text((90, 28), "BLEU by sentence length", 24, weight="bold")
-        sheet.text((90, 64), f"model: {model}; words of the source sentence", 16, MUTED)
-        axes = sheet.axes(90, 110, WIDTH - 330, HEIGHT - 200)
+        sheet.text((90, 20), f"BLEU by sentence length: {model}", TITLE, weight="bold")
+        axes = sheet.axes(90, 84, WIDTH - 120, HEIGHT - 170)
         for number, (name, groups) in enumerate(curves.items()):
             colour, mark = STROKES[number % len(STROKES)]
             middles = [_middle(words) for words, _, _ in groups]
             scores = [bleu for _, _, bleu in groups]
-            axes.plot(middles, scores, color=colour, marker=mark, linewidth=2.5, markersize=8)
-            sheet.text((WIDTH - 220, 130 + 34 * number), f"● {name}", 16, colour)
+            axes.plot(
+                middles, scores, color=colour, marker=mark, linewidth=2.5, markersize=9, label=name
+            )
         axes.set_ylim(0, 105)
-        axes.set_xlabel("words in the source", fontsize=points(16), color=INK)
-        axes.set_ylabel("BLEU", fontsize=points(16), color=INK)
+        axes.set_xlabel("words in the source", fontsize=points(TEXT), color=INK)
+        axes.set_ylabel("BLEU", fontsize=points(TEXT), color=INK, labelpad=2)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_yticks(range(0, 101, 20))
-        axes.tick_params(labelsize=points(SMALLEST + 1), labelcolor=INK)
         axes.grid(visible=True, color=RULE)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(fontsize=points(TEXT), frameon=False)
         return sheet.figure
 
 

@@ -1,8 +1,8 @@
 """Everything seen of one input, and the choice of what to show of it.
 
 In come the maps of all sites. `Look` picks a layer and a head and saves itself as a page or a
-picture; `Comparison` does so for two looks side by side. The drawing is in `plot` (PNG, SVG)
-and `page` (HTML).
+picture; `Comparison` does so for two looks side by side. The drawing is in `plot` (PNG, SVG,
+PDF) and `page` (HTML).
 """
 
 from __future__ import annotations
@@ -123,6 +123,11 @@ class Look:
             raise InputError("site", got=name, expected=_sites(self.maps))
         return found[0]
 
+    def away(self, attention_map: AttentionMap) -> tuple[int, ...]:
+        """The heads of a map that were taken away, by their numbers."""
+        heads = range(attention_map.heads)
+        return tuple(n for n in heads if f"{attention_map.site}.{n}" in self.knocked_out)
+
     def orientation(self, attention_map: AttentionMap) -> tuple[str, str]:
         """What the rows and what the columns of a map are."""
         if self.picture is not None:
@@ -171,7 +176,7 @@ class Look:
             return Choice(kind, candidates, head)
         if kind == "picture":
             return self._choose_picture(candidates, head, word)
-        entropies = [_mean_entropy(m.seen(head)) for m in candidates]
+        entropies = [_mean_entropy(m.seen(head, self.away(m))) for m in candidates]
         best = int(np.argmin(entropies))
         sharpest = f"the sharpest layer: row entropy {entropies[best]:.2f} nats"
         reason = sharpest if len(candidates) > 1 else ""
@@ -203,8 +208,20 @@ class Look:
         layer: int | str | None = None,
         head: int | None = None,
         word: str | None = None,
+        *,
+        details: bool = False,
+        paper: bool = False,
     ) -> Path:
-        """Write a page (.html) or a picture (.png, .svg); the arguments are those of `choose`.
+        """Write a page (.html) or a picture (.png, .svg, .pdf).
+
+        Args:
+            path: The file, by its ending.
+            kind: As the other three, an argument of `choose`.
+            layer: As there.
+            head: As there.
+            word: As there.
+            details: Write under the picture what the page says, such as the name of the model.
+            paper: Draw the picture for print: 160 mm wide, without title and caption.
 
         Raises:
             InputError: For another ending, or for what `choose` refuses.
@@ -219,7 +236,8 @@ class Look:
             return write_file(path, look_page(self, choice).encode())
         from regard.explain.plot import draw, render
 
-        return write_file(path, render(draw(self, choice), ending))
+        figure = draw(self, choice, details=details, paper=paper)
+        return write_file(path, render(figure, ending, paper=paper))
 
     def __repr__(self) -> str:
         """What is in it and how to see it, in a few lines: its weights would fill pages."""
@@ -232,7 +250,7 @@ class Look:
             size = f"{len(maps)} × {max(each.heads for each in maps)} (layers × heads)"
             lines.append(f"  {stack:<14} {size}, from {maps[0].site} on")
         lines += [f"  without        {', '.join(self.knocked_out)}"] if self.knocked_out else []
-        shown = '.save("look.html") for a page, .png or .svg for a picture'
+        shown = '.save("look.html") for a page, .png, .svg or .pdf for a picture'
         return "\n".join([*lines, f"  to see it      {shown}"])
 
     def _usual_kind(self, layer: int | str | None, word: str | None) -> Kind:
@@ -291,8 +309,11 @@ class Comparison:
         kind: str | None = None,
         layer: int | str | None = None,
         head: int | None = None,
+        *,
+        details: bool = False,
+        paper: bool = False,
     ) -> Path:
-        """Write both and their difference, as a page (.html) or a picture (.png, .svg)."""
+        """Write both and their difference, as a page (.html) or a picture (.png, .svg, .pdf)."""
         ending = picture_ending(path)
         if ending == ".html":
             from regard.explain.page import comparison_page
@@ -300,8 +321,9 @@ class Comparison:
             return write_file(path, comparison_page(self, *self.choose(kind, layer, head)).encode())
         from regard.explain.plot import draw_comparison, render
 
-        figure = draw_comparison(self, *self.choose(kind, layer, head))
-        return write_file(path, render(figure, ending))
+        chosen = self.choose(kind, layer, head)
+        figure = draw_comparison(self, *chosen, details=details, paper=paper)
+        return write_file(path, render(figure, ending, paper=paper))
 
     def _repr_html_(self) -> str:
         from regard.explain.page import comparison_page, framed
@@ -370,11 +392,11 @@ def picture_ending(path: str | os.PathLike[str]) -> str:
         InputError: For any other.
     """
     ending = Path(path).suffix.lower()
-    if ending not in (".html", ".png", ".svg"):
+    if ending not in (".html", ".png", ".svg", ".pdf"):
         raise InputError(
             str(path),
             got=ending or "no ending",
-            expected=".html, .png or .svg",
+            expected=".html, .png, .svg or .pdf",
             fix="name the kind by the ending, as in -o look.html",
         )
     return ending

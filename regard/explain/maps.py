@@ -11,7 +11,7 @@ one more number. Layers and heads count from 0.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,9 +76,18 @@ class AttentionMap:
         heads, queries, keys = self.weights.shape
         return f"AttentionMap({self.site!r}, {heads} heads, {queries} queries, {keys} keys)"
 
-    def seen(self, head: int | None = None) -> Weights:
-        """The map of one head, or the mean over heads: (query, key)."""
-        return self.weights.mean(axis=0) if head is None else self.weights[head]
+    def seen(self, head: int | None = None, away: Collection[int] = ()) -> Weights:
+        """The map of one head, or the mean over heads: (query, key).
+
+        Args:
+            head: Its number; None for the mean.
+            away: Heads that were taken away. What they look at reaches nobody, so they are left
+                out of the mean, and of one of them nothing is seen: NaN.
+        """
+        rest = [one for one in range(self.heads) if one not in away]
+        if head in away or not rest:
+            return np.full(self.weights.shape[1:], np.nan)
+        return self.weights[rest].mean(axis=0) if head is None else self.weights[head]
 
     def _repr_html_(self) -> str:
         from regard.explain.look import Look  # which is made of maps

@@ -1,5 +1,7 @@
 """Looks, text, tables and pictures as one HTML file that needs no network.
 
+A picture that is an SVG stands in the page as such: sharp at any size, its text can be searched.
+
 Sections come in, the text of a page goes out. Style, script and data stand in the file
 itself, and its content policy forbids everything else: no address is ever asked for, and no
 script runs but ours, which the policy names by its hash. The weights are numbers of one or
@@ -134,7 +136,7 @@ def comparison_page(comparison: Comparison, before: Choice, after: Choice) -> st
     """Both looks to switch between, and under them the picture of their difference."""
     from regard.explain.plot import draw_comparison, render  # matplotlib is slow to import
 
-    figure = render(draw_comparison(comparison, before, after), ".png")
+    figure = render(draw_comparison(comparison, before, after), ".svg").decode()
     tabs = list(zip(comparison.names, (comparison.before, comparison.after), strict=True))
     caption = f"{comparison.names[0]}, {comparison.names[1]}, and what changed: {before.name}"
     sections: list[Section] = [Looks(tabs, before.map.site, before.head), Picture(figure, caption)]
@@ -197,14 +199,24 @@ def _write_table(table: Table) -> str:
 
 
 def _write_picture(picture: Picture) -> str:
-    kind = "png" if isinstance(picture.content, bytes) else "svg+xml"
-    content = picture.content if isinstance(picture.content, bytes) else picture.content.encode()
-    data = base64.b64encode(content).decode()
     caption = _escape(picture.caption)
-    return (
-        f'<figure><img src="data:image/{kind};base64,{data}" alt="{caption}">'
-        f"<figcaption>{caption}</figcaption></figure>"
-    )
+    if isinstance(picture.content, str):
+        drawn = _inline(picture.content, caption)
+    else:
+        data = base64.b64encode(picture.content).decode()
+        drawn = f'<img src="data:image/png;base64,{data}" alt="{caption}">'
+    return f'<figure class="picture"><div>{drawn}</div><figcaption>{caption}</figcaption></figure>'
+
+
+def _inline(svg: str, caption: str) -> str:
+    """An SVG file as an element of a page.
+
+    Its head and namespaces are for XML, which a page is not, and its metadata name addresses.
+    """
+    text = svg[svg.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    return text.replace("<svg", f'<svg role="img" aria-label="{caption}"', 1).strip()
 
 
 def _write_looks(looks: Looks) -> str:
@@ -252,7 +264,8 @@ def _look_data(name: str, look: Look, width: int, *, means_only: bool) -> dict[s
 def _map_data(
     look: Look, attention_map: AttentionMap, width: int, *, means_only: bool
 ) -> dict[str, Any]:
-    weights = attention_map.seen()[None] if means_only else attention_map.weights
+    mean = np.nan_to_num(attention_map.seen(away=look.away(attention_map)))[None]
+    weights = mean if means_only else attention_map.weights
     top = max(1.0, float(weights.max()))  # an edited pattern may exceed 1
     return {
         "site": attention_map.site,

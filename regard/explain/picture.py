@@ -6,42 +6,47 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from regard.explain.cells import weight_scale
+from regard.explain.frame import EDGE, Said, framed_sheet
 from regard.explain.look import Choice, Look
 from regard.explain.maps import Weights
-from regard.explain.plot import ASIDE, EDGE, GAP, facts_of, write_aside
-from regard.explain.sheet import HEIGHT, WIDTH, Sheet, points
+from regard.explain.plot import GAP, facts_of
+from regard.explain.sheet import LEADING, SMALLEST, TEXT, WIDTH, Medium, points, shorten
 
-HEADING = 16
-"""Pixels, of what stands over a panel."""
 PRINTED = 100
 """Patches whose weights are written into their cells; with more, the colours tell alone."""
 
 
-def draw_picture(look: Look, choice: Choice) -> Figure:
+def draw_picture(look: Look, choice: Choice, medium: Medium) -> Figure:
     """Three panels: the image as it is read, the row as a grid of patches, the map over the image.
 
     Args:
         look: Of an image.
         choice: Which layer, which head (or their mean), and whose row.
+        medium: Whether it is for print, and whether details stand below.
     """
     picture = look.picture
     assert picture is not None  # `choose` has refused
-    seen = choice.map.seen(choice.head)  # (tokens, tokens)
+    seen = np.nan_to_num(choice.map.seen(choice.head, look.away(choice.map)))  # (tokens, tokens)
     weights = seen.mean(axis=0) if choice.row is None else seen[choice.row]  # (tokens,)
     patches = weights[picture.first :].reshape(picture.grid)
     scale = weight_scale(patches)
-    sheet = Sheet(WIDTH, HEIGHT)
-    side = (sheet.width - 2 * EDGE - ASIDE - 3 * GAP) / 3
-    tall = min(side * picture.pixels.shape[1] / picture.pixels.shape[2], sheet.height - 160)
-    top = (sheet.height - tall) / 2
     name = "all patches" if choice.row is None else choice.map.queries[choice.row]
     looks = "look" if choice.row is None else "looks"
+    caption = f"{choice.name}: {_share(weights, picture.first, name)}"
+    details = " ".join(facts_of(look, choice))
+    said = Said(look.title, caption[:1].upper() + caption[1:], details, medium)
+    frame = framed_sheet(said, [scale])
+    above = LEADING * TEXT  # the line of headings
+    side = (WIDTH - 2 * EDGE - 2 * GAP) / 3
+    ratio = picture.pixels.shape[1] / picture.pixels.shape[2]  # height / width
+    tall = min(side * ratio, frame.height - above)
+    wide = tall / ratio
     headings = ("what the model reads", f"where {name} {looks}", "both together")
     panels = []
     for number, heading in enumerate(headings):
-        left = EDGE + number * (side + GAP)
-        sheet.text((left, top - 30), heading, HEADING)
-        panels.append(sheet.axes(left, top, side, tall))
+        left = EDGE + number * (side + GAP) + (side - wide) / 2
+        frame.sheet.text((left, frame.top), shorten(heading, side, TEXT), weight="bold")
+        panels.append(frame.sheet.axes(left, frame.top + above, wide, tall))
     rows, columns = picture.grid
     extent = (0, columns, rows, 0)
     image = _shown(picture.pixels)
@@ -54,7 +59,7 @@ def draw_picture(look: Look, choice: Choice) -> Figure:
         for place, value in np.ndenumerate(patches):
             down, right = place[0] + 0.5, place[1] + 0.5
             panels[1].text(right, down, f"{value:.2f}".lstrip("0"), ha="center", va="center",
-                           color=scale.ink(float(value)), fontsize=points(14))  # fmt: skip
+                           color=scale.ink(float(value)), fontsize=points(SMALLEST))  # fmt: skip
     strength = patches / max(float(patches.max()), 1e-12)
     panels[2].imshow(
         patches,
@@ -66,17 +71,15 @@ def draw_picture(look: Look, choice: Choice) -> Figure:
         aspect="auto",
         interpolation="nearest",
     )
-    facts = [*_sums(weights, picture.first, name), *facts_of(look, choice)]
-    write_aside(sheet, look.title, choice.name, [scale], facts)
-    return sheet.figure
+    return frame.sheet.figure
 
 
-def _sums(weights: Weights, first: int, name: str) -> list[str]:
+def _share(weights: Weights, first: int, name: str) -> str:
     """How much of the row goes to the patches, and how much to what stands before them."""
     if not first:
-        return [f"Of the attention of {name}, all goes to the patches."]
+        return f"all attention of {name} goes to the patches."
     share = float(weights[first:].sum())
-    return [f"Of the attention of {name}, {share:.0%} goes to the patches, the rest to [CLS]."]
+    return f"{share:.0%} of the attention of {name} goes to the patches, the rest to [CLS]."
 
 
 def _shown(pixels: Weights) -> Weights:

@@ -1,17 +1,19 @@
 """A white sheet measured in pixels from its top left corner, for pictures that never overlap.
 
 `plot` puts axes and text on it at places it has computed, because only measured text can be
-promised not to overlap. A finished figure goes out as PNG or SVG bytes. Nothing here goes
-through pyplot or leaves a setting of matplotlib changed.
+promised not to overlap. A finished figure goes out as the bytes of a PNG, SVG or PDF file.
+Nothing here goes through pyplot or leaves a setting of matplotlib changed.
 """
 
 from __future__ import annotations
 
 import io
+import re
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
@@ -26,7 +28,17 @@ from regard.explain.colours import INK, RULE
 
 DPI = 96  # as browsers count, so that an SVG, which matplotlib measures in points, is as large
 WIDTH, HEIGHT = 1280, 720  # a projector
-SMALLEST = 14  # pixels: legible from the back row
+
+# Sizes of text in pixels of a sheet of 1280 by 720, chosen to be read from the back row.
+TITLE = 28
+TEXT = 24  # headings, axis labels, legends, captions
+SMALLEST = 18  # labels of ticks, numbers in cells and beside bars
+
+PAPER = 160  # millimetres: the width of a picture for print
+PAPER_DPI = 300
+
+LEADING = 1.28
+"""From one line of a paragraph to the next, of the size of its text."""
 
 # DejaVu Sans comes with matplotlib; the others draw what it lacks, where they are installed.
 FALLBACKS = (
@@ -57,6 +69,8 @@ def style() -> Iterator[None]:
         "text.color": INK,
         "svg.fonttype": "none",  # text stays text: it can be selected, searched and read aloud
         "svg.hashsalt": "regard",  # the same picture is the same file
+        "pdf.fonttype": 42,  # fonts go into the file as they are, so that text stays text
+        "hatch.linewidth": 0.8,
         "path.simplify": True,
     }
     with _lock, matplotlib.rc_context(settings), warnings.catch_warnings():
@@ -109,6 +123,19 @@ def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[s
     return [line for line in lines if line]
 
 
+@dataclass(frozen=True)
+class Medium:
+    """Where a picture will be seen, and how much is said in it.
+
+    Attributes:
+        paper: For print: 160 mm wide; title and caption are left to the text around it.
+        details: Whether the details stand in the picture, too, under its caption.
+    """
+
+    paper: bool = False
+    details: bool = False
+
+
 class Sheet:
     """A figure whose parts are placed in pixels, y growing downwards.
 
@@ -142,7 +169,7 @@ class Sheet:
         self,
         place: tuple[float, float],
         text: str,
-        size: float = SMALLEST,
+        size: float = TEXT,
         colour: str = INK,
         align: str = "left top",
         weight: str = "normal",
@@ -165,7 +192,7 @@ class Sheet:
         place: tuple[float, float],
         text: str,
         width: float,
-        size: float = SMALLEST,
+        size: float = TEXT,
         colour: str = INK,
         weight: str = "normal",
     ) -> float:
@@ -174,7 +201,7 @@ class Sheet:
         What does not fit on the sheet is left out, with an ellipsis.
         """
         left, top = place
-        pitch = 1.32 * size
+        pitch = LEADING * size
         lines = wrap(text, width, size, weight)
         room = max(0, int((self.height - 12 - top) / pitch))
         if len(lines) > room:
@@ -184,12 +211,74 @@ class Sheet:
         return top + len(lines) * pitch
 
 
-def render(figure: Figure, ending: str) -> bytes:
-    """A figure as the bytes of a `.png` or `.svg` file."""
-    form = ending.removeprefix(".")
-    buffer = io.BytesIO()
+def lines_height(text: str, width: float, size: float, weight: str = "normal") -> float:
+    """How high a paragraph of this width is, in pixels."""
+    return LEADING * size * len(wrap(text, width, size, weight))
+
+
+def render(figure: Figure, ending: str, *, paper: bool = False) -> bytes:
+    """A figure as the bytes of a file.
+
+    Args:
+        figure: What was drawn on a sheet.
+        ending: `.png`, `.svg` or `.pdf`.
+        paper: Whether the file is for print: 160 mm wide, a PNG with 300 dots an inch.
+    """
     with style():
-        figure.savefig(
-            buffer, format=form, dpi=DPI, metadata={"Date": None} if form == "svg" else None
-        )
+        return WRITERS[ending](figure, paper=paper)
+
+
+def _paper_scale(figure: Figure) -> float:
+    """The width on paper over the width on a screen."""
+    return PAPER / 25.4 / float(figure.get_figwidth())
+
+
+def _write_png(figure: Figure, *, paper: bool) -> bytes:
+    buffer = io.BytesIO()
+    dots = PAPER_DPI * _paper_scale(figure) if paper else DPI
+    said = {"dpi": (PAPER_DPI, PAPER_DPI)} if paper else {}
+    figure.savefig(buffer, format="png", dpi=dots, pil_kwargs=said)
     return buffer.getvalue()
+
+
+def _write_svg(figure: Figure, *, paper: bool) -> bytes:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", dpi=DPI, metadata={"Date": None})
+    # Verdana is as wide as DejaVu Sans, and is there where the latter is not.
+    text = re.sub(r"(font: [^;\"]*)", r"\1, Verdana, sans-serif", buffer.getvalue())
+    if paper:
+        height = PAPER * float(figure.get_figheight() / figure.get_figwidth())
+        sides = f'width="{PAPER}mm" height="{height:g}mm"'
+        text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', sides, text, count=1)
+    return text.encode()
+
+
+def _write_pdf(figure: Figure, *, paper: bool) -> bytes:
+    """As matplotlib writes it, but on a page of the size that it will have in print."""
+    from matplotlib.backends.backend_mixed import MixedModeRenderer
+    from matplotlib.backends.backend_pdf import Op, PdfFile, RendererPdf
+
+    scale = _paper_scale(figure) if paper else 1.0
+    width, height = figure.get_size_inches()
+    buffer = io.BytesIO()
+    file: Any = PdfFile(buffer, metadata={"CreationDate": None})  # type: ignore[no-untyped-call]
+    file.newPage(width * scale, height * scale)
+    file.output(scale, 0, 0, scale, 0, 0, Op.concat_matrix)
+    figure.dpi = 72  # a PDF counts in points
+    try:
+        pages: Any = RendererPdf(file, DPI, height, width)  # type: ignore[no-untyped-call]
+        renderer: Any = MixedModeRenderer(figure, width, height, DPI, pages)  # type: ignore[no-untyped-call]
+        figure.draw(renderer)
+        renderer.finalize()
+        file.finalize()
+    finally:
+        figure.dpi = DPI
+        file.close()
+    return buffer.getvalue()
+
+
+WRITERS: dict[str, Callable[..., bytes]] = {
+    ".png": _write_png,
+    ".svg": _write_svg,
+    ".pdf": _write_pdf,
+}

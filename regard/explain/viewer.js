@@ -4,7 +4,7 @@
 // inputs cost no more than short ones. Labels reach the page as text, never as markup.
 // An address may end in #theme=dark&view=sentence&site=encoder.1.self&head=2&row=7&column=1.
 
-const SMALL = 14, LABEL = 15; // pixels
+const SMALL = 18, LABEL = 18; // pixels: what can be read from the back row
 const FONT = 'system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif';
 const VIEWS = { matrix: "matrix", sentence: "sentence", grid: "all heads", positions: "distances" };
 const STACKS = {
@@ -12,7 +12,7 @@ const STACKS = {
 };
 const COLOURS = { largest: "0 to largest", one: "0 to 1", row: "each row" };
 const WINDOW = 8; // words to either side, in the view of distances
-const ROW = 17, COLUMN = 21.5; // pixels: the closest that labels stand
+const ROW = 20.5, COLUMN = 25.5; // pixels: the closest that labels stand
 const READABLE = 100; // up to so many rows or columns each has its label, and one scrolls
 
 const unpack = (hex) => Uint8Array.from(hex.match(/../g), (pair) => parseInt(pair, 16));
@@ -48,8 +48,10 @@ function inWords(name, heads, last) {
 
 // One attention layer: numbers are decoded on first use, and one head or the mean is a table.
 class Layer {
-  constructor(data, width) {
+  constructor(data, width, knockedOut) {
     Object.assign(this, data);
+    // What a head looks at that was taken away reaches nobody: it is left out of means, and not shown.
+    this.away = new Set([...Array(this.heads).keys()].filter((head) => knockedOut.includes(`${data.site}.${head}`)));
     [this.stackName, this.number, this.kind] = data.site.split(".");
     this.stack = `${this.stackName}.${this.kind}`;
     this.width = width;
@@ -62,7 +64,7 @@ class Layer {
     this.raw ??= decode(this.data, this.width);
     const size = this.queries.length * this.keys.length;
     const values = new Float32Array(size);
-    const heads = head === null ? [...Array(this.stored).keys()] : [head];
+    const heads = (head === null ? [...Array(this.stored).keys()] : [head]).filter((one) => this.stored === 1 || !this.away.has(one));
     const steps = this.width === 1 ? 255 : 65535;
     for (const one of heads) {
       for (let i = 0; i < size; i += 1) {
@@ -75,11 +77,14 @@ class Layer {
     return values;
   }
 
+  isAway(head) { return this.stored === this.heads && (head === null ? this.away.size === this.heads : this.away.has(head)); }
+
   shortName(head) { return this.stored === 1 ? `layer ${Number(this.number) + 1}` : `layer ${Number(this.number) + 1}, head ${head + 1}`; }
 
   headName(head) {
     if (this.heads === 1) return "its one head";
-    return head === null || this.stored < this.heads ? `mean over ${this.heads} heads` : `head ${head + 1}`;
+    const rest = this.stored > 1 && this.away.size ? `${this.heads - this.away.size} of ${this.heads}` : this.heads;
+    return head === null || this.stored < this.heads ? `mean over ${rest} heads` : `head ${head + 1}`;
   }
 }
 
@@ -97,7 +102,7 @@ function transpose(cells) {
   return { ...cells, values, rows: cells.columns, columns: cells.rows, turned: true };
 }
 
-function distances(layers) {
+function distances(layers, narrow) {
   const longest = Math.max(...layers.map((layer) => Math.max(layer.queries.length, layer.keys.length)));
   const reach = Math.max(1, Math.min(WINDOW, longest - 1));
   const offsets = Array.from({ length: 2 * reach + 1 }, (_, i) => i - reach);
@@ -107,7 +112,8 @@ function distances(layers) {
       const table = layer.table(head);
       const width = layer.keys.length;
       const alive = layer.queries.map((_, q) => table.subarray(q * width, (q + 1) * width).some((weight) => weight > 0));
-      rows.push(layer.shortName(head));
+      const name = narrow ? `L${Number(layer.number) + 1} H${head + 1}` : layer.shortName(head);
+      rows.push(name + (layer.isAway(head) ? " (out)" : ""));
       for (const offset of offsets) {
         let sum = 0, count = 0;
         for (let q = Math.max(0, -offset); q < Math.min(layer.queries.length, width - offset); q += 1) {
@@ -156,7 +162,7 @@ class Viewer {
     const data = JSON.parse(section.querySelector("script").textContent);
     this.section = section;
     this.bytes = data.bytes;
-    this.tabs = data.tabs.map((tab) => ({ ...tab, layers: tab.maps.map((map) => new Layer(map, data.bytes)) }));
+    this.tabs = data.tabs.map((tab) => ({ ...tab, layers: tab.maps.map((map) => new Layer(map, data.bytes, tab.knockedOut)) }));
     const from = first ? wanted : new URLSearchParams();
     const count = (name, fallback) => (from.has(name) ? Number(from.get(name)) : fallback);
     this.state = {
@@ -166,6 +172,7 @@ class Viewer {
     };
     this.build();
     this.refresh();
+    window.addEventListener("resize", () => this.fitStage());
     new ResizeObserver(() => this.draw()).observe(this.stage, { box: "border-box" });
     if (this.state.row !== null) requestAnimationFrame(() => this.reveal(this.state.row, this.state.column ?? 0));
   }
@@ -194,7 +201,11 @@ class Viewer {
       wrapper.append(this.selects[name]);
       controls.append(wrapper);
     };
-    select("view", "View", (view) => this.set({ view }));
+    select("view", "View", (view) => {
+      // rows of distances are heads, those of the others words: what was pointed at is there no more
+      const other = (view === "positions") !== (this.state.view === "positions");
+      this.set(other ? { view, row: null, column: null, pinned: null } : { view, column: null });
+    });
     select("stack", "Looking", (stack) => this.set({ site: this.nearest(stack), row: null, column: null, pinned: null }));
     select("site", "Layer", (site) => this.set({ site }));
     select("head", "Head", (head) => this.set({ head: head === "" ? null : Number(head) }));
@@ -282,13 +293,25 @@ class Viewer {
     this.image = null;
     this.thumbnails = this.most = null;
     this.describe();
+    this.fitStage();
     this.draw();
+  }
+
+  // The map ends where the window does, so that it is seen without scrolling: below what stands over it on
+  // the page or, where that is half a window and more, below the controls once one has scrolled to them.
+  fitStage() {
+    const top = this.stage.getBoundingClientRect().top;
+    const below = this.stage.nextElementSibling.offsetHeight + 14;
+    const onPage = window.innerHeight - top - window.scrollY - below;
+    const scrolled = window.innerHeight - (top - this.section.getBoundingClientRect().top) - below - 8;
+    const room = onPage > window.innerHeight / 2 ? onPage : scrolled;
+    this.stage.style.height = `${Math.round(clamp(room, 320, 820))}px`;
   }
 
   makeCells() {
     const { state, layer } = this;
     if (state.view === "positions") {
-      const cells = distances(this.peers);
+      const cells = distances(this.peers, this.stage.clientWidth < 600);
       return { ...cells, say: (r, c) => [cells.rows[r], "looks", cells.columns[c] === "0" ? "at its own place" : `${cells.columns[c]} words away`] };
     }
     const cells = { values: layer.table(state.head), rows: layer.queries, columns: layer.keys, say: (r, c) => [layer.queries[r], "looks at", layer.keys[c]] };
@@ -307,7 +330,9 @@ class Viewer {
       matrix: `Rows: ${rows}. Columns: ${columns}.`, grid: `Rows: ${rows}. Columns: ${columns}. Click one to open it.`,
       sentence: `Left: ${layer.orientation[0]}. Right: ${layer.orientation[1]}.`, positions: "Rows: heads. Columns: how far from its own place a word looks; −1 is one word before.",
     };
-    const parts = [places[state.view], typed, tab.model && `Model: ${tab.model}.`, tab.knockedOut.length && `Knocked out: ${tab.knockedOut.map((head) => inWords(head)).join("; ")}.`, tab.note];
+    const gone = state.view !== "grid" && state.view !== "positions" && layer.isAway(state.head)
+      && "This head is taken away: what it looks at reaches nobody, and is not shown.";
+    const parts = [gone, places[state.view], typed, tab.model && `Model: ${tab.model}.`, tab.knockedOut.length && `Knocked out: ${tab.knockedOut.map((head) => inWords(head)).join("; ")}.`, tab.note];
     this.facts.replaceChildren(element("strong", {}, name), ` ${parts.filter(Boolean).join(" ")}`);
     const exact = this.bytes === 1 ? "0.004, small to 0.0002" : "0.00001";
     const means = layer.stored < layer.heads ? " The input is long, so the page holds means over heads only." : "";
@@ -331,7 +356,8 @@ class Viewer {
 
   say() {
     const { row, column, view } = this.state;
-    if (row === null || view === "grid") { this.reading.textContent = ""; return; }
+    const gone = view !== "positions" && this.layer.isAway(this.state.head);
+    if (row === null || view === "grid" || gone) { this.reading.textContent = ""; return; }
     const { columns, values } = this.cells;
     const words = (r, c) => {
       const [who, verb, what] = this.cells.say(r, c);
@@ -358,7 +384,7 @@ class Viewer {
     const [width, height] = [this.stage.clientWidth, this.stage.clientHeight];
     context.font = `${LABEL}px ${FONT}`;
     const widest = (labels) => labels.reduce((most, label) => Math.max(most, context.measureText(label.slice(0, 40)).width), 0);
-    const left = Math.min(widest(rows), 170) + 18;
+    const left = Math.min(widest(rows), clamp(0.35 * width, 110, 230)) + 18;
     const pitch = (room, count, closest, most) => {
       const all = Math.min(room / count, most); // everything in sight
       return Math.max(all, (count <= READABLE ? Math.max(all, closest) : all) * this.state.zoom);
@@ -417,23 +443,34 @@ class Viewer {
       columns: [Math.max(0, Math.floor((at.left - x) / at.cell)), Math.min(columns, Math.ceil((at.width - x) / at.cell))],
     };
     this.drawRules(x, y, seen);
-    context.strokeStyle = ink.rule;
+    Object.assign(context, { strokeStyle: ink.rule, lineWidth: 1 }); // the view before may have drawn thick lines
     context.strokeRect(x - 0.5, y - 0.5, columns * at.cell + 1, rows * at.tall + 1);
-    context.strokeStyle = ink.accent;
-    context.lineWidth = 2;
+    if (state.view === "matrix" && this.layer.isAway(state.head)) this.cross(x, y, columns * at.cell, rows * at.tall);
+    Object.assign(context, { strokeStyle: ink.accent, lineWidth: 2 });
     if (state.row !== null) context.strokeRect(x, y + state.row * at.tall, columns * at.cell, Math.max(at.tall, 2));
     if (state.column !== null) context.strokeRect(x + state.column * at.cell, y, Math.max(at.cell, 2), rows * at.tall);
     context.restore();
     this.drawLabels(x, y, seen);
   }
 
+  cross(x, y, wide, tall) { // over a head that was taken away
+    const { context, ink } = this;
+    Object.assign(context, { strokeStyle: ink.accent, lineWidth: 1.5 });
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(x + wide, y + tall);
+    context.moveTo(x + wide, y);
+    context.lineTo(x, y + tall);
+    context.stroke();
+  }
+
   drawRules(x, y, seen) { // lines between the cells and numbers in them, where there is room
-    const { context, cells, place: at, ink } = this;
+    const { context, cells, place: at, ink, state } = this;
     if (Math.min(at.cell, at.tall) < 10) return;
     context.fillStyle = ink.ground;
     for (let r = seen.rows[0] + 1; r < seen.rows[1]; r += 1) context.fillRect(x, y + r * at.tall - 0.5, cells.columns.length * at.cell, 1);
     for (let c = seen.columns[0] + 1; c < seen.columns[1]; c += 1) context.fillRect(x + c * at.cell - 0.5, y, 1, cells.rows.length * at.tall);
-    if (at.cell < 50 || at.tall < 24) return;
+    if (at.cell < 50 || at.tall < 24 || (state.view !== "positions" && this.layer.isAway(state.head))) return;
     const pixels = this.image.pixels;
     Object.assign(context, { font: `${SMALL}px ${FONT}`, textAlign: "center", textBaseline: "middle" });
     for (let r = seen.rows[0]; r < seen.rows[1]; r += 1) {
@@ -466,7 +503,7 @@ class Viewer {
       const middle = y + (r + 0.5) * at.tall;
       if (middle < at.top) continue;
       show(r === state.row);
-      context.fillText(this.fit(cells.rows[r], 170), at.left - 8, middle);
+      context.fillText(this.fit(cells.rows[r], at.left - 16), at.left - 8, middle);
     }
     const apart = at.flat ? 1 : COLUMN;
     const stepColumns = Math.ceil(apart / at.cell);
@@ -563,7 +600,7 @@ class Viewer {
     const { context, ink, tab, peers } = this;
     const [width, height] = [this.stage.clientWidth, this.stage.clientHeight];
     const across = Math.max(...peers.map((layer) => layer.stored));
-    const [gap, title] = [12, 22];
+    const [gap, title] = [12, 28];
     const wide = clamp((width - gap) / across - gap, 96, 420);
     const tall = clamp((height - gap) / peers.length - gap - title, 64, 320);
     this.place = { wide, tall, gap, title };
@@ -582,14 +619,15 @@ class Viewer {
           this.thumbnails.set(key, paint(cells, this.state.colours === "row" ? "row" : "one", this.palette));
         }
         const out = tab.knockedOut.includes(key);
-        const name = layer.shortName(head);
+        const name = layer.shortName(head) + (out ? " (out)" : "");
         Object.assign(context, { font: `${SMALL}px ${FONT}`, textAlign: "left", textBaseline: "middle", fillStyle: out ? ink.accent : ink.muted });
-        const short = context.measureText(name).width > wide ? `L${Number(layer.number) + 1} H${head + 1}` : name;
-        context.fillText(out ? `${short} (out)` : short, x, y + title / 2 - 2);
+        const short = context.measureText(name).width > wide ? `L${Number(layer.number) + 1} H${head + 1}${out ? " out" : ""}` : name;
+        context.fillText(short, x, y + title / 2 - 2);
         context.imageSmoothingEnabled = layer.keys.length > wide || layer.queries.length > tall;
         context.drawImage(this.thumbnails.get(key), x, y + title, wide, tall);
-        context.strokeStyle = ink.rule;
+        Object.assign(context, { strokeStyle: ink.rule, lineWidth: 1 });
         context.strokeRect(x - 0.5, y + title - 0.5, wide + 1, tall + 1);
+        if (out) this.cross(x, y + title, wide, tall);
       }
     });
   }

@@ -116,16 +116,26 @@ def _affinities(distances: Places, perplexity: float) -> Places:
 def draw_map(words: list[str], points: Places, title: str, caption: str, path: Path) -> None:
     """Writes the picture of words at their places, 1280 by 720 pixels, as .png or .svg."""
     from regard.explain.colours import INK, MUTED
-    from regard.explain.sheet import Sheet, render, style
+    from regard.explain.sheet import (
+        SMALLEST,
+        TEXT,
+        TITLE,
+        Sheet,
+        lines_height,
+        render,
+        shorten,
+        style,
+    )
     from regard.explain.sheet import points as size
     from regard.runtime.files import write_file
 
     ending = map_ending(path)
     with style():
         sheet = Sheet(1280, 720)
-        sheet.text((24, 16), title, 22, weight="bold")
-        sheet.text((24, 690), caption, 15, colour=MUTED)
-        axes = sheet.axes(24, 64, 1232, 612)
+        sheet.text((24, 16), shorten(title, 1100, TITLE), TITLE, weight="bold")
+        said = lines_height(caption, 1232, TEXT)
+        sheet.paragraph((24, 710 - said), caption, 1232, colour=MUTED)
+        axes = sheet.axes(24, 64, 1232, 636 - said)
         axes.spines[:].set_visible(False)
         axes.scatter(points[:, 0], points[:, 1], s=18 if len(words) <= LABELLED else 6, c="#0072B2")
         axes.margins(0.07, 0.07)
@@ -138,7 +148,7 @@ def draw_map(words: list[str], points: Places, title: str, caption: str, path: P
                     textcoords="offset points",
                     ha="center",
                     va="bottom" if above else "top",
-                    fontsize=size(16),
+                    fontsize=size(SMALLEST),
                     color=INK,
                 )
         picture = render(sheet.figure, ending)

@@ -175,9 +175,9 @@ def test_a_comparison_shows_the_same_place_of_both():
         both.choose("grid")
 
 
-@pytest.mark.parametrize("name", ["look.pdf", "look", "look.html.txt"])
+@pytest.mark.parametrize("name", ["look.jpeg", "look", "look.html.txt"])
 def test_an_unknown_ending_is_refused_before_anything_is_drawn(tmp_path, name):
-    with pytest.raises(InputError, match=r"\.html, \.png or \.svg"):
+    with pytest.raises(InputError, match=r"\.html, \.png, \.svg or \.pdf"):
         look().save(tmp_path / name)
     assert not list(tmp_path.iterdir())
 

@@ -7,17 +7,23 @@ Each is computed by the layers that the models are made of: `DotScore`, `masked_
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from matplotlib.axes import Axes
 from torch import Tensor
 
 from regard.atlas.drawing import (
     BLUE,
+    MARKERS,
     ORANGE,
     STROKES,
     Board,
     Drawing,
+    Stroke,
+    beside,
     floats,
     key,
     power,
@@ -27,10 +33,11 @@ from regard.atlas.drawing import (
 )
 from regard.atlas.figures.descent import descend
 from regard.errors import InputError
-from regard.explain.colours import INK, MUTED
-from regard.explain.sheet import points
+from regard.explain.colours import MUTED
+from regard.explain.sheet import SMALLEST, text_width
 from regard.layers import Attention, DotScore, Mask, masked_softmax
 from regard.train.adam import Adam
+from regard.vectors.store import vectors
 
 LECTURE_NUMBERS = (-8.96, 8.84, -2.15, 4.1)
 """The lecture's example of a softmax, whose slide computes exp(-x) by mistake."""
@@ -45,6 +52,12 @@ LECTURE_SCORES = (
 )
 """The lecture's scores, keys × queries, to two decimals; zeros stand where its mask is."""
 
+MARKS_OF_TEXT = ".,;:!?"
+"""What a word is taken without when its vector is looked up."""
+
+ALIKE = 4.0
+"""The score of a word with itself."""
+
 PAIRS = "fluffy creature blue sky verdant forest old king"
 
 
@@ -54,54 +67,60 @@ def softmax(text: str | None) -> Drawing:
     weights = masked_softmax(x, None)
     own = text is not None
     positive = "Every share is positive" if weights.all() else "A share below 10⁻³⁰⁸ is 0 here"
-    caption = (
-        "softmax(x)ᵢ = exp(xᵢ) / Σⱼ exp(xⱼ), computed in double precision. "
-        f"{positive}, and they sum to {float(weights.sum()):.6g}."
-    )
+    caption = f"{positive}, and together they are {float(weights.sum()):.6g}."
+    details = "softmax(x)ᵢ = exp(xᵢ) / Σⱼ exp(xⱼ), computed in double precision."
     wrong = masked_softmax(-x, None)
     if not own:
-        caption += (
-            " The slide writes exp(−x) and so prints the shares on the right: its smallest number "
-            f"gets nearly everything. Rightly, the largest does: 8.84 gets {float(weights[1]):.4f}."
+        caption = (
+            f"The largest number gets nearly all, {float(weights[1]):.4f}; the slide computes "
+            "exp(−x), and so the smallest does."
         )
-    with Board(
-        "Softmax: any numbers become shares that sum to 1", caption, (1, 1) if own else (1, 1, 1)
-    ) as board:
-        names = [f"{value:g}".replace("-", "−") for value in x.tolist()]
-        panels = [("the numbers x", x, BLUE), ("softmax(x): exp(x) / sum", weights, BLUE)]
-        if not own:
-            panels.append(("the slide: exp(−x) / sum", wrong, ORANGE))
+        details += (
+            f" {positive}, and they sum to {float(weights.sum()):.6g}. The slide writes exp(−x) "
+            "and so prints the shares on the right: its smallest number gets nearly everything."
+        )
+    panels = [("the numbers x", x, BLUE), ("softmax(x)", weights, BLUE)]
+    panels += [] if own else [("the slide: exp(−x)", wrong, ORANGE)]
+    title = "Softmax: any numbers become shares that sum to 1"
+    with Board(title, caption, [1] * len(panels), details) as board:
         for place, (heading, values, colour) in enumerate(panels):
-            axes = board.chart(place, heading, "x" if place else "", "x" if place == 0 else "share")
-            axes.bar(range(len(x)), values.tolist(), color=colour, width=0.6)
-            axes.set_xticks(range(len(x)), names if place else [f"x{i + 1}" for i in range(len(x))])
-            axes.grid(visible=False, axis="x")
-            axes.margins(y=0.12)
-            for i, value in enumerate(values.tolist()):
-                written = f"{value:g}" if place == 0 else _share(value, len(x))
-                axes.annotate(
-                    written.replace("-", "−"),
-                    (i, value),
-                    xytext=(0, 4 if value >= 0 else -4),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=points(14),
-                    color=INK,
-                    va="bottom" if value >= 0 else "top",
-                )
-            if place == 0:
-                axes.axhline(0, color=MUTED, linewidth=1)
-            else:
-                axes.set_ylim(0, 1.1)
+            axes = board.chart(place, heading, "", "")
+            _draw_numbers(axes, x, values, colour, shares=place > 0)
         numbers = {"x": floats(x), "weights": floats(weights), "sum": float(weights.sum())}
         return board.drawing(numbers if own else {**numbers, "slide_exp_of_minus_x": floats(wrong)})
+
+
+def _draw_numbers(axes: Axes, x: Tensor, values: Tensor, colour: str, *, shares: bool) -> None:
+    """A bar for each number or its share, its value over it where there is room."""
+    count = len(x)
+    room = axes.get_window_extent().width / count
+    names = [f"{value:g}".replace("-", "−") for value in x.tolist()]
+    if not shares or max(text_width(name, SMALLEST) for name in names) > room:
+        names = [f"x{number + 1}" for number in range(count)]
+    axes.bar(range(count), values.tolist(), color=colour, width=0.6)
+    axes.set_xticks(range(count), names)
+    axes.grid(visible=False, axis="x")
+    written = [_share(value, count) if shares else f"{value:.4g}" for value in values.tolist()]
+    if max(text_width(text, SMALLEST) for text in written) <= room:
+        for place, (value, text) in enumerate(zip(values.tolist(), written, strict=True)):
+            up = value >= 0
+            beside(axes, (place, value), text.replace("-", "−"), xytext=(0, 4 if up else -4),
+                   va="bottom" if up else "top")  # fmt: skip
+    if shares:
+        axes.set_ylim(0, 1.1)
+    else:
+        axes.margins(y=0.14)
+        axes.axhline(0, color=MUTED, linewidth=1)
 
 
 def _share(value: float, count: int) -> str:
     """A share in as many digits as there is room for."""
     if count > 6:
         return f"{value:.2f}"
-    return f"{value:.4f}" if value > 1e-4 else power(value)
+    if value > 1e-4 or value == 0:
+        return f"{value:.4f}"
+    exponent = math.floor(math.log10(value))
+    return power(round(value / 10**exponent) * 10.0**exponent)
 
 
 def _numbers(text: str | None) -> list[float]:
@@ -129,47 +148,44 @@ def scaling(keys: int, seed: int) -> Drawing:
             scores = DotScore(scale).scores(q, k)  # (query, key)
             found[kind].append(_softmax_at(scores))
     caption = (
-        f"Queries and keys with independent normal components; {queries} queries, {keys} keys, "
-        f"seed {seed}. The variance of q·k is d, so the softmax puts all its weight on one key, "
-        "and the gradient that comes back through it, ∂(u·softmax(s))/∂s for a random u, "
-        "vanishes. Lines: median over the queries; bands: the middle half. Divided by √d, nothing "
-        "changes with d. Gradients by autograd."
+        "The variance of q·k is d, so the softmax saturates and its gradient vanishes; "
+        "divided by √d, nothing changes with d."
     )
+    details = (
+        f"Queries and keys with independent normal components; {queries} queries, {keys} keys, "
+        f"seed {seed}. With a variance of d, the softmax puts all its weight on one key, "
+        "and the gradient that comes back through it, ∂(u·softmax(s))/∂s for a random u, "
+        "vanishes. Lines: median over the queries; bands: the middle half. Dotted: d itself. "
+        "Gradients by autograd."
+    )
+    strokes = dict(zip(kinds, STROKES[1::-1], strict=True))
     with Board(
-        "Why √d_k: large products saturate the softmax, and its gradient vanishes",
-        caption,
-        (1, 1, 1),
+        "Why √d_k: large products saturate the softmax", caption, (1, 1, 1), details
     ) as board:
-        panels = [
-            ("variance of the scores", "variance", 0),
-            ("largest softmax weight", "weight", 1),
-            ("gradient through the softmax", "norm", 2),
-        ]
-        for place, (heading, up, column) in enumerate(panels):
-            axes = board.chart(place, heading, "width d of q and k", up)
-            for (label, kind), (colour, dash) in zip(kinds.items(), STROKES[1::-1], strict=True):
+        marks = dict(zip(kinds, MARKERS, strict=False))
+        board.key(
+            [Stroke(label, *stroke, mark=marks[label]) for label, stroke in strokes.items()]
+            + [Stroke("d", MUTED, ":")]
+        )
+        headings = "variance of scores", "largest weight", "size of the gradient"
+        for column, heading in enumerate(headings):
+            axes = board.chart(column, heading, "width d of q and k", "")
+            for label, kind in kinds.items():
+                colour, dash = strokes[label]
                 middle = [row[column] for row in found[kind]]
-                axes.plot(
-                    dims,
-                    middle,
-                    color=colour,
-                    linestyle=dash,
-                    linewidth=2.4,
-                    marker="o",
-                    label=label,
-                )
+                axes.plot(dims, middle, color=colour, linestyle=dash, linewidth=2.6,
+                          marker=marks[label])  # fmt: skip
                 if column:
                     low, high = ([row[column + shift] for row in found[kind]] for shift in (2, 4))
                     axes.fill_between(dims, low, high, color=colour, alpha=0.15, linewidth=0)
             powers(axes, "x", [4, 16, 64, 256, 1024])
             if column == 0:
-                axes.plot(dims, dims, color=MUTED, linewidth=1, linestyle=":", label="d")
+                axes.plot(dims, dims, color=MUTED, linewidth=1.6, linestyle=":")
                 powers(axes, "y", [1, 10, 100, 1000])
             elif column == 1:
                 axes.set_ylim(0, 1.02)
             else:
                 powers(axes, "y", [10.0**e for e in range(-7, 1)])
-            key(axes, "center right" if column == 1 else "best")
         return board.drawing(
             {
                 "dims": dims,
@@ -213,40 +229,55 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
     plain = DotScore(dim**-0.5).scores(x, x)
     shared, shared_losses = _train_scores(x, target, steps, shared=True)
     learned, losses = _train_scores(x, target, steps, shared=False)
-    tables = plain, shared, learned
-    right = [float((table > 0).eq(target > 0).float().mean()) for table in tables]
+    judged = {
+        name: _judged(table, target)
+        for name, table in (("plain", plain), ("shared", shared), ("learned", learned))
+    }
     fixed = float(F.binary_cross_entropy_with_logits(plain, target))
+    pairs, never = len(nouns), float((target == 0).float().mean())
     caption = (
+        f"Who matters to whom: the dot product finds {judged['plain'].found} of {pairs} pairs "
+        f"with {judged['plain'].false} false alarms, learned matrices {judged['learned'].found} "
+        f"with {judged['learned'].false}."
+    )
+    details = (
         "The question of every cell: does this key matter to this query? Wanted: its adjective to "
         f"a noun, not the noun to its adjective. {len(words)} random word vectors of {dim}, all of "
-        "one length. x xᵀ is symmetric and largest of a word with itself: nothing to learn, "
-        f"{right[0]:.0%} of the cells judged rightly. W_q and W_k of one attention head, {steps} "
-        f"steps of Adam: {right[2]:.0%}. With W_q = W_k it stays symmetric: {right[1]:.0%}. "
+        "one length. x xᵀ is symmetric and largest of a word with itself: nothing to learn. Judged "
+        f"rightly are {judged['plain'].right:.0%} of the cells, which says little: who always says "
+        f"no is right in {never:.0%}. W_q and W_k of one attention head, {steps} steps of Adam: "
+        f"{judged['learned'].right:.0%}, all of the {pairs} pairs: "
+        f"{'yes' if judged['learned'].found == pairs else 'no'}. With W_q = W_k it stays "
+        f"symmetric: {judged['shared'].found} pairs, {judged['shared'].false} false alarms. "
         f"σ turns a score into the probability that it matters. Seed {seed}."
     )
     with Board(
-        "A learned similarity: the dot product has nothing to learn", caption, (1, 1, 0.8)
+        "A learned similarity: the dot product has nothing to learn",
+        caption,
+        (1, 1, 0.8),
+        details,
     ) as board:
-        headings = "σ(x xᵀ / √d)", "σ(x W_q W_kᵀ xᵀ / √d), learned"
+        headings = "dot product: x xᵀ", "learned: x W_q W_kᵀ xᵀ"
         labels, sides = (words, words), ("query", "key")
-        written = ".2f" if len(words) <= 8 else ""
         for place, table in enumerate((plain, learned)):
             board.matrix(
-                place, headings[place], table.sigmoid(), weights_scale(), labels, sides, written
+                place, headings[place], table.sigmoid(), weights_scale(), labels, sides, ".1f"
             )
-        axes = board.chart(2, "learning what matters", "step", "cross-entropy")
-        lines = {"x xᵀ": [fixed] * steps, "W_q = W_k": shared_losses, "W_q and W_k": losses}
+        axes = board.chart(2, "learning", "step", "cross-entropy")
+        lines = {"x xᵀ": [fixed] * steps, "W_q = W_k": shared_losses, "W_q, W_k": losses}
         for (label, line), (colour, dash) in zip(lines.items(), STROKES[2::-1], strict=True):
             axes.plot(
-                range(1, steps + 1), line, color=colour, linestyle=dash, linewidth=2.4, label=label
+                range(1, steps + 1), line, color=colour, linestyle=dash, linewidth=2.6, label=label
             )
-        axes.set_ylim(0, max(fixed, losses[0], shared_losses[0]) * 1.35)
+        axes.set_ylim(0, max(fixed, losses[0], shared_losses[0]) * 1.6)
         key(axes, "upper right")
         return board.drawing(
             {
-                "right_plain": right[0],
-                "right_shared": right[1],
-                "right_learned": right[2],
+                **{f"right_{name}": each.right for name, each in judged.items()},
+                **{f"found_{name}": each.found for name, each in judged.items()},
+                **{f"false_{name}": each.false for name, each in judged.items()},
+                "pairs": pairs,
+                "right_always_no": never,
                 "asymmetry_plain": float((plain - plain.T).abs().max()),
                 "asymmetry_learned": float((learned - learned.T).abs().max()),
                 "loss_plain": fixed,
@@ -256,6 +287,25 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
                 "scores_learned": floats(learned),
             }
         )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Scores above 0 taken as "it matters", beside what does matter."""
+
+    right: float
+    """The share of all cells that are judged rightly. Most cells are no."""
+    found: int
+    """Of those that matter, how many are found."""
+    false: int
+    """How many are taken to matter and do not."""
+
+
+def _judged(scores: Tensor, target: Tensor) -> Judged:
+    yes, wanted = scores > 0, target > 0
+    return Judged(
+        float(yes.eq(wanted).float().mean()), int((yes & wanted).sum()), int((yes & ~wanted).sum())
+    )
 
 
 def _train_scores(
@@ -292,6 +342,15 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
             "printed digit; 0.4652 (Q5, K1) is printed as 0.46: the slide's own scores had more "
             "digits."
         )
+    elif words:
+        table = vectors("words/glove")
+        x = torch.from_numpy(np.stack([table[word.strip(MARKS_OF_TEXT)] for word in words]))
+        unit = F.normalize(x, dim=-1)  # (word, dim)
+        scores = DotScore(ALIKE).scores(unit, unit)
+        origin = (
+            f"Scores: {ALIKE:g} times the cosine of GloVe's vectors of these words: the more alike "
+            "two words are, the larger, and largest of a word with itself."
+        )
     else:
         torch.manual_seed(seed)
         head = Attention(32, heads=1)
@@ -316,23 +375,25 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
     def turn(table: Tensor) -> Tensor:  # from (query, key) to what is drawn
         return table.T if rows == "keys" else table
 
+    shape = "the lecture draws it" if rows == "keys" else "softmax(QKᵀ/√d)V computes it"
+    said = f" ({meaning})" if rule != "none" else ""
     caption = (
-        f"Rows are {rows}, as "
-        + ("the lecture draws it" if rows == "keys" else "softmax(QKᵀ/√d)V computes it")
-        + f": the {sums} sum to 1. Rule: {meaning}. Where a query may not look, the score becomes "
-        f"−∞ and the weight exactly 0. {origin}"
+        f"Where a query may not look{said}, the score becomes −∞ and the weight exactly 0; "
+        f"{sums} sum to 1."
     )
-    with Board("A mask before and after the softmax", caption, (1, 1)) as board:
+    details = f"Rows are {rows}, as {shape}. Rule: {meaning}. {origin}"
+    with Board("A mask before and after the softmax", caption, (1, 1), details) as board:
         q_names = words or [f"Q{i + 1}" for i in range(length)]
         k_names = words or [f"K{i + 1}" for i in range(length)]
         labels = (k_names, q_names) if rows == "keys" else (q_names, k_names)
         sides = ("keys", "queries") if rows == "keys" else ("queries", "keys")
         reach = float(scores[allowed].abs().max())
-        written = "+.2f" if length <= 8 else "+.1f"
+        written = "+.2f" if length <= 7 else "+.1f"
         board.matrix(0, "scores, masked", turn(before), signed_scale(reach), labels, sides, written)
         board.matrix(
-            1, "weights, after the softmax", turn(weights), weights_scale(1.0), labels, sides, ".2f"
-        )
+            1, "weights, after the softmax", turn(weights), weights_scale(1.0), labels, sides,
+            ".2f" if length <= 10 else ".1f",
+        )  # fmt: skip
         return board.drawing(
             {
                 "scores": floats(turn(scores)),

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.atlas.drawing import Board, Drawing, floats, weights_scale
+from regard.atlas.drawing import Board, Drawing, floats, label, weights_scale
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
@@ -24,7 +24,7 @@ from regard.data.text.packing import Packed
 from regard.data.text.spans import SpanCorruption
 from regard.errors import InputError
 from regard.explain.colours import INK, MUTED
-from regard.explain.sheet import points, shorten
+from regard.explain.sheet import SMALLEST, shorten
 from regard.layers import Tap
 from regard.models import BertConfig, GPTConfig, T5Config, build
 from regard.models.mode import evaluating
@@ -36,6 +36,8 @@ WALK = "I walk my dog every day"
 """A sentence of the lectures."""
 SIZES = {"dim": 32, "heads": 4, "hidden": 64, "max_length": 32, "dropout": 0.0}
 LAYERS = 2
+MAY = 0.55
+"""The place on the colour scale of a cell that may be looked at."""
 MOST = 12
 """Words of a sentence that there is room for."""
 
@@ -98,27 +100,31 @@ class Pattern:
 
 
 def families(text: str | None, seed: int) -> Drawing:
-    """The attention of small models of each family on one sentence."""
+    """Who may look at whom in small models of each family, on one sentence."""
     sentence = WALK if text is None else text
     torch.manual_seed(seed)
     gpt, bert, t5 = patterns = _gpt(sentence), _bert(sentence, seed), _t5(sentence, seed)
     own = slice(t5.border, None)
     caption = (
+        "Blue: may look; 0: never, in any layer or head; grey: there is no attention. The columns "
+        "are the same tokens in the same order."
+    )
+    details = (
         f"“{sentence}” through fresh models of {LAYERS} layers and {SIZES['heads']} heads, seed "
-        f"{seed}: attention weights of the first layer, recorded, mean over heads. A 0 is exactly "
-        f"0 in every layer and head: {gpt.never.sum()} of {gpt.never.size} cells in GPT, "
-        f"{bert.never.sum()} of {bert.never.size} in BERT, {t5.never.sum()} in T5, all among the "
-        f"{t5.never[own, own].size} of its decoder's look at itself. The darkest blue is 0.5 and "
-        "more. Grey: no attention at all, for T5's encoder never sees the decoder. The decoder "
-        "looks twice, at all of the encoder and back at its own words; each row of each sums to 1. "
-        "The weights are not trained: who may look at whom is the family's, not learned."
+        f"{seed}. A 0 is a weight of exactly 0 in every layer and head: {gpt.never.sum()} of "
+        f"{gpt.never.size} cells in GPT, {bert.never.sum()} of {bert.never.size} in BERT, "
+        f"{t5.never.sum()} in T5, all among the {t5.never[own, own].size} of its decoder's look at "
+        "itself. T5's encoder never sees the decoder; the decoder looks twice, at all of the "
+        "encoder and back at its own words. How much each looks is not drawn: the weights are not "
+        "trained and mean nothing. Who may look at whom is the family's, and is not learned. "
+        + " ".join(f"{each.name.split(':')[0]}: {each.asked}" for each in patterns)
     )
     with Board(
         "Who may look at whom: GPT, BERT and T5 are masks over one block",
         caption,
-        (1, 1, 1.25, 0.02),
+        (1, 1, 1.3),
+        details,
     ) as board:
-        board.bottom -= 74
         for place, pattern in enumerate(patterns):
             _draw_pattern(board, place, pattern)
         return board.drawing(
@@ -150,7 +156,7 @@ def _gpt(sentence: str) -> Pattern:
     asked = f"Each token says the next: {len(wanted)} targets from {len(read)} tokens."
     rows = [f"{token} → {said}" for token, said in zip(read, wanted, strict=True)]
     weights, never = _recorded(tap, "decoder", "self")
-    return Pattern("GPT: a decoder, back only", asked, weights, never, rows, read)
+    return Pattern("GPT: a decoder", asked, weights, never, rows, read)
 
 
 def _bert(sentence: str, seed: int) -> Pattern:
@@ -169,7 +175,7 @@ def _bert(sentence: str, seed: int) -> Pattern:
     holes = f"{len(said)} target{'s' if len(said) > 1 else ''} from {len(read)} tokens"
     asked = f"Only what is hidden is said, from both sides: {holes}."
     weights, never = _recorded(tap, "encoder", "self")
-    return Pattern("BERT: an encoder, both ways", asked, weights, never, rows, read)
+    return Pattern("BERT: an encoder", asked, weights, never, rows, read)
 
 
 def _t5(sentence: str, seed: int) -> Pattern:
@@ -198,7 +204,7 @@ def _t5(sentence: str, seed: int) -> Pattern:
         f"The encoder reads a text with spans cut out; the decoder says them: {len(wanted)} "
         f"targets from {border} + {len(target)} tokens."
     )
-    name = "T5: an encoder, and a decoder that looks at it"
+    name = "T5: an encoder and a decoder"
     return Pattern(name, asked, weights, never, rows, [*source, *target], border)
 
 
@@ -210,19 +216,15 @@ def _recorded(tap: Tap, stack: str, kind: str) -> tuple[NDArray[np.float64], NDA
 
 
 def _draw_pattern(board: Board, place: int, pattern: Pattern) -> None:
-    scale = weights_scale(0.5)
-    labels = [shorten(name, 150, 14) for name in pattern.rows]
-    columns = [shorten(name, 80, 14) for name in pattern.columns]
+    """Who may look: one colour, for the weights of a model that was not trained mean nothing."""
+    may = np.where(pattern.never, 0.0, np.where(np.isnan(pattern.weights), np.nan, MAY))
+    labels = [shorten(name, 150, SMALLEST) for name in pattern.rows]
     axes = board.matrix(
-        place, pattern.name, pattern.weights, scale, (labels, columns),
-        ("who looks → what it says", "at whom"),
+        place, pattern.name, may, weights_scale(1.0), (labels, []),
+        ("who looks → what it says", ""),
     )  # fmt: skip
     for row, column in np.argwhere(pattern.never):
-        axes.text(
-            column + 0.5, row + 0.5, "0", ha="center", va="center", fontsize=points(14), color=MUTED
-        )
+        label(axes, (column + 0.5, row + 0.5), "0", ha="center", va="center", color=MUTED)
     if pattern.border:
         for line in (axes.axhline, axes.axvline):
             line(pattern.border, color=INK, linewidth=1.6)
-    left, _, width, _ = board.place(place)
-    board.sheet.paragraph((left, board.bottom + 2), pattern.asked, width, 15)

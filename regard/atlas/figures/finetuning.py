@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
-from regard.atlas.drawing import STROKES, Board, Drawing, key, powers
+from regard.atlas.drawing import MARKERS, STROKES, Board, Drawing, key, label, powers
 from regard.atlas.figures.descent import descend
 from regard.atlas.figures.topics import (
     LENGTH,
@@ -29,7 +29,6 @@ from regard.atlas.figures.topics import (
 from regard.data.batch import Cursor
 from regard.data.text.annotations import LabelledText
 from regard.explain.colours import MUTED
-from regard.explain.sheet import points
 from regard.models import Encoder, build
 from regard.recipes import recipe as recipes
 from regard.runs.start import Beginning
@@ -72,6 +71,11 @@ def finetuning(steps: int, tries: int, seed: int) -> Drawing:
     learned = {way: _trained(_begin(base, way, seed)) for way in WAYS}
     few, many = EXAMPLES[1], EXAMPLES[-1]
     caption = (
+        f"With {few} labelled titles, a model that had read without labels is right in "
+        f"{means['all of it learns'][1]:.0f}%, the same model from scratch in "
+        f"{means['from scratch'][1]:.0f}%."
+    )
+    details = (
         f"A BERT that filled holes in {SENTENCES:,} sentences without labels ({steps} steps, "
         f"{base.right:.0f}% of new holes right) gets a new last layer and learns to tell the topic "
         f"of a title, such as “{test[0].text}”, one of {len(TOPICS)}: {tuning} steps of Adam on "
@@ -83,14 +87,16 @@ def finetuning(steps: int, tries: int, seed: int) -> Drawing:
         f"draws of titles and new layers, seed {seed}."
     )
     with Board(
-        "Fine-tuning: what was read without labels saves labels", caption, (1.7, 1)
+        "Fine-tuning: what was read without labels saves labels", caption, (1.7, 1), details
     ) as board:
         axes = board.chart(0, "topics told right", "labelled titles", "percent")
-        for (way, lines), (colour, dash) in zip(found.items(), STROKES, strict=False):
+        for (way, lines), (colour, dash), mark in zip(
+            found.items(), STROKES, MARKERS, strict=False
+        ):
             low, high = ([pick(each) for each in lines] for pick in (min, max))
             axes.fill_between(EXAMPLES, low, high, color=colour, alpha=0.13, linewidth=0)
             axes.plot(
-                EXAMPLES, means[way], color=colour, linestyle=dash, linewidth=2.4, marker="o",
+                EXAMPLES, means[way], color=colour, linestyle=dash, linewidth=2.6, marker=mark,
                 label=way,
             )  # fmt: skip
         guess = 100 / len(TOPICS)
@@ -171,12 +177,12 @@ def _tune(
 
 def _draw_parts(board: Board, learned: dict[str, int]) -> None:
     """How many parameters learn in each way."""
-    axes = board.chart(1, "what learns", "parameters, in thousands", "")
+    axes = board.chart(1, "what learns", "thousand parameters", "", beside=10)
     for place, ((way, count), (colour, _)) in enumerate(
         zip(learned.items(), STROKES, strict=False)
     ):
         axes.barh(place, count / 1000, 0.45, color=colour)
-        axes.text(0, place - 0.28, f" {way}: {count:,}", va="bottom", fontsize=points(14))
+        label(axes, (0, place - 0.28), f" {way}: {count:,}", va="bottom")
     axes.set_yticks([])
     axes.set_ylim(len(learned) - 0.4, -0.75)
     axes.grid(visible=False, axis="y")

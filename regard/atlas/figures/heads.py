@@ -69,19 +69,24 @@ def heads(heads: int, steps: int, seed: int) -> Drawing:
     best = [int(shares[heads][:, place].argmax()) for place in range(len(BACK))]
     final = {count: sum(line[-20:]) / len(line[-20:]) for count, line in curves.items()}
     caption = (
+        f"To name two earlier tokens at once, one head mixes both and ends at a loss of "
+        f"{final[1]:.2f}, {heads} heads end at {final[heads]:.3f}."
+    )
+    details = (
         f"At each place, name the token {BACK[0]} back and the token {BACK[1]} back: random tokens "
         f"of {VOCAB}, one causal attention layer of width {DIM}, {sizes.pop():,} parameters "
         f"whether cut into 1 head of {DIM} or {heads} of {DIM // heads}. One head mixes both "
         "tokens into one sum, and can hardly tell which was which; a toss between the two costs "
-        f"ln 2 = {math.log(2):.2f}. It ends at {final[1]:.2f}, {heads} heads at "
-        f"{final[heads]:.3f}. {steps} steps of Adam, seed {seed}; maps of one new sequence."
+        f"ln 2 = {math.log(2):.2f}. {steps} steps of Adam, seed {seed}; maps of one new sequence."
     )
-    with Board("One head blurs, several keep resolution", caption, (1.25, 1, 1, 1)) as board:
-        axes = board.chart(0, "learning", "step", "cross-entropy per token")
+    with Board(
+        "One head blurs, several keep resolution", caption, (1.25, 1, 1, 1), details
+    ) as board:
+        axes = board.chart(0, "learning", "step", "cross-entropy")
         for (count, line), (colour, dash) in zip(curves.items(), STROKES[1::-1], strict=True):
             label = "1 head" if count == 1 else f"{count} heads"
             axes.plot(smooth(line), color=colour, linestyle=dash, linewidth=2.2, label=label)
-        axes.axhline(math.log(2), color=MUTED, linewidth=1.2, linestyle=":", label="a toss: ln 2")
+        axes.axhline(math.log(2), color=MUTED, linewidth=1.2, linestyle=":", label="a toss")
         axes.set_ylim(0, math.log(VOCAB) * 1.05)
         key(axes, "upper right")
         named = ([f"{i}" for i in range(LENGTH)],) * 2

@@ -27,7 +27,7 @@ from regard.atlas.drawing import (
     Drawing,
     Numbers,
     floats,
-    key,
+    label,
     weights_scale,
 )
 from regard.atlas.figures.descent import descend
@@ -35,7 +35,7 @@ from regard.atlas.progress import Tell, training_progress
 from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.explain.colours import MUTED
-from regard.explain.sheet import points
+from regard.explain.sheet import TEXT, points
 from regard.layers import Tap, knock_out
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
@@ -152,6 +152,11 @@ class Course:
         high = max(i for i in range(low) if self.losses[i] > 0.7 * guess)
         return self.steps[high], self.steps[low]
 
+    def late_fall(self) -> float:
+        """By how much the loss has fallen in the last fifth of the steps."""
+        begin = next(i for i, step in enumerate(self.steps) if step >= 0.8 * self.steps[-1])
+        return self.losses[begin] - self.losses[-1]
+
 
 def train(layers: int, dim: int, heads: int, steps: int, seed: int, tell: Tell) -> Course:
     """Trains a decoder of attention alone, measured on its way."""
@@ -236,23 +241,22 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
     found = find(two, measure)
     best = max(range(heads), key=two.induction[-1].__getitem__)
     table = measure.weights(two.model)[1][0, best]  # (query, key)
+    caption, details = _said(two, one, found, measure, seed)
     with Board(
-        "Learning in context: two attention layers find it at once, one never",
-        _caption(two, one, found, measure, seed),
+        f"Learning in context: two layers find it at once, one not in {steps} steps",
+        caption,
         (1, 1, 1.05),
+        details,
     ) as board:
-        loss = "loss on the repeated part"
-        losses = board.chart(0, "what comes next?", "step", loss, (0, 0.56))
+        losses = board.chart(0, "loss where it repeats", "step", "", (0, 0.54))
         _draw_losses(losses, two, one, measure)
-        _draw_bars(board.chart(0, "heads taken away", "", loss, (0.56, 1)), found)
-        copied = "weight on the token to copy"
-        upper = board.chart(1, "layer 1: induction heads", "", copied, (0, 0.48))
+        _draw_bars(board.chart(0, "loss without heads", "", "", (0.56, 1)), found)
+        upper = board.chart(1, "layer 1: looks at the copy", "", "", (0, 0.47))
         _draw_scores(upper, two.steps, two.induction)
-        before = "weight on the token before"
-        lower = board.chart(1, "layer 0: previous-token heads", "step", before, (0.48, 1))
+        lower = board.chart(1, "layer 0: at the one before", "step", "", (0.48, 1))
         _draw_scores(lower, two.steps, two.previous)
         places = [str(i) if i % 8 == 0 else "" for i in range(LENGTH)]
-        heading = f"where decoder.1.self.{best} looks"
+        heading = f"weights of head 1.{best}"
         board.matrix(2, heading, table, weights_scale(), (places, places), ("query", "key"))
         shown = {"unordered": measure.unordered, "map": floats(table)}
         return board.drawing(_numbers(two, one, found) | shown)
@@ -264,6 +268,7 @@ def _numbers(two: Course, one: Course, found: Found) -> Numbers:
         "guess": guess,
         "loss_two_layers": two.losses[-1],
         "loss_one_layer": one.losses[-1],
+        "one_layer_still_falls_by": one.late_fall(),
         "fall": list(two.falls(guess) or ()),
         "fall_one_layer": list(one.falls(guess) or ()),
         "induction_heads": found.induction,
@@ -285,10 +290,15 @@ def _numbers(two: Course, one: Course, found: Found) -> Numbers:
     }
 
 
-def _caption(two: Course, one: Course, found: Found, measure: Measure, seed: int) -> str:
+def _said(two: Course, one: Course, found: Found, measure: Measure, seed: int) -> tuple[str, str]:
+    """The caption and the details."""
     config, guess = two.model.config, math.log(VOCAB)
     fall = two.falls(guess)
-    when = f"between steps {fall[0]} and {fall[1]}" if fall else "not yet"
+    when = f"fall between steps {fall[0]} and {fall[1]}" if fall else "have not fallen yet"
+    falls = one.late_fall()
+    still = (
+        f"still falling by {falls:.2f} in the last fifth" if falls > 0.005 else "falling no more"
+    )
     roles = (
         ("copying, induction", found.induction, found.without_induction),
         ("looking at the token before", found.previous, found.without_previous),
@@ -298,15 +308,21 @@ def _caption(two: Course, one: Course, found: Found, measure: Measure, seed: int
         f"{role}: {_short(heads)}, without {loss:.2f}" if heads else f"{role}: none"
         for role, heads, loss in roles
     )
-    return (
+    caption = (
+        f"Two layers {when} and end at {two.losses[-1]:.2f}; one ends at "
+        f"{one.losses[-1]:.2f}, {still}."
+    )
+    details = (
         f"Decoders of attention alone, width {config.dim}, {config.heads} heads, rotary positions, "
         f"read patterns of {PERIODS[0]} to {PERIODS[1]} random tokens of {VOCAB} that come again; "
         f"{two.steps[-1]} steps of Adam at {RATE:g}, seed {seed}. Loss on {UNSEEN} new texts, "
-        f"where the pattern comes again: two layers fall {when} and end at {two.losses[-1]:.3f}; "
-        f"one ends at {one.losses[-1]:.2f}. A guess costs ln {VOCAB} = {guess:.2f}; to know which "
-        f"tokens may come but not their order, {measure.unordered:.2f}. Heads found (layer.head): "
-        f"{said}; as many others: {max(found.without_others):.2f} at worst."
+        f"where the pattern comes again. A guess costs ln {VOCAB} = {guess:.2f}; to know which "
+        f"tokens may come but not their order, {measure.unordered:.2f}: one layer alone cannot "
+        f"look for the token after an earlier one like this. Heads found (layer.head): "
+        f"{said}; as many others: {max(found.without_others):.2f} at worst. In the middle: "
+        "the mean weight of each head on the token to copy, and on the token before."
     )
+    return caption, details
 
 
 def _short(heads: Sequence[str]) -> str:
@@ -315,40 +331,46 @@ def _short(heads: Sequence[str]) -> str:
 
 
 def _draw_losses(axes: Axes, two: Course, one: Course, measure: Measure) -> None:
-    for name, course, (colour, dash) in (
-        ("one layer", one, STROKES[1]),
-        ("two layers", two, STROKES[0]),
+    guess, last = math.log(VOCAB), two.steps[-1]
+    under = one.losses[-1] - 0.04 * guess
+    beyond = min(two.losses[-1] + 0.25 * guess, under - 0.27 * guess)  # where they end alike
+    for name, course, height, (colour, dash) in (
+        ("1 layer", one, under, STROKES[1]),
+        ("2 layers", two, beyond, STROKES[0]),
     ):
-        axes.plot(
-            course.steps, course.losses, color=colour, linestyle=dash, linewidth=2.4, label=name
-        )
-    axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1.2, linestyle=":", label="a guess")
-    axes.axhline(measure.unordered, color=GREEN, linewidth=1.2, linestyle="-.", label="no order")
-    axes.set_ylim(0, math.log(VOCAB) * 1.12)
-    key(axes, "center right")
+        axes.plot(course.steps, course.losses, color=colour, linestyle=dash, linewidth=2.6)
+        label(axes, (last, height), name, ha="right", va="top", color=colour,
+              fontsize=points(TEXT), bbox={"color": "white", "alpha": 0.8, "pad": 0})  # fmt: skip
+    axes.axhline(guess, color=MUTED, linewidth=1.4, linestyle=":")
+    axes.axhline(measure.unordered, color=GREEN, linewidth=1.4, linestyle="-.")
+    label(axes, (0, guess * 1.02), "a guess", va="bottom", color=MUTED)
+    axes.set_ylim(0, guess * 1.3)
 
 
 def _draw_bars(axes: Axes, found: Found) -> None:
     bars = {
         "none": found.whole,
-        "copying": found.without_induction,
+        "copy": found.without_induction,
         "before": found.without_previous,
         "itself": found.without_itself,
         "others": max(found.without_others),
     }
     axes.bar(range(len(bars)), list(bars.values()), 0.6, color=[BLUE, ORANGE, ORANGE, ORANGE, BLUE])
     for place, loss in enumerate(bars.values()):
-        axes.text(place, loss + 0.1, f"{loss:.2f}", ha="center", fontsize=points(14))
-    axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1.2, linestyle=":")
+        label(axes, (place, loss + 0.1), f"{loss:.1f}", ha="center")
+    axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1.4, linestyle=":")
     axes.set_xticks(range(len(bars)), list(bars))
-    axes.set_ylim(0, 1.25 * max(math.log(VOCAB), *bars.values()))
+    axes.set_ylim(0, 1.4 * max(math.log(VOCAB), *bars.values()))
 
 
 def _draw_scores(axes: Axes, steps: list[int], scores: list[list[float]]) -> None:
     """A curve for each head: scores (measure, head)."""
     for number, line in enumerate(zip(*scores, strict=True)):
         colour, dash = STROKES[number % len(STROKES)]
-        axes.plot(steps, line, color=colour, linestyle=dash, linewidth=2, label=f"head {number}")
-    axes.set_ylim(0, 1.05)
-    if len(scores[0]) <= len(STROKES):
-        key(axes, "best")
+        axes.plot(steps, line, color=colour, linestyle=dash, linewidth=2.2)
+    found = [str(number) for number, score in enumerate(scores[-1]) if score >= FOUND]
+    if found:
+        said = f"head{'s' if len(found) > 1 else ''} {', '.join(found)}"
+        label(axes, (0.02, 0.97), said, va="top", transform=axes.transAxes)
+    axes.set_ylim(0, 1.2)
+    axes.set_yticks([0, 0.5, 1])

@@ -18,14 +18,24 @@ from matplotlib.axes import Axes
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from regard.atlas.drawing import STROKES, Board, Drawing, Numbers, floats, key, power, powers
+from regard.atlas.drawing import (
+    MARKERS,
+    STROKES,
+    Board,
+    Drawing,
+    Numbers,
+    Stroke,
+    floats,
+    label,
+    powers,
+)
 from regard.atlas.figures.descent import descend
-from regard.atlas.figures.fitting import Law, fit
+from regard.atlas.figures.fitting import Array, Law, fit
 from regard.atlas.progress import Tell, training_progress
 from regard.data.input import Ragged
 from regard.data.text.python_docs import python_text
 from regard.errors import InputError
-from regard.explain.colours import INK
+from regard.explain.colours import INK, MUTED
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
 from regard.train.adam import Adam
@@ -155,6 +165,16 @@ class Measured:
             abs(said / true - 1) for said, true in zip(self.predicted, self.losses[-1], strict=True)
         ]
 
+    @property
+    def compute(self) -> Array:
+        """C = 6 N D of each measured point: (size, data)."""
+        return np.asarray(6.0 * np.outer(self.sizes, self.data), dtype=np.float64)
+
+    def below(self) -> tuple[int, float]:
+        """How many points are below the law's least loss for their FLOPs; how far, as a share."""
+        short = 1 - np.array(self.losses) / self.law.frontier(self.compute)
+        return int((short > 0).sum()), float(max(0.0, short.max()))
+
 
 def fit_runs(runs: Sequence[Run], data: list[int]) -> Measured:
     """Fits the law to all runs but the last, which is the largest."""
@@ -178,91 +198,116 @@ def laws(steps: int, seed: int) -> Drawing:
     ) as tell:  # the largest first: then time left is no lie
         runs = [train(dim, rows, at, seed, tell) for dim in reversed(SHAPES)][::-1]
     found = fit_runs(runs, [step * BATCH * LENGTH for step in at])
+    caption, details = _said(found, seed)
     with Board(
         "Scaling laws: the loss is a power of size, of data, and of compute",
-        _caption(found, seed),
+        caption,
         (1, 1, 1),
+        details,
     ) as board:
+        board.key(
+            [Stroke(f"N = {_short(size)}", *stroke, mark=mark)
+             for size, stroke, mark in zip(found.sizes, STROKES, MARKERS, strict=True)]
+        )  # fmt: skip
         _draw_by_size(board, found)
         _draw_by_data(board, found)
         _draw_by_compute(board, found)
         return board.drawing(_numbers(found))
 
 
-def _caption(found: Measured, seed: int) -> str:
+def _said(found: Measured, seed: int) -> tuple[str, str]:
+    """The caption and the details."""
     law, data = found.law, found.data[-1]
     grows = law.data_power / (law.size_power + law.data_power)
     last = [line[-1] for line in found.losses]
-    return (
+    below, most = found.below()
+    caption = (
+        f"The law of the four smaller sizes foretells {found.predicted[-1]:.2f} for the fifth "
+        f"(hollow), which reaches {last[-1]:.2f}; it is off by {np.mean(found.off):.1%} on average."
+    )
+    details = (
         f"Five decoders of {LAYERS} layers and {found.sizes[0]:,} to {found.sizes[-1]:,} "
         f"parameters (embeddings not counted) read {data / 1e6:.2g} million bytes of Python's own "
         f"documentation, each once; Adam at {RATE:g} · √(64 / dim), weights averaged; seed "
         f"{seed}. Least squares of ln L on the four smaller: L = E + A/N^α + B/D^β with "
         f"E = {law.floor:.2f}, A = {law.size_factor:.3g}, α = {law.size_power:.2f}, "
         f"B = {law.data_factor:.3g}, β = {law.data_power:.2f} (Hoffmann et al. 2022, other text: "
-        f"1.69, 406, 0.34, 411, 0.28). The largest, not fitted (hollow): {found.predicted[-1]:.3f} "
-        f"foretold, {last[-1]:.3f} measured, where the fourth has {last[-2]:.3f}; off by "
-        f"{np.mean(found.off):.1%} on average. For C = 6ND FLOPs the best size grows as "
-        f"C^{grows:.2f}."
+        f"1.69, 406, 0.34, 411, 0.28). The fourth size has {last[-2]:.3f}. For C = 6ND FLOPs the "
+        f"best size grows as C^{grows:.2f}. The black line is the least loss that the law gives "
+        f"for so many FLOPs, which is an estimate and no bound: {below} of "
+        f"{np.size(found.losses)} measured points lie below it, by {most:.1%} at most."
     )
+    return caption, details
 
 
 def _draw_by_size(board: Board, found: Measured) -> None:
-    axes = board.chart(0, "by size", "parameters N", "loss in nats a byte")
+    axes = board.chart(0, "by size", "parameters N", "nats a byte")
     span = np.geomspace(found.sizes[0] / 1.3, found.sizes[-1] * 1.3, 50)
     places = sorted({0, len(found.data) // 3, 2 * len(found.data) // 3, len(found.data) - 1})
-    for place, (colour, dash) in zip(places, STROKES, strict=False):
-        name, said = f"D = {power(found.data[place])}", found.law.loss(span, found.data[place])
-        axes.plot(span, said, color=colour, linestyle=dash, linewidth=1.6, label=name)
-        _points(axes, found.sizes, [line[place] for line in found.losses], colour, 1)
+    for place in places:
+        axes.plot(span, found.law.loss(span, found.data[place]), color=MUTED, linewidth=1.6)
+    for number in range(len(found.sizes)):
+        some = [found.losses[number][place] for place in places]
+        _points(axes, [found.sizes[number]] * len(some), some, found, number)
+    for place, side in ((places[0], "bottom"), (places[-1], "top")):
+        least = found.law.loss(span, found.data[place])
+        middle = len(span) // 2
+        away = 1.03 if side == "bottom" else 1 / 1.03
+        label(axes, (float(span[middle]), float(least[middle]) * away),
+              f"D = {_short(found.data[place])}", ha="left" if side == "bottom" else "right",
+              va=side)  # fmt: skip
     powers(axes, "x", [1e4, 1e5, 1e6])
     axes.set_xlim(span[0], span[-1])
     _loss_axis(axes, found)
 
 
 def _draw_by_data(board: Board, found: Measured) -> None:
-    axes = board.chart(1, "by data", "tokens read D", "loss in nats a byte")
+    axes = board.chart(1, "by data", "tokens read D", "nats a byte")
     span = np.geomspace(found.data[0] / 1.3, found.data[-1] * 1.3, 50)
     for number, (size, line) in enumerate(zip(found.sizes, found.losses, strict=True)):
         colour, dash = STROKES[number]
-        hollow = len(line) if number == len(found.sizes) - 1 else 0
-        name, said = f"N = {power(size)}", found.law.loss(size, span)
-        axes.plot(span, said, color=colour, linestyle=dash, linewidth=1.6, label=name)
-        _points(axes, found.data, line, colour, hollow)
+        said = found.law.loss(size, span)
+        axes.plot(span, said, color=colour, linestyle=dash, linewidth=1.6)
+        _points(axes, found.data, line, found, number)
     powers(axes, "x", [1e3, 1e4, 1e5, 1e6, 1e7])
     axes.set_xlim(span[0], span[-1])
     _loss_axis(axes, found)
 
 
 def _draw_by_compute(board: Board, found: Measured) -> None:
-    axes = board.chart(2, "by compute", "FLOPs, 6 N D", "loss in nats a byte")
-    spent = 6 * np.outer(found.sizes, found.data)  # (size, data)
-    for number, (compute, line) in enumerate(zip(spent, found.losses, strict=True)):
+    axes = board.chart(2, "by compute", "FLOPs, 6 N D", "black: best by the law")
+    for number, line in enumerate(found.losses):
         colour, dash = STROKES[number]
-        axes.plot(compute, line, color=colour, linestyle=dash, linewidth=1.2)
-        hollow = len(line) if number == len(found.sizes) - 1 else 0
-        _points(axes, compute, line, colour, hollow)
-    span = np.geomspace(spent.min(), spent.max(), 50)
-    axes.plot(span, found.law.frontier(span), color=INK, linewidth=2.4, label="the law's frontier")
+        axes.plot(found.compute[number], line, color=colour, linestyle=dash, linewidth=1.2)
+        _points(axes, found.compute[number], line, found, number)
+    span = np.geomspace(found.compute.min(), found.compute.max(), 50)
+    axes.plot(span, found.law.frontier(span), color=INK, linewidth=2.4)
     powers(axes, "x", [10.0**exponent for exponent in range(8, 14, 2)])
-    axes.set_xlim(spent.min() / 1.5, spent.max() * 1.5)
+    axes.set_xlim(found.compute.min() / 1.5, found.compute.max() * 1.5)
     _loss_axis(axes, found)
 
 
 def _points(
-    axes: Axes, across: npt.ArrayLike, up: Sequence[float], colour: str, hollow: int
+    axes: Axes, across: npt.ArrayLike, up: Sequence[float], found: Measured, number: int
 ) -> None:
-    """Dots, of which the last few, which were not fitted, are hollow."""
-    x, solid = np.asarray(across), len(up) - hollow
-    axes.plot(x[:solid], up[:solid], "o", color=colour, markersize=6)
-    axes.plot(x[solid:], up[solid:], "o", color=colour, markersize=7, markerfacecolor="white")
+    """The points of one size, in its colour and mark; hollow for the last, which was not fitted."""
+    colour, _ = STROKES[number]
+    inside = "white" if number == len(found.sizes) - 1 else colour
+    axes.plot(
+        np.asarray(across), up, MARKERS[number], color=colour, markersize=8, markerfacecolor=inside
+    )
+
+
+def _short(count: float) -> str:
+    """Two digits: 43776 -> `44k`."""
+    size, unit = (1e6, "M") if count >= 0.995e6 else (1e3, "k")
+    return f"{count / size:.2g}{unit}" if count < 100 * size else f"{count / size:.0f}{unit}"
 
 
 def _loss_axis(axes: Axes, found: Measured) -> None:
     every = np.array(found.losses)
     powers(axes, "y", [1, 1.2, 1.5, 1.8, 2, 2.5, 3, 4, 5])
     axes.set_ylim(every.min() / 1.08, every.max() * 1.08)
-    key(axes, "best")
 
 
 def _numbers(found: Measured) -> Numbers:
@@ -278,4 +323,6 @@ def _numbers(found: Measured) -> Numbers:
         },
         "predicted": found.predicted,
         "off": found.off,
+        "points_below_the_best_by_the_law": found.below()[0],
+        "below_by_at_most": found.below()[1],
     }

@@ -15,7 +15,17 @@ import torch.nn.functional as F
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, Numbers, floats, key
+from regard.atlas.drawing import (
+    BLUE,
+    ORANGE,
+    STROKES,
+    Board,
+    Drawing,
+    Numbers,
+    Stroke,
+    floats,
+    key,
+)
 from regard.atlas.figures.topics import HOMONYMS, SENTENCES, TOPICS, Pretrained, pretrain, sentence
 from regard.data.input import Ragged
 from regard.errors import InputError
@@ -26,6 +36,8 @@ from regard.models.mode import evaluating
 from regard.runs.load import load
 from regard.tokens import Tokenizer
 
+SENSE_MARKS = ((BLUE, "o"), (ORANGE, "^"))
+"""Colour and mark of the two meanings."""
 OCCURRENCES = 40
 """New sentences for each meaning, where the language is ours."""
 
@@ -198,8 +210,11 @@ def meanings(word: str, model: str, steps: int, seed: int) -> Drawing:
     same, between = seen[word].cosines()
     one, two = (sense.name for sense in homonyms[word])
     caption = (
-        f"{said}; seed {seed}. In the embedding “{word}” is one vector. Above it every occurrence "
-        f"has its own, by what stands around it: at the top, the mean cosine of two is "
+        f"In the embedding “{word}” is one vector; above it each occurrence has its own, and at "
+        f"the top the two meanings are {abs(scores[word][-1]):.2f} apart (silhouette, of 1)."
+    )
+    details = (
+        f"{said}; seed {seed}. At the top, the mean cosine of two occurrences is "
         f"{same[-1]:.2f} in the same meaning, {between[-1]:.2f} across. Silhouette ({one} against "
         f"{two}; 1: two far points, 0: one cloud): {scores[word][0]:.2f} in the embedding, "
         f"{scores[word][-1]:.2f} at the top; {before.silhouettes()[-1]:.2f} with the weights "
@@ -209,12 +224,19 @@ def meanings(word: str, model: str, steps: int, seed: int) -> Drawing:
     layers = encoder.config.layers
     shown = sorted({0, 1, layers})
     with Board(
-        f"Contextual embeddings: “{word}” parts into its meanings", caption, [1] * (len(shown) + 1)
+        f"Contextual embeddings: “{word}” parts into its meanings",
+        caption,
+        [1] * len(shown) + [1.25],
+        details,
     ) as board:
+        board.key([Stroke(sense.name, colour, "none", mark)
+                   for sense, (colour, mark) in zip(homonyms[word], SENSE_MARKS, strict=True)]
+                  )  # fmt: skip
         for place, layer in enumerate(shown):
-            heading = f"after layer {layer} of {layers}" if layer else "the embedding"
-            axes = board.chart(place, heading, "first principal axis", "second principal axis")
-            _scatter(axes, seen[word], layer, homonyms[word], named=layer == layers)
+            axes = board.chart(
+                place, f"after layer {layer}" if layer else "embedding", "", "", beside=6
+            )
+            _scatter(axes, seen[word], layer)
         _draw_scores(board, len(shown), scores, before.silhouettes())
         return board.drawing(_numbers(seen, word, before))
 
@@ -346,7 +368,7 @@ def _places(tokenizer: Tokenizer, ids: list[int], word: str) -> list[int]:
     return [place for place, at in enumerate(index) if at == folded.index(word)]
 
 
-def _scatter(axes: Axes, seen: Seen, layer: int, senses: Homonym, *, named: bool) -> None:
+def _scatter(axes: Axes, seen: Seen, layer: int) -> None:
     """Both meanings and their like, on the two principal axes of all of them."""
     groups = [F.normalize(each[layer], dim=-1) for each in (*seen.vectors, *seen.others)]
     together = torch.cat(groups)
@@ -355,34 +377,29 @@ def _scatter(axes: Axes, seen: Seen, layer: int, senses: Homonym, *, named: bool
     flat = [(group - centre) @ across[:2].T for group in groups]  # (occurrences, 2)
     if flat[0][:, 0].mean() > flat[1][:, 0].mean():  # an axis has no sign of its own
         flat = [points * torch.tensor([-1.0, 1.0]) for points in flat]
-    marks = ((BLUE, "o"), (ORANGE, "^"))
     for number in (2, 3):
-        colour, mark = marks[number - 2]
-        axes.plot(*flat[number].T, mark, color=colour, markerfacecolor="none", alpha=0.7, ms=6)
+        colour, mark = SENSE_MARKS[number - 2]
+        axes.plot(*flat[number].T, mark, color=colour, markerfacecolor="none", alpha=0.7, ms=7)
     for number in (0, 1):
-        colour, mark = marks[number]
-        name = senses[number].name
+        colour, mark = SENSE_MARKS[number]
         # Larger below: where all points are one, both kinds are seen.
-        size = 11 - 4 * number if layer == 0 else 7
-        axes.plot(*flat[number].T, mark, color=colour, alpha=0.75, ms=size, label=name)
+        size = 13 - 5 * number if layer == 0 else 9
+        axes.plot(*flat[number].T, mark, color=colour, alpha=0.75, ms=size)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.margins(0.12)
-    if named:
-        key(axes, "best")
 
 
 def _draw_scores(
     board: Board, place: int, scores: dict[str, list[float]], before: list[float]
 ) -> None:
-    axes = board.chart(place, "how far apart", "after layer", "silhouette")
-    for (name, line), (colour, mark) in zip(
-        scores.items(), ((BLUE, "o"), (ORANGE, "^")), strict=True
-    ):
-        axes.plot(line, color=colour, marker=mark, linewidth=2.4, label=f"“{name}”")
-    axes.plot(before, color=MUTED, linestyle=":", marker="s", linewidth=1.6, label="not trained")
+    """How far apart the meanings of each word are, from layer to layer."""
+    axes = board.chart(place, "silhouette", "after layer", "")
+    for (name, line), (colour, dash) in zip(scores.items(), STROKES[2:4], strict=True):
+        axes.plot(line, color=colour, linestyle=dash, marker="D", linewidth=2.6, label=f"“{name}”")
+    axes.plot(before, color=MUTED, linestyle=":", marker="s", linewidth=1.8, label="not trained")
     axes.set_xticks(range(len(before)))
-    axes.set_ylim(min(-0.05, *before), 1.25)
+    axes.set_ylim(min(-0.05, *before), 1.6)
     key(axes, "upper left")
 
 

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 
-from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing
+from regard.atlas.drawing import BLUE, Board, Drawing, label
 from regard.atlas.figures.families import Prepared, prepared
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.corruption import Masking, Symbols
 from regard.data.text.spans import SpanCorruption
 from regard.explain.colours import INK, MUTED
-from regard.explain.sheet import points, shorten, text_width
+from regard.explain.sheet import SMALLEST, points, shorten, text_width
 from regard.tasks import Fill, Generate, Restore
 
 TEXT = (
@@ -42,7 +42,7 @@ SPAN_MEAN = 3.0
 """The mean length of the spans that T5 cuts out (Raffel et al. 2020, 3.1.4)."""
 TINTS = {"": "#f3f4f6", "mask": "#b9d7ee", "other": "#f6c9a8", "kept": "#b5e0cf", "span": "#e3c3db"}
 
-BESIDE, WIDEST = 66, 150
+BESIDE, WIDEST = 92, 190
 """Pixels for what a line is called, and for the widest token."""
 
 Cell = tuple[str, str]
@@ -69,16 +69,22 @@ def objectives(text: str | None, draws: int, seed: int) -> Drawing:
     hidden = sum(size * count for size, count in lengths.items())
     cut, mean = 100 * hidden / (draws * TOKENS), hidden / lengths.total()
     caption = (
-        "By the library's own rows, holes and spans. GPT learns from every token; BERT from the "
-        "coloured ones (blue: hidden, orange: another token in its place, green: left as it is), "
-        "in each epoch others; T5 says what was cut out, each span behind its sentinel (fewer than "
-        "31 tokens have one span, their last). Right: "
+        f"GPT learns from every token; BERT from {shares['chosen']:.1f}% of them (published: 15), "
+        f"in each epoch others; T5 says what was cut out, {cut:.1f}% (published: 15)."
+    )
+    details = (
+        "By the library's own rows, holes and spans. Of the tokens that BERT chooses, blue ones "
+        "are hidden, orange ones replaced by another, green ones left as they are; what stood "
+        "there is written before the arrow, what stands there now behind it. T5 says each "
+        "span behind its sentinel; spans are drawn anew in each epoch, but the last one always "
+        "ends the text, as in T5's own code, and fewer than 31 tokens have only that one. Right: "
         f"{draws} draws of a text of {TOKENS} tokens, seed {seed}. BERT chooses "
         f"{shares['chosen']:.1f}% of the tokens, of which {shares['mask']:.1f}% become the mask, "
         f"{shares['other']:.1f}% another token, {shares['kept']:.1f}% stay (published: 15; 80, 10, "
-        f"10). T5 cuts out {cut:.1f}% in spans of {mean:.2f} tokens (published: 15, and 3)."
+        f"10; black lines). T5 cuts out {cut:.1f}% in spans of {mean:.2f} tokens (published: 15, "
+        "and 3)."
     )
-    with Board("One text, three ways to learn from it", caption, (3, 1)) as board:
+    with Board("One text, three ways to learn from it", caption, (2.9, 1), details) as board:
         _draw_lines(board, lines)
         _draw_shares(board, shares, lengths, mean)
         return board.drawing(
@@ -108,10 +114,11 @@ def _plain(names: Sequence[str]) -> tuple[Cell, ...]:
 
 
 def _holes(sentence: str, seed: int) -> list[Line]:
-    """Two epochs, and the first in which a chosen token is another, and in which it stays."""
+    """Two epochs or three: the first, and those that show every fate of a chosen token."""
     given = prepared(sentence, Fill.around, MOST)
     firsts = (_first(given, fate, seed) for fate in ("other", "kept"))
-    epochs = sorted({0, 1, *(epoch for epoch in firsts if epoch is not None)})
+    shown = sorted({0, *(epoch for epoch in firsts if epoch is not None)})
+    epochs = shown if len(shown) > 1 else [0, 1]
     heading = Line("BERT: at the coloured places, say what stood there")
     return [heading, *(Line(f"epoch {n}", tuple(_fates(given, n, seed))) for n in epochs)]
 
@@ -135,14 +142,14 @@ def _fates(given: Prepared, epoch: int, seed: int) -> list[Cell]:
 
 
 def _spans(sentence: str, seed: int) -> list[Line]:
-    given = prepared(sentence, Restore.around, MOST)
-    lines = [Line("T5: say what was cut out")]
-    for epoch in (0, 1):
-        batch = given.cut(epoch, seed)
-        for name, ids in (("reads", batch.source.ids), ("says", batch.wanted.ids)):
-            said = f"epoch {epoch}" if name == "reads" else name
-            lines.append(Line(said, _plain(given.names(ids))))
-    return lines
+    """One epoch: another would cut out the same last words again."""
+    batch = prepared(sentence, Restore.around, MOST)
+    cut = batch.cut(0, seed)
+    return [
+        Line("T5: say what was cut out"),
+        *(Line(name, _plain(batch.names(ids)))
+          for name, ids in (("reads", cut.source.ids), ("says", cut.wanted.ids))),
+    ]  # fmt: skip
 
 
 def _text(seed: int) -> Batch[Ragged]:
@@ -196,7 +203,7 @@ def _draw_lines(board: Board, lines: Sequence[Line]) -> None:
     for number, (name, placed) in enumerate(rows):
         middle, heading = (number + 0.5) * pitch, not placed
         axes.text(
-            0, middle, name, va="center", fontsize=points(15 if heading else 14),
+            0, middle, name, va="center", fontsize=points(SMALLEST + 2 if heading else SMALLEST),
             weight="bold" if heading else "normal", color=INK if heading else MUTED,
         )  # fmt: skip
         for x, size, cell in placed:
@@ -206,7 +213,10 @@ def _draw_lines(board: Board, lines: Sequence[Line]) -> None:
 def _widths(lines: Sequence[Line]) -> list[float]:
     """The width of each place, in pixels: that of the widest token that stands there."""
     rows = [
-        [min(WIDEST, text_width(name, 14, "bold" if kind else "normal")) for name, kind in cells]
+        [
+            min(WIDEST, text_width(name, SMALLEST, "bold" if kind else "normal"))
+            for name, kind in cells
+        ]
         for cells in (line.cells for line in lines)
     ]
     return [max(place) + 8 for place in itertools.zip_longest(*rows, fillvalue=0.0)]
@@ -229,34 +239,33 @@ def _draw_cell(
     axes: Axes, place: tuple[float, float], size: tuple[float, float], cell: Cell
 ) -> None:
     (x, y), (width, height), (name, kind) = place, size, cell
+    weight, room = "bold" if kind else "normal", width - 4
+    if text_width(name, SMALLEST, weight) > room:  # what is cut is measured as if it were not bold
+        name = shorten(name, 0.85 * room if kind else room, SMALLEST)
     axes.barh(y, width - 2, height - 3, left=x, color=TINTS[kind], linewidth=0)
-    axes.text(
-        x + (width - 2) / 2, y, shorten(name, width - 4, 14), ha="center", va="center",
-        fontsize=points(14), weight="bold" if kind else "normal",
-    )  # fmt: skip
+    label(axes, (x + (width - 2) / 2, y), name, ha="center", va="center", weight=weight)
 
 
 def _draw_shares(
     board: Board, shares: dict[str, float], lengths: Counter[int], mean: float
 ) -> None:
     """Bars of what was measured, with a line where the papers say it should be."""
-    axes = board.chart(1, "BERT: chosen, and then", "", "percent", (0.0, 0.5))
-    axes.bar(range(len(shares)), list(shares.values()), 0.6, color=BLUE)
+    axes = board.chart(1, "BERT’s tokens, %", "", "", (0.0, 0.5), beside=8)
     for place, (name, share) in enumerate(shares.items()):
         published = PUBLISHED[name]
-        axes.plot([place - 0.4, place + 0.4], [published] * 2, color=ORANGE, linewidth=2)
-        axes.text(place, share + 3, f"{share:.1f}", ha="center", fontsize=points(14))
-    axes.set_xticks(range(len(shares)), list(shares))
-    axes.set_ylim(0, 100)
-    axes.grid(visible=False, axis="x")
-    axes = board.chart(1, "T5: lengths of spans", "tokens of a span", "percent", (0.5, 1.0))
+        axes.barh(place, share, 0.42, color=BLUE)
+        axes.plot([published] * 2, [place - 0.3, place + 0.3], color=INK, linewidth=2.4)
+        label(axes, (0, place - 0.25), f" {name} {share:.1f}", va="bottom")
+    axes.set_yticks([])
+    axes.set_ylim(len(shares) - 0.6, -0.85)
+    axes.set_xlim(0, 100)
+    axes.grid(visible=False, axis="y")
+    axes = board.chart(1, "T5’s spans, %", "tokens of a span", "", (0.5, 1.0), beside=40)
     longest = min(max(lengths), 12)
     sizes = range(1, longest + 1)
     axes.bar(sizes, [100 * lengths[size] / lengths.total() for size in sizes], 0.7, color=BLUE)
-    axes.axvline(SPAN_MEAN, color=ORANGE, linewidth=2)
-    axes.text(
-        SPAN_MEAN + 0.3, 0.9, f"mean {mean:.2f}", fontsize=points(14), va="top",
-        transform=axes.get_xaxis_transform(),
-    )  # fmt: skip
+    axes.axvline(SPAN_MEAN, color=INK, linewidth=2.4)
+    label(axes, (SPAN_MEAN + 0.4, 0.97), f"mean {mean:.2f}", va="top",
+          transform=axes.get_xaxis_transform())  # fmt: skip
     axes.set_xticks(range(1, longest + 1, 2))
     axes.grid(visible=False, axis="x")

@@ -14,12 +14,14 @@ from torch import Tensor
 
 from regard.atlas.drawing import (
     BLUE,
+    FINEST,
     ORANGE,
     STROKES,
     Board,
     Drawing,
     floats,
     key,
+    label,
     power,
     powers,
     signed_scale,
@@ -28,7 +30,7 @@ from regard.atlas.drawing import (
 from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.explain.colours import MUTED
-from regard.explain.sheet import points, shorten
+from regard.explain.sheet import SMALLEST, shorten
 from regard.layers import sinusoid
 from regard.models import TransformerConfig, build
 
@@ -45,25 +47,25 @@ def waves(length: int, dim: int) -> Drawing:
     table = sinusoid(length, dim)  # (length, dim)
     chosen = sorted({0, dim // 8 * 2, dim // 4 * 2} - {dim})  # even features: sines
     caption = (
-        "PE(i, 2j) = sin(i / 10000^(2j/d)), PE(i, 2j+1) = cos(same), positions i from 0; "
-        f"{length} positions, d = {dim}, from the table the models add. Early features turn fast "
-        "and late ones hardly, as the last digit of a binary number changes at every count and "
-        "the first hardly ever: fine to coarse. (The lecture's slides write 1000 in places; the "
-        "paper and the models have 10000.)"
+        "Early features turn fast and late ones hardly, as the last digit of a binary number "
+        "changes at every count and the first hardly ever."
     )
-    with Board("Positions as waves", caption, (1.15, 1.15, 0.8)) as board:
+    details = (
+        "PE(i, 2j) = sin(i / 10000^(2j/d)), PE(i, 2j+1) = cos(same), positions i from 0; "
+        f"{length} positions, d = {dim}, from the table the models add: fine to coarse. The "
+        "darker, the nearer to 1; the lightest is −1. (The lecture's slides write 1000 in places; "
+        "the paper and the models have 10000.)"
+    )
+    with Board("Positions as waves", caption, (1.15, 1.15, 0.85), details) as board:
         axes = board.chart(0, "the table", "feature", "position")
         axes.grid(visible=False)
-        axes.imshow(
-            table.numpy(),
-            signed_scale(1.0).colormap(),
-            vmin=-1,
-            vmax=1,
-            aspect="auto",
-            interpolation="nearest",
-            extent=(-0.5, dim - 0.5, length - 0.5, -0.5),
-        )
-        axes = board.chart(1, "some of its features, as waves", "position", "value")
+        # from light to dark, not by two colours, whose ends are one grey in print
+        axes.pcolormesh(
+            np.arange(dim + 1) - 0.5, np.arange(length + 1) - 0.5, table.numpy(),
+            cmap=weights_scale().colormap(), vmin=-1, vmax=1, rasterized=table.numel() > FINEST,
+        )  # fmt: skip
+        axes.set_ylim(length - 0.5, -0.5)
+        axes = board.chart(1, "some features, as waves", "position", "value")
         for feature, (colour, dash) in zip(chosen, STROKES, strict=False):
             axes.plot(
                 table[:, feature],
@@ -72,7 +74,7 @@ def waves(length: int, dim: int) -> Drawing:
                 linewidth=2.2,
                 label=f"feature {feature}",
             )
-        axes.set_ylim(-1.15, 1.75)
+        axes.set_ylim(-1.15, 2.3)
         axes.set_yticks([-1, 0, 1])
         key(axes, "upper right")
         count = 16
@@ -115,20 +117,25 @@ def wavelengths(dim: int) -> Drawing:
     formula = 2 * math.pi * 10000.0 ** (2 * pair.double() / dim)
     error = float((measured / formula - 1).abs().max())
     caption = (
-        f"d = {dim}. Dots: 2π over the angle by which pair j turns from position 0 to 1 in the "
-        "models' own table. Line: 2π · 10000^(2j/d), from 2π to nearly 10000 · 2π "
-        f"({float(formula[-1]):,.0f} here); they agree to {power(error)}. Each pair is a circle "
-        "run through at its own speed; right, three of them over the first 60 positions."
+        f"Measured in the models' own table, from 2π to {float(formula[-1]):,.0f}; on the right "
+        "three pairs over 60 positions, sine solid and cosine dashed."
     )
-    with Board("Wavelengths from 2π to 10000 · 2π", caption, (1.3, 1)) as board:
-        axes = board.chart(0, "positions until a pair of features repeats", "pair j", "wavelength")
+    details = (
+        f"d = {dim}. Dots: 2π over the angle by which pair j turns from position 0 to 1 in the "
+        "models' own table. Line: 2π · 10000^(2j/d), from 2π to nearly 10000 · 2π; they agree to "
+        f"{power(error)}. Each pair is a circle run through at its own speed. The slides write "
+        "1000 in places: the dashed line."
+    )
+    with Board("Wavelengths from 2π to 10000 · 2π", caption, (1.3, 1), details) as board:
+        axes = board.chart(0, "positions until a pair repeats", "pair j", "")
         axes.plot(pair, formula, color=MUTED, linewidth=1.5, label="2π · 10000^(2j/d)")
-        axes.plot(pair, measured, "o", color=BLUE, markersize=6, label="measured in the table")
+        axes.plot(pair, measured, "o", color=BLUE, markersize=6, label="measured")
         wrong = 2 * math.pi * 1000.0 ** (2 * pair.double() / dim)
         axes.plot(
             pair, wrong, color=ORANGE, linestyle="--", linewidth=1.5, label="with the slide's 1000"
         )
         powers(axes, "y", [1, 10, 100, 1000, 10000, 100000])
+        axes.set_ylim(3, 2e6)
         key(axes, "upper left")
         shown = sorted({0, dim // 8, dim // 4})
         whole = sinusoid(61, dim)
@@ -142,12 +149,10 @@ def wavelengths(dim: int) -> Drawing:
                 "",
                 part,
             )
-            axes.plot(whole[:, 2 * j], color=BLUE, linewidth=2, label="sin")
-            axes.plot(whole[:, 2 * j + 1], color=ORANGE, linestyle="--", linewidth=2, label="cos")
+            axes.plot(whole[:, 2 * j], color=BLUE, linewidth=2)
+            axes.plot(whole[:, 2 * j + 1], color=ORANGE, linestyle="--", linewidth=2)
             axes.set_ylim(-1.15, 1.15)
             axes.set_yticks([-1, 0, 1])
-            if last:
-                key(axes, "lower right")
         return board.drawing(
             {"wavelengths": floats(measured), "formula": floats(formula), "error": error}
         )
@@ -187,36 +192,43 @@ def shift(by: int, dim: int) -> Drawing:
     spread = _spread(list(products.values()))
     naive_spread = _spread(list(naive.values()))
     caption = (
+        f"One rotation a pair of features shifts every position (error {power(error)}), so "
+        "products depend on the distance alone; with t appended they do not."
+    )
+    details = (
         f"M_k for k = {by}, d = {dim}: one rotation block a pair of features, the same for every "
         f"i; largest error over {length - by} positions {power(error)}. So PE(i)·PE(i+k) depends "
         f"on the distance k alone (three curves on one line, apart by at most {power(spread)}). "
         "The naive position, the number t appended to the vector, has no such property: what it "
-        "adds to the product, t·(t+k), says where one stands, and drowns how far apart."
+        "adds to the product, t·(t+k), says where one stands, and drowns how far apart. Strokes "
+        "over a cell: below 0."
     )
     with Board(
-        f"A shift is a rotation: PE(i+{by}) = M PE(i), the same M for every i", caption, (1, 1, 1)
+        f"A shift is a rotation: PE(i+{by}) = M PE(i), the same M for every i",
+        caption,
+        (1, 1, 1),
+        details,
     ) as board:
-        names = [str(feature) if dim <= 24 else "" for feature in range(dim)]
-        written = ".1f" if dim <= 8 else ""
+        names = [str(feature) for feature in range(dim)]
         board.matrix(
             0,
             f"M for a shift of {by}",
             matrix,
             signed_scale(1.0),
             (names, names),
-            ("feature of PE(i+k)", "of PE(i)"),
-            written,
+            ("PE(i+k)", "PE(i)"),
+            ".1f",
         )
-        axes = board.chart(1, "PE(i)·PE(i+k)", "distance k", "product")
+        axes = board.chart(1, "PE(i)·PE(i+k)", "distance k", "")
         for (i, line), (colour, dash), width in zip(
             products.items(), STROKES, (6, 3.5, 2), strict=False
         ):
             axes.plot(line, color=colour, linestyle=dash, linewidth=width, label=f"i = {i}")
         key(axes, "upper right")
-        axes = board.chart(2, "appended t: t·(t+k)", "distance k", "product")
+        axes = board.chart(2, "appended t: t·(t+k)", "distance k", "")
         for (i, line), (colour, dash) in zip(naive.items(), STROKES, strict=False):
             axes.plot(line, color=colour, linestyle=dash, linewidth=2.4, label=f"t = {i}")
-        axes.set_ylim(-1000, 36000)
+        axes.set_ylim(-1000, 44000)
         key(axes, "upper left")
         return board.drawing(
             {
@@ -248,20 +260,24 @@ def order(text: str | None, positions: str, seed: int) -> Drawing:
     means = {scheme: float(change.mean()) for scheme, change in changes.items()}
     every = "every order" if math.factorial(len(words)) <= MOST_ORDERS else "random orders"
     caption = (
+        "How far each word's output moves when the words are reordered: without positions, not at "
+        f"all (at most {power(float(changes['none'].max()))}: rounding)."
+    )
+    details = (
         f"A fresh encoder of 2 layers, width 64, 4 heads, seed {seed}. Shown: how far a word's "
-        "output moves, over its length, when the sentence is reordered. Without positions it does "
-        f"not move (at most {power(float(changes['none'].max()))}: rounding): self-attention is "
-        f"equivariant to permutations, and the sentence a bag of words. Right: mean over {every} "
-        f"({len(orders)}). Learned positions start small and grow in training; buckets are T5's."
+        "output moves, over its length, when the sentence is reordered. Without positions "
+        "self-attention is equivariant to permutations, and the sentence a bag of words. Right: "
+        f"mean over {every} ({len(orders)}). Learned positions start small and grow in training; "
+        "buckets are T5's."
     )
     with Board(
-        f"Without positions, “{' '.join(words)}” is a bag of words", caption, (1, 1, 0.72)
+        f"Without positions, “{' '.join(words)}” is a bag of words", caption, (1, 1, 0.72), details
     ) as board:
         for place, scheme in enumerate(("none", positions)):
             heading = "without positions" if scheme == "none" else f"{scheme} positions"
             chosen = [(orders[number], changes[scheme][number]) for number in shown]
             _draw_orders(board, place, heading, words, chosen)
-        axes = board.chart(2, "mean over the orders", "", "relative change")
+        axes = board.chart(2, "mean change", "", "", beside=10)
         axes.barh(range(len(SCHEMES)), list(means.values()), color=BLUE, height=0.55)
         axes.set_yticks([])
         axes.set_ylim(len(SCHEMES) - 0.4, -0.75)
@@ -269,7 +285,7 @@ def order(text: str | None, positions: str, seed: int) -> Drawing:
         axes.grid(visible=False, axis="y")
         for place, (scheme, mean) in enumerate(means.items()):
             said = f" {scheme}: {mean:.2f}" if mean > 0.005 else f" {scheme}: {power(mean)}"
-            axes.text(0, place - 0.32, said, fontsize=points(15), va="bottom")
+            label(axes, (0, place - 0.32), said, va="bottom")
         return board.drawing(
             {
                 "orders": len(orders),
@@ -289,26 +305,22 @@ def _draw_orders(
     """A row of cells for each order, each cell the word that stands there and how it changed."""
     table = torch.stack([change[list(order)] for order, change in chosen])  # (order, place)
     scale = weights_scale(1.0, "relative change")
-    rows = ["as it is", *(f"order {number}" for number in range(1, len(chosen)))]
+    rows = ["as is", *(str(number) for number in range(1, len(chosen)))]
     columns = [str(number + 1) for number in range(len(words))]
     axes = board.matrix(place, heading, table, scale, (rows, columns), ("order", "place"))
-    turned = len(words) > 8
-    room = 100 if turned else 360 / len(words)  # pixels a word has in its cell
+    box = axes.get_window_extent()
+    wide, tall = box.width / len(words), box.height / len(chosen)
+    turned = len(words) > 6
+    room = (tall if turned else wide) - 4  # pixels a word has in its cell
     for row, (order, _) in enumerate(chosen):
         for column, index in enumerate(order):
             value = float(table[row, column])
-            said = f"{shorten(words[index], room, 14)}\n{value:.2f}"
-            axes.text(
-                column + 0.5,
-                row + 0.5,
-                said,
-                ha="center",
-                va="center",
-                fontsize=points(14),
-                color=scale.ink(value),
-                rotation=90 if turned else 0,
+            label(
+                axes, (column + 0.5, row + 0.5),
+                f"{shorten(words[index], room, SMALLEST)}\n{value:.2f}",
+                ha="center", va="center", color=scale.ink(value), rotation=90 if turned else 0,
                 linespacing=1.0,
-            )
+            )  # fmt: skip
 
 
 def _orders(length: int, seed: int) -> list[tuple[int, ...]]:

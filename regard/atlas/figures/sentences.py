@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, weights_scale
+from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, label, weights_scale
 from regard.atlas.figures.pronouns import (
     PRONOUNS,
     Carriers,
@@ -18,6 +18,7 @@ from regard.atlas.figures.pronouns import (
 )
 from regard.data.grammar import corpus as grammar
 from regard.errors import InputError
+from regard.explain.colours import MUTED
 from regard.explain.look import Look
 from regard.explain.names import in_words
 from regard.pipeline import Pipeline
@@ -110,34 +111,45 @@ def animal(model: str, seed: int) -> Drawing:
     rows = [m.queries.index(q) for m, q in zip(maps, shift.query.split("/") * 2, strict=False)]
     gaze = [m.weights[int(head), row].tolist() for m, row in zip(maps, rows, strict=True)]
     others = carriers.right_without_others
+    count = len(carriers.heads)
+    these = "this head" if count == 1 else f"these {count} heads"
+    rest = "another head" if count == 1 else f"{count} other heads"
     caption = (
-        f"{found.looks[0].source} → {found.looks[0].target} {found.looks[1].source} → "
-        f"{found.looks[1].target} Left: one head of {model}. Right: "
-        f"{carriers.pairs} unseen pronouns. Taken away: "
-        f"{'; '.join(map(in_words, carriers.heads))}; or as many others, {len(others)} draws "
-        f"(seed {seed}; the bar is the worst). Without the carriers: "
-        f"{found.broken[0].target} {found.broken[1].target}"
+        f"Of {carriers.pairs} unseen pronouns {carriers.right_before:.1f}% are right; without the "
+        f"{count} heads that carry them {carriers.right_without:.1f}%, without {rest} at least "
+        f"{min(others):.1f}%."
     )
-    with Board("What is “it”? One word decides", caption, (1.8, 1)) as board:
+    details = (
+        f"{found.looks[0].source} → {found.looks[0].target} {found.looks[1].source} → "
+        f"{found.looks[1].target} Left: one head of {model}, the one whose gaze moves most. Right: "
+        f"{carriers.pairs} unseen pronouns: the share that is right with all heads; without "
+        f"{these}, which carry the pronoun: {'; '.join(map(in_words, carriers.heads))}; and "
+        f"without {rest}, drawn at random {len(others)} times (seed {seed}; the bar is the worst "
+        "draw). Two pronouns are possible each time, so a guess is right in half of them: the "
+        f"dotted line. Without the carriers: {found.broken[0].target} {found.broken[1].target}"
+    )
+    with Board("What is “it”? One word decides", caption, (1.9, 1), details) as board:
         names = [f"… {look.source.split()[-1]}" for look in found.looks]
         words = [*maps[0].keys[:-2], "tired / wide", maps[0].keys[-1]]
         board.matrix(
             0,
-            f"where {in_words(shift.head)} looks, at “{shift.query}”",
+            f"where “{shift.query}” looks: {in_words(shift.head)}",
             gaze,
             weights_scale(),
             (names, words),
-            ("the sentence", "the words looked at"),
+            ("", "the words looked at"),
             ".2f",
         )
-        right = board.chart(1, "pronouns right", "heads", "percent")
+        right = board.chart(1, "pronouns right, %", " ", "")
         shares = [carriers.right_before, carriers.right_without, min(others)]
         right.bar(range(3), shares, 0.6, color=[BLUE, ORANGE, BLUE])
         for place, share in enumerate(shares):
-            right.text(place, share + 1.5, f"{share:.1f}", ha="center")
-        right.axhline(50, color="#888888", linestyle=":", linewidth=1.5)
-        right.set_xticks(range(3), ["all", "no carriers", "no others"])
-        right.set_ylim(0, 110)
+            label(right, (place, share + 1.5), f"{share:.1f}", ha="center")
+        right.axhline(50, color=MUTED, linestyle=":", linewidth=1.8)
+        label(right, (1, 51), "a guess", ha="center", va="bottom")
+        bars = ["all heads", f"without\nthe {count}", f"without\n{count} others"]
+        right.set_xticks(range(3), bars)
+        right.set_ylim(0, 112)
         return board.drawing(
             {
                 "head": shift.head,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, powers
+from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, beside, powers
 from regard.cost.plan import Plan, plan
-from regard.explain.colours import INK, MUTED
-from regard.explain.sheet import points
+from regard.explain.colours import MUTED
+from regard.explain.page import Table
 
 PEAK = {"P100": 9.5e12, "V100": 125e12, "TPUv3": 123e12}
 """FLOP/s of a chip: what the Transformer's paper counts a P100 at, and the makers' own figures in
@@ -70,26 +70,36 @@ ROWS = (
     Row("Turing-NLG", "turing-nlg", 17e9, "", 256, "V100"),
     Row("GPT-3", "gpt3", 175e9, "694 GB"),
     Row("Gopher", "gopher", 280e9, "10.55 TB", 4096, "TPUv3", 920, relative=True,
-        note="38 days are 920 hours, and $3,768,320 is $1 for each hour of each chip; a matrix for "
-        "relative positions in each layer is 21.5B of its parameters"),
+        note="920 hours, as its paper says, are 38.3 days (the table's 38 days are 912 hours), "
+        "and $3,768,320 is $1 for each of these hours of each chip; a matrix for relative "
+        "positions in each layer is 21.5B of its parameters"),
 )  # fmt: skip
 
 
 def sizes(price: float = 1.0, share: float = 0.3) -> Drawing:
     """The table, and the two columns that matter as a picture: parameters and training FLOPs."""
     columns = compute(price, share)
+    largest = ROWS[-1]
+    cost = columns["cost_of_hours_computed"][-1]
     caption = (
-        "The lecture's table (Johnson 2022) with what it says and what our own configs give, no "
-        "number of them allocated. FLOPs: every matrix product of forward and backward, over the "
+        f"Computed at {share:.0%} of a chip's peak and ${price:g} an hour of it, {largest.name} "
+        f"costs {_dollars(cost)}; its published {largest.hours:g} hours cost "
+        f"{_dollars(columns['cost_of_hours_published'][-1])} at that price."
+    )
+    details = (
+        "The lecture's table (Johnson 2022) with what it says and what our own configs give. "
+        "FLOPs: every matrix product of forward and backward, over the "
         "tokens that were published (GPT-2: 20 a parameter). Used: these FLOPs over chips × hours "
         "× peak (P100 9.5, V100 125, TPUv3 123 TFLOP/s). Days and dollars computed: "
-        f"on the same chips (V100s where none are named: orange) at {share:.0%} of peak, at "
-        f"${price:g} an hour of a chip. "
-        "38 days of 4096 chips are 920 hours: $3,768,320 at $1. XLNet and Gopher include a matrix "
-        "for relative positions in each layer (dim² each). Squares: published."
+        f"on the same chips (V100s where none are named: triangles) at {share:.0%} of peak, at "
+        f"${price:g} an hour of a chip; published days are priced by us, too, for the "
+        f"lecture has only Gopher's cost. {largest.hours:,.0f} hours of {largest.chips} chips, "
+        f"{largest.hours / 24:.1f} days, are ${largest.hours * largest.chips:,.0f} at $1. XLNet "
+        "and Gopher include a matrix for relative positions in each layer (dim² each). Hollow "
+        "squares: published."
     )
     with Board(
-        "How large, how long, how much: the size table, computed", caption, (2.75, 1)
+        "How large, how long, how much: the size table, computed", caption, (1.9, 1), details
     ) as board:
         _draw_table(board, columns)
         _draw_growth(board, columns)
@@ -146,20 +156,23 @@ def _planned(name: str, tokens: float | None) -> Plan:
 
 
 COLUMNS = (
-    ("model", "", 0.0),
-    ("layers/", "dim/heads", 0.283),
-    ("published", "params", 0.365),
-    ("computed", "params", 0.45),
-    ("comp.", "memory", 0.525),
-    ("comp.", "FLOPs", 0.597),
-    ("chips", "", 0.71),
-    ("publ.", "days", 0.76),
-    ("comp.", "days", 0.815),
-    ("used", "", 0.863),
-    ("their", "cost", 0.93),
-    ("comp.", "cost", 1.0),
+    "model",
+    "layers/dim/heads",
+    "published params",
+    "computed params",
+    "computed memory",
+    "computed FLOPs",
+    "chips",
+    "published days",
+    "computed days",
+    "used",
+    "published days cost",
+    "computed days cost",
 )
-"""The head of each column in two lines, and where it ends in the table's width."""
+"""The head of each column."""
+TELLING = {"model": 0.0, "published params": 0.47, "computed params": 0.65, "computed FLOPs": 0.83,
+           "computed days cost": 1.0}  # fmt: skip
+"""The columns that the picture has room for, and where each ends in its width."""
 
 
 def written(columns: dict[str, list[Any]]) -> list[tuple[str, ...]]:
@@ -191,7 +204,7 @@ def written(columns: dict[str, list[Any]]) -> list[tuple[str, ...]]:
 
 def table(price: float = 1.0, share: float = 0.3) -> str:
     """The table for a terminal, with its notes."""
-    rows = [tuple(f"{a} {b}".strip() for a, b, _ in COLUMNS), *written(compute(price, share))]
+    rows = [COLUMNS, *written(compute(price, share))]
     widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
     lines = [
         "  ".join(cell.rjust(width) if place else cell.ljust(width)
@@ -199,28 +212,22 @@ def table(price: float = 1.0, share: float = 0.3) -> str:
         for row in rows
     ]  # fmt: skip
     notes = [f"{row.name}: {row.note}." for row in ROWS if row.note]
-    rests = f"Computed days and costs: {share:.0%} of a chip's peak, ${price:g} an hour of a chip."
+    rests = (
+        f"Computed days: {share:.0%} of a chip's peak. Costs, of published days as well: our "
+        f"${price:g} an hour of a chip."
+    )
     return "\n".join([*(line.rstrip() for line in lines), "", rests, *notes])
 
 
 def _draw_table(board: Board, columns: dict[str, list[Any]]) -> None:
-    left, top, width, height = board.place(0)
-    for upper, lower, end in COLUMNS:
-        side = "right top" if end else "left top"
-        for line, text in enumerate((upper, lower)):
-            place = (left + end * width, top + 20 * line)
-            board.sheet.text(place, text, colour=MUTED, align=side)
-    pitch = (height - 56) / len(ROWS)
-    for number, cells in enumerate(written(columns)):
-        y = top + 52 + number * pitch
-        for text, (upper, lower, end) in zip(cells, COLUMNS, strict=True):
-            board.sheet.text(
-                (left + end * width, y),
-                text,
-                align="right top" if end else "left top",
-                colour=BLUE if "comp" in upper + lower else INK,
-                weight="normal" if end else "bold",
-            )
+    """The telling columns in the picture, all of them on the page."""
+    rows = written(columns)
+    places = [COLUMNS.index(name) for name in TELLING]
+    heads = [("\n".join(name.rsplit(" ", 1)), end) for name, end in TELLING.items()]
+    heads[-1] = ("computed\ncost", 1.0)
+    board.table(0, "", heads, [[row[place] for place in places] for row in rows])
+    whole = [(*row, note or "") for row, note in zip(rows, columns["notes"], strict=True)]
+    board.tables.append(Table((*COLUMNS, "note"), whole, "The whole table."))
 
 
 def _draw_growth(board: Board, columns: dict[str, list[Any]]) -> None:
@@ -230,28 +237,26 @@ def _draw_growth(board: Board, columns: dict[str, list[Any]]) -> None:
         columns["flops_computed"], strict=True,
     )  # fmt: skip
     for row, computed, published, flops in found:
-        axes.plot(published, flops, "s", color=MUTED, markersize=8, markerfacecolor="none")
-        axes.plot(computed, flops, "o", color=BLUE if row.chips else ORANGE, markersize=5)
+        axes.plot(published, flops, "s", color=MUTED, markersize=11, markerfacecolor="none")
+        colour, mark = (BLUE, "o") if row.chips else (ORANGE, "^")
+        axes.plot(computed, flops, mark, color=colour, markersize=7)
         if row.name in LABELS:
             side, across, up = LABELS[row.name]
-            axes.annotate(
-                row.name, (computed, flops), xytext=(across, up), textcoords="offset points",
-                ha=side, fontsize=points(14), color=MUTED,
-            )  # fmt: skip
+            beside(axes, (computed, flops), row.name, xytext=(across, up), ha=side, color=MUTED)
     powers(axes, "x", [1e8, 1e9, 1e10, 1e11])
     powers(axes, "y", [1e18, 1e20, 1e22, 1e24])
-    axes.set_xlim(3e7, 9e12)
+    axes.set_xlim(2e7, 3e13)
     axes.set_ylim(2e17, 5e24)
 
 
 LABELS = {
-    "Transformer-Base": ("left", 7, -5),
-    "BERT-Base": ("left", 7, -5),
-    "XLNet-Large": ("left", 7, 0),
-    "GPT-2": ("left", 7, -5),
-    "Megatron-LM": ("left", 7, -8),
-    "GPT-3": ("right", -7, -2),
-    "Gopher": ("left", 5, 4),
+    "Transformer-Base": ("left", 9, -7),
+    "BERT-Base": ("left", 9, -9),
+    "XLNet-Large": ("left", 9, 4),
+    "GPT-2": ("left", 9, -9),
+    "Megatron-LM": ("left", 9, -9),
+    "GPT-3": ("right", -9, -4),
+    "Gopher": ("left", 7, 4),
 }
 """The names that have room, on which side of their dots, and how far in points."""
 

@@ -8,13 +8,23 @@ the depth is there to see what it costs.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.atlas.drawing import STROKES, Board, Drawing, Numbers, key, powers, smooth
+from regard.atlas.drawing import (
+    MARKERS,
+    STROKES,
+    Board,
+    Drawing,
+    Numbers,
+    Stroke,
+    powers,
+    smooth,
+)
 from regard.atlas.figures.descent import descend
 from regard.explain.colours import MUTED
 from regard.layers import (
@@ -90,16 +100,24 @@ def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
     gradients = {trial.name: _gradients(trial, layers, seed) for trial in trials[:2]}
     stuck = _final(curves["post-norm"])
     caption = (
+        f"At the full rate at once post-norm ends at {stuck:.2f}, pre-norm at "
+        f"{_final(curves['pre-norm']):.2f}; with warm-up post-norm ends at "
+        f"{_final(curves['post-norm, warm-up']):.2f}, pre-norm at "
+        f"{_final(curves['pre-norm, warm-up']):.2f}."
+    )
+    details = (
         f"{layers} blocks of width {DIM} learn to copy the token before; {steps} steps of Adam at "
         f"a rate of {rate:g}, at once or after a warm-up of {warmup} steps; seed {seed}. "
         "Post-norm, LayerNorm(x + sublayer(x)), is the paper's; pre-norm, x + "
-        f"sublayer(LayerNorm(x)), is what is used now. At once, post-norm ends at {stuck:.2f} (to "
-        f"guess costs ln {VOCAB} = {math.log(VOCAB):.2f}), with warm-up at "
-        f"{_final(curves['post-norm, warm-up']):.2f}, pre-norm at "
-        f"{_final(curves['pre-norm']):.2f}. Right: the gradient each block's weights get at the "
-        "very first step."
+        "sublayer(LayerNorm(x)), is what is used now. To "
+        f"guess costs ln {VOCAB} = {math.log(VOCAB):.2f}. Right: the norm of the gradient that "
+        "each block's weights get at the very first step, from the input up."
     )
-    with Board("Post-norm needs warm-up, pre-norm does not", caption, (1, 1, 0.8)) as board:
+    with Board(
+        "Post-norm needs warm-up, pre-norm does not", caption, (1, 1, 0.85), details
+    ) as board:
+        names = "pre-norm", "post-norm"
+        board.key([*_strokes(names), Stroke("guessing", MUTED, ":")])
         at_once = {name: curves[name] for name in ("pre-norm", "post-norm")}
         warm = {name: curves[f"{name}, warm-up"] for name in ("pre-norm", "post-norm")}
         _draw_curves(board, 0, "the full rate at once", at_once)
@@ -122,16 +140,19 @@ def residuals(layers: int, steps: int, rate: float, seed: int) -> Drawing:
     ends = {name: _final(line) for name, line in curves.items()}
     largest = {name: max(values) for name, values in gradients.items()}
     caption = (
+        f"With both the loss ends at {ends['both']:.2g}, without norms at {ends['no norms']:.2g}, "
+        f"without residuals at {ends['no residuals']:.2g}, with neither at {ends['neither']:.2g}."
+    )
+    details = (
         f"{layers} pre-norm blocks of width {DIM} learn to copy the token before; {steps} steps of "
-        f"Adam at a rate of {rate:g}, no warm-up, seed {seed}. With both the loss ends at "
-        f"{ends['both']:.2g}, without norms at {ends['no norms']:.2g}, without residuals at "
-        f"{ends['no residuals']:.2g}, with neither at {ends['neither']:.2g}; to guess costs "
+        f"Adam at a rate of {rate:g}, no warm-up, seed {seed}. To guess costs "
         f"ln {VOCAB} = {math.log(VOCAB):.2f}. Without residuals each block must first learn to "
         "pass on what it was given. Right: the gradient that each block's weights get at the very "
         f"first step, at most {largest['both']:.2g} with both, {largest['no norms']:,.0f} without "
         f"norms and {largest['neither']:.1g} with neither."
     )
-    with Board("Why residuals and norms", caption, (1.3, 1)) as board:
+    with Board("Why residuals and norms", caption, (1.3, 1), details) as board:
+        board.key([*_strokes(list(curves)), Stroke("guessing", MUTED, ":")])
         _draw_curves(board, 0, "learning", curves)
         _draw_gradients(board, 1, gradients)
         return board.drawing(_numbers(curves, gradients))
@@ -178,34 +199,43 @@ def _gradients(trial: Trial, layers: int, seed: int) -> list[float]:
     return norms
 
 
+def _strokes(names: Sequence[str]) -> list[Stroke]:
+    return [
+        Stroke(name, *stroke, mark=mark)
+        for name, stroke, mark in zip(names, STROKES, MARKERS, strict=False)
+    ]
+
+
 def _draw_curves(board: Board, place: int, heading: str, curves: dict[str, list[float]]) -> None:
     axes = board.chart(place, heading, "step", "cross-entropy")
     highest = max(max(line) for line in curves.values())
-    for (name, line), (colour, dash) in zip(curves.items(), STROKES, strict=False):
-        axes.plot(smooth(line), color=colour, linestyle=dash, linewidth=2.4, label=name)
-    axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1, linestyle=":", label="guessing")
+    for line, stroke in zip(curves.values(), _strokes(list(curves)), strict=True):
+        axes.plot(
+            smooth(line), color=stroke.colour, linestyle=stroke.dash, linewidth=2.6,
+            marker=stroke.mark, markevery=max(1, len(line) // 6),
+        )  # fmt: skip
+    axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1.4, linestyle=":")
     if highest > 3 * math.log(VOCAB):  # something blew up: only powers of ten show all
         exponents = range(-3, math.ceil(math.log10(highest)) + 1)
         powers(axes, "y", [10.0**exponent for exponent in exponents])
         axes.set_ylim(2e-3, 10.0 ** exponents[-1])
-        key(axes, "lower left")
     else:
-        axes.set_ylim(0, math.log(VOCAB) * 1.5)
-        key(axes, "upper right")
+        axes.set_ylim(0, math.log(VOCAB) * 1.2)
 
 
 def _draw_gradients(board: Board, place: int, gradients: dict[str, list[float]]) -> None:
-    axes = board.chart(place, "gradient at the first step", "block, from the input up", "norm")
-    for (name, values), (colour, dash) in zip(gradients.items(), STROKES, strict=False):
-        axes.plot(values, color=colour, linestyle=dash, linewidth=2.2, marker="o", label=name)
+    axes = board.chart(place, "first gradient", "block", "norm")
+    for values, stroke in zip(gradients.values(), _strokes(list(gradients)), strict=True):
+        axes.plot(
+            values, color=stroke.colour, linestyle=stroke.dash, linewidth=2.4, marker=stroke.mark
+        )
     every = [value for values in gradients.values() for value in values]
     if max(every) > 30 * min(every) > 0:
         low, high = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
         powers(axes, "y", [10.0**exponent for exponent in range(low, high + 1)])
-        axes.set_ylim(10.0**low, 10.0 ** (high + 0.9))
+        axes.set_ylim(10.0**low, 10.0**high)
     else:
-        axes.set_ylim(0, 1.5 * max(every))
-    key(axes, "upper right")
+        axes.set_ylim(0, 1.2 * max(every))
 
 
 def _final(losses: list[float]) -> float:

@@ -17,15 +17,16 @@ from regard.atlas.drawing import (
     PURPLE,
     Board,
     Drawing,
+    beside,
     floats,
     key,
+    label,
     powers,
     signed_scale,
     weights_scale,
 )
 from regard.errors import InputError
-from regard.explain.colours import INK, MUTED
-from regard.explain.sheet import points
+from regard.explain.colours import MUTED
 from regard.vectors.projection import pca
 from regard.vectors.store import vectors
 from regard.vectors.table import Near
@@ -57,20 +58,24 @@ def onehot(text: str | None, word: int, model: str) -> Drawing:
     product = one @ matrix
     apart = float((product - matrix[word - 1]).abs().max())
     caption = (
+        f"A one in the place of “{words[word - 1]}”, times the matrix of word vectors, is row "
+        f"{word}: {matrix.numel()} multiplications become none."
+    )
+    details = (
         f"“{words[word - 1]}” is word {word} of {len(words)}: a one in its place, zeros elsewhere. "
         f"Times the matrix of word vectors that is row {word}, to the last bit (largest difference "
-        f"{apart:g}), so a program reads the row: {matrix.numel()} multiplications become none. "
+        f"{apart:g}), so a program reads the row instead of multiplying. "
         f"The vectors are those of {model}; {SHOWN} of {table.dim} numbers are shown."
     )
     names = [f"{number}" for number in range(1, SHOWN + 1)]
     scale = signed_scale(float(matrix.abs().max()))
-    with Board("One-hot × matrix = row", caption, (1, 1.5, 1.5)) as board:
+    with Board("One-hot × matrix = row", caption, (0.7, 1.6, 1.6), details) as board:
         board.matrix(0, "one-hot", one[:, None].numpy(), weights_scale(), (words, [""]),
                      ("words", ""), ".0f")  # fmt: skip
         board.matrix(1, "the matrix", matrix.numpy(), scale, (words, names),
-                     ("words", "numbers of a vector"), ".1f")  # fmt: skip
+                     ("words", "numbers"), ".1f")  # fmt: skip
         board.matrix(2, "their product", product[None].numpy(), scale,
-                     ([words[word - 1]], names), ("", ""), ".1f")  # fmt: skip
+                     ([words[word - 1]], names), ("", "numbers"), ".1f")  # fmt: skip
     return board.drawing({"one_hot": floats(one), "row": floats(product), "difference": apart})
 
 
@@ -84,25 +89,30 @@ def inputs() -> Drawing:
     distances["one_hot"] = torch.cdist(one_hot, one_hot)
     image = torch.tensor(PIXELS, dtype=torch.float64)
     caption = (
+        "As numbers 0 to 3, blond is three times as far from blue as from black, which means "
+        "nothing; one-hot, all are √2 apart."
+    )
+    details = (
         "Left: the lecture's three people; each column less its mean, divided by its spread, or "
-        "else salaries of thousands would drown ages. Middle: distances between hair colours. As "
-        "numbers 0 to 3, blond is three times as far from blue as from black, which means nothing; "
-        "one-hot, all are √2 apart. Right: the lecture's image, 3 × 3 grey values, row after row: "
+        "else salaries of thousands would drown ages. Middle: distances between hair colours, as "
+        "numbers and one-hot. Right: the lecture's image, 3 × 3 grey values, row after row: "
         "a vector of 9 numbers."
     )
-    with Board("Numbers, categories and an image as vectors", caption, (1.1, 1.2, 1.2)) as board:
+    with Board(
+        "Numbers, categories and an image as vectors", caption, (1.25, 1.35, 0.8), details
+    ) as board:
         columns = ("age", "salary", "savings")
         rows = [" ".join(map(str, person)) for person in PEOPLE]
         board.matrix(0, "numbers, scaled", scaled.numpy(), signed_scale(1.5), (rows, columns),
-                     ("people", ""), ".2f")  # fmt: skip
+                     ("", ""), ".1f")  # fmt: skip
         both = torch.cat([distances["number"], distances["one_hot"]])
-        labels = [f"{each}, as {how}" for how in ("number", "one-hot") for each in HAIR]
-        board.matrix(1, "categories: distances", both.numpy(), weights_scale(3.0),
-                     (labels, HAIR), ("colours", ""), ".2f")  # fmt: skip
+        labels = [f"{each}, {how}" for how in ("number", "one-hot") for each in HAIR]
+        board.matrix(1, "distances of colours", both.numpy(), weights_scale(3.0),
+                     (labels, HAIR), ("", ""), ".2f")  # fmt: skip
         flat = image.flatten()
         cells = [f"row {row}, {column}" for row in (1, 2, 3) for column in (1, 2, 3)]
         board.matrix(2, "an image", flat[:, None].numpy(), weights_scale(255.0),
-                     (cells, [""]), ("pixels", ""), ".0f")  # fmt: skip
+                     (cells, [""]), ("", ""), ".0f")  # fmt: skip
     return board.drawing(
         {
             "scaled": floats(scaled),
@@ -120,31 +130,41 @@ def analogies(model: str) -> Drawing:
     answers = {terms: table.analogy(terms, 4) for terms in ANALOGIES}
     found = table.difference("mother", "father", "woman", "man")
     right = {terms: near[0].word == SAID[terms] for terms, near in answers.items()}
+    missed = [terms for terms in ANALOGIES if not right[terms]]
     wrong = [f"“{terms}” the slide says {SAID[terms]}, the vectors {answers[terms][0].word}"
-             for terms in ANALOGIES if not right[terms]]  # fmt: skip
+             for terms in missed]  # fmt: skip
     caption = (
+        f"{sum(right.values())} of 3 analogies come out as the slides say"
+        + (f" ({answers[missed[0]][0].word}, not {SAID[missed[0]]}: struck bars)" if missed else "")
+        + f"; mother − father and woman − man have a cosine of {found.cosine:.2f}."
+    )
+    details = (
         f"Cosines of {model} ({len(table):,} words of {table.dim} numbers). Words of a question "
         f"are left out of its answers. {'For ' + '; for '.join(wrong) + '. ' if wrong else ''}"
-        f"mother − father and woman − man have a cosine of {found.cosine:.2f}; two differences of "
-        f"words drawn at random, {found.by_chance:.2f} on average, either way. Right: arrows from "
-        "the man's word to the woman's, the two directions in which these words differ most."
+        f"Two differences of words drawn at random have a cosine of {found.by_chance:.2f} on "
+        "average, either way. Right: arrows from the man's word to the woman's, in the two "
+        "directions in which these words differ most."
     )
     words = list(dict.fromkeys(word for pair in STEPS for word in pair))
     spots, share = pca(table.unit[table.places(words)])
     at = dict(zip(words, spots.tolist(), strict=True))
     with Board(
-        "Words as vectors: neighbours, analogies, directions", caption, (1, 1, 1.3)
+        "Words as vectors: neighbours, analogies, directions", caption, (0.9, 1.25, 1.2), details
     ) as board:
-        _bars(board.chart(0, "nearest to tower", "cosine", ""), tower, BLUE)
+        _bars(board.chart(0, "nearest to tower", "cosine", "", beside=8), tower)
         for number, (terms, near) in enumerate(answers.items()):
             part = (number / 3, (number + 1) / 3)
-            axes = board.chart(1, terms.replace("-", "−"), "", "", part)
-            _bars(axes, near, GREEN if right[terms] else ORANGE)
-        axes = board.chart(2, f"a map ({share:.0%} of the variance)", "", "")
+            axes = board.chart(1, terms.replace("-", "−"), "", "", part, beside=8)
+            axes.tick_params(labelbottom=False)
+            _bars(axes, near, wrong=not right[terms])
+        axes = board.chart(2, f"map: {share:.0%} of variance", "", "")
         for man, woman in STEPS:
             axes.annotate("", at[woman], at[man], arrowprops={"arrowstyle": "->", "color": PURPLE})
-        for word, (x, y) in at.items():
-            axes.text(x, y, word, fontsize=points(15), color=INK, ha="center")
+        for man, woman in STEPS:  # beyond either end of the arrow, so that they do not touch
+            up = at[woman][1] >= at[man][1]
+            for word, above in ((man, not up), (woman, up)):
+                beside(axes, tuple(at[word]), word, xytext=(0, 3 if above else -3),
+                       va="bottom" if above else "top")  # fmt: skip
         axes.update_datalim(list(at.values()))
         axes.margins(0.18, 0.1)
         axes.autoscale_view()
@@ -159,15 +179,17 @@ def analogies(model: str) -> Drawing:
     )
 
 
-def _bars(axes: Axes, found: list[Near], colour: str) -> None:
-    """Words with their cosines, the nearest on top."""
-    axes.barh(range(len(found)), [near.cosine for near in found], color=colour, height=0.7)
+def _bars(axes: Axes, found: list[Near], *, wrong: bool = False) -> None:
+    """Words with their cosines, the nearest on top; struck if the slide says another."""
+    axes.barh(
+        range(len(found)), [near.cosine for near in found], height=0.84,
+        color="#f6c9a8" if wrong else "#b9d7ee", hatch="//" if wrong else "", edgecolor="white",
+    )  # fmt: skip
     axes.set_yticks([])
     axes.set_xlim(0, 1)
     axes.set_ylim(len(found) - 0.4, -0.6)
     for place, near in enumerate(found):
-        axes.text(0.02, place, f"{near.word} {near.cosine:.2f}", va="center", color="white",
-                  fontsize=points(15), weight="bold")  # fmt: skip
+        label(axes, (0.02, place), f"{near.word} {near.cosine:.2f}", va="center")
 
 
 DIMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
@@ -193,6 +215,10 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
     before = _angles(torch.randn(2 * FITTED[-1], FITTED[-1]))
     after = _angles(_pushed(2 * FITTED[-1], FITTED[-1], steps))
     caption = (
+        f"Random directions are nearly at right angles; pushed apart, {pushed[-1]} fit into "
+        f"{FITTED[-1]} dimensions within 90° ± {degrees:g}°."
+    )
+    details = (
         f"Left: {DRAWN} random vectors, all pairs: their angles are 90° ± 57°/√N; at N = 10,000, "
         f"{within[-1]:.0%} are between 89° and 91°, at N = 100 {within[3]:.0%}. Middle: "
         f"{2 * FITTED[-1]} vectors in {FITTED[-1]} dimensions, before and after gradient descent "
@@ -202,7 +228,7 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
         f"The lecture's exp(εN) with ε = sin {degrees:g}° = {reach:.2f} is the law's form, not its "
         "constant: what chance alone promises is exp(ε²N/4)."
     )
-    with Board("Many nearly orthogonal directions fit", caption, (1, 1, 1.1)) as board:
+    with Board("Many nearly orthogonal directions fit", caption, (1, 1, 1.1), details) as board:
         axes = board.chart(0, "random directions", "dimension N", "degrees from 90°")
         axes.plot(DIMS, spread, "o-", color=BLUE, label="measured")
         axes.plot(DIMS, [math.degrees(1) / math.sqrt(dim) for dim in DIMS], "--", color=MUTED,
@@ -210,12 +236,16 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
         powers(axes, "x", (10, 100, 1000, 10_000))
         powers(axes, "y", (1, 10, 30))
         key(axes)
-        axes = board.chart(1, "pushed apart", "angle", "share of pairs")
-        for angles, colour, name in ((before, ORANGE, "random"), (after, BLUE, "pushed apart")):
+        axes = board.chart(1, "angles of pairs", "angle in degrees", "share of pairs")
+        for angles, colour, name, hatch in (
+            (before, ORANGE, "random", "//"),
+            (after, BLUE, "pushed apart", ""),
+        ):
             weights = np.full(len(angles), 1 / len(angles))
             axes.hist(angles.numpy(), bins=40, range=(50, 130), weights=weights, color=colour,
-                      alpha=0.7, label=name)  # fmt: skip
-        key(axes)
+                      alpha=0.7, label=name, hatch=hatch, edgecolor="white")  # fmt: skip
+        axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
+        key(axes, "upper left")
         _fits(board.chart(2, f"how many fit, ± {degrees:g}°", "dimension N", "vectors"),
               drawn, pushed, reach)  # fmt: skip
     return board.drawing(
@@ -236,12 +266,12 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
 
 def _fits(axes: Axes, drawn: list[int], pushed: list[int], reach: float) -> None:
     dims = np.array(FITTED)
-    axes.plot(dims, pushed, "o-", color=BLUE, label="found, pushed apart")
-    axes.plot(dims, drawn, "s-.", color=GREEN, label="found among random ones")
+    axes.plot(dims, pushed, "o-", color=BLUE, label="pushed apart")
+    axes.plot(dims, drawn, "s-.", color=GREEN, label="random, kept")
     axes.plot(dims, np.exp(reach * dims), "--", color=ORANGE, label="exp(εN)")
     axes.plot(dims, np.exp(reach**2 * dims / 4), ":", color=MUTED, label="exp(ε²N/4)")
     powers(axes, "y", (1, 10, 100, 1000, 10_000))
-    axes.set_ylim(0.8, 20_000)
+    axes.set_ylim(0.8, 3e6)
     key(axes, "upper left")
 
 

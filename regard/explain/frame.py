@@ -1,0 +1,105 @@
+"""What stands around a picture of attention: title, colour scales, one sentence, and details."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.explain.cells import Scale
+from regard.explain.colours import MUTED
+from regard.explain.maps import visible
+from regard.explain.sheet import (
+    HEIGHT,
+    LEADING,
+    SMALLEST,
+    TEXT,
+    TITLE,
+    WIDTH,
+    Medium,
+    Sheet,
+    lines_height,
+    points,
+    shorten,
+    text_width,
+    wrap,
+)
+
+EDGE, RIM = 20, 12  # pixels left free at the sides, and above and below
+BAR = (150, 18)  # the colour bar
+MOST = 2  # lines of a title, and of a caption
+
+
+@dataclass(frozen=True)
+class Said:
+    """What stands around a drawing: over it, in one sentence under it, and what else there is."""
+
+    title: str
+    caption: str
+    details: str
+    medium: Medium
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A sheet with its text, and the rows of pixels that are free for the drawing."""
+
+    sheet: Sheet
+    top: float
+    bottom: float
+
+    @property
+    def height(self) -> float:
+        """Free pixels from top to bottom."""
+        return self.bottom - self.top
+
+
+def framed_sheet(said: Said, scales: Sequence[Scale]) -> Frame:
+    """A sheet with everything on it but the drawing."""
+    width = WIDTH - 2.0 * EDGE
+    details = said.details if said.medium.details else ""
+    below = lines_height(details, width, TEXT) + 16 if details else 0.0
+    sheet = Sheet(WIDTH, HEIGHT + below)
+    top, bottom = float(RIM), float(HEIGHT - RIM)
+    if not said.medium.paper:
+        title = _cut(visible(said.title), width, TITLE, "bold")
+        top = sheet.paragraph((EDGE, RIM), title, width, TITLE, weight="bold") + 6
+        caption = _cut(visible(said.caption), width, TEXT)
+        bottom -= lines_height(caption, width, TEXT)
+        sheet.paragraph((EDGE, bottom), caption, width)
+        bottom -= 10
+    if details:
+        sheet.paragraph((EDGE, HEIGHT), details, width, colour=MUTED)
+    left = float(EDGE)
+    for scale in scales:
+        left = _draw_scale(sheet, scale, left, top)
+    return Frame(sheet, top + (LEADING * TEXT + 8 if scales else 0), bottom)
+
+
+def _cut(text: str, width: float, size: float, weight: str = "normal") -> str:
+    """As much of a text as fits on the few lines it may have."""
+    lines = wrap(text, width, size, weight)
+    if len(lines) <= MOST:
+        return text
+    last = shorten(lines[MOST - 1] + " " + lines[MOST], 0.88 * width, size)
+    return " ".join([*lines[: MOST - 1], last])
+
+
+def _draw_scale(sheet: Sheet, scale: Scale, left: float, top: float) -> float:
+    """The name of a scale, its bar and what its ends mean, in a row; returns where it ends."""
+    middle = top + LEADING * TEXT / 2
+    sheet.text((left, middle), scale.name, align="left center")
+    left += text_width(scale.name, TEXT) + 14
+    ends = [f"{end:.2g}".replace("-", "−") for end in (scale.low, scale.high)]
+    left += text_width(ends[0], SMALLEST) + 6
+    bar = sheet.axes(left, middle - BAR[1] / 2, *BAR)
+    bar.imshow(
+        np.linspace(scale.low, scale.high, 256)[None],
+        scale.colormap(),
+        aspect="auto",
+        extent=(0, 1, 0, 1),
+    )
+    for place, side, text in ((-0.04, "right", ends[0]), (1.04, "left", ends[1])):
+        bar.text(place, 0.5, text, ha=side, va="center", fontsize=points(SMALLEST))
+    return left + BAR[0] + text_width(ends[1], SMALLEST) + 50
