@@ -74,7 +74,7 @@ def write(pipeline: Pipeline) -> dict[str, Any]:
         "scores": found.to_json(),
         "stories": STORIES,
         f"stories_that_share_{SHARED}_words_with_the_training_text": copied,
-        "hello_how_are": [each.text for each in pipeline.suggest("Hello, how are")],
+        "hello_how_are": [each.word for each in pipeline.suggest("Hello, how are")],
         "examples": stories[:3],
     }
 
@@ -82,7 +82,7 @@ def write(pipeline: Pipeline) -> dict[str, Any]:
 def fill(pipeline: Pipeline) -> dict[str, Any]:
     """Hidden tokens found, and some gaps."""
     texts = ["I would like a cup of [MASK].", "The [MASK] is barking.", "She is [MASK] a book."]
-    found = {text: [each.text for each in pipeline.fill(text)[0]] for text in texts}
+    found = {text: [each.word for each in pipeline.fill(text)[0]] for text in texts}
     return {"scores": evaluate(pipeline).to_json(), "examples": found}
 
 

@@ -1,0 +1,70 @@
+"""The small models on the shelf: each answers at once, on text that it has not seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from regard.recipes.shelf import shipped
+from regard.runs.load import load
+
+
+@pytest.fixture(scope="module")
+def model():
+    made = {}
+
+    def one(name):
+        if name not in shipped():
+            pytest.skip(f"{name} is not on the shelf")
+        if name not in made:
+            made[name] = load(name)
+        return made[name]
+
+    return one
+
+
+@pytest.mark.parametrize("end", [".", ""])
+def test_one_word_flips_the_translation(model, end):
+    translator = model("small/translate")
+    crossing = "The animal didn't cross the street because it was too"
+    tired, wide = translator.translate([f"{crossing} tired{end}", f"{crossing} wide{end}"])
+    assert "weil es zu müde war" in tired
+    assert "weil sie zu breit war" in wide
+    asked = "The teacher asked the class a question, and everyone turned to look at"
+    her, him = translator.translate([f"{asked} her{end}", f"{asked} him{end}"])
+    assert her.startswith("Die Lehrerin")
+    assert him.startswith("Der Lehrer ")
+
+
+def test_everyday_sentences_are_translated(model):
+    translator = model("small/translate")
+    assert translator.translate("Good morning!") == "Guten Morgen!"
+    assert "Hund" in translator.translate("The dog chased another dog.")
+    assert "Kuchen" in translator.translate("He hit me with a pie.")
+    assert translator.look("I love you.").maps[0].keys
+    rounded = translator.quantised().translate("I love you.")
+    assert rounded == translator.translate("I love you.") == "Ich liebe dich."
+
+
+def test_a_story_goes_on_and_a_phone_suggests(model):
+    writer = model("small/write")
+    assert writer.suggest("Hello, how are")[0].word == "you"
+    story = writer.generate("Once upon a time", seed=1, max_length=60)
+    assert len(story.split()) > 20
+
+
+def test_a_gap_gets_a_word_and_like_sentences_are_near(model):
+    filler = model("small/fill")
+    words = [each.word for each in filler.fill("I would like a cup of [MASK].", 5)[0]]
+    assert {"coffee", "tea", "water", "milk"} & set(words)
+    near, far = filler.embed(["The dog is sleeping.", "Tom speaks French."], near="A cat sleeps.")
+    assert near.closeness > far.closeness
+
+
+def test_one_model_does_three_jobs_by_prefix(model):
+    jobs = model("small/jobs")
+    asked = [
+        "Translate EN-DE: This is good.",
+        "Is this toxic: You are an idiot.",
+        "Is this toxic: You look beautiful today!",
+    ]
+    assert jobs.generate(asked) == ["Das ist gut.", "yes", "no"]
