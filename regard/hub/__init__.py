@@ -1,1 +1,1 @@
-"""Other people's models: Hugging Face folders in and out."""
+"""Import and export of Hugging Face folders, and import of llama2.c files."""

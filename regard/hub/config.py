@@ -1,6 +1,7 @@
-"""The `config.json` of a folder: whether a model is one of Hugging Face, or of ours.
+"""Reads the `config.json` of a folder and tells Hugging Face's from Regard's.
 
-Light on purpose: a model of ours is loaded without what is known of theirs.
+This module imports little on purpose, so that a model of Regard is loaded without the code for
+Hugging Face models. In this folder "their" means Hugging Face's, and "our" means Regard's.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ CONFIG = "config.json"
 
 
 class ConfigFile(NamedTuple):
-    """The `config.json` of a folder, read once; empty where there is none."""
+    """The `config.json` of a folder as bytes and parsed; empty if there is none."""
 
     data: bytes = b""
     values: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, folder: Path) -> ConfigFile:
-        """That of a folder, of theirs or of ours."""
+        """Reads the `config.json` of a folder, Hugging Face's or Regard's."""
         file = folder / CONFIG
         if not file.is_file():
             return cls()
@@ -30,5 +31,5 @@ class ConfigFile(NamedTuple):
 
     @property
     def theirs(self) -> dict[str, Any] | None:
-        """What it says, if it is that of a Hugging Face model and not of one of ours."""
+        """The contents, if it is a Hugging Face config; None for Regard's or if there is none."""
         return None if self.values is None or "regard" in self.values else self.values

@@ -1,4 +1,7 @@
-"""Regard <-> Hugging Face: what a folder of theirs needs beside its weights, and the way out."""
+"""Import and export of Hugging Face folders beside the weights: recipe, tokenizer, decoding.
+
+In: a model read by `folder.py`. Out: a recipe for it; or a complete Hugging Face folder.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ from regard.train.config import TrainConfig
 def recipe_of(
     config: Any, vocabularies: Sequence[int], folder: Path, their: dict[str, Any] | None = None
 ) -> Recipe:
-    """What a recipe would have said of a model that came from elsewhere.
+    """Makes a recipe for an imported model.
 
     Args:
-        config: Of the model.
+        config: The model's config.
         vocabularies: The sizes of its vocabularies.
-        folder: Where it came from; of a single file nothing more is known.
-        their: What its `config.json` says, if that was read already.
+        folder: The folder it was read from, or a single file.
+        their: The contents of their `config.json`, if it was read already.
     """
     length, both = config.max_length, config.sides == 2
     return Recipe(
@@ -48,7 +51,11 @@ def recipe_of(
 
 
 def _task_of(config: Any) -> Any:
-    """What a model is for; a T5 that has sentinels can restore texts, too."""
+    """The task of an imported model: that of its family.
+
+    For a family whose models have heads, it is the task of the head that the model has, or `embed`
+    if it has none. The family's own task comes last.
+    """
     usual = FAMILIES[config.family].task
     headed = [task for task, entry in TASKS.items() if entry.head and entry.fits(config)]
     if usual not in headed:
@@ -58,7 +65,7 @@ def _task_of(config: Any) -> Any:
 
 
 def check_vocabulary(model: Model, vocabulary: Vocabulary, folder: Path) -> None:
-    """Refuses a tokenizer with ids that the model has no vector for."""
+    """Refuses a tokenizer with more entries than the model has embeddings."""
     sides = (vocabulary.source, vocabulary.target)
     sizes = list(model.vocabularies().values())
     for tokenizer, size in zip(sides, (sizes[0], sizes[-1]), strict=True):
@@ -74,13 +81,13 @@ def export(model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path) ->
     """Writes a Hugging Face folder that transformers loads with the same outputs.
 
     Args:
-        model: What to write.
-        vocabulary: Its tokenizer or image reader, if it has one.
-        decode: How it is decoded.
-        folder: A new name, or an empty folder.
+        model: The model to write.
+        vocabulary: Its tokenizers or image reader; None if it has none.
+        decode: The settings of decoding.
+        folder: A new or an empty folder.
 
     Raises:
-        InputError: No model of theirs computes the same, or the folder is taken.
+        InputError: No kind of Hugging Face model computes the same, or the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is taken", fix="choose a new name or an empty folder")
@@ -142,16 +149,17 @@ def _write(model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path) ->
 
 
 def _unnamed(model: Model, decode: DecodeConfig) -> dict[str, Any]:
-    """Without a tokenizer: none of the ids that their config would suppose, beyond its vocabulary.
+    """The special ids for the config of a model without a tokenizer.
 
-    Padding, which an encoder-decoder of theirs must have, is what its texts start from.
+    They are None, since the defaults of transformers may lie beyond the vocabulary. Only an
+    encoder-decoder must have a padding id; it is the id that decoding starts from.
     """
     pad = decode.begin or 0 if model.config.sides == 2 else None
     return {"bos_token_id": None, "eos_token_id": None, "pad_token_id": pad}
 
 
 def roles_of(vocabulary: Vocabulary) -> dict[str, Any]:
-    """The ids of the symbols that have a role, by the names in their config."""
+    """The ids of special tokens by their names in a Hugging Face config."""
     roles = vocabulary.target.specials
     named = {
         "bos_token_id": roles.begin,

@@ -1,7 +1,8 @@
-"""A Hugging Face folder <-> a model of ours. Nothing in the folder can run code.
+"""Reads a Hugging Face folder into a model of Regard, and writes one.
 
-In: `config.json` and `model.safetensors` (or its parts and an index). Out: a model in 32 bits, and
-the folder again. Tensors that are left over, missing, or of another shape are errors.
+In: `config.json` and `model.safetensors` (or its parts and an index). Out: a model in 32 bits; and
+back. Tensors that are left over, missing, or of another shape are errors. No code in the folder is
+run.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from regard.runtime.tensors import REAL, TensorFile
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 ODD = (AttributeError, KeyError, IndexError, TypeError, AssertionError, BadZipFile)
-"""What readers of pickles end in, beside their own errors, where bytes were changed."""
+"""Further errors that reading a damaged pickle may raise."""
 MOST_LAYERS = 1000
-"""Of a model that is sketched from its config alone."""
+"""Most layers of a model whose weights are not there, only its config."""
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether all files of a folder's weights are there, in `.bin` files or better."""
+    """Whether all files of a folder's weights exist, in safetensors or `.bin` files."""
     try:
         return all(file.is_file() for file in _files(folder, pickled=True))
     except InputError:
@@ -55,15 +56,16 @@ def has_weights(folder: Path) -> bool:
 def read_model(
     folder: Path, their: dict[str, Any] | None = None, *, pickled: bool = False
 ) -> Model:
-    """The model of a folder, with its weights in 32 bits.
+    """Reads the model of a folder, with its weights in 32 bits.
 
     Args:
-        folder: With `config.json` and weights.
-        their: What `config.json` says, if it was read already.
-        pickled: Whether `.bin` files may be read too, by torch's reader of plain tensors.
+        folder: Contains `config.json` and weights.
+        their: The contents of `config.json`, if it was read already.
+        pickled: Whether `.bin` files may be read too, as plain tensors (`weights_only`).
 
     Raises:
-        InputError: A kind that is not known, or anything damaged, left over or missing.
+        InputError: The kind of model is unknown, or a file or tensor is damaged, left over or
+            missing.
     """
     their = read_json(folder / CONFIG) if their is None else their
     kind = kind_of(their, folder)
@@ -77,18 +79,18 @@ def read_model(
 
 
 def read_outline(folder: Path, their: dict[str, Any]) -> tuple[ModelConfig, tuple[int, ...]]:
-    """The config of a folder's model, and the sizes of its vocabularies; its weights stay on disk.
+    """The config of a folder's model and the sizes of its vocabularies; weights stay on disk.
 
     Args:
-        folder: Of a model.
-        their: What `config.json` says.
+        folder: The model's folder.
+        their: The contents of `config.json`.
 
     Raises:
-        InputError: As `read_model`, as far as names tell.
+        InputError: As `read_model`, as far as config and tensor names show it.
     """
     mapped: dict[str, Tensor] = {}
     if not (folder / WEIGHTS).is_file() and not (folder / INDEX).is_file():
-        return _understood(folder, their, {}, MOST_LAYERS)[:2]  # the config alone
+        return _understood(folder, their, {}, MOST_LAYERS)[:2]  # from the config alone
     for file in _files(folder, pickled=False):
         mapped |= _load(file)
     tensors = kind_of(their, folder).whole_names(mapped)
@@ -98,7 +100,14 @@ def read_outline(folder: Path, their: dict[str, Any]) -> tuple[ModelConfig, tupl
 def _understood(
     folder: Path, their: dict[str, Any], tensors: dict[str, Tensor], count: int
 ) -> tuple[ModelConfig, tuple[int, ...], dict[str, torch.Size]]:
-    """What a config of theirs means: ours, the sizes of vocabularies, and every tensor's shape."""
+    """Converts their config: our config, the sizes of vocabularies, and the shapes of our tensors.
+
+    Args:
+        folder: The model's folder, for error messages.
+        their: The contents of their `config.json`.
+        tensors: Their tensors by name, whose names tell which heads there are.
+        count: Number of tensors, as a limit for the number of layers.
+    """
     kind = kind_of(their, folder)
     try:
         config: ModelConfig = kind.read(their, Names(their, tensors))
@@ -114,8 +123,8 @@ def _understood(
 
 
 def _check_tied(model: Model, ours: dict[str, Tensor]) -> None:
-    """Refuses two matrices where the model has one for both roles."""
-    first: dict[int, str] = {}  # the name that each parameter was met under
+    """Refuses two different matrices for one tied parameter of the model."""
+    first: dict[int, str] = {}  # id of a parameter -> its first name
     for name, parameter in model.named_parameters(remove_duplicate=False):
         other = first.setdefault(id(parameter), name)
         if other != name and not torch.equal(ours[name], ours[other]):
@@ -123,15 +132,15 @@ def _check_tied(model: Model, ours: dict[str, Tensor]) -> None:
 
 
 def write_model(model: Model, folder: Path, **roles: Any) -> dict[str, Any]:
-    """Writes `config.json` and `model.safetensors` that transformers reads; gives the config.
+    """Writes `config.json` and `model.safetensors` for transformers; returns the config.
 
     Args:
-        model: Of any family.
-        folder: Exists.
-        **roles: What the config is to say beside, such as `eos_token_id`.
+        model: A model of any family.
+        folder: An existing folder.
+        **roles: Further values for the config, such as `eos_token_id`.
 
     Raises:
-        InputError: No kind of theirs computes what this model does.
+        InputError: No kind of Hugging Face model computes what this model does.
     """
     kind = _kind_for(model)
     written = kind.write(model.config, *model.vocabularies().values())
@@ -157,7 +166,7 @@ def _kind_for(model: Model) -> Kind:
 
 
 def kind_of(their: dict[str, Any], folder: Path) -> Kind:
-    """What we know of a config's kind."""
+    """The `Kind` of a Hugging Face config, by its `model_type`."""
     name = their.get("model_type")
     if not isinstance(name, str) or name not in KINDS:
         raise InputError(
@@ -179,7 +188,7 @@ def _vocabularies(their: dict[str, Any], kind: Kind) -> tuple[int, ...]:
 
 
 def read_tensors(folder: Path, *, pickled: bool = False) -> dict[str, Tensor]:
-    """All tensors of a folder, by their names, in 32 bits where they are real numbers."""
+    """Reads all tensors of a folder by their names; floating-point tensors become 32 bits."""
     tensors: dict[str, Tensor] = {}
     for file in _files(folder, pickled=pickled):
         found = _read(file, sum(tensor.nbytes for tensor in tensors.values()))
@@ -191,7 +200,12 @@ def read_tensors(folder: Path, *, pickled: bool = False) -> dict[str, Tensor]:
 
 
 def _read(file: Path, held: int) -> dict[str, Tensor]:
-    """The tensors of a file, in memory; the files before it hold so many bytes of that."""
+    """Reads the tensors of a file into memory.
+
+    Args:
+        file: A `.safetensors` or `.bin` file.
+        held: Bytes that the tensors of earlier files take, for the check of memory.
+    """
 
     def check(numbers: int) -> None:
         check_memory(f"{file}: its weights in 32 bits", held + 4 * numbers)
@@ -230,7 +244,7 @@ def _files(folder: Path, *, pickled: bool) -> Iterator[Path]:
 
 
 def _parts(folder: Path, index: str, ending: str) -> Iterator[Path]:
-    """The files that an index names, all inside the folder and of one kind."""
+    """The files that an index names; refuses names outside the folder or with another ending."""
     places = read_json(folder / index).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise InputError(f"{folder / index}", got="no weight_map", expected="tensors and files")
@@ -241,9 +255,9 @@ def _parts(folder: Path, index: str, ending: str) -> Iterator[Path]:
 
 
 def _load(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file, in it still: into memory comes only what is looked at."""
+    """Maps the tensors of a file; their values are read only when they are used."""
     with _naming(file):
-        open_regular(file).close()  # a pipe among the parts would never end
+        open_regular(file).close()  # refuses pipes, which would block
         if file.suffix == ".safetensors":
             return safetensors.torch.load_file(file)
         return read_pickled(file)
@@ -251,7 +265,7 @@ def _load(file: Path) -> dict[str, Tensor]:
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Says which file is missing or damaged."""
+    """Turns errors of reading into an `InputError` that names the file."""
     try:
         yield
     except FileNotFoundError:

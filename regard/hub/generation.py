@@ -1,7 +1,7 @@
-"""`generation_config.json` <-> how Regard decodes: widths, penalties, and the ids that have a role.
+"""Converts `generation_config.json` to Regard's `DecodeConfig` and back.
 
-Older folders say the same in `config.json`. What somebody set there and Regard does not do is said
-in a warning: the outputs would differ.
+It holds beam sizes, penalties, lengths and special ids. Older folders have these settings in
+`config.json`. A setting that Regard does not support causes a warning, since outputs may differ.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SETTINGS = {
     "no_repeat_ngram_size": "no_repeat_ngram",
     "repetition_penalty": "repetition_penalty",
 }
-"""Theirs and ours, where both mean the same."""
+"""Their name -> our name of settings with the same meaning."""
 STOPS = {True: "first", False: "bound", "never": "never"}
-"""Their `early_stopping` and our `stop`."""
+"""Their `early_stopping` -> our `stop`."""
 KEPT = ("eos_token_id", "decoder_start_token_id", "bos_token_id")
-"""Ids whose role lasts if `generation_config.json` does not repeat it."""
+"""Ids that are taken from `config.json` if `generation_config.json` does not repeat them."""
 USUAL_TOP_K = 50
-"""What they sample from where nothing is said."""
+"""The default of `top_k` in transformers."""
 UNHEEDED: dict[str, Any] = {
     "begin_suppress_tokens": [],
     "constraints": None,
@@ -56,7 +56,7 @@ UNHEEDED: dict[str, Any] = {
     "typical_p": 1,
     "watermarking_config": None,
 }
-"""What Regard does not do, and the value at which it does nothing."""
+"""Settings that Regard does not support -> the value at which they have no effect."""
 
 log = logging.getLogger(__name__)
 
@@ -64,17 +64,19 @@ log = logging.getLogger(__name__)
 def read_decoding(
     folder: Path, vocab: int, longest: int, *, both: bool, their: dict[str, Any] | None = None
 ) -> DecodeConfig:
-    """How a folder says that its model wants to be decoded, as far as it does.
+    """Reads the settings of decoding from a folder; settings that are not given have defaults.
 
     Args:
-        folder: With `config.json`, and perhaps `generation_config.json`.
-        vocab: Entries of the vocabulary that it writes in; an id beyond is never written.
-        longest: The most tokens it has positions for: no limit is one that says no less.
-        both: Whether it has an encoder: then a length counts what a text starts from.
-        their: What `config.json` says, if it was read already.
+        folder: Contains `config.json`, and perhaps `generation_config.json`.
+        vocab: Size of the target vocabulary; ids beyond it are ignored.
+        longest: Largest number of tokens that the model has positions for; a `max_length` that
+            does not limit it further is ignored.
+        both: Whether the model has an encoder and a decoder; then their lengths count the start
+            token, and ours do not.
+        their: The contents of `config.json`, if it was read already.
 
     Raises:
-        InputError: A value is not of its kind.
+        InputError: A value is of a wrong type or out of range.
     """
     configs = [
         their if their is not None and name == CONFIG else read_json(folder / name)
@@ -82,7 +84,7 @@ def read_decoding(
     ]  # fmt: skip
     known = [{k: v for k, v in config.items() if v is not None} for config in configs]
     settings = known[-1] if known else {}
-    roles = [name for name in KEPT if name not in settings]  # said before, and not again
+    roles = [name for name in KEPT if name not in settings]  # only in config.json
     ids = settings | {name: config[name] for config in known for name in roles if name in config}
     where = folder / (GENERATION if len(known) == 2 else CONFIG)
     try:
@@ -122,7 +124,7 @@ def _settings(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lengths(said: Mapping[str, Any], longest: int, *, both: bool) -> dict[str, int]:
-    """Theirs count what a text starts from, ours do not; `new_tokens` do not either."""
+    """Converts limits of length: theirs count the start token; ours and `new_tokens` do not."""
     found: dict[str, int] = {}
     for ours in ("min_length", "max_length"):
         fresh = said.get(ours.replace("length", "new_tokens"))
@@ -139,7 +141,7 @@ def _lengths(said: Mapping[str, Any], longest: int, *, both: bool) -> dict[str, 
 
 def _roles(said: Mapping[str, Any], vocab: int, *, both: bool) -> dict[str, Any]:
     def within(value: Any) -> tuple[int, ...]:
-        """One id or several; those that the model cannot write are left out."""
+        """One id or a list of ids as a tuple, without ids beyond the vocabulary."""
         several = value if isinstance(value, list | tuple) else [] if value is None else [value]
         wrong = [each for each in several if type(each) is not int]
         if wrong:
@@ -151,7 +153,7 @@ def _roles(said: Mapping[str, Any], vocab: int, *, both: bool) -> dict[str, Any]
 
     ends = within(said.get("eos_token_id"))
     words = (each[0] for each in said.get("bad_words_ids", ()) if len(each) == 1)
-    single = [token for token in words if token not in ends]  # they let a text end all the same
+    single = [token for token in words if token not in ends]  # transformers never bans the end
     found = {
         "banned": within([*single, *said.get("suppress_tokens", ())]),
         "ends": ends,
@@ -164,7 +166,7 @@ def _roles(said: Mapping[str, Any], vocab: int, *, both: bool) -> dict[str, Any]
 
 
 def roles_in(config: DecodeConfig) -> dict[str, Any]:
-    """The ids that have a role in decoding, by the names in their config."""
+    """The start and end ids of decoding, by their names in a Hugging Face config."""
     found: dict[str, Any] = {}
     if config.begin is not None:
         found["decoder_start_token_id"] = config.begin
@@ -174,19 +176,19 @@ def roles_in(config: DecodeConfig) -> dict[str, Any]:
 
 
 def write_decoding(config: DecodeConfig, roles: Mapping[str, Any], longest: int) -> dict[str, Any]:
-    """What `generation_config.json` says, for transformers to decode as Regard does.
+    """The contents of `generation_config.json` with which transformers decodes as Regard does.
 
     Args:
-        config: How Regard decodes.
-        roles: The ids of symbols with a role, by their names.
-        longest: The most tokens the model has positions for. Where Regard has no other limit than
-            twice the source, this is it; theirs would be 20.
+        config: Regard's settings of decoding.
+        roles: The ids of special tokens, by their names in a Hugging Face config.
+        longest: Largest number of tokens that the model has positions for. It is written as
+            `max_length` if Regard has no limit but twice the source; their default would be 20.
     """
     their: dict[str, Any] = {theirs: getattr(config, ours) for theirs, ours in SETTINGS.items()}
     names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
     their |= {name: roles[name] for name in names if roles.get(name) is not None}
     if config.beam == 1:
-        del their["length_penalty"]  # they refuse to save one that has no say
+        del their["length_penalty"]  # transformers refuses to save a penalty without beam search
     else:
         their["early_stopping"] = next(them for them, ours in STOPS.items() if ours == config.stop)
     if config.sample:
@@ -199,6 +201,6 @@ def write_decoding(config: DecodeConfig, roles: Mapping[str, Any], longest: int)
         "max_new_tokens": config.max_length,
         "max_length": longest if config.max_length is None else None,
     }
-    # A forced id may be 0; nothing else says something at 0.
+    # A forced id may be 0; all other settings have no effect at 0.
     kept = {k: v for k, v in optional.items() if v or (v == 0 and k.startswith("forced"))}
     return their | kept

@@ -1,7 +1,8 @@
-"""`preprocessor_config.json` <-> an image reader: sizes, means and deviations, and nothing to run.
+"""Converts `preprocessor_config.json` to an image reader and back.
 
-A reader that finds ink has no name there: it is kept under a key of its own, which others leave
-alone, and they see how to scale a whole image.
+It holds sizes, means and standard deviations. Regard's readers that crop an image to its ink have
+no equivalent there. They are stored under the key "regard", which other programs ignore; those see
+the settings for scaling a whole image.
 """
 
 from __future__ import annotations
@@ -21,18 +22,19 @@ from regard.tokens import Processor
 
 FILE = "preprocessor_config.json"
 OWN = "regard"
-"""The key under which a reader of ours stands whole."""
+"""The key under which all settings of a reader of Regard are stored."""
 
 
 def read_reader(folder: Path, config: Any) -> Processor:
-    """The reader of a folder; without a file, as their ViT reads unless told otherwise.
+    """Reads the image reader of a folder; without a file it has the defaults of their ViT.
 
     Args:
-        folder: Of a model.
-        config: Of the model, whose size images are scaled to.
+        folder: The model's folder.
+        config: The model's config, with the size that images are scaled to.
 
     Raises:
-        InputError: It does what no reader here does, or is of another size than the model.
+        InputError: The file has settings that Regard does not support, or another size than the
+            model.
     """
     file = folder / FILE
     said = read_json(file) if file.is_file() else {}
@@ -77,7 +79,7 @@ def _theirs(said: dict[str, Any], config: Any, file: Path) -> ImageReader:
 
 
 def write_reader(reader: ImageReader, folder: Path) -> None:
-    """Writes the file that their image processors read."""
+    """Writes `preprocessor_config.json` for the image processors of transformers."""
     said = {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,

@@ -1,4 +1,8 @@
-"""What Regard knows of one kind of Hugging Face model: its config and its names, both ways."""
+"""The description of one kind of Hugging Face model: how config and tensor names are converted.
+
+A `Kind` converts between their `config.json` and our model config, and between their tensor names
+and ours (by a `Table` of rules), in both directions.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +17,29 @@ from regard.errors import InputError
 from regard.hub.rules import Table
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "silu": "silu"}
-"""Their name -> ours."""
+"""Their name of an activation -> ours."""
 _OTHER_NAMES = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 
 
 class Names:
-    """The tensors of a checkpoint, for questions that a config does not answer."""
+    """Answers questions about a checkpoint's tensors that its config does not answer."""
 
     def __init__(self, their: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self._their, self._tensors = their, tensors
 
     def has(self, start: str) -> bool:
-        """Whether there is a tensor whose name begins so."""
+        """Whether there is a tensor whose name begins with `start`."""
         return any(name.startswith(start) for name in self._tensors)
 
     def tied(self, copy: str, original: str, *, usual: bool) -> bool:
-        """Whether a matrix is only another name of one that comes before it.
+        """Whether two matrices are tied.
 
-        Where both are stored, their numbers decide; else the config.
+        If both are stored, their values decide; otherwise the config.
+
+        Args:
+            copy: Name of the matrix that may be a copy.
+            original: Name of the other matrix.
+            usual: The default if the config does not tell.
         """
         if copy in self._tensors and original in self._tensors:
             return torch.equal(self._tensors[copy], self._tensors[original])
@@ -39,26 +48,27 @@ class Names:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of model. A kind of theirs is a config of one of our families."""
+    """One kind of Hugging Face model; it corresponds to certain configs of one of our families."""
 
     name: str
     """Their `model_type`."""
     family: str
+    """Our family."""
     prefix: str
-    """What the names of the body begin with in a model that has a head; without one they do not."""
+    """Prefix of the body's tensor names in a model with a head; a model without a head lacks it."""
     read: Callable[[dict[str, Any], Names], Any]
-    """Their config, and the tensors -> our config."""
+    """Their config and tensors -> our config."""
     write: Callable[..., dict[str, Any]]
     """Our config and the sizes of vocabularies -> their config."""
     names: Callable[[Any], Table]
-    """Our config -> the table of names."""
+    """Our config -> the table that converts tensor names."""
     fits: Callable[[Any], bool]
     """Whether a config of the family can be written as this kind."""
     heads: tuple[str, ...] = ("lm_head.",)
-    """What the names of heads begin with, which stand beside the body."""
+    """Prefixes of the heads' tensor names."""
 
     def whole_names(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors with the names that they have in a model with a head, and have today."""
+        """Renames tensors to the names that they have in a model with a head today."""
         today = {_renamed(name): tensor for name, tensor in tensors.items()}
         if any(name.startswith(self.prefix) for name in today):
             return today
@@ -69,7 +79,7 @@ class Kind:
 
 
 def _renamed(name: str) -> str:
-    """Today's name of a tensor; the first BERTs, out of TensorFlow, call the parts of norms so."""
+    """Today's name of a tensor; old BERTs, converted from TensorFlow, have gamma and beta."""
     for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
         if name.endswith(old):
             return name.removesuffix(old) + new
@@ -77,20 +87,20 @@ def _renamed(name: str) -> str:
 
 
 def only(their: Mapping[str, Any], **wanted: object) -> None:
-    """Refuses a config that sets something to what Regard does not compute."""
+    """Refuses a config in which a key has another value than the only one that Regard supports."""
     for key, value in wanted.items():
         if their.get(key, value) != value:
             raise InputError(f"config.json: {key}", got=their[key], expected=value)
 
 
 def their_activation(their: Mapping[str, Any], key: str, usual: str) -> str:
-    """Their name of the activation, one name for each; `usual` is what a config leaves out."""
+    """Their name of the activation, with synonyms replaced; `usual` is the default."""
     name = str(their.get(key) or usual)
     return _OTHER_NAMES.get(name, name)
 
 
 def activation_of(theirs: str) -> Any:
-    """Our name of an activation; `gated_` stays in front."""
+    """Our name of an activation; the prefix `gated_` is kept."""
     gate, name = ("gated_", theirs[6:]) if theirs.startswith("gated_") else ("", theirs)
     if name not in ACTIVATIONS:
         raise InputError(

@@ -1,13 +1,15 @@
-"""A file of llama2.c, and the tokenizer beside it -> a model of ours and its vocabulary.
+"""Reads a model file of llama2.c and its tokenizer.
 
-In: `model.bin` of version 0 (`export.py` of llama2.c, and all of its published stories) and
-`tok512.bin` or `tokenizer.bin`. Out: a `Decoder` in 32 bits and a `Vocabulary`.
+In: `model.bin` of version 0 (written by `export.py` of llama2.c; all of its published story models)
+and `tok512.bin` or `tokenizer.bin`. Out: a `Decoder` in 32 bits and a `Vocabulary`.
 
     model      7 × int32: dim, hidden, layers, heads, kv_heads, vocab (negative: untied), length;
                then float32, one kind of tensor after another, each for all layers
-    tokenizer  int32: bytes of the longest piece; then (float32 score, int32 bytes, text) a piece
+    tokenizer  int32: bytes of the longest piece; then for each piece (float32 score, int32 bytes,
+               text)
 
-The first seven numbers say how long the file must be. Nothing is made of them before that is so.
+The seven numbers of the header determine the file's length. It is compared before anything is
+allocated.
 """
 
 from __future__ import annotations
@@ -46,19 +48,19 @@ from regard.tokens.spelling import FALLBACK
 _HEADER = struct.Struct("<7i")
 _ENTRY = struct.Struct("<fi")
 _LATER = 0x616B3432
-"""What files of version 1 and later begin with: `ak42`."""
+"""The first number in files of version 1 and later: `ak42`."""
 _SYMBOLS = (("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL))
-"""The first three ids. llama2.c writes the text of the last two with line ends around it."""
+"""The tokens of the first three ids. llama2.c writes the last two with line ends around them."""
 _OF_EACH_LAYER = (
     "self_norm", "query", "key", "value", "out", "feed_norm", "gate", "down", "up",
 )  # fmt: skip
 _SPACE = "▁"
-"""How SentencePiece, which these pieces come from, writes the space that they have instead."""
+"""SentencePiece's character for a space; llama2.c's pieces have plain spaces instead."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a file begins with."""
+    """The header of a model file."""
 
     dim: int
     hidden: int
@@ -70,7 +72,7 @@ class Header:
     max_length: int
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """All that follows, in its order."""
+        """The shapes of all tensors by name, in the order of the file."""
         layers, dim, hidden = self.layers, self.dim, self.hidden
         head_dim = dim // self.heads
         narrow = self.kv_heads * head_dim
@@ -87,28 +89,28 @@ class Header:
             "down": (layers, dim, hidden),
             "up": (layers, hidden, dim),
             "final_norm": (dim,),
-            "cosine": angles,  # of the rotary positions; llama2.c itself no longer reads these two
+            "cosine": angles,  # rotary tables; llama2.c itself no longer reads these two
             "sine": angles,
             **({} if self.tied else {"head": (self.vocab, dim)}),
         }
 
     @property
     def size(self) -> int:
-        """Bytes of a whole file."""
+        """The size in bytes of the whole file."""
         return _HEADER.size + 4 * sum(map(math.prod, self.shapes().values()))
 
 
 def read_llama2c(file: Path, tokenizer: Path | None = None) -> tuple[Decoder, Vocabulary]:
-    """The model of a llama2.c file, and the vocabulary that belongs to it.
+    """Reads the model of a llama2.c file and its vocabulary.
 
     Args:
-        file: A `.bin` of version 0.
-        tokenizer: Its tokenizer; without it `tok512.bin` (for a vocabulary of 512) or
-            `tokenizer.bin` beside the file.
+        file: A `.bin` file of version 0.
+        tokenizer: Its tokenizer file; by default `tok512.bin` (for a vocabulary of 512) or
+            `tokenizer.bin` beside the model.
 
     Raises:
-        InputError: Anything damaged, missing, of another version, or of another length than its
-            first numbers say.
+        InputError: A file is damaged, missing, of another version, or its length does not fit its
+            header.
     """
     header = _read_header(file)
     vocabulary = _read_tokenizer(tokenizer or _beside(file, header.vocab), header.vocab)
@@ -136,7 +138,7 @@ def read_llama2c(file: Path, tokenizer: Path | None = None) -> tuple[Decoder, Vo
 
 
 def _read_header(file: Path) -> Header:
-    """The first numbers, once they are found to fit the length of the file."""
+    """Reads the header and checks that it fits the file's length and the machine's memory."""
     try:
         size = file.stat().st_size
         with open_regular(file) as opened:
@@ -178,7 +180,7 @@ def _read_tensors(file: Path, header: Header) -> dict[str, Tensor]:
 
 
 def _ours(theirs: dict[str, Tensor], header: Header) -> Iterator[tuple[str, Tensor]]:
-    """Their tensors by our names."""
+    """Yields their tensors by our names."""
     yield "embed.weight", theirs["embed"]
     yield "head.weight", theirs["embed" if header.tied else "head"]
     yield "decoder.final_norm.weight", theirs["final_norm"]
@@ -197,14 +199,17 @@ def _ours(theirs: dict[str, Tensor], header: Header) -> Iterator[tuple[str, Tens
 
 
 def halves_first(matrix: Tensor, heads: int) -> Tensor:
-    """The rows of queries or keys in the order of a rotary that pairs j with j + half.
+    """Reorders the rows of a query or key matrix for rotary positions on pairs (j, j + half).
 
-    llama2.c turns the pairs (2j, 2j + 1). The product of a query and a key is a sum over features,
-    so it stays the same when the features of both are put in another order.
+    llama2.c rotates the pairs (2j, 2j + 1) of a head's features. The dot product of a query and a
+    key does not change if the features of both are reordered in the same way.
 
     Args:
         matrix: (heads * head_dim, dim)
-        heads: How many.
+        heads: Number of heads.
+
+    Returns:
+        (heads * head_dim, dim)
 
     Example:
         >>> halves_first(torch.arange(4.0).view(4, 1), heads=1).flatten()
@@ -216,7 +221,7 @@ def halves_first(matrix: Tensor, heads: int) -> Tensor:
 
 
 def _beside(file: Path, vocab: int) -> Path:
-    """The tokenizer of a model, by the names that llama2.c gives them."""
+    """The tokenizer file beside a model, by the names that llama2.c uses."""
     names = (f"tok{vocab}.bin", "tokenizer.bin")
     for name in names:
         if file.with_name(name).is_file():
@@ -242,8 +247,8 @@ def _read_tokenizer(file: Path, vocab: int) -> Vocabulary:
 
 
 def _entries(data: bytes, file: Path) -> Iterator[Piece]:
-    """The pieces, as SentencePiece would have them."""
-    place = struct.calcsize("<i")  # after the length of the longest, which only C needs
+    """Yields the pieces of a tokenizer file in SentencePiece's form."""
+    place = struct.calcsize("<i")  # skips the length of the longest piece, which only C needs
     number = 0
     while place < len(data):
         if place + _ENTRY.size > len(data):
@@ -269,7 +274,7 @@ def _piece(number: int, text: str, score: float) -> Piece:
 
 
 def _begin_first() -> dict[str, Any]:
-    """`<s> text`: what a model of this kind has always seen first."""
+    """A post-processor that puts `<s>` before each text, as in the model's training."""
     begin, text, pair = (
         {"SpecialToken": {"id": "<s>", "type_id": 0}},
         {"Sequence": {"id": "A", "type_id": 0}},

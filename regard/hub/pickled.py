@@ -1,8 +1,9 @@
-"""A `.bin` file of somebody's weights -> its tensors, looked through before anything is built.
+"""Reads the tensors of a `.bin` file (a pickle) safely.
 
-torch's reader of plain tensors runs no code, but takes whatever memory a pickle asks for: a
-`bytearray` of 3 GB is twelve bytes, and so are 3 GB of zeros when they are deflated. So what a
-pickle calls is looked up in a short list first, and what is packed must be as long as it says.
+`torch.load(weights_only=True)` runs no code, but allocates whatever memory a pickle asks for: a
+`bytearray` of 3 GB takes twelve bytes in the file, and so do 3 GB of compressed zeros. So before
+loading, everything that the pickle calls must be in a short list, and the parts of the zip file
+must be uncompressed and not larger than the file.
 """
 
 from __future__ import annotations
@@ -23,34 +24,34 @@ from regard.errors import InputError
 from regard.runtime.files import open_regular
 
 LARGEST = 2**26
-"""Bytes of the pickle itself, without the tensors' numbers: some hundred for each tensor."""
+"""Largest pickle in bytes, without the tensors' values; it needs some hundred for each tensor."""
 REPEATED = 8
-"""How often the same numbers may be there under other names; T5 ties four matrices."""
+"""How often the same values may occur under different names; T5 ties four matrices."""
 CALLED = re.compile(
     r"collections OrderedDict"
     r"|torch\._utils _rebuild_(tensor|tensor_v2|parameter)"
     r"|torch\.nn\.parameter Parameter"
     r"|torch (Size|device|[A-Z][A-Za-z0-9]+Storage|(b?float|u?int|bool|complex)[0-9]*)"
 )
-"""What a pickle of plain tensors names: none of these takes more memory than the file has."""
+"""The globals in a pickle of plain tensors; none of them allocates more than the file's size."""
 UNNAMED = {"STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX", "BYTEARRAY8"}
-"""Opcodes that call what is named elsewhere, or take memory at once; torch writes none of them."""
+"""Opcodes that call something named elsewhere, or allocate memory; torch writes none of them."""
 
 
 def read_pickled(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file by name.
+    """Reads the tensors of a file by name.
 
     Raises:
-        InputError: It is no regular file, or would take more memory than it has bytes.
+        InputError: The file is not regular, or would take much more memory than it has bytes.
         UnpicklingError: It holds more than plain tensors.
-        Exception: It is damaged, in any of the ways of `torch.load`.
+        Exception: Any other error of `torch.load` for a damaged file.
     """
     with open_regular(file) as stream:
         packed = stream.read(4) == b"PK\3\4"
         stream.seek(0)
         for data in _packed(stream, file) if packed else [stream.read(LARGEST)]:
             _look_through(data, several=not packed)
-        # Mapped: a tensor's numbers are those of the file, and it cannot claim more of them.
+        # Mapped, so that a tensor cannot claim more values than the file has.
         found = torch.load(file, map_location="cpu", weights_only=True, mmap=packed)
     if not isinstance(found, dict) or not all(map(_is_plain, found, found.values())):
         raise InputError(str(file), got="something else", expected="plain tensors by name")
@@ -59,7 +60,7 @@ def read_pickled(file: Path) -> dict[str, Tensor]:
 
 
 def _packed(stream: Any, file: Path) -> Iterator[bytes]:
-    """The pickles in a zip file, if all that is in it is stored as it is, each part once."""
+    """Yields the pickles in a zip file; refuses compressed or overlapping parts."""
     size = stream.seek(0, io.SEEK_END)
     with zipfile.ZipFile(stream) as archive:
         parts = archive.infolist()
@@ -78,11 +79,11 @@ def _packed(stream: Any, file: Path) -> Iterator[bytes]:
 
 
 def _look_through(data: bytes, *, several: bool) -> None:
-    """Refuses a pickle that names anything but what plain tensors are made of.
+    """Refuses a pickle that names anything else than the globals of plain tensors.
 
     Args:
         data: The pickle.
-        several: Whether others follow it, as in files before torch 1.6: five, then numbers.
+        several: Whether there are five pickles, as in files of torch before 1.6.
     """
     stream = io.BytesIO(data)
     for _ in range(5 if several else 1):
@@ -93,9 +94,9 @@ def _look_through(data: bytes, *, several: bool) -> None:
 
 
 def _is_plain(name: Any, tensor: Any) -> bool:
-    """Whether it is a tensor as weights are: named, and with a number in the file for each of its.
+    """Whether it is a named, dense CPU tensor with a stored value for each element.
 
-    A view of one number can be a tensor of any size, and fill the memory when it is copied.
+    An expanded view of one value can have any size, and would fill the memory when it is copied.
     """
     return (
         isinstance(name, str)
@@ -107,7 +108,7 @@ def _is_plain(name: Any, tensor: Any) -> bool:
 
 
 def _refuse_repeated(tensors: dict[str, Tensor], file: Path) -> None:
-    """Refuses many names for the same numbers, which would each be copied."""
+    """Refuses many names for the same values, since each would be copied."""
     storages = [each.untyped_storage() for each in tensors.values()]
     stored = {storage.data_ptr(): storage.nbytes() for storage in storages}
     named = sum(each.numel() * each.element_size() for each in tensors.values())

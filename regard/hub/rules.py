@@ -1,8 +1,9 @@
-"""Their tensors <-> ours, by rules that hold in both directions.
+"""Converts Hugging Face's tensors to ours and back, by rules that hold in both directions.
 
-A `Rule` says that some of our tensors, one below the other, are some of theirs, one below the
-other: most often one is one; our keys and values stand in one matrix where they have two, and
-GPT-2 has one matrix, turned, for all three. What a rule does not name is left over, and an error.
+A `Rule` says that some of our tensors, concatenated along the first dimension, equal some of theirs
+concatenated. Most rules have one tensor on each side. Our keys and values are one matrix where
+theirs are two, and GPT-2 has one transposed matrix for queries, keys and values. Tensors that no
+rule names are an error.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from regard.errors import InputError
 
 @dataclass(frozen=True)
 class Rule:
-    """Our tensors, stacked along their first dimension, are theirs."""
+    """Our tensors concatenated along the first dimension equal theirs concatenated."""
 
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
     turned: bool = False
-    """Whether they keep a matrix as (in, out), as GPT-2 does."""
+    """Whether their matrix is transposed, (in, out), as in GPT-2."""
     row: bool = False
-    """Whether they keep a vector as a matrix of one row (the bias of Marian's logits)."""
+    """Whether their vector is a matrix of one row, as the bias of Marian's logits."""
     zero: bool = False
-    """Whether it is zero where they leave it out (that bias in a BART without a head)."""
+    """Whether ours is zero if theirs is missing, as that bias in a BART without a head."""
     shape: tuple[int, ...] | None = None
-    """The shape in which they keep one tensor that has fewer dimensions here (ViT's patches)."""
+    """The shape of their tensor if ours has fewer dimensions (ViT's patches)."""
 
     def within(self, ours: str, theirs: str) -> Rule:
-        """The same rule for what stands below a module, ours and theirs."""
+        """The same rule with a prefix before our names and one before theirs."""
         return replace(
             self,
             ours=tuple(f"{ours}{name}" for name in self.ours),
@@ -43,9 +44,15 @@ class Rule:
 
 
 def same(ours: str, theirs: str, *, bias: bool = True, **how: bool | int) -> list[Rule]:
-    """Rules for the weight, and the bias, of a module that both have.
+    """Rules for the weight and bias of a module that both models have.
 
-    Several modules that stand in one parameter are joined by `+`: `same("key_value", "key+value")`.
+    Modules whose parameters are concatenated are joined by `+`: `same("key_value", "key+value")`.
+
+    Args:
+        ours: Our name of the module.
+        theirs: Their name of the module.
+        bias: Whether the module has a bias.
+        **how: Further fields of `Rule`.
     """
     names = ("weight", "bias") if bias else ("weight",)
     return [
@@ -59,20 +66,20 @@ def same(ours: str, theirs: str, *, bias: bool = True, **how: bool | int) -> lis
 
 
 def within(ours: str, theirs: str, rules: Iterable[Rule]) -> list[Rule]:
-    """Rules for what stands below a module, ours and theirs."""
+    """The same rules with a prefix before our names and one before theirs."""
     return [rule.within(ours, theirs) for rule in rules]
 
 
 @dataclass(frozen=True)
 class Known:
-    """A tensor of theirs whose numbers are known: of what shape, and how they are computed."""
+    """The expected shape and values of a tensor of theirs that is computed, not learned."""
 
     shape: tuple[int, ...]
     compute: Callable[[], Tensor]
-    """Called only for a tensor of that shape: a hostile config takes no memory."""
+    """Called only if the tensor has that shape, so a malicious config cannot allocate memory."""
 
     def matches(self, tensor: Tensor) -> bool:
-        """Whether these are the numbers, rounding aside."""
+        """Whether a tensor has these values, up to rounding."""
         if tuple(tensor.shape) != self.shape:
             return False
         return torch.allclose(tensor, self.compute(), rtol=0, atol=1e-3)
@@ -80,30 +87,33 @@ class Known:
 
 @dataclass(frozen=True)
 class Table:
-    """All there is to know about the names of one family."""
+    """The rules for all tensors of one model."""
 
     rules: tuple[Rule, ...]
     copies: Mapping[str, str]
-    """Their tensors that repeat another of theirs (tied matrices): copy -> original."""
+    """Their tensors that may repeat another of theirs (tied matrices): copy -> original."""
     ignored: tuple[str, ...] = ()
-    """Patterns of theirs that hold nothing learned: masks, places, rates."""
+    """Patterns of their tensors that are not learned: masks, position ids, rotary frequencies."""
     known: Mapping[str, Known] = field(default_factory=dict)
-    """Theirs that hold nothing learned but could: what they must be (Marian's waves)."""
+    """Their tensors that must have certain values, such as Marian's sinusoidal positions."""
 
     def bring(
         self, theirs: dict[str, Tensor], shapes: Mapping[str, torch.Size]
     ) -> dict[str, Tensor]:
-        """Their tensors as ours, each laid out as torch would.
+        """Converts their tensors to ours.
 
         Args:
-            theirs: By their names; what is used is taken out, so that what is turned or joined is
-                not held twice.
-            shapes: Of all our tensors, by our names.
+            theirs: Tensors by their names. Used tensors are removed from the dict, so that those
+                that are transposed or concatenated are not in memory twice.
+            shapes: The shapes of all our tensors by our names.
+
+        Returns:
+            Contiguous tensors by our names.
 
         Raises:
-            InputError: One is missing, left over, or of another shape.
+            InputError: A tensor is missing, left over, or of another shape.
         """
-        # What they leave out because it only repeats another.
+        # Copies that are not stored because they repeat another tensor.
         absent = {c: theirs[o] for c, o in self.copies.items() if c not in theirs and o in theirs}
         theirs |= absent
         ours: dict[str, Tensor] = {}
@@ -121,7 +131,7 @@ class Table:
         return ours
 
     def _check_unused(self, theirs: Mapping[str, Tensor], used: Set[str]) -> None:
-        """Refuses what is left over and is neither known nor a copy nor of no consequence."""
+        """Refuses tensors left over that are neither known, nor copies, nor ignored."""
         for name in theirs.keys() & self.known.keys():
             if not self.known[name].matches(theirs[name]):
                 raise InputError(name, got="other numbers", expected="waves that are not learned")
@@ -135,7 +145,7 @@ class Table:
                 raise InputError("the weights", got=f"a leftover {name}", expected=known)
 
     def send(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Our tensors as theirs; what is only a copy is left out, as they do."""
+        """Converts our tensors to theirs; copies of tied matrices are left out, as they do."""
         left = ours.keys() - {name for rule in self.rules for name in rule.ours}
         if left:
             raise InputError("export", got=f"a {min(left)}", expected="what their model has too")
@@ -196,7 +206,7 @@ def _real(name: str, tensor: Tensor) -> Tensor:
 
 
 def _own(piece: Tensor) -> Tensor:
-    """A tensor that is laid out as torch would, in memory of its own."""
+    """A contiguous tensor in its own memory; copied only if necessary."""
     if piece.is_contiguous() and piece.nbytes == piece.untyped_storage().nbytes():
         return piece
     return piece.clone(memory_format=torch.contiguous_format)

@@ -1,1 +1,1 @@
-"""Recipes: typed YAML files that say everything a run depends on."""
+"""Recipes: typed YAML files with all settings of a run."""

@@ -1,8 +1,8 @@
-"""What is wrong in a recipe, in words: file, line and key, what was got, what was expected.
+"""Error messages for recipes: file, line and key, the value found, what was expected.
 
-Comes in: a pydantic `ValidationError`, the values it is about, and where they came from. Goes
-out: one `InputError` about the first fault, in two lines at most. Expectations are derived from
-the fields of the sections, so that there is no second list of what is allowed.
+In: a pydantic `ValidationError`, the values it is about, and where they came from. Out: one
+`InputError` about the first fault, in at most two lines. Expectations are derived from the fields
+of the sections, so that there is no second list of what is allowed.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _WORDS: dict[Any, str] = {
 
 
 def closest(name: str, names: Iterable[str]) -> list[str]:
-    """The known name that a misspelt one most resembles, if any does."""
+    """A list with the known name that is most similar to a misspelt one; empty if none is."""
     return get_close_matches(name.lower(), list(names), n=1)
 
 
 def expectation(field: FieldInfo) -> str:
-    """What a field takes, in plain words: `a number above 0`, `one of pre, post`."""
+    """The values that a field takes, in words: `a number above 0`, `one of pre, post`."""
     choices = _choices(field)
     if choices:
         words = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
@@ -94,12 +94,12 @@ def _bounds(field: FieldInfo) -> list[str]:
 
 @dataclass(frozen=True)
 class Keys:
-    """Every key a recipe can have.
+    """All keys that a recipe can have.
 
     Attributes:
-        top: The keys outside sections.
+        top: The keys at the top level, outside sections.
         sections: For each section its configs by kind; a section without kinds has one, `""`.
-        tags: For each section with kinds, the key that says which it is.
+        tags: For each section with kinds, the key that selects the kind.
     """
 
     top: Mapping[str, FieldInfo]
@@ -112,17 +112,17 @@ class Keys:
         return len(path) == 2 and path[1] in self.fields(path[0])
 
     def fields(self, section: str, kind: str | None = None) -> dict[str, FieldInfo]:
-        """The fields of a section: of one kind, or of all of them together."""
+        """The fields of a section, of one kind or of all kinds together."""
         kinds = self.sections.get(section, {})
         configs = [kinds[kind]] if kind is not None and kind in kinds else kinds.values()
         return {name: field for config in configs for name, field in config.model_fields.items()}
 
     def home(self, path: Path) -> str:
-        """What should have stood in place of an unknown key."""
+        """What was expected instead of an unknown key."""
         return f"a key of {path[0]}" if path[0] in self.sections else "a key of a recipe"
 
     def help(self, path: Path, kind: str | None = None) -> str:
-        """What an unknown key was probably meant to be, else what there is."""
+        """Advice for an unknown key: the key that was probably meant, else the known keys."""
         section, name = path[0], path[1] if len(path) > 1 else path[0]
         near = self._near(section, name, kind) if len(path) > 1 else self._near_top(name)
         if near is not None:
@@ -139,7 +139,7 @@ class Keys:
         return f"did you mean {near[0]}?" if near else None
 
     def _near(self, section: str, name: str, kind: str | None) -> str | None:
-        """The nearest key of the section, or of the section that was probably meant."""
+        """Advice with the most similar key of the section, or of the section probably meant."""
         if section not in self.sections:
             meant = closest(section, self.sections)
             found = closest(name, self.fields(meant[0])) if meant else []
@@ -154,17 +154,22 @@ class Keys:
 
 @dataclass(frozen=True)
 class Source:
-    """Where values came from: a named text, the lines of its keys, and overrides as typed."""
+    """Where values came from: the file's name, the lines of its keys, and overrides as typed."""
 
     name: str
     lines: Mapping[Path, int]
     overrides: Mapping[Path, str]
-    """In the order in which they were given."""
+    """Path of the key -> the override as typed, in the order in which they were given."""
     blamed: Mapping[tuple[int | str, ...], Path] = field(default_factory=dict)
-    """The override that is wrong, by pydantic's name of a place where values disagree."""
+    """Location of an error, as pydantic gives it -> key of the override that causes it."""
 
     def place(self, path: Path) -> tuple[tuple[int, int], str]:
-        """Where a key was set, and its rank: lines of the file, then overrides, then nowhere."""
+        """Where a key was set.
+
+        Returns:
+            A rank for sorting (lines of the file, then overrides, then unset keys), and the file
+            and line, or the override, as text.
+        """
         if path in self.overrides:
             order = list(self.overrides).index(path)
             return (1, order), override_label(self.overrides[path])
@@ -174,18 +179,18 @@ class Source:
         return (2, 0), self.name
 
     def what(self, path: Path) -> tuple[tuple[int, int], str]:
-        """The same with the key, which an override already shows."""
+        """As `place`, with the key appended unless an override already shows it."""
         rank, place = self.place(path)
         return rank, place if path in self.overrides else f"{place}: {one_line('.'.join(path))}"
 
 
 def override_label(override: str) -> str:
-    """How a message names an override."""
+    """The name of an override in messages."""
     return f"override {one_line(override)}"
 
 
 class _Fault(NamedTuple):
-    """One fault: its rank among others, the key it is about, and the parts of its message."""
+    """One fault: its rank for sorting, the key it is about, and the parts of its message."""
 
     rank: tuple[int, int]
     path: Path
@@ -198,18 +203,19 @@ class _Fault(NamedTuple):
 def first_fault(
     error: ValidationError, values: Mapping[str, Any], source: Source, keys: Keys
 ) -> InputError:
-    """The first fault in the order of the file, and how many more there are.
+    """The error for the first fault in the order of the file, with the number of further faults.
 
     Args:
-        error: What pydantic found.
-        values: What it looked at.
-        source: Where those came from.
-        keys: What a recipe can have.
+        error: The errors that pydantic found.
+        values: The values that were validated.
+        source: Where the values came from.
+        keys: All keys that such a recipe can have.
     """
     faults: dict[Path, _Fault] = {}
     for detail in error.errors(include_url=False):
         fault = _fault(detail, values, source, keys)
-        faults.setdefault(fault.path, fault)  # the arms of a union each report the same value
+        # Each member of a union reports the same value, so one fault for each key is kept.
+        faults.setdefault(fault.path, fault)
     first = min(faults.values(), key=lambda fault: fault.rank)
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     if first.expected is None:
@@ -225,7 +231,7 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
     tag = keys.tags.get(path[0])
     kind = str(section.get(tag)) if tag is not None and isinstance(section, dict) else None
     rank, what = source.what(path)
-    # An unknown key further inside is what is wrong with the known one that it stands in.
+    # An unknown key deeper inside is reported as a fault of the known key around it.
     if detail["type"] == "extra_forbidden" and str(detail["loc"][-1]) == path[-1]:
         return _Fault(rank, path, what, "an unknown key", keys.home(path), keys.help(path, kind))
     inside = _inside_a_part(detail, rank, what, path)
@@ -234,7 +240,7 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
     expected, choices = _expected(path, keys, kind)
     value = _at(values, path)
     if value is _ABSENT:
-        # Last, for it has no line, and is often the other face of a misspelt key.
+        # Ranked last: it has no line, and a misspelt key elsewhere is often the cause.
         return _Fault(
             (2, 0),
             path,
@@ -253,7 +259,7 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
 def _inside_a_part(
     detail: ErrorDetails, rank: tuple[int, int], what: str, path: Path
 ) -> _Fault | None:
-    """A fault inside one of several sets of pairs: `data.parts.past.weight`."""
+    """A fault inside one of the datasets of `data.parts`, such as `data.parts.past.weight`."""
     *_, part, key = ("", *map(str, detail["loc"]))
     if path != ("data", "parts") or key not in PartData.model_fields:
         return None
@@ -263,7 +269,7 @@ def _inside_a_part(
 
 
 def _expected(path: Path, keys: Keys, kind: str | None) -> tuple[str, list[str]]:
-    """What a key or section takes, in words, and its choices if it has some."""
+    """What a key or section takes, in words, and its allowed names if it is a choice."""
     if len(path) > 1 and keys.tags.get(path[0]) == path[1]:
         kinds = list(keys.sections[path[0]])
         return f"one of {', '.join(kinds)}", kinds
@@ -279,7 +285,7 @@ def _expected(path: Path, keys: Keys, kind: str | None) -> tuple[str, list[str]]
 
 
 def _addition(path: Path, example: str, keys: Keys) -> str:
-    """What to add where something is missing."""
+    """Advice on what to add if a key or section is missing."""
     if len(path) > 1:
         return f"add {path[1]}: under {path[0]}:, or {'.'.join(path)}=VALUE as an override"
     if path[0] not in keys.sections:
@@ -296,12 +302,12 @@ def _path(detail: ErrorDetails, keys: Keys) -> Path:
         return section, keys.tags[section]
     if section in keys.tags:  # pydantic names the kind after the section
         rest = rest[1:]
-    # What follows a key is the index of an item, or the arm of a union.
+    # Further parts are the index of an item, or the member of a union.
     return (str(section), *(str(part) for part in rest[:1]))
 
 
 def _disagreement(detail: ErrorDetails, path: Path, source: Source) -> _Fault:
-    """Values that are each allowed, but not together: blames an override if there was one."""
+    """A fault of values that are not allowed together; names an override if one is involved."""
     message = detail["msg"].removeprefix("Value error, ")
     named: tuple[Path, ...] = detail.get("ctx", {}).get("keys", ())
     wrong = source.blamed.get(detail["loc"])

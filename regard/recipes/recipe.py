@@ -1,11 +1,11 @@
-"""A recipe: one typed YAML file that says everything a run depends on.
+"""A recipe: one typed YAML file with all settings of a run.
 
-Comes in: a file, or the name of a recipe that ships with Regard, and overrides such as
-`train.steps=500`. Goes out: a frozen `Recipe`, every value checked. What is wrong is said with
-file, line and key, what was got and what was expected; `regard/recipes/messages.py` has the words.
+In: a file, or the name of a recipe that ships with Regard, and overrides such as `train.steps=500`.
+Out: a frozen `Recipe`, every value checked. Errors name file, line and key, the value found and
+what was expected; `regard/recipes/messages.py` words them.
 
-Values go from file to `Recipe` in three steps: read (strict YAML), lay the overrides over it,
-validate. Nothing is imported, executed or interpolated on the way.
+A recipe is read in three steps: parse strict YAML, apply the overrides, validate. Nothing is
+imported, executed or interpolated on the way.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from regard.tokens.config import TokensConfig
 from regard.train.config import StartConfig, TrainConfig
 
 LARGEST = 1_000_000
-"""Bytes; a recipe has about a thousand."""
+"""Largest size of a recipe file in bytes; a usual recipe has about a thousand."""
 
 DATA_KINDS: dict[str, type[Config]] = {
     "grammar": GrammarData,
@@ -71,19 +71,19 @@ DATA_KINDS: dict[str, type[Config]] = {
     "none": NoData,
 }
 USUAL = "translate"
-"""The task whose family a model has, if neither the recipe's task nor the model says which."""
+"""The task that decides the model's family if `model.family` is missing and the task unknown."""
 MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "classes", "tags"}
-"""Keys of a model that a recipe can set anew where its weights begin from a folder's."""
+"""Keys of `model` that a recipe may still set if its weights come from `start.folder`."""
 FILES = {("data", "train"), ("data", "valid"), ("data", "test"), ("data", "files")}
 """The keys that take one file or several."""
 IMPLIED = {"train": "files", "files": "text"}
-"""The kind of data that a key of it means, where the kind that there is has no such key."""
+"""Setting this key of `data` switches to this kind of data if the present kind has no such key."""
 
 LIST = "`regard recipe` lists the shipped ones"
 
 
 def _of_a_family(values: Any, info: ValidationInfo) -> ModelConfig:
-    """The config of the family that the values name."""
+    """Validates the `model` section as the config of the family that it names."""
     kind = _any_of(tuple(CONFIGS.values()))
     return kind.validate_python(values, strict=info.context is STRICTLY or None)
 
@@ -95,14 +95,15 @@ def _any_of(configs: tuple[type[ModelConfig], ...]) -> TypeAdapter[ModelConfig]:
 
 
 STRICTLY = object()
-"""The context of a recipe's text: "no" is not false, 1.0 is not 1, true is not 1."""
+"""Validation context for values from a recipe's text, which are not converted: "no" is not false,
+1.0 is not 1, true is not 1."""
 
 
 class Recipe(Config):
-    """Everything a run depends on."""
+    """All settings of a run."""
 
     version: Literal[1]
-    """Of the recipe format."""
+    """Version of the recipe format."""
     task: Annotated[str, NameIn(TASKS)]
     data: DataConfig
     tokens: TokensConfig
@@ -110,9 +111,9 @@ class Recipe(Config):
     train: TrainConfig
     decode: DecodeConfig
     start: StartConfig | None = None
-    """Where the weights begin; without it they are drawn."""
+    """The trained model that training starts from; without it, weights are initialized randomly."""
     seed: int = Field(default=0, ge=0, lt=2**32)
-    """Of the weights, dropout and the order of the data."""
+    """Seed of the initial weights, dropout and the order of the data."""
 
     @model_validator(mode="after")
     def _family_fits_the_task(self) -> Recipe:
@@ -153,7 +154,7 @@ KEYS = Keys(
     },
     tags={"data": "kind", "model": "family"},
 )
-"""Every key a recipe can have: at the top, and in each section by its kind."""
+"""All keys of a recipe: those at the top level, and those of each section by its kind."""
 
 
 AnyRecipe = TypeVar("AnyRecipe", bound=Config)
@@ -161,42 +162,42 @@ AnyRecipe = TypeVar("AnyRecipe", bound=Config)
 
 @dataclass(frozen=True)
 class Form(Generic[AnyRecipe]):
-    """A kind of recipe: its sections as a type, and every key that they can have."""
+    """A kind of recipe: its pydantic type, and all keys that it can have."""
 
     kind: type[AnyRecipe]
     keys: Keys
 
     def validate(self, values: Any) -> AnyRecipe:
-        """The recipe that these values are, as they stand in a text."""
+        """Validates the values of a recipe's text, without conversions, into a recipe."""
         return self.kind.model_validate(values, strict=True, context=STRICTLY)
 
 
 FORM = Form(Recipe, KEYS)
 OF_THEIR_OWN = {"vectors"}
-"""Tasks whose recipes have sections of their own; `task_of` tells, and who trains them reads them
-with their own form."""
+"""Tasks whose recipes have other sections. `task_of` finds the task before the recipe is read, and
+the training code reads it by a `Form` of its own."""
 
 
 def task_of(name_or_path: str | os.PathLike[str]) -> str:
-    """The task of a recipe, before anything else in it is looked at; empty if it has none."""
+    """The task of a recipe, without validating the rest; an empty text if it has none."""
     name, text = _find(os.fspath(name_or_path))
     values = read(text, lambda line: f"{name}:{line}").values
     return str(values.get("task", "")) if isinstance(values, dict) else ""
 
 
 def load(name_or_path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe and lay overrides over it.
+    """Read a recipe and apply overrides to it.
 
     Args:
         name_or_path: A file, or a shipped recipe's name.
-        overrides: Each `section.key=value`, the value as YAML. `data.kind=…` takes the keys of
-            the former kind away, `data.train=…` implies `data.kind=files` and `data.files=…`
-            `data.kind=text`, `model.family=…` takes away what only the former family has,
-            `model.size=…` takes away what the former size had given, and
-            `start.folder=…` what the folder decides.
+        overrides: Each `section.key=value`, the value as YAML. Some overrides also remove values
+            of the file that no longer apply: `data.kind=…` those of the former kind,
+            `model.family=…` those that only the former family has, `model.size=…` those that the
+            former size had given, and `start.folder=…` those that the folder decides.
+            `data.train=…` implies `data.kind=files`, and `data.files=…` implies `data.kind=text`.
 
     Raises:
-        InputError: Something in it is not as it should be, with file and line.
+        InputError: A value or key is wrong; the message names file and line.
 
     Example:
         >>> load("tiny/copy", ["train.steps=5"]).train.steps
@@ -206,7 +207,7 @@ def load(name_or_path: str | os.PathLike[str], overrides: Sequence[str] = ()) ->
 
 
 def from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """The same for a recipe's text; `name` is what messages call it."""
+    """As `load`, for the text of a recipe; `name` stands for the file in messages."""
     return form_from_text(FORM, text, name, overrides)
 
 
@@ -242,7 +243,7 @@ def form_from_text(
         except InputError:
             form_from_text(
                 form, text, name, overrides[:place]
-            )  # what is wrong before it is said first
+            )  # an earlier fault is reported first
             raise
         given[path], typed[path] = value, override
     values = _completed(_lay_over(document.values, given, form.keys))
@@ -255,7 +256,7 @@ def form_from_text(
 
 
 def dump(recipe: Config) -> str:
-    """Write a recipe with every value spelled out; `load` reads an equal one back."""
+    """Write a recipe as YAML with all values, defaults included; `load` gives an equal recipe."""
     nowhere = getattr(recipe, "start", None) is None
     return write(recipe.model_dump(exclude={"start"} if nowhere else None))
 
@@ -268,19 +269,19 @@ def changed(old: Config, new: Config) -> list[str]:
         ['train.steps', 'seed']
     """
     before, after = dict(_dotted(old)), dict(_dotted(new))
-    missing = object()  # unlike None, which is a value
+    missing = object()  # not None, since a value can be None
     keys = [*after, *(key for key in before if key not in after)]
     return [key for key in keys if before.get(key, missing) != after.get(key, missing)]
 
 
 def shipped() -> dict[str, str]:
-    """The recipes that come with Regard: name to description, its first comment line."""
+    """The recipes that ship with Regard: names and descriptions (their first comment line)."""
     texts = {name: file.read_text("utf-8") for name, file in sorted(_shipped_files())}
     return {name: text.partition("\n")[0].lstrip("# ") for name, text in texts.items()}
 
 
 def text_of(name: str) -> str:
-    """The text of a shipped recipe, comments and all.
+    """The text of a shipped recipe, with its comments.
 
     Raises:
         InputError: No recipe of that name ships with Regard.
@@ -292,13 +293,16 @@ def text_of(name: str) -> str:
 
 
 def check_unused(run: Path, form: Form[Any] = FORM) -> None:
-    """Refuses a folder for a new run that holds one, or a `recipe.yaml` that somebody wrote.
+    """Refuses a folder for a new run if it holds a run, or a `recipe.yaml` that no run wrote.
 
     Args:
         run: The folder.
-        form: Of the recipe that the run would write there.
+        form: The form of the recipe that the run would write there.
+
+    Raises:
+        InputError: The folder is in use.
     """
-    from regard.train.checkpoint.folder import CHECKPOINTS, RECIPE  # a recipe needs no run
+    from regard.train.checkpoint.folder import CHECKPOINTS, RECIPE  # not needed to read recipes
 
     if (run / CHECKPOINTS).is_dir() and any((run / CHECKPOINTS).iterdir()):
         raise InputError(
@@ -344,7 +348,7 @@ def _unknown_name(name: str) -> InputError:
 
 
 def _find(name: str) -> tuple[str, str]:
-    """The label and the text of a recipe: a file if there is one, else a shipped recipe."""
+    """The name for messages and the text of a recipe: a file if it exists, else a shipped one."""
     path = Path(name)
     if path.is_dir() and name not in shipped():
         inside = path / "recipe.yaml"
@@ -393,7 +397,7 @@ def _parse(override: str, keys: Keys = KEYS) -> tuple[tuple[str, ...], Any]:
     if not equals:
         raise InputError(what, got="no value", expected=f"{key.strip()}=VALUE")
     if path in FILES and "," in text and text.lstrip()[0] not in "[{'\"":
-        # A convenience in a shell, where brackets need quotes.
+        # A comma-separated list is accepted, because brackets would need quotes in a shell.
         return path, tuple(part.strip() for part in text.split(","))
     return path, read(text, lambda _: what).values
 
@@ -401,8 +405,17 @@ def _parse(override: str, keys: Keys = KEYS) -> tuple[tuple[str, ...], Any]:
 def _lay_over(
     values: dict[str, Any], given: Mapping[tuple[str, ...], Any], keys: Keys = KEYS
 ) -> dict[str, Any]:
-    """The values of a file with overrides over them."""
-    # A section without keys (all of them commented out) takes its defaults.
+    """Applies overrides to the values of a file.
+
+    Args:
+        values: As read from the file; not changed.
+        given: Overrides: path of the key -> value.
+        keys: All keys of such a recipe.
+
+    Returns:
+        New values, not validated yet.
+    """
+    # A section without keys (all commented out) is None in YAML and takes its defaults.
     merged = {
         key: dict(value or {}) if key in keys.sections and isinstance(value, dict | None) else value
         for key, value in values.items()
@@ -415,7 +428,7 @@ def _lay_over(
             merged[section] = replace(merged.get(section, {}), mine)
     for path, value in given.items():
         inside = merged if len(path) == 1 else merged.setdefault(path[0], {})
-        if isinstance(inside, dict):  # else the file is wrong there, which validation says
+        if isinstance(inside, dict):  # otherwise the file is wrong, which validation reports
             inside[path[-1]] = value
     return merged
 
@@ -426,9 +439,13 @@ def _to_blame(
     given: Mapping[tuple[str, ...], Any],
     form: Form[Any],
 ) -> dict[tuple[int | str, ...], tuple[str, ...]]:
-    """For each place where values disagree, the override that is the wrong one.
+    """Finds the override that causes each validation error.
 
-    It is the first without which they agree; else the first without which they disagree otherwise.
+    Each override is left out in turn. The cause is the first without which the error disappears
+    and no new one appears; otherwise the first without which its message changes.
+
+    Returns:
+        Location of the error, as pydantic gives it -> path of the override's key.
     """
     found = {each["loc"]: each["msg"] for each in error.errors(include_url=False)}
     mended: dict[tuple[int | str, ...], tuple[str, ...]] = {}
@@ -449,12 +466,16 @@ def _to_blame(
 
 
 def _completed(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with those that others decide: the model's family by the task or the start."""
+    """Adds values that follow from others.
+
+    The model's family follows from the task. Sections that may be left out become empty: tokens
+    and decode for a model that does not read text, and also model for one with a `start` section.
+    """
     if "start" in values:
         values = {"tokens": {}, "model": {}, "decode": {}, **values}
     model, task = values.get("model"), values.get("task")
     config = CONFIGS.get(str(model.get("family"))) if isinstance(model, dict) else None
-    if config is not None and config.reads != "text":  # there is nothing to say of tokens
+    if config is not None and config.reads != "text":  # it has no tokens
         values = {"tokens": {}, "decode": {}, **values}
     if not isinstance(model, dict) or "family" in model:
         return values
@@ -465,7 +486,7 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_a_beginning_of_its_own(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections of a recipe from nothing that a folder decides once it begins from that."""
+    """The `tokens` and `model` sections without the values that `start.folder` decides."""
     model = values.get("model")
     if not isinstance(model, dict):
         return {"tokens": {}}
@@ -473,7 +494,12 @@ def _without_a_beginning_of_its_own(values: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Data of another kind: without the keys that only the former kind has."""
+    """The `data` section for the kind that overrides choose, without keys of the former kind only.
+
+    Args:
+        data: The section of the file.
+        given: The section's overrides.
+    """
     old = data.get("kind")
     before = DATA_KINDS.get(str(old), Config).model_fields
     implied = (kind for key, kind in IMPLIED.items() if key in given and key not in before)
@@ -487,7 +513,12 @@ def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[st
 
 
 def _without_former_model(model: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """A model of another family or size: without what only the former family or size says."""
+    """The `model` section without values that only the former family or size has.
+
+    Args:
+        model: The section of the file.
+        given: The section's overrides.
+    """
     usual = TASKS[USUAL].family
     old, new = str(model.get("family", usual)), str(given.get("family", usual))
     if "family" in given and new != old and {old, new} <= set(CONFIGS):
@@ -497,9 +528,10 @@ def _without_former_model(model: dict[str, Any], given: dict[str, Any]) -> dict[
 
 
 def _without_former_size(model: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """A model of another size: without the values that are only what the former size gives.
+    """The `model` section without the values that equal those of the former size.
 
-    A resolved recipe spells those out; left in, they would outvote the new size.
+    The recipe in a run's folder spells out the values of its size; if they stayed, they would take
+    precedence over the new size's.
     """
     if "size" not in given or given["size"] == model.get("size"):
         return model

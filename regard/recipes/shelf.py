@@ -1,8 +1,8 @@
-"""The shelf: what ships with Regard, ready to be used, and the card that stands beside each.
+"""The shelf: trained models and word vectors that ship with Regard, each with a model card.
 
-In: the package's folders, `shipped/SIZE/NAME`. Out: entries by name (`tiny/translate`), of a model
-or of word vectors. A card is the entry's `README.md`, as on the Hugging Face hub: facts in YAML
-between two lines of three dashes, which programs read, and prose below, for people.
+In: the package's folders, `shipped/SIZE/NAME`. Out: entries by name (`tiny/translate`). A card is
+the entry's `README.md`, as on the Hugging Face hub: facts in YAML between two lines of three
+dashes, for programs, and prose below, for people.
 """
 
 from __future__ import annotations
@@ -24,50 +24,50 @@ DASHES = "---\n"
 
 
 class Source(Config):
-    """Data that a model was trained on."""
+    """A dataset that a model was trained on."""
 
     name: str = Field(min_length=1)
     origin: str = Field(min_length=1)
-    """Where a person gets it."""
+    """Where the data can be obtained."""
     attribution: str = Field(min_length=1)
     license: str = Field(min_length=1)
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    """Of the file, or of the lines that `regard data sample` prints of generated pairs."""
+    """Checksum of the file, or of the lines that `regard data sample` prints of generated pairs."""
 
 
 class Score(Config):
-    """One measure."""
+    """The value of one metric."""
 
     name: str = Field(min_length=1)
     value: float
     on: str = Field(min_length=1)
     """What was measured, and how."""
     signature: str | None = None
-    """As sacrebleu writes it."""
+    """The signature that sacrebleu prints."""
 
 
 class Card(Config):
-    """What is to be known of a model before it is used; the first score stands in listings."""
+    """The model card of an entry; listings show its first score."""
 
     title: str = Field(min_length=1)
     license: str = Field(min_length=1)
-    """Of the model: as its data asks for."""
+    """The model's license, as the licenses of its data require."""
     language: tuple[str, ...] = Field(min_length=1)
     recipe: str | None = None
-    """The shipped recipe that makes it again; None for vectors that others trained."""
+    """The shipped recipe that reproduces it; None for vectors that others trained."""
     parameters: int = Field(ge=1)
     bytes: int = Field(ge=1)
-    """Of all files but the card."""
+    """Size of all files without the card."""
     training: str = Field(min_length=1)
-    """How long it took, and on what."""
+    """How long training took, and on which machine."""
     data: tuple[Source, ...] = Field(min_length=1)
     scores: tuple[Score, ...] = Field(min_length=1)
     weaknesses: tuple[str, ...] = Field(min_length=1)
     prose: str = ""
-    """What stands below the facts."""
+    """The text below the facts."""
 
     def describe(self) -> str:
-        """For people: a line a fact, then the prose."""
+        """The card as text: one line for each fact, then the prose."""
         rows = [("made by", self.recipe)] if self.recipe else []
         rows += [
             ("language", ", ".join(self.language)),
@@ -89,7 +89,7 @@ class Card(Config):
 
 
 def shipped() -> dict[str, Traversable]:
-    """What is in the package, by name."""
+    """The folders of all shipped entries by name."""
     return {
         f"{size.name}/{entry.name}": entry
         for size in _folders(files("regard") / "shipped")
@@ -98,7 +98,7 @@ def shipped() -> dict[str, Traversable]:
 
 
 def _folders(root: Traversable) -> Iterator[Traversable]:
-    """The folders in a folder, by name; what begins with a dot or an underscore is none of ours."""
+    """The folders in a folder, sorted by name, without hidden ones (`.name`, `_name`)."""
     found = root.iterdir() if root.is_dir() else ()
     for entry in sorted(found, key=lambda one: one.name):
         if entry.is_dir() and not entry.name.startswith((".", "_")):
@@ -106,7 +106,7 @@ def _folders(root: Traversable) -> Iterator[Traversable]:
 
 
 def holds_model(entry: Traversable) -> bool:
-    """Whether an entry is a model, by what its config says; else it is vectors of words."""
+    """Whether an entry is a model, by its config; otherwise it is word vectors."""
     config = json.loads(entry.joinpath("config.json").read_text("utf-8"))
     return bool(config["family"] != "vectors")
 
@@ -119,7 +119,7 @@ def bytes_of(entry: Traversable) -> int:
 
 
 def in_megabytes(size: int) -> str:
-    """For people.
+    """A size in bytes as text in megabytes.
 
     Example:
         >>> in_megabytes(2_853_837)
@@ -129,10 +129,10 @@ def in_megabytes(size: int) -> str:
 
 
 def card_of(entry: Traversable) -> Card:
-    """The card of an entry, every fact of it checked.
+    """Reads and validates the card of an entry.
 
     Raises:
-        InputError: There is none, or a fact is missing or of another kind.
+        InputError: There is no card, or a fact is missing or of a wrong type.
     """
     place = f"{entry.name}/{CARD}"
     try:

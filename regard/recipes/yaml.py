@@ -1,12 +1,11 @@
-"""Text <-> plain values: the strict YAML that recipes and overrides are written in.
+"""Reads and writes the strict YAML of recipes and overrides.
 
-Comes in: the text of a recipe, or the value of one override. Goes out: dicts, tuples, text,
-numbers, true/false and None, and the line on which every key stands. Nothing here knows what a
-recipe contains.
+In: the text of a recipe, or the value of one override. Out: dicts, tuples, text, numbers,
+true/false and None, and the line of each key. This module does not know the keys of a recipe.
 
 It reads YAML 1.2's core schema, in which `no`, `on`, `12:30` and `2024-05-01` are text, `012` is
 12 and `1e-3` is a number, where PyYAML on its own reads a boolean, 750, a date, 10 and text.
-Duplicate keys, tags, anchors and aliases are refused: what a file says is what stands in it.
+Duplicate keys, tags, anchors and aliases are refused, so that each value is where its key is.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ import yaml
 from regard.errors import InputError
 
 Path = tuple[str, ...]
-"""Where a value stands: `("train", "steps")`."""
+"""The keys that lead to a value: `("train", "steps")`."""
 Place = Callable[[int], str]
-"""How a message names a line: `12` -> `my.yaml:12`."""
+"""Names a line in a message: `12` -> `my.yaml:12`."""
 
 DEEPEST = 20
-"""Levels of nesting; a recipe has three, and a deep file would exhaust the stack."""
+"""Most levels of nesting; a recipe has three, and a very deep file would exhaust the stack."""
 
 LARGEST = 2**128
-"""Whole numbers are below: products of several of them are still numbers of 64 bits."""
+"""Upper bound of whole numbers: products of several of them still fit into 64-bit floats."""
 
 WIDEST = 80
-"""Characters of a value that a message shows."""
+"""Most characters of a value in a message."""
 
 _TOO_DEEP = f"more than {DEEPEST} levels", "count the brackets"
 _QUOTE = "quote a value that begins with & or *"
@@ -43,18 +42,19 @@ _CORE: list[tuple[str, str, str]] = [
     ("int", r"(?:[-+]?[0-9]{1,300}|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300})\Z", "-+0123456789"),
     ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z", "-+.0123456789"),
 ]
-"""The core schema: a plain word's type, its pattern, its first characters. The first match wins."""
+"""The core schema: type of an unquoted scalar, its pattern, its possible first characters. The
+first match decides."""
 
 
 class Document(NamedTuple):
-    """What was read, and the line of each key."""
+    """The values of a text, and the line of each key."""
 
     values: Any
     lines: dict[Path, int]
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes by the core schema, and refuses what would make a file not mean itself."""
+    """Composes nodes by the core schema; refuses anchors, aliases, tags and deep nesting."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012  PyYAML's own way to start from none
     depth = 0
@@ -73,7 +73,8 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def fetch_flow_collection_start(self, token: Any) -> None:
-        # The scanner runs ahead as long as a bracket may be a key, and looks back at all of them.
+        # PyYAML's scanner reads ahead while a bracket may start a key, and checks all open brackets
+        # each time; deep nesting is refused here, before that takes long.
         if self.flow_level == DEEPEST:
             _refuse_at(self.get_mark(), *_TOO_DEEP)
         super().fetch_flow_collection_start(token)
@@ -96,7 +97,7 @@ class _Dumper(yaml.SafeDumper):
     """Quotes a text that either YAML 1.1 or the core schema would read as something else."""
 
     def ignore_aliases(self, _: Any) -> bool:
-        """Write a value that occurs twice twice: the reader refuses aliases."""
+        """Never write aliases, since the reader refuses them; repeated values are repeated."""
         return True
 
 
@@ -107,7 +108,7 @@ for _name, _pattern, _first in _CORE:
 _Dumper.add_representer(
     tuple, lambda dumper, items: dumper.represent_sequence(_TAG + "seq", items, flow_style=True)
 )
-_Dumper.add_representer(  # line breaks of any alphabet escaped: folding would lose which they were
+_Dumper.add_representer(  # unusual line breaks are escaped, since folding would change them
     str,
     lambda dumper, text: dumper.represent_scalar(
         _TAG + "str", text, style=None if text.isprintable() else '"'
@@ -120,7 +121,7 @@ def read(text: str, place: Place) -> Document:
 
     Args:
         text: The YAML.
-        place: Names a line in a message.
+        place: Turns a line's number into its name for messages.
 
     Raises:
         InputError: It is not YAML, or has a key twice, a tag, an anchor or an alias.
@@ -142,7 +143,7 @@ def read(text: str, place: Place) -> Document:
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: as YAML would have it, on one line, and not too long.
+    """A value as messages show it: written as in YAML, on one line, at most `WIDEST` long.
 
     Example:
         >>> shown(("abc", True, None, 1e-3))
@@ -158,20 +159,20 @@ def shown(value: object) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text as a message shows it: on one line, and not too long."""
+    """A text as messages show it: on one line, cut to `WIDEST` characters."""
     line = text if text.isprintable() else repr(text)
     return line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…"
 
 
 def write(values: Any) -> str:
-    """Write values as YAML that `read` gives back unchanged."""
+    """Write values as YAML; `read` gives the same values back."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _unreadable(error: yaml.MarkedYAMLError, place: Place) -> InputError:
     mark = error.problem_mark or error.context_mark
     where = place(mark.line + 1 if mark else 1)
-    if error.note:  # refused by our loader, which says what to do
+    if error.note:  # raised by `_Loader`, with advice
         return InputError(where, got=error.problem, expected="plain YAML", fix=error.note)
     if error.context and error.context.endswith(("alias", "anchor")):
         return InputError(where, got="an anchor or alias", expected="plain YAML", fix=_QUOTE)
@@ -217,4 +218,4 @@ def _scalar(kind: str, text: str) -> str | int | float | bool | None:
         return number
     if kind == "float" and math.isfinite(float(text)):
         return float(text)
-    return text  # also 1e999 or 300 digits: no number that anything could be done with
+    return text  # also numbers that are too large, such as 1e999

@@ -1,1 +1,1 @@
-"""A recipe or a place -> a model that can be used: load, start, train, evaluate, list."""
+"""Runs: train a recipe, load a model by folder or name, evaluate it, list what there is."""

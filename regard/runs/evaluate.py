@@ -1,4 +1,4 @@
-"""What `regard eval` prints and writes."""
+"""Evaluates a model for `regard eval`: a pipeline in, a `Report` and its files out."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ def evaluate(
     suggest: bool = False,
     **scoring: Any,
 ) -> Report:
-    """Scores a model by the measures of its task; writes what is kept of it into a folder.
+    """Scores a model by the metrics of its task, and writes the results into a folder.
 
     Args:
-        pipeline: What is scored.
-        sets: Examples by name, as the task has them; None: those that are asked for.
-        out: The folder, if there is one.
-        split: Of the run's data; by default its tests, else what was held out.
-        files: Other examples instead.
-        beam: How many hypotheses to follow, if the task takes that.
-        suggest: Whether to ask a model for next words, too.
-        **scoring: More of `Scoring`.
+        pipeline: The model to score.
+        sets: Test sets by name, with examples as the task has them; None selects them by `split`
+            and `files`.
+        out: The folder for results; None writes nothing.
+        split: A split of the run's data; by default the test sets, else the held-out data.
+        files: Files with other examples to use instead.
+        beam: The beam size, for tasks that decode by beam search.
+        suggest: Whether to also score suggestions of next words.
+        **scoring: Further fields of `Scoring`.
 
     Raises:
-        InputError: Nothing says how good such a model is, or it suggests no words.
+        InputError: There is no metric for such a model, or it cannot suggest words.
     """
     kind, recipe = TASKS[pipeline.recipe.task].kind, pipeline.recipe
     if suggest and "suggest" not in kind.scoring:
@@ -70,7 +71,7 @@ def _keep(out: Path, files: Mapping[str, str]) -> None:
 
 
 def _write(report: Report, model: str, out: Path) -> None:
-    """What is kept of a report, and a picture of BLEU against sentence length, 1280 by 720."""
+    """Writes a report's files, and a chart of BLEU by sentence length, 1280 by 720 pixels."""
     _keep(out, report.files())
     if curves := report.curves():
         from regard.explain.charts import length_chart
@@ -81,6 +82,6 @@ def _write(report: Report, model: str, out: Path) -> None:
 
 
 def first_try(pipeline: Pipeline, run: str) -> str:
-    """Commands that work on a new run as they stand."""
+    """Example commands to try a new run with, ready to be copied."""
     place = shlex.quote(run)
     return f"regard {pipeline.task.trial(pipeline.recipe, place)}   regard eval {place}"

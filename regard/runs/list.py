@@ -1,7 +1,7 @@
-"""What there is: the shelf, and the runs, checkpoints and Hugging Face folders below a folder.
+"""Lists shipped models, and the runs, checkpoints and Hugging Face folders below a folder.
 
-In: a folder. Out: a row for each, and the table that `regard ls` prints. Recipes, configs, cards
-and manifests tell; no tensor is read, and torch is not imported.
+In: a folder. Out: a row for each model, and the table that `regard ls` prints. Only recipes,
+configs, cards and manifests are read; no tensor is read, and torch is not imported.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from regard.train.checkpoint import run as checkpoint
 from regard.train.checkpoint.folder import CONFIG, RECIPE
 
 SHIPPED = "shipped"
-"""The kind of what is on the shelf."""
+"""The kind of rows for models that ship with Regard."""
 
 
 def listing(found: Sequence[Mapping[str, Any]]) -> str:
-    """For people: the shelf, and below it what a folder has, each under headings."""
+    """Formats rows as text: a table of shipped models, and below it one of a folder's models."""
     shelf = [["name", "kind", "size", "score", "verbs"]]
     runs = [["name", "kind", "last step", "best loss"]]
     for each in found:
@@ -45,7 +45,7 @@ def listing(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def shelf_rows() -> Iterator[dict[str, Any]]:
-    """What ships with Regard: sizes, scores, and the verbs that each entry is for."""
+    """Yields a row for each shipped entry: its size, first score, and commands (verbs)."""
     for name, entry in shipped().items():
         model, verbs = "vectors", ["vectors"]
         if holds_model(entry):
@@ -61,7 +61,7 @@ def shelf_rows() -> Iterator[dict[str, Any]]:
 
 
 def _described(entry: Traversable) -> tuple[str, list[str]]:
-    """The family of a shipped model, and what it can do."""
+    """The family of a shipped model, and the commands that work with it."""
     with as_file(entry) as folder:
         recipe = recipes.load(folder / RECIPE)
         known = Processor.from_json(checkpoint.read_tokenizer(folder))
@@ -70,7 +70,7 @@ def _described(entry: Traversable) -> tuple[str, list[str]]:
 
 
 def _first_score(entry: Traversable) -> dict[str, Any] | None:
-    """What an entry's card says first; None as long as it has no card that can be read."""
+    """The first score on an entry's card; None if it has no readable card."""
     try:
         return card_of(entry).scores[0].model_dump(include={"name", "value"})
     except InputError:
@@ -78,13 +78,17 @@ def _first_score(entry: Traversable) -> dict[str, Any] | None:
 
 
 def runs_in(folder: Path) -> Iterator[dict[str, Any]]:
-    """Shipped models, and below a folder its runs, checkpoints and Hugging Face folders."""
+    """Yields rows for shipped models, then for runs, checkpoints and Hugging Face folders.
+
+    Args:
+        folder: This folder and two levels below it are searched.
+    """
     if not folder.is_dir():
         raise InputError(f"ls {folder}", got="no such folder", expected="a folder with runs in it")
     yield from shelf_rows()
     runs: set[Path] = set()
     for place in sorted([folder, *folder.glob("*"), *folder.glob("*/*")]):
-        if runs & set(place.parents):  # its checkpoints
+        if runs & set(place.parents):  # inside a run: its checkpoints have no rows of their own
             continue
         if (place / "checkpoints").is_dir():
             runs.add(place)
@@ -94,7 +98,7 @@ def runs_in(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _model_in(place: Path) -> Iterator[dict[str, Any]]:
-    """What a folder with a `config.json` is, if it is a model's."""
+    """Yields the row of a folder with a `config.json`, if that describes a model."""
     try:
         said = read_json(place / CONFIG)
     except InputError:

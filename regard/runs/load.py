@@ -1,6 +1,7 @@
-"""Where a model is -> the pipeline that uses it: a run, a checkpoint, somebody else's folder.
+"""Loads a model from a run, a checkpoint, a Hugging Face folder or a name into a `Pipeline`.
 
-What is known of other people's models is imported where one of them is read.
+In: a folder or a name. Out: a `Pipeline`, or only the tokenizers, or only the config. The code for
+Hugging Face models is imported only when one of them is read.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ def load(
     """Loads a run (its best checkpoint, else its last), one checkpoint, or a model by its name.
 
     Args:
-        place: The folder; or a name: of the shelf (`tiny/translate`), in the Hugging Face cache or
-            on the hub (`gpt2`, `org/name`, `org/name@revision`).
-        precision: `fp32`, or `int8` for matrices in 8 bits, which decode faster, on the CPU alone.
-        device: Where it computes: `auto` (cuda if there is one, else the CPU), `cpu`, `cuda`,
-            `cuda:1`, `mps`.
-        dtype: `fp32`; on cuda also `bf16` or `fp16`: mixed precision.
-        download: Whether the hub may be asked, if `huggingface_hub` is installed.
+        place: The folder; or a name: of a shipped model (`tiny/translate`), or in the Hugging Face
+            cache or on the hub (`gpt2`, `org/name`, `org/name@revision`).
+        precision: `fp32`, or `int8` for 8-bit matrices, which decode faster, on the CPU only.
+        device: The device to compute on: `auto` (cuda if there is one, else the CPU), `cpu`,
+            `cuda`, `cuda:1`, `mps`.
+        dtype: `fp32`; on cuda also `bf16` or `fp16` for mixed precision.
+        download: Whether to download from the hub, if `huggingface_hub` is installed.
 
     Example:
         >>> load("tiny/translate").translate("The animal was tired.")
@@ -64,7 +65,7 @@ def load(
         raise InputError("precision", got=precision, expected=" or ".join(PRECISIONS))
     if precision == "int8" and device == "auto":
         device = "cpu"
-    runtime = present(device, dtype)  # refused before anything is read
+    runtime = present(device, dtype)  # an invalid device is refused before anything is read
     with opened(place, download=download) as folder:
         config = ConfigFile.of(folder)
         if config.theirs is not None:
@@ -76,10 +77,10 @@ def load(
 
 
 def vocabulary(place: str | Path, *, download: bool = True) -> Vocabulary:
-    """The tokenizers of a model; no model is built and no weights are read.
+    """Loads the tokenizers of a model; no model is built and no weights are read.
 
     Args:
-        place: As `load` takes it, or a `tokenizer.json`.
+        place: As for `load`, or a `tokenizer.json`.
         download: As for `load`; weights are not downloaded.
 
     Example:
@@ -99,7 +100,7 @@ def vocabulary(place: str | Path, *, download: bool = True) -> Vocabulary:
 
 
 def _vocabulary_in(folder: Path) -> Vocabulary | None:
-    """The tokenizers of a folder; one of Hugging Face may have nothing else, not even a config."""
+    """The tokenizers of a folder; a Hugging Face folder may have a tokenizer and no config."""
     from regard.tokens.published.hub import read_folder
 
     config = ConfigFile.of(folder)
@@ -115,7 +116,7 @@ def _vocabulary_in(folder: Path) -> Vocabulary | None:
 
 
 def _stored_processor(text: str) -> Any:
-    """What a checkpoint keeps of its tokenizers or image reader; None if it came without."""
+    """The tokenizers or image reader in a checkpoint's `tokenizer.json`; None if it has none."""
     if text.startswith('{"words": ['):
         raise InputError("word vectors", got="no tokenizer", expected="a model that reads text",
                          fix="regard vectors PLACE nearest WORD")  # fmt: skip
@@ -125,13 +126,13 @@ def _stored_processor(text: str) -> Any:
 def from_hub(
     folder: Path, name: str, their: dict[str, Any] | None = None, *, pickled: bool = False
 ) -> Pipeline:
-    """The pipeline of a Hugging Face folder.
+    """Loads a Hugging Face folder into a pipeline.
 
     Args:
-        folder: With `config.json`, weights, and perhaps a tokenizer.
-        name: What to call it.
-        their: What `config.json` says, if it was read already.
-        pickled: Whether weights may be in `.bin` files, which are read without running anything.
+        folder: Contains `config.json`, weights, and perhaps a tokenizer.
+        name: The pipeline's name.
+        their: The contents of `config.json`, if it was read already.
+        pickled: Whether weights may be in `.bin` files (pickles); no code in them is run.
     """
     from regard.hub.exchange import check_vocabulary, recipe_of
     from regard.hub.folder import kind_of, read_model
@@ -144,7 +145,7 @@ def from_hub(
         model = read_model(folder, their, pickled=pickled)
         recipe = recipe_of(model.config, (), folder, their)
         return Pipeline(model, read_reader(folder, model.config), recipe, name)
-    vocabulary = read_folder(folder, their)  # first: what it takes for a while is free again then
+    vocabulary = read_folder(folder, their)  # first, so that its temporary memory is free again
     model = read_model(folder, their, pickled=pickled)
     if vocabulary is not None:
         check_vocabulary(model, vocabulary, folder)
@@ -156,7 +157,7 @@ def outline(place: str) -> tuple[Recipe, tuple[int, ...]]:
     """The recipe of a model and the sizes of its vocabularies; nothing is built or downloaded.
 
     Args:
-        place: As `load` takes it.
+        place: As for `load`.
     """
     with opened(place, "config", download=False) as path:
         said = ConfigFile.of(path)
@@ -166,7 +167,7 @@ def outline(place: str) -> tuple[Recipe, tuple[int, ...]]:
 
             config, sizes = read_outline(path, said.theirs)
             return recipe_of(config, sizes, path, said.theirs), sizes
-        folder = checkpoint.newest(path)  # all checkpoints of a run are of one model
+        folder = checkpoint.newest(path)  # all checkpoints of a run have the same config
         recipe = recipes.load(folder / RECIPE)
         description = said.values or read_json(folder / CONFIG)
     understood(description)
@@ -174,11 +175,11 @@ def outline(place: str) -> tuple[Recipe, tuple[int, ...]]:
 
 
 def bring(source: str | Path, tokenizer: Path | None = None) -> Pipeline:
-    """Somebody's model from wherever `regard import` can read it, `.bin` files included.
+    """Reads a foreign model for `regard import`, weights in `.bin` files included.
 
     Args:
         source: A Hugging Face folder, its name in the cache or on the hub, or a file of llama2.c.
-        tokenizer: The tokenizer's file, for llama2.c; by default the one beside it.
+        tokenizer: The tokenizer file for llama2.c; by default the one beside the model.
     """
     from regard.hub.exchange import recipe_of
     from regard.hub.llama2c import read_llama2c
@@ -197,7 +198,7 @@ def bring(source: str | Path, tokenizer: Path | None = None) -> Pipeline:
 
 
 def _check_file(source: Path) -> None:
-    """Refuses a single file of another kind than llama2.c's, and says where its like belongs."""
+    """Refuses a single file that is not llama2.c's, with advice on how to import its kind."""
     zipped = False
     if source.is_file():
         with source.open("rb") as file:
@@ -226,13 +227,16 @@ def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
 def check_weights(
     config: ModelConfig, vocabularies: tuple[int, ...], weights: dict[str, Tensor], name: str
 ) -> None:
-    """Refuses weights of another model, before that model takes any memory.
+    """Compares names and shapes of weights with those of the config, before a model is built.
 
     Args:
-        config: As `config.json` has it.
-        vocabularies: As `config.json` has them.
-        weights: By name.
-        name: Of the checkpoint, for the error.
+        config: The model's config.
+        vocabularies: The sizes of its vocabularies.
+        weights: Tensors by name.
+        name: The checkpoint's name, for error messages.
+
+    Raises:
+        InputError: A tensor is missing, unknown, or of another shape.
     """
     what = f"{name}: the weights do not fit config.json"
     wanted = shapes(config, vocabularies, len(weights), what)

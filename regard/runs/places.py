@@ -1,9 +1,10 @@
-"""A name -> where the model is: a path, the shelf, the Hugging Face cache, the hub. In that order.
+"""Finds the folder of a model: as a path, on the shelf, in the Hugging Face cache, on the hub.
 
-In: what a person calls a model (`runs/mine`, `tiny/translate`, `gpt2`, `org/name@revision`). Out: a
-folder. The cache is read as it lies on disk, without a network. The hub is asked last, only where
-`huggingface_hub` is installed, for names that can be none of ours, and only for weights in
-safetensors, JSON and tokenizers; repository and size are said before anything is downloaded.
+In: the name of a model (`runs/mine`, `tiny/translate`, `gpt2`, `org/name@revision`). Out: a folder.
+The four places are searched in this order; "the shelf" is the models that ship with Regard. The
+cache is read directly from disk, without a network. The hub is asked last, only if
+`huggingface_hub` is installed, only for names that cannot be Regard's own, and only for weights in
+safetensors, JSON files and tokenizers. Repository and size are logged before a download.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from regard.runtime.files import read_regular
 from regard.train.checkpoint.folder import CONFIG
 
 Want = Literal["model", "tokenizer", "config"]
-"""What of a model is asked for; a cached one may have been downloaded in part."""
+"""Which files of a model are needed; a cached model may have been downloaded in part."""
 
 SHELVES = {"tiny", "small", "words", "own"}
-"""First parts of names that are ours, beside those of what is shipped."""
+"""First parts of names that are Regard's own, beside those of shipped models and recipes."""
 ORGANISATIONS = ("openai-community", "google-bert", "google-t5", "FacebookAI", "distilbert",
                  "sentence-transformers")  # fmt: skip
-"""Where the hub keeps the models that people know by a name alone, such as gpt2."""
+"""Organisations on the hub whose models are also known without one, such as gpt2."""
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "*.model", "*.spm")
 TRUE = {"1", "ON", "YES", "TRUE"}
 FILE_ENDINGS = {".json", ".jsonl", ".yaml", ".yml", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".npz",
                 ".safetensors", ".txt", ".tsv", ".csv", ".gz", ".zip", ".git"}  # fmt: skip
-"""What ends a file's name, and no model's."""
+"""Endings of file names, which a model's name on the hub does not have."""
 
 _PART = r"[A-Za-z0-9](?:[\w.-]{0,94}\w)?"
 _NAME = re.compile(rf"(?:(?P<org>{_PART})/)?(?P<name>{_PART})(?:@(?P<revision>\w[\w./-]*))?", re.A)
@@ -53,15 +54,15 @@ _logger = logging.getLogger(__name__)
 
 @contextmanager
 def opened(place: str | Path, want: Want = "model", *, download: bool = True) -> Iterator[Path]:
-    """Gives the folder, or the file, that a name means, as long as a `with` lasts.
+    """Gives the folder, or the file, of a model for the body of a `with`.
 
     Args:
-        place: A path; or a name, of the shelf or, if it is a string, of the hub.
-        want: What must be there.
-        download: Whether the hub may be asked.
+        place: A path or the name of a shipped model; a string may also be a name on the hub.
+        want: Which files the folder must have.
+        download: Whether to download from the hub.
 
     Raises:
-        InputError: There is no such place.
+        InputError: There is no such model.
     """
     found = find(place, want, download=download)
     if isinstance(found, Path):
@@ -72,7 +73,7 @@ def opened(place: str | Path, want: Want = "model", *, download: bool = True) ->
 
 
 def find(place: str | Path, want: Want = "model", *, download: bool = True) -> Path | Traversable:
-    """The place that a name means; see `opened`."""
+    """Finds the folder of a model; arguments and errors as for `opened`."""
     if os.path.exists(place):  # noqa: PTH110 (a name that no file can have is no error)
         return Path(place)
     name = str(place)
@@ -87,13 +88,15 @@ def find(place: str | Path, want: Want = "model", *, download: bool = True) -> P
 
 
 def is_cached(place: str) -> bool:
-    """Whether a name is that of a model in the Hugging Face cache; nothing of it is read."""
+    """Whether a name is that of a model in the Hugging Face cache; its weights are not read."""
     asked = None if is_ours(place) else Repository.of(place)
     return asked is not None and _in_cache(asked, "config") is not None
 
 
 def is_ours(name: str) -> bool:
-    """Whether a name begins as those of the shelf and of recipes do: it is looked up nowhere else.
+    """Whether a name begins like those of shipped models and recipes.
+
+    Such names are not searched in the Hugging Face cache or on the hub.
 
     Example:
         >>> is_ours("tiny/translat"), is_ours("gpt2")
@@ -105,15 +108,15 @@ def is_ours(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Repository:
-    """A model's name on the hub, in its parts."""
+    """A model's name and revision on the hub."""
 
     name: str
-    """With its organisation, if it has one."""
+    """The name with its organisation, if it has one."""
     revision: str | None
 
     @classmethod
     def of(cls, text: str) -> Repository | None:
-        """What a name says; None if no repository can have it.
+        """Parses a name; None if no repository can have it.
 
         Example:
             >>> Repository.of("openai-community/gpt2@main")
@@ -132,7 +135,7 @@ class Repository:
         return self.name if self.revision is None else f"{self.name}@{self.revision}"
 
     def names(self) -> list[str]:
-        """The names that the cache may have it under: those of the first models have two."""
+        """All names that the cache may have it under, with and without organisation."""
         organisation, _, name = self.name.rpartition("/")
         if not organisation:
             return [name, *(f"{each}/{name}" for each in ORGANISATIONS)]
@@ -140,7 +143,7 @@ class Repository:
 
 
 def cache() -> Path:
-    """The folder of Hugging Face's cache, as its own library finds it."""
+    """The folder of Hugging Face's cache, by the same rules as `huggingface_hub`."""
     for variable, below in (
         ("HF_HUB_CACHE", ""),
         ("HUGGINGFACE_HUB_CACHE", ""),
@@ -153,24 +156,28 @@ def cache() -> Path:
 
 
 def offline() -> bool:
-    """Whether the environment forbids to ask the hub."""
+    """Whether the environment variables forbid access to the hub."""
     said = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
     return said.upper() in TRUE
 
 
 def _in_cache(asked: Repository, want: Want) -> Path | None:
-    """The snapshot in the cache that has all that is wanted."""
+    """The first snapshot in the cache that has all wanted files; None if there is none."""
     found = (_snapshot(folder, asked.revision) for folder in _repositories(asked))
     return next((one for one in found if one is not None and _has(one, want)), None)
 
 
 def _repositories(asked: Repository) -> list[Path]:
-    """The folders that the cache may have of a model."""
+    """The folders in which the cache may have a model; they need not exist."""
     return [cache() / f"models--{name.replace('/', '--')}" for name in asked.names()]
 
 
 def _snapshot(folder: Path, revision: str | None) -> Path | None:
-    """The files of a revision, by default those of `main`; the only ones, if none are."""
+    """The folder of a revision in the cache; None if it cannot be determined.
+
+    Without a revision it is `main`, or the only snapshot there is. A revision may also be the
+    beginning of a commit's hash.
+    """
     try:
         said = read_regular(folder / "refs" / (revision or "main"), most=100)
         commit = said.decode("ascii", "replace").strip()
@@ -187,17 +194,17 @@ def _snapshot(folder: Path, revision: str | None) -> Path | None:
 
 
 def _snapshots(folder: Path) -> list[Path]:
-    """All that the cache has of a repository."""
+    """The folders of all snapshots that the cache has of a repository."""
     try:
         listed = sorted((folder / "snapshots").iterdir())
-    except OSError:  # it has none, or they are not for us
+    except OSError:  # there are none, or reading is not permitted
         return []
     return [one for one in listed if _COMMIT.fullmatch(one.name) and one.is_dir()]
 
 
 def _has(folder: Path, want: Want) -> bool:
-    """Whether a snapshot holds it; a file that was not downloaded to its end has no link to it."""
-    from regard.hub.folder import has_weights  # which imports torch
+    """Whether a snapshot has the wanted files; incomplete downloads are not linked there."""
+    from regard.hub.folder import has_weights  # here, because it imports torch
 
     if want == "tokenizer":
         return any(file.is_file() for name in TOKENIZERS for file in folder.glob(name))
@@ -205,7 +212,7 @@ def _has(folder: Path, want: Want) -> bool:
 
 
 def _from_hub(asked: Repository, want: Want, *, download: bool) -> Path:
-    """Downloads what is wanted into the cache, after saying what and how much."""
+    """Downloads the wanted files into the cache, after logging their number and size."""
     if (reason := _forbidden(asked, download=download)) is not None:
         raise _not_cached(asked, want, reason)
     if (hub := _library()) is None:
@@ -232,7 +239,7 @@ def _from_hub(asked: Repository, want: Want, *, download: bool) -> Path:
 
 
 def _forbidden(asked: Repository, *, download: bool) -> str | None:
-    """Why the hub is not to be asked; None if it may be."""
+    """The reason why the hub is not asked; None if it may be asked."""
     if not download:
         return f"from the hub, `regard import {asked} -o FOLDER` downloads it first"
     if offline():
@@ -251,10 +258,10 @@ def _library() -> Any:
 
 
 def _chosen(asked: Repository, sizes: dict[str, int], want: Want) -> list[str]:
-    """The files of a repository to download: safetensors, JSON, tokenizers; none in a folder.
+    """The files of a repository to download: safetensors, JSON, tokenizers; none in subfolders.
 
     Raises:
-        InputError: There are no weights that can be read.
+        InputError: There are no weights in safetensors.
     """
     top = sorted(name for name in sizes if re.fullmatch(r"\w[\w.+-]*", name, re.A))
     chosen = [name for name in top
@@ -277,7 +284,7 @@ def _chosen(asked: Repository, sizes: dict[str, int], want: Want) -> list[str]:
 
 
 def _unknown(name: str) -> InputError:
-    """The error for a name that is looked up nowhere but on the shelf."""
+    """The error for a name that is no folder and no shipped model, and cannot be on the hub."""
     known = recipes.shipped()
     if name in known:
         run = f"runs/{Path(name).name}"
@@ -297,14 +304,14 @@ def _unknown(name: str) -> InputError:
 
 
 def _places(name: str) -> str:
-    """What can be named instead, the nearest name of the shelf first if one is near."""
+    """Advice on what can be named instead, a similar shipped model first if there is one."""
     models = [*shipped()]
     near = [f"{each} (did you mean that?), or " for each in closest(name, models)[:1]]
     return f"{''.join(near)}a run, a checkpoint, or a shipped model ({', '.join(models)})"
 
 
 def _not_cached(asked: Repository, want: Want, reason: str) -> InputError:
-    """The error for a name that the cache does not have, and why the hub is not asked."""
+    """The error for a name that is not in the cache, with the reason why the hub is not asked."""
     what = f"no folder {asked}, nor such a name on the shelf or in the Hugging Face cache {cache()}"
     parts = [one for folder in _repositories(asked) for one in _snapshots(folder)]
     whole = [one for one in parts if _has(one, want)]
@@ -327,7 +334,7 @@ def _not_cached(asked: Repository, want: Want, reason: str) -> InputError:
 
 
 def _refused(asked: Repository, error: Exception) -> InputError:
-    """The error for what the hub does not give."""
+    """The error for a request that the hub has refused or that failed."""
     said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "RepositoryNotFoundError" in kinds and "GatedRepoError" not in kinds:

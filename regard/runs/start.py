@@ -1,8 +1,8 @@
-"""Where a run begins: from nothing, from a pretrained folder, or from its own checkpoint.
+"""The start of a run: from random weights, from a pretrained folder, or from its own checkpoint.
 
-In: a recipe, and the checkpoint if the run goes on. Out: a `Beginning`, the recipe with what the
-folder decides (its model, its tokenizer) and the weights to copy. A run that goes on asks its own
-checkpoint instead: the folder may be gone by then.
+In: a recipe, and the checkpoint if the run is resumed. Out: a `Beginning`: the recipe completed
+with the model config and tokenizer of `start.folder`, and the weights to copy. A resumed run takes
+all of that from its own checkpoint, since the folder may be gone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from regard.train.checkpoint.run import Snapshot
 from regard.train.config import Freeze
 
 DECIDED = {"family", "size", "pooler"}
-"""Keys that the folder and the task decide, whatever a recipe says; and all heads without names."""
+"""Keys of `model` that the folder and the task decide; a recipe's values are ignored. So are those
+of all heads except `classes` and `tags`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,23 +39,24 @@ class Beginning:
     """What a run starts with."""
 
     recipe: Recipe
-    """With the model and the tokens of the folder."""
+    """The recipe with the model config and the tokens of the folder."""
     vocabulary: Any = None
-    """What makes items into what the model reads; None: to be learned."""
+    """Tokenizers or image reader of the folder; None if they are yet to be learned."""
     vocabularies: tuple[int, ...] = ()
-    """How many entries the model's matrices have; none: as many as the vocabulary."""
+    """Rows of the embedding matrices; empty means the sizes of the vocabularies."""
     config: ModelConfig | None = None
+    """Config of the folder's model; None without a folder."""
     weights: dict[str, Tensor] = field(default_factory=dict)
-    """Of the folder's model, whose config that is."""
+    """Weights of the folder's model."""
 
     def prepare(self, model: Any) -> None:
-        """Copies the weights into a new model and freezes what is to stay as it is."""
+        """Copies the weights into a new model and freezes the parts that `start.freeze` names."""
         self._copy(model)
         if self.recipe.start is not None:
             freeze(model, self.recipe.start.freeze)
 
     def _copy(self, model: Any) -> None:
-        """All but the heads that differ: two classes of another name are other classes."""
+        """Copies all weights except those of heads whose config differs, such as other classes."""
         if self.config is None:
             return
         differing = tuple(
@@ -77,14 +79,14 @@ class Beginning:
 
 
 def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
-    """Finds out what a run starts with.
+    """Determines what a run starts with.
 
     Args:
-        recipe: As it was given.
-        snapshot: The checkpoint that the run goes on from.
+        recipe: As the user gave it.
+        snapshot: The checkpoint that the run resumes from; None for a new run.
 
     Raises:
-        InputError: The folder cannot be what the recipe wants.
+        InputError: The folder's model does not suit the recipe.
     """
     if snapshot is not None:
         old = recipes.from_text(snapshot.recipe, "recipe.yaml")
@@ -93,7 +95,7 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
         return Beginning(continued(recipe, old), Vocabulary.from_json(snapshot.tokenizer), sizes)
     if recipe.start is None:
         return Beginning(recipe)
-    with torch.random.fork_rng(devices=[]):  # a new head is drawn by the seed alone
+    with torch.random.fork_rng(devices=[]):  # loading must not change how a new head is drawn
         found = load(recipe.start.folder, device="cpu", download=False)
     return Beginning(
         settled(recipe, found.recipe),
@@ -105,10 +107,10 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
 
 
 def sketched(recipe: Recipe) -> tuple[Recipe, tuple[int, ...]]:
-    """A recipe as `begin` settles it, and the sizes of its folder's vocabularies, without weights.
+    """The recipe as `begin` completes it and the vocabulary sizes, without loading weights.
 
     Args:
-        recipe: As it was given; one without a start stays as it is, and has no sizes yet.
+        recipe: As the user gave it; without `start` it is returned unchanged, with no sizes.
     """
     if recipe.start is None:
         return recipe, ()
@@ -117,11 +119,14 @@ def sketched(recipe: Recipe) -> tuple[Recipe, tuple[int, ...]]:
 
 
 def settled(recipe: Recipe, base: Recipe) -> Recipe:
-    """A recipe with the model and tokens of what it begins from, and the changes it asks for.
+    """Completes a recipe with the model and tokens of the folder that it starts from.
 
     Args:
-        recipe: As it was given; one without a start stays as it is.
-        base: That of the folder.
+        recipe: As the user gave it; without `start` it is returned unchanged.
+        base: The recipe of the folder's model.
+
+    Raises:
+        InputError: The recipe sets a value that the folder decides.
     """
     if recipe.start is None:
         return recipe
@@ -141,18 +146,18 @@ def settled(recipe: Recipe, base: Recipe) -> Recipe:
 
 
 def continued(recipe: Recipe, old: Recipe) -> Recipe:
-    """A recipe with what the run that goes on has settled: its model, tokens, classes and tags.
+    """Completes a recipe with the model, tokens, classes and tags of the run that is resumed.
 
     Args:
-        recipe: As it was given.
-        old: Of the run's checkpoint.
+        recipe: As the user gave it.
+        old: The recipe of the run's checkpoint.
     """
     model = TASKS[recipe.task].kind.settled(recipe.task, recipe.model, old.model)
     return settled(recipe.model_copy(update={"model": model}), old)
 
 
 def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
-    """The model of a folder with what the recipe changes, and the head of its task."""
+    """The config of the folder's model with the recipe's changes and the head for its task."""
     decided = {*DECIDED, *recipe.model.HEADS} - MAY_DIFFER
     given = {key: getattr(recipe.model, key) for key in recipe.model.model_fields_set - decided}
     values = base.model_dump()
@@ -172,28 +177,27 @@ def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
             got=f"{folder}, a {base.family} model, to begin from",
             expected="an encoder: BERT, RoBERTa, DistilBERT",
         )
-    # named by the data, if the recipe does not
+    # Names of classes or tags come from the recipe, else from the data.
     values |= {key: () for key in NAMES if key in base.HEADS}
     return headed(recipe.task, type(base).model_validate(values | given))
 
 
 def freeze(model: Model, what: Freeze) -> None:
-    """Keeps a part of a model as it is: no gradients, nothing in the optimizer, no dropout.
+    """Freezes a part of a model: no gradients, no optimizer state, no dropout.
 
-    Dropout is there to keep weights from leaning on each other; weights that do not learn would
-    only have their output blurred.
+    Dropout regularizes weights that are trained; in frozen layers it would only add noise.
 
     Args:
-        model: Any family.
-        what: As `start.freeze` says.
+        model: A model of any family.
+        what: The value of `start.freeze`.
 
     Raises:
-        InputError: There are fewer layers, or nothing would be left to learn.
+        InputError: The model has fewer layers, or no trainable parameter would be left.
     """
     if what == "none":
         return
     depths = model.depths()
-    layers = len(depths) - 2  # between what embeds and what stands on top
+    layers = len(depths) - 2  # without the embeddings (first) and the final norm (last)
     number = {"embeddings": 0, "all": layers}.get(str(what), what)
     if not isinstance(number, int) or not 0 <= number <= layers:
         expected = f"0 to {layers}, the {model.reader}'s layers"

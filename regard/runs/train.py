@@ -1,4 +1,8 @@
-"""A recipe -> data -> vocabulary -> model -> the one training loop -> a Pipeline."""
+"""Trains a recipe: prepares data, vocabulary and model, runs the training loop.
+
+In: a recipe, and the run's folder if results are to be kept. Out: a `Pipeline` with the best model.
+Resuming reads the run's last checkpoint and compares recipe and data with it first.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,8 @@ from regard.vectors.training import check_place, train_vectors
 
 MAY_CHANGE = {"train.steps", "train.log_every", "train.evaluate_every", "train.save_every",
               "train.keep", "train.patience", "train.average", "train.tensorboard"}  # fmt: skip
-"""What a resumed run may set anew; the decoding section too. All else decides the weights."""
+"""Keys of a recipe that may change when a run is resumed, beside those of `decode`. All other keys
+influence the weights."""
 
 Watch = Callable[[int, Pipeline], None]
 
@@ -58,19 +63,19 @@ def train(
     watch: Watch | None = None,
     **overrides: Any,
 ) -> Pipeline:
-    """Trains a recipe and returns the best model; of `task: vectors`, the `WordVectors`.
+    """Trains a recipe and returns the best model; for `task: vectors`, the `WordVectors`.
 
-    In processes that torchrun has started, all train the one model together.
+    Processes started by torchrun train one model together.
 
     Args:
         recipe: A shipped name, a path, or a Recipe.
         out: The run's folder; without one, nothing is kept on disk.
-        resume: Go on from the run's last checkpoint.
+        resume: Continue from the run's last checkpoint.
         quiet: Show no progress.
         threads: How many threads to compute with.
         device: `auto`, `cpu`, `cuda` or `mps`; word vectors are trained on the CPU.
-        dtype: `fp32`; on cuda also `bf16`: mixed precision.
-        watch: Called after every step with its number and the pipeline as it is.
+        dtype: `fp32`; on cuda also `bf16` for mixed precision.
+        watch: Called after every step with its number and the pipeline with the present weights.
         **overrides: Sections of the recipe to change, such as `train={"steps": 100}`, or `seed=1`.
     """
     if not isinstance(recipe, Recipe) and recipes.task_of(recipe) == "vectors":
@@ -104,21 +109,21 @@ def _train_in(
     resume: bool,
     asked: bool,
 ) -> None:
-    """Trains in a folder, which one process locks for all of them.
+    """Trains in a run's folder, which the first process locks for all of them.
 
     Args:
         run: The folder.
-        recipe: Of the run.
-        runtime: What computes.
+        recipe: The run's recipe.
+        runtime: Device, dtype and threads.
         ranks: The processes.
-        watch: As `train` has it.
-        resume: Go on from the last checkpoint.
-        asked: Whether the number of threads stays, whatever it was when the run began.
+        watch: As for `train`.
+        resume: Continue from the last checkpoint.
+        asked: Whether to use the runtime's number of threads even if the run began with another.
     """
     with RunLock(run) if ranks.first else nullcontext() as lock:
         try:
             start = None
-            if ranks.first:  # what it finds damaged is set aside, before the others look
+            if ranks.first:  # it holds the lock, and looks before the others do
                 start = _where_to_start(run, recipe, resume=resume)
             ranks.wait()
             if not ranks.first and resume:
@@ -127,7 +132,7 @@ def _train_in(
                 _run(recipe, run, start, replace(runtime, threads=count), ranks, watch)
         except InputError:
             if lock is not None and lock.created and not (run / "metrics.jsonl").exists():
-                lock.remove()  # what was refused leaves nothing behind
+                lock.remove()  # a run that was refused leaves no folder behind
             raise
 
 
@@ -139,7 +144,7 @@ def _vectors(
     quiet: bool,
     threads: int | None,
 ) -> WordVectors:
-    """Word vectors, which have a recipe and a loop of their own."""
+    """Trains word vectors, which have their own form of recipe and their own training loop."""
     found = recipes.load_form(VECTORS, recipe, overrides)
     used = setup(threads, found.seed, quiet=quiet).threads
     return train_vectors(found, out, resume=resume, quiet=quiet, threads=used)
@@ -147,7 +152,16 @@ def _vectors(
 
 @contextmanager
 def _threads_of(start: Snapshot | None, used: int, *, asked: bool) -> Iterator[int]:
-    """The threads that a run computes with: those it began with, unless others are asked for."""
+    """Computes with as many threads as when the run began, for the body of a `with`.
+
+    Args:
+        start: The checkpoint to resume from, if any.
+        used: The present number of threads.
+        asked: Whether the user chose `used` explicitly; then it stays.
+
+    Yields:
+        The number of threads to use.
+    """
     began = None if start is None else whole_number(start.training, "threads", MOST_THREADS)
     if asked or began is None or began == used:
         yield used
@@ -161,7 +175,7 @@ def _threads_of(start: Snapshot | None, used: int, *, asked: bool) -> Iterator[i
 
 
 def flatten(overrides: dict[str, Any]) -> list[str]:
-    """Nested overrides as the command line has them.
+    """Converts nested overrides into those of the command line.
 
     Example:
         >>> flatten({"train": {"steps": 5}, "seed": 1})
@@ -188,10 +202,10 @@ def _run(
         _logger.warning("train.average needs a folder for the run: without one nothing is averaged")
     beginning = begin(recipe, start)
     known = beginning.vocabularies or (1,) * len(beginning.recipe.model.VOCABULARIES)
-    _check_memory(beginning.recipe, known)  # before minutes are spent on the data
+    _check_memory(beginning.recipe, known)  # before the data is prepared, which can take minutes
     prepared = TASKS[recipe.task].kind.prepare(beginning.recipe, beginning.vocabulary)
     recipe, vocabulary = _decided(beginning.recipe, prepared), prepared.vocabulary
-    threads = runtime.threads * ranks.world  # a run may go on in another number of processes
+    threads = runtime.threads * ranks.world  # a resumed run may have another number of processes
     facts = {"threads": threads, "torch": str(torch.__version__), "data": prepared.checksums}
     if start is not None:
         _compare(facts, start)
@@ -229,14 +243,19 @@ def _run(
 
 
 def _decided(recipe: Recipe, prepared: Prepared) -> Recipe:
-    """A recipe with what its data has decided of the model."""
+    """The recipe with the model config that the data decides, such as the names of classes."""
     if prepared.model is None:
         return recipe
     return recipe.model_copy(update={"model": prepared.model})
 
 
 def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | None:
-    """The checkpoint to go on from, if one is asked for and there."""
+    """The checkpoint to resume from; None if the run starts from step 0.
+
+    Raises:
+        InputError: The folder is in use, or the recipe differs from the run's in a key that may not
+            change.
+    """
     if not resume:
         recipes.check_unused(run)
         return None
@@ -262,13 +281,13 @@ def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | No
 
 
 def _few(names: list[str]) -> str:
-    """The first three names, and how many more there are."""
+    """The first three names as text, with the number of further ones."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
 
 
 class _Facts(Config):
-    """What `training.json` says beside the place."""
+    """The values of `training.json` beside "place"."""
 
     threads: int = Field(ge=1, le=2**16)
     torch: str
@@ -277,14 +296,14 @@ class _Facts(Config):
 
 
 def _facts(start: Snapshot) -> dict[str, Any]:
-    """What a checkpoint says of the run it is of, beside its place."""
+    """Reads and validates the values of a checkpoint's `training.json` beside "place"."""
     found = {key: value for key, value in start.training.items() if key != "place"}
     what = f"{folder_name(start.step)}/{TRAINING}"
     return checked(TypeAdapter(_Facts), found, what).model_dump()
 
 
 def _check_config(recipe: Recipe, start: Snapshot) -> None:
-    """Refuses a checkpoint whose two descriptions of the model differ."""
+    """Refuses a checkpoint whose `config.json` describes another model than its recipe."""
     if understood(start.config)[0] != recipe.model:
         raise InputError(
             f"checkpoint {folder_name(start.step)}: {CONFIG}",
@@ -295,7 +314,11 @@ def _check_config(recipe: Recipe, start: Snapshot) -> None:
 
 
 def _compare(facts: dict[str, Any], start: Snapshot) -> None:
-    """Refuses other data; warns of what makes the last bits differ."""
+    """Compares a resumed run's data, threads and PyTorch version with those when it began.
+
+    Other data is refused. Other threads or another version only cause a warning, since they change
+    no more than the last bits of the weights.
+    """
     before = _facts(start)
     if before["data"] != facts["data"]:
         names = sorted(set(before["data"].items()) ^ set(facts["data"].items()))
@@ -314,13 +337,13 @@ def _compare(facts: dict[str, Any], start: Snapshot) -> None:
 
 
 def _check_memory(recipe: Recipe, vocabularies: Sequence[int]) -> None:
-    """Refuses a training whose weights, gradients and moments the machine cannot hold.
+    """Refuses a training whose weights, gradients and moments do not fit into the memory.
 
-    Activations are left out: data may have shorter texts, or fewer, than a plan supposes.
+    Activations are not counted: the texts may be shorter, or fewer, than the recipe allows.
 
     Args:
-        recipe: Of the training.
-        vocabularies: Entries of each vocabulary, or fewer as long as they are not known.
+        recipe: The recipe of the training.
+        vocabularies: Size of each vocabulary; a smaller number as long as it is not known.
     """
     model = sketch(recipe.model, *vocabularies)
     count = sum(parameter.numel() for parameter in model.parameters())

@@ -1,1 +1,1 @@
-"""What every run stands on: threads, cores, files, signals, progress."""
+"""Devices, threads, processes, files, signals and progress, for all other folders."""

@@ -1,9 +1,9 @@
-"""Work that falls into parts: each core takes its own, and they meet at the end.
+"""Runs independent pieces of work in parallel threads, each with its share of the cores.
 
-A product that is cut in two for two cores waits for the slower half, hundreds of times in a pass
-through a model, and what is too small to be cut leaves one of them idle. Where there are several
-batches, or a batch can be parted, it is quicker to give each core a whole one. PyTorch's calls let
-go of Python while they compute, so threads do.
+If PyTorch splits one matrix product over two cores, it waits for the slower half, hundreds of times
+in a forward pass, and products too small to be split leave one core idle. If there are several
+batches, or a batch can be split, it is faster to give each core a whole one. PyTorch releases
+Python's interpreter lock while it computes, so threads suffice.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ import torch
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 SWITCH_SECONDS = 1e-4
-"""How long a thread may keep Python from the others; it needs it only to start the next call."""
+"""How long a thread may hold the interpreter lock while others wait; each needs it only for a
+moment, to start the next call."""
 
 
 class Cores:
-    """Some threads, each of which computes with its share of the cores.
+    """A pool of threads, each of which computes with its share of PyTorch's threads.
 
     Args:
-        teams: How many work side by side.
-        threads: How many compute, in all.
+        teams: Number of threads in the pool.
+        threads: Number of PyTorch's threads, in total.
     """
 
     def __init__(self, teams: int, threads: int) -> None:
@@ -37,15 +38,21 @@ class Cores:
         self._pool = ThreadPoolExecutor(teams, thread_name_prefix="core")
 
         def prepare(_: int) -> None:
-            torch.get_num_threads()  # a new thread takes the default when first asked; not later
+            # PyTorch sets a new thread to the default number on its first use. That must happen
+            # before set_num_threads, or it would override it.
+            torch.get_num_threads()
             torch.set_num_threads(max(1, threads // teams))
             all_there.wait()
 
         list(self._pool.map(prepare, range(teams)))
-        torch.set_num_threads(threads)  # a thread's own, but the last to say it is the default
+        # The setting is per thread, but the last call also sets the default for new threads.
+        torch.set_num_threads(threads)
 
     def map(self, function: Callable[..., ResultT], *items: Iterable[ItemT]) -> list[ResultT]:
-        """What `map` gives, in its order; gradients are wanted there if they are here."""
+        """As Python's `map`, in parallel; results are in the order of the items.
+
+        The threads use the caller's settings of `inference_mode` and `set_grad_enabled`.
+        """
         inference, learning = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
 
         def one(*item: ItemT) -> ResultT:
@@ -68,7 +75,7 @@ class Cores:
 
 
 def spread(function: Callable[[ItemT], ResultT], items: list[ItemT]) -> list[ResultT]:
-    """What a function makes of each item, with all threads that compute.
+    """Applies a function to each item, in parallel on all of PyTorch's threads.
 
     Example:
         >>> spread(lambda n: n * n, [1, 2, 3])

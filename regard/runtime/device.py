@@ -1,7 +1,7 @@
-"""What a run stands on: device, threads and seeds, decided once, before anything is computed.
+"""Device, threads and seeds of a process, and the memory of the machine.
 
-Comes in: `--device`, `--dtype`, `--threads`, `--seed` and `--quiet`, the environment, the machine.
-Goes out: a `Runtime` that is passed on. torch is imported inside the functions, so that
+In: `--device`, `--dtype`, `--threads`, `--seed` and `--quiet`, the environment, the machine. Out: a
+`Runtime`, decided once before anything is computed. torch is imported inside the functions, so that
 `regard --help` need not wait.
 """
 
@@ -21,24 +21,25 @@ if TYPE_CHECKING:
     import torch
 
 VARIABLE = "REGARD_THREADS"
-"""The environment variable that gives the number of threads where `--threads` does not."""
+"""The environment variable for the number of threads if `--threads` is not given."""
 MOST_THREADS = 1024
 LARGEST_SEED = 2**32 - 1
-"""numpy takes no larger one."""
+"""NumPy accepts no larger seed."""
 DEVICES = ("auto", "cpu", "cuda", "mps")
-"""What can be asked for; `cuda:1` is the second GPU. `auto` is cuda if there is one, else the CPU:
-mps (Apple) has no numbers of 64 bits, and is taken only where it is named."""
+"""Values of `--device`; `cuda:1` is the second GPU. `auto` is cuda if there is one, else the CPU;
+mps (Apple) has no 64-bit floats and is used only if it is named."""
 DTYPES = {"fp32": None, "bf16": "bfloat16", "fp16": "float16"}
-"""What matrix products are computed in, by torch's name; None: like everything else."""
+"""Values of `--dtype` -> PyTorch's name of the type of matrix products in mixed precision; None
+means 32 bits throughout."""
 LOCAL_RANK, LOCAL_WORLD = "LOCAL_RANK", "LOCAL_WORLD_SIZE"
-"""Where torchrun says which of a machine's processes this is, and how many there are."""
+"""Environment variables of torchrun: this process's number on the machine, and their count."""
 
 _PACKAGES = ("regard", "torch", "numpy", "tokenizers", "safetensors", "pydantic", "sacrebleu")
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """What was decided: what computes, where randomness starts, how much is said."""
+    """Threads, seed, verbosity, device and dtype of a process."""
 
     threads: int
     seed: int
@@ -48,7 +49,7 @@ class Runtime:
     dtype: str = "fp32"
 
     def place(self, model: Any) -> Any:
-        """The model, its weights moved to the device, computing in the dtype from now on."""
+        """Moves a model to the device and sets its dtype for mixed precision; returns the model."""
         import torch
 
         name = DTYPES[self.dtype]
@@ -58,7 +59,7 @@ class Runtime:
 
 
 def present(device: str | torch.device = "auto", dtype: str = "fp32") -> Runtime:
-    """The process as it is, with a device that is chosen now; threads and seeds are left alone."""
+    """A `Runtime` with a device and dtype; threads and seeds of the process are not changed."""
     import torch
 
     where = chosen(device)
@@ -77,13 +78,13 @@ def setup(
     """Set threads and seeds for the whole process, and choose where models compute.
 
     Args:
-        threads: How many threads compute; by default `REGARD_THREADS`, else `OMP_NUM_THREADS`,
-            else one for each core this process may use. Of several processes that torchrun
-            started, each has its share of the cores.
-        seed: Where torch, numpy and random start; by default 0.
-        quiet: Whether to say only what went wrong.
+        threads: Number of threads; by default `REGARD_THREADS`, else `OMP_NUM_THREADS`, else one
+            for each core that this process may use. If torchrun started several processes, each
+            has its share of the cores.
+        seed: Seed of torch, numpy and random; by default 0.
+        quiet: Whether to print errors only.
         device: One of `DEVICES`.
-        dtype: One of `DTYPES`; other than fp32 on cuda alone.
+        dtype: One of `DTYPES`; other values than fp32 on cuda only.
 
     Raises:
         InputError: A number is out of range, or there is no such device.
@@ -102,7 +103,7 @@ def setup(
     from regard.runtime.garbage import settle
     from regard.runtime.sharing import MACHINE
 
-    settle()  # what takes long to import is there
+    settle()  # the large imports are over
     asked = (threads, os.environ.get(VARIABLE), os.environ.get("OMP_NUM_THREADS"))
     MACHINE.threads_are_set = any(asked)
     torch.set_num_threads(count)
@@ -110,22 +111,22 @@ def setup(
     numpy.random.seed(start)
     random.seed(start)
     if not torch.cuda.is_available():
-        # On a CPU this costs nothing measurable, as long as fresh memory is not filled; on a GPU
-        # it would warn about kernels that have no deterministic form. It sets the same flag as
-        # torch.use_deterministic_algorithms, which imports the compiler: seconds.
+        # On a CPU this costs nothing measurable as long as new memory is not filled; on a GPU it
+        # would warn about kernels that have no deterministic form. It sets the same flag as
+        # torch.use_deterministic_algorithms, which would import the compiler and take seconds.
         torch.set_deterministic_debug_mode("warn")
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return Runtime(count, start, quiet, where, dtype)
 
 
 def chosen(asked: str | torch.device) -> str:
-    """The device that is meant, as torch names it.
+    """Chooses a device; returns its name in PyTorch.
 
     Args:
-        asked: One of `DEVICES`; a `torch.device` is taken as it is.
+        asked: One of `DEVICES`, or such as `cuda:1`; a `torch.device` is not checked.
 
     Raises:
-        InputError: There is no such device here.
+        InputError: This machine has no such device.
     """
     if not isinstance(asked, str):
         return str(asked)
@@ -148,7 +149,7 @@ def chosen(asked: str | torch.device) -> str:
 
 
 def devices() -> list[str]:
-    """The devices that PyTorch can compute on here, such as `cpu` and `cuda:0`."""
+    """The devices of this machine that PyTorch can use, such as `cpu` and `cuda:0`."""
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -157,11 +158,11 @@ def devices() -> list[str]:
 
 
 def check_dtype(dtype: str, device: str) -> None:
-    """Refuses mixed precision that is unknown, or that a device has not.
+    """Refuses an unknown dtype, and mixed precision on other devices than cuda.
 
     Args:
-        dtype: As `--dtype` has it.
-        device: As `chosen` gives it.
+        dtype: The value of `--dtype`.
+        device: As `chosen` returns it.
     """
     if dtype not in DTYPES:
         raise InputError("--dtype", got=dtype, expected=f"one of {', '.join(DTYPES)}")
@@ -175,7 +176,7 @@ def check_dtype(dtype: str, device: str) -> None:
 
 
 def cores() -> int:
-    """How many cores this process may use: its CPUs, two on one core counted once."""
+    """The number of physical cores that this process may use, within a container's quota."""
     if not hasattr(os, "sched_getaffinity"):  # macOS and Windows
         return os.cpu_count() or 1
     topology = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
@@ -185,17 +186,17 @@ def cores() -> int:
 
 
 def describe(*, kernels: bool = False) -> dict[str, str]:
-    """What `regard env` prints: versions, and what the machine offers.
+    """The rows of `regard env`: versions of packages, and properties of the machine.
 
     Args:
-        kernels: Whether torch is asked what it computes with: it has to be imported for that.
+        kernels: Whether to add PyTorch's kernels, for which torch must be imported.
     """
     return {
         "python": platform.python_version(),
         **{package: _version(package) for package in _PACKAGES},
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": str(cores()),
-        "threads": str(_threads(None)),  # as every command: REGARD_THREADS counts
+        "threads": str(_threads(None)),  # as for every command, so REGARD_THREADS counts
         "memory": _memory(),
         "devices": _devices(),
         **(_kernels() if kernels else {}),
@@ -203,7 +204,7 @@ def describe(*, kernels: bool = False) -> dict[str, str]:
 
 
 def _devices() -> str:
-    """What `--device` can be; torch is asked only where it may know more than the CPU."""
+    """The devices as text; torch is imported only if it may have others than the CPU."""
     if _version("torch").endswith("+cpu") and platform.system() != "Darwin":
         return "cpu"
     import torch
@@ -234,10 +235,11 @@ def _threads(asked: int | None) -> int:
         own = bool(os.environ.get(VARIABLE, "").strip())
         sharing = os.environ.get(LOCAL_WORLD, "")
         if not own and sharing.isdigit() and int(sharing) > 1:
-            # torchrun sets OMP_NUM_THREADS to 1 by itself, so that it says nothing
+            # torchrun sets OMP_NUM_THREADS to 1 by default, so it is not the user's choice.
             return max(1, cores() // int(sharing))
         what = VARIABLE if own else "OMP_NUM_THREADS"
-        got = os.environ.get(what, "").partition(",")[0].strip()  # OpenMP's may name levels
+        # OMP_NUM_THREADS may be a list, one number for each level of nesting.
+        got = os.environ.get(what, "").partition(",")[0].strip()
         if not got:
             return cores()
     expected = f"a whole number from 1 to {MOST_THREADS}"
@@ -247,7 +249,7 @@ def _threads(asked: int | None) -> int:
 
 
 def _quota() -> int:
-    """How many CPUs a container's quota allows, at least in part; without one, any number."""
+    """The CPUs that a container's quota allows, rounded up; `MOST_THREADS` without a quota."""
     quota, _, period = _first_line("/sys/fs/cgroup/cpu.max").partition(" ")
     if not (quota.isdigit() and period.isdigit()):
         return MOST_THREADS
@@ -255,7 +257,7 @@ def _quota() -> int:
 
 
 def _first_line(path: str) -> str:
-    """The first line of a file of the kernel, empty where there is none."""
+    """The first line of a file in /sys; an empty text if there is no such file."""
     try:
         return Path(path).read_text("ascii").partition("\n")[0].strip()
     except OSError:
@@ -270,22 +272,25 @@ def _version(package: str) -> str:
 
 
 def memory() -> int | None:
-    """Bytes of memory that this process may use at most; None where the system does not say."""
+    """Bytes of memory that this process may use at most; None if the system does not tell."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # Windows has no sysconf
         return None
-    limit = _first_line("/sys/fs/cgroup/memory.max")  # of a container; "max" where there is none
+    limit = _first_line("/sys/fs/cgroup/memory.max")  # a container's limit; "max" means none
     return min(total, int(limit)) if limit.isdigit() else total
 
 
 def check_memory(what: str, needed: int, fix: str | None = None) -> None:
-    """Refuses what this machine has not the memory for, before any of it is taken.
+    """Raises an error if more memory is needed than the machine has.
 
     Args:
-        what: What would take it.
-        needed: How many bytes.
-        fix: What to do about it.
+        what: What needs the memory, for the message.
+        needed: Number of bytes.
+        fix: Advice for the message.
+
+    Raises:
+        InputError: The machine has less memory.
     """
     most = memory()
     if most is not None and needed > most:

@@ -1,7 +1,8 @@
-"""Writing that is whole or not there: beside, synced, then put in place by rename.
+"""Writes files atomically, and reads regular files of limited size.
 
-A process killed at any moment, or a full disk, leaves what was there before as it was. Reading
-takes regular files only, of a size that is known before any memory is taken.
+A file is written under a temporary name beside its final one, synced to disk, and renamed. So a
+process killed at any moment, or a full disk, leaves the former file unchanged. Only regular files
+are read, and their size is checked before memory is allocated.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from regard.errors import InputError, WriteError
 from regard.runtime.stopping import unfinished
 
 PIECE = 2**20
-"""Bytes of a large file that are read at a time: they are still in the processor's cache then."""
+"""Bytes of a large file that are read at a time; so few stay in the processor's cache."""
 MOST_JSON = 2**24
-"""Bytes of JSON that are read; a larger file is no config and no index."""
+"""Largest JSON file in bytes; configs and indices are smaller."""
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
@@ -33,7 +34,7 @@ _KINDS = {
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept: REGARD_CACHE, else the user's own cache folder."""
+    """The folder for files that can be made again: REGARD_CACHE, else one in the user's cache."""
     given = os.environ.get("REGARD_CACHE")
     if given:
         return Path(given)
@@ -41,14 +42,14 @@ def cache_folder() -> Path:
 
 
 def open_regular(place: str | os.PathLike[str]) -> BufferedReader:
-    """Open a file for reading, at once: a pipe would wait for ever, a device never ends.
+    """Open a regular file for reading; pipes and devices are refused, since they may never end.
 
     Raises:
-        InputError: If it is no regular file, nor a link to one.
+        InputError: If it is not a regular file, nor a link to one.
         OSError: As `open` does.
     """
     path = Path(place)
-    _refuse_others(path, path.stat())  # first without opening, which wakes some devices
+    _refuse_others(path, path.stat())  # before opening, which would start some devices
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _refuse_others(path, os.fstat(descriptor))
@@ -59,16 +60,16 @@ def open_regular(place: str | os.PathLike[str]) -> BufferedReader:
 
 
 def read_regular(place: str | os.PathLike[str], most: int) -> bytes:
-    """Read a whole file of at most so many bytes; its size is compared before it is read.
+    """Read a whole file of at most `most` bytes; its size is checked before it is read.
 
     Raises:
-        InputError: If it is no regular file, nor a link to one, or larger.
+        InputError: If it is not a regular file, nor a link to one, or larger.
         OSError: As `open` does.
     """
     with open_regular(place) as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(size + 1) if size <= most else b""
-        if len(data) > size:  # it has grown since, or is one of /proc, which have no size
+        if len(data) > size:  # the file has grown, or is in /proc, where sizes are 0
             data += file.read(most + 1 - len(data))
             size = len(data)
     if size > most:
@@ -77,19 +78,19 @@ def read_regular(place: str | os.PathLike[str], most: int) -> bytes:
 
 
 def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
-    """The JSON object in a file.
+    """Read the JSON object in a file.
 
     Raises:
-        InputError: There is none.
+        InputError: The file cannot be read, or is not a JSON object.
     """
     return parse_json(path, read_small(path, most))
 
 
 def read_small(path: Path, most: int = MOST_JSON) -> bytes:
-    """`read_regular`, for a file that ought to be there.
+    """As `read_regular`, but with an `InputError` if the file cannot be read.
 
     Raises:
-        InputError: It is not, or is no such file.
+        InputError: The file is missing, cannot be read, is not regular, or is too large.
     """
     try:
         return read_regular(path, most)
@@ -100,10 +101,14 @@ def read_small(path: Path, most: int = MOST_JSON) -> bytes:
 
 
 def parse_json(path: Path, data: bytes) -> dict[str, Any]:
-    """The JSON object that the bytes of a file are.
+    """Parse the bytes of a file as a JSON object.
+
+    Args:
+        path: The file, for error messages.
+        data: Its bytes.
 
     Raises:
-        InputError: They are none.
+        InputError: They are not a JSON object.
     """
     try:
         value = json.loads(data)
@@ -121,7 +126,7 @@ def _refuse_others(path: Path, found: os.stat_result) -> None:
 
 
 def write_file(place: str | os.PathLike[str], data: bytes) -> Path:
-    """Put one file in its place, replacing what was there, whole or not at all.
+    """Write one file atomically, replacing a former one; parent folders are created.
 
     Raises:
         WriteError: If that fails; the old file is unchanged.
@@ -139,7 +144,7 @@ def write_file(place: str | os.PathLike[str], data: bytes) -> Path:
 
 @contextlib.contextmanager
 def cleaned_up(clean_up: Callable[[], object]) -> Iterator[None]:
-    """Calls a function after the body, whether it ends, or fails, or a signal ends the command."""
+    """Calls a function after the body, also if the body fails or a signal ends the command."""
     unfinished.append(clean_up)
     try:
         yield
@@ -150,18 +155,19 @@ def cleaned_up(clean_up: Callable[[], object]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def temporary_beside(path: Path) -> Iterator[Path]:
-    """A name for a file or a folder until it is renamed to its place; if it is not, it is removed.
+    """A temporary name beside a path, for a file or folder that the body renames to that path.
 
-    So it is where the body fails, and where a signal ends the command.
+    If it was not renamed, it is removed after the body, also if the body fails or a signal ends
+    the command.
     """
     temporary = beside(path, "tmp")
-    remove(temporary)  # of a killed process of this number
+    remove(temporary)  # a killed process with the same number may have left it
     with cleaned_up(lambda: remove(temporary)):
         yield temporary
 
 
 def remove(place: Path) -> None:
-    """Remove a file or a folder as far as it can be; of a link, the link alone."""
+    """Remove a file or a folder, ignoring errors; of a link, only the link itself."""
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place, ignore_errors=True)
         return
@@ -171,7 +177,7 @@ def remove(place: Path) -> None:
 
 @contextlib.contextmanager
 def reporting(what: str, state: str) -> Iterator[None]:
-    """Turn what the system refuses (full disk, no permission) into a `WriteError`."""
+    """Turn an `OSError` of the body (full disk, no permission) into a `WriteError`."""
     try:
         yield
     except OSError as error:
@@ -179,12 +185,18 @@ def reporting(what: str, state: str) -> Iterator[None]:
 
 
 def not_written(what: str, error: OSError, state: str) -> WriteError:
-    """The error for what could not be written, and the state things are in."""
+    """The error for a failed write.
+
+    Args:
+        what: What could not be written.
+        error: The system's error.
+        state: What state the files are in now, for the message.
+    """
     return WriteError(f"could not write {what}: {error.strerror or error}", fix=state)
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Write a file and wait until the disk has it."""
+    """Write a file and wait until it is on the disk."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
         file.write(data)
@@ -193,18 +205,18 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def open_own(path: Path, flags: int) -> int:
-    """Open a file for writing that is a regular one; a link to another place is not followed."""
+    """Open a regular file for writing; symbolic links are refused."""
     refuse_link(path)
     return os.open(path, flags | os.O_NOFOLLOW, 0o644)
 
 
 def refuse_link(path: Path, *, folder: bool = False) -> None:
-    """Refuse a name that is there, but is a link or of another kind than the one to be written.
+    """Refuse an existing path that is a link, or not of the kind that is to be written.
 
-    Writing through a link would change what stands somewhere else.
+    Writing through a link would change files elsewhere.
 
     Raises:
-        InputError: It is not a regular file or, if one is wanted, a folder.
+        InputError: It is not a regular file or, with `folder`, not a folder.
     """
     try:
         mode = path.lstat().st_mode
@@ -220,7 +232,7 @@ def refuse_link(path: Path, *, folder: bool = False) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power."""
+    """Sync a folder to disk, so that its names survive a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -229,5 +241,5 @@ def sync(folder: Path) -> None:
 
 
 def beside(path: Path, kind: Literal["tmp", "old"]) -> Path:
-    """A hidden name next to a path, of this process alone."""
+    """A hidden name next to a path that contains this process's number."""
     return path.with_name(f".{path.name}.{kind}-{os.getpid()}")

@@ -1,7 +1,7 @@
-"""How often Python looks for garbage: seldom while a command starts, for nothing there is any.
+"""Makes Python's garbage collector run seldom while a command starts.
 
-What torch and the rest are made of stays as long as the process. To look through it again and again
-while it is imported, and once more at the end, takes a fifth of the time of a short command.
+The objects of torch and other modules live as long as the process. Scanning them repeatedly during
+the imports, and once more at the end, takes a fifth of the time of a short command.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 import gc
 
 SELDOM = 100_000
-"""New objects after which Python looks; by itself it does so after hundreds."""
+"""Number of new objects after which the collector runs; Python's default is hundreds."""
 _usual: tuple[int, int, int] | None = None
 
 
 def postpone() -> None:
-    """Looks seldom from here on: for a process that is this command alone."""
+    """Makes the collector run seldom from now on; only for the `regard` command's own process."""
     global _usual
     _usual = gc.get_threshold()
     gc.set_threshold(SELDOM)
 
 
 def settle() -> None:
-    """Looks as often as usual again, but not at what is there by now; if it was postponed."""
+    """Undoes `postpone`, and excludes all present objects from collection; otherwise no effect."""
     global _usual
     if _usual is not None:
         gc.freeze()

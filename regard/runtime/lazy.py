@@ -1,4 +1,4 @@
-"""Public names that are imported on first use: a recipe or `--help` must not wait for torch."""
+"""Imports public names on first use, so that a recipe or `--help` need not wait for torch."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 
 def imported(path: str) -> Any:
-    """What a dotted path such as `regard.tasks.tag.Tag` names, imported now."""
+    """Imports and returns the object of a dotted path such as `regard.tasks.tag.Tag`."""
     module, _, name = path.rpartition(".")
     return getattr(import_module(module), name)
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package.
+    """Makes the `__getattr__` of a package that imports its public names on first use.
 
     Args:
-        package: Its name.
-        homes: For each public name the module it lives in.
+        package: The package's name.
+        homes: For each public name the module that defines it.
     """
 
     def get(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""How far long work is, on standard error: a bar on a terminal, else a line at times."""
+"""Progress of long work on standard error: a bar on a terminal, otherwise a line now and then."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """What of the work is done, what is being done, and the time left.
+    """Shows how much of the work is done, what is being done, and the time left.
 
-    If nobody reads it any more (the terminal was closed), the work goes on.
+    Errors of writing are ignored, so the work goes on if the terminal was closed.
 
     Args:
-        total: All of the work: steps, or seconds that it is thought to take, or 1.
-        start: Where it goes on from.
+        total: The whole amount of work: steps, estimated seconds, or 1.
+        start: The amount that was done before, for work that is resumed.
         quiet: Show nothing at all.
-        interval: Seconds between two lines where there is no terminal.
-        at_once: Whether the first of these lines comes at the beginning, else after an interval.
-        counted: What the work is counted in, such as `step`, to be shown; else its share is.
+        interval: Seconds between two lines if there is no terminal.
+        at_once: Whether the first of these lines comes at the beginning or after an interval.
+        counted: The unit to count the work in, such as `step`; without it a percentage is shown.
     """
 
     def __init__(
@@ -81,23 +81,26 @@ class Progress:
                 sys.stderr.flush()
 
     def advance(self, more: float) -> None:
-        """So much more is behind us."""
+        """Adds to the amount of work that is done."""
         self._done += more
 
     def finish(self, part: float) -> None:
-        """A whole part of the work is behind us, whatever of it was left out."""
+        """Marks a part of the work as done, whatever `advance` has counted of it."""
         self._settled += part
         self._done = self._settled
 
     def reach(self, done: float, *what: str) -> None:
-        """So much is behind us in all, and this is being done; less than before is new work."""
+        """Sets the amount of work that is done, and shows what is being done.
+
+        If the amount is smaller than before, new work has begun and the clock restarts.
+        """
         if done < self._done:
             self._began = time.monotonic()
         self._done = done
         self.turn_to(*what)
 
     def turn_to(self, *what: str) -> None:
-        """What is being done now."""
+        """Shows what is being done now."""
         now = time.monotonic()
         if self._bar is not None and self._task is not None:
             left, told = self._left(now), " ".join(what)
@@ -126,7 +129,7 @@ class Progress:
             *(count if self.counted else (left, what)),
             console=console,
             refresh_per_second=4,
-            redirect_stdout=False,  # or else what a user pipes on would appear here
+            redirect_stdout=False,  # otherwise results for a pipe would be written to the bar
         )
         self._task = self._bar.add_task(
             "", total=self.total, completed=int(self.start), left="-:--"

@@ -1,9 +1,9 @@
-"""Several processes that train one model together: who this one is, and what they tell each other.
+"""Several processes that train one model together: ranks, communication and orderly ending.
 
-`torchrun --nproc-per-node 2 -m regard train …` starts them, and says in the environment who each
-is. In: that environment. Out: a `Ranks` to ask. Process 0 writes, measures and speaks; where one
-has died, those that are left end with one message among them. torch is imported only where there
-are several.
+`torchrun --nproc-per-node 2 -m regard train …` starts the processes and sets their ranks in the
+environment. In: that environment. Out: a `Ranks`. Process 0 writes files, evaluates and prints. If
+one process has died, the others end with one message in total. torch is imported only if there are
+several processes.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from regard.errors import FoundProblems, InputError, Interrupted, UserError
 from regard.runtime.stopping import end_at_once, give_back, handle
 
 LONGEST_WAIT = timedelta(hours=12)
-"""For the others: process 0 may score a large validation set meanwhile."""
+"""Timeout for other processes; process 0 may be evaluating a large validation set meanwhile."""
 FIRST_WORD = 1.0
-"""Seconds in which a process that knows what went wrong may say so before the others do."""
+"""Seconds for which the other processes let one that knows the cause of a failure print it."""
 SAID = "regard/said"
-"""The key under which the processes count who has spoken."""
+"""The key of the shared store that counts the processes that have printed an error."""
 SIGNS = ("gloo", "Connection closed", "Connection reset", "Broken pipe", "NCCL")
-"""What an error says when another process is gone; gloo has no kind of error of its own."""
+"""Parts of error messages after another process has ended; gloo has no error type of its own."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """One of `world` processes, by default the only one."""
+    """The rank of this process among `world` processes; by default it is the only one."""
 
     rank: int = 0
     world: int = 1
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes, measures and speaks."""
+        """Whether this is process 0, which writes files, evaluates and prints."""
         return self.rank == 0
 
     def total(self, value: float) -> float:
@@ -48,7 +48,7 @@ class Ranks:
         return self._reduced(value, "SUM")
 
     def largest(self, value: float) -> float:
-        """The largest number that a process has."""
+        """The maximum of a number over all processes."""
         return self._reduced(value, "MAX")
 
     def _reduced(self, value: float, how: str) -> float:
@@ -62,7 +62,7 @@ class Ranks:
         return float(box)
 
     def shared(self, value: Any) -> Any:
-        """What process 0 has for it."""
+        """Returns the value of process 0 in all processes."""
         if self.world == 1:
             return value
         import torch
@@ -73,15 +73,15 @@ class Ranks:
         return box[0]
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Waits until all processes have called this method."""
         self.largest(0.0)
 
     def check_alike(self, what: str, value: str) -> None:
-        """Refuses to go on where a process has another value than process 0.
+        """Raises an error in all processes if one has another value than process 0.
 
         Args:
-            what: What it is, for the error.
-            value: This process's.
+            what: Name of the value, for the error message.
+            value: The value in this process.
         """
         differs = self.shared(value) != value
         if self.largest(float(differs)):
@@ -95,7 +95,7 @@ ALONE = Ranks()
 
 
 def ranks_here() -> Ranks:
-    """Who this process is, as torchrun says it in the environment."""
+    """The rank of this process, from the environment variables that torchrun sets."""
     rank, world = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
     if rank.isdigit() and world.isdigit() and int(world) > 1:
         return Ranks(int(rank), int(world))
@@ -104,12 +104,12 @@ def ranks_here() -> Ranks:
 
 @contextmanager
 def together(device: str) -> Iterator[Ranks]:
-    """Joins the processes that torchrun has started, if it has, and parts from them afterwards.
+    """Joins the process group for the body of a `with`, if torchrun started several processes.
 
-    Inside, an error is said by one of them: by the first that knows of it. All end.
+    An error in the body is reported by one process, the first that meets it, and ends all.
 
     Args:
-        device: Where this one computes. GPUs add their gradients by NCCL, CPUs by gloo.
+        device: The device of this process. GPUs exchange gradients by NCCL, CPUs by gloo.
 
     Raises:
         FoundProblems: Another process has died.
@@ -123,7 +123,7 @@ def together(device: str) -> Iterator[Ranks]:
             logging.getLogger("regard").setLevel(logging.ERROR)
         try:
             yield ranks
-        except Interrupted as error:  # a signal, on which all have agreed
+        except Interrupted as error:  # a signal that all processes know of
             if ranks.first:
                 raise
             raise SystemExit(error.exit_code) from None
@@ -139,36 +139,36 @@ def together(device: str) -> Iterator[Ranks]:
 
 
 class _Crowd:
-    """The processes as seen from one of them, to end in good order.
+    """Coordinates how the processes end, so that one of them prints the reason.
 
     Args:
-        ranks: Who this one is.
-        store: Where they can leave each other notes.
+        ranks: The rank of this process.
+        store: PyTorch's key-value store that all processes share.
     """
 
     def __init__(self, ranks: Ranks, store: Any) -> None:
         self.ranks, self._store, self.leaving = ranks, store, False
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """The handler of a signal: process 0 says that it ends."""
-        if self.leaving:  # torchrun ends those that are left
+        """The signal handler: ends the process; only process 0 prints a message."""
+        if self.leaving:  # already ending; torchrun sends signals to the remaining processes
             return
         if self.ranks.first:
             end_at_once(number, frame)
         os._exit(128 + number)
 
     def may_speak(self) -> bool:
-        """Whether nobody has said before what went wrong; asked once."""
+        """Whether this process is the first to report an error; may be called once."""
         self.leaving = True
         try:
             return self._store.add(SAID, 1) == 1
-        except RuntimeError:  # whoever kept the notes is gone
+        except RuntimeError:  # the process that held the store has ended
             return True
 
     def leave(self, ranks: Ranks) -> NoReturn:
-        """Ends because another process has died."""
+        """Ends this process because another has died."""
         self.leaving = True
-        time.sleep(FIRST_WORD)  # it may have a reason to give
+        time.sleep(FIRST_WORD)  # the other process may report the cause itself
         if not self.may_speak():
             raise SystemExit(1) from None
         raise FoundProblems(
@@ -179,7 +179,7 @@ class _Crowd:
 
 @contextmanager
 def _joined(ranks: Ranks, device: str) -> Iterator[_Crowd]:
-    """Joins the process group; signals are the crowd's until it is over."""
+    """Joins the process group, and handles signals by `_Crowd.receive` until the body ends."""
     import torch
     import torch.distributed as dist
     from torch.distributed.rendezvous import rendezvous
@@ -202,7 +202,7 @@ def _joined(ranks: Ranks, device: str) -> Iterator[_Crowd]:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether an error comes from another process that is gone."""
+    """Whether an error was caused by the end of another process."""
     from torch.distributed import DistError
 
     return isinstance(error, DistError) or any(sign in str(error) for sign in SIGNS)
@@ -210,7 +210,7 @@ def is_lost(error: BaseException) -> bool:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Inside, a process that is not the first says nothing of errors that all of them have."""
+    """For errors that all processes meet: in the body, only process 0 reports them."""
     try:
         yield
     except UserError as error:

@@ -1,11 +1,11 @@
-"""Other programs on the machine: how much they compute, and how our threads wait beside them.
+"""Sharing the machine with other programs: measures their load and adapts our threads to it.
 
-OpenMP's threads wait for each other by spinning: on a quiet machine that is the fastest way, but
-beside other programs a thread spins while the one it waits for has no core. So while others
-compute, our threads are made to sleep instead, and decoding takes no more threads than cores are
-free. A training keeps its threads, since the last bits of a sum depend on them; only the way they
-wait changes. The training loop and the decoding loop start the looking, which ends by itself
-when they are over.
+OpenMP's threads wait for each other by spinning. On a quiet machine that is fastest, but beside
+other programs a thread spins while the thread it waits for has no core. So while other programs
+compute, our threads sleep while they wait, and decoding uses no more threads than there are free
+cores. A training keeps its number of threads, since the last bits of a sum depend on it; only the
+way of waiting changes. The training loop and the decoding loop start the measuring, which stops by
+itself after they end.
 """
 
 from __future__ import annotations
@@ -22,34 +22,35 @@ from pathlib import Path
 import torch
 
 INTERVAL = 0.2
-"""Seconds between two looks at the machine. Its clock counts hundredths."""
+"""Seconds between two measurements. The system counts CPU time in hundredths of a second."""
 NOTICED, FORGOTTEN = 0.5, 0.3
-"""Cores that others must take for a quiet machine to count as busy, and a busy one as still so."""
+"""A quiet machine becomes busy if other programs use at least the first number of cores, and a busy
+one stays busy while they use at least the second."""
 PATIENCE = 60.0
-"""Seconds without a step of training or decoding after which nobody looks any more."""
+"""Seconds without a step of training or decoding after which measuring stops."""
 MOST_PROCESSORS = 256
-"""On a larger machine threads wait as they always do: see `Sleep`."""
+"""On a larger machine the way of waiting is not changed, see `Sleep`."""
 SET_BY_USER = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-"""Environment variables that say how threads wait; who sets one has decided."""
+"""Environment variables that set how threads wait; if the user sets one, nothing is changed."""
 
 
 class Machine:
-    """How many cores other programs take, looked at every `INTERVAL` seconds while we compute."""
+    """Measures how many cores other programs use, every `INTERVAL` seconds while we compute."""
 
     def __init__(self) -> None:
         self.others = 0.0
-        """Cores, as a mean since the look before."""
+        """Number of cores that other programs used, averaged since the measurement before."""
         self.busy = False
         self.threads_are_set = "OMP_NUM_THREADS" in os.environ
-        """Whether the user has said how many threads compute: then decoding takes as many."""
+        """Whether the user has set the number of threads; then decoding uses that number."""
         self._seen, self._asked, self._wanted = self._read(), 0.0, 1
         self._sleep, self._watcher = Sleep(), threading.Thread()
 
     def watch(self, wanted: int) -> None:
-        """Looks at the machine from now on, for as long as this is called now and then.
+        """Measures from now on in a background thread, until `PATIENCE` seconds without a call.
 
         Args:
-            wanted: How many threads compute on a quiet machine.
+            wanted: Number of threads that compute on a quiet machine.
         """
         self._asked, self._wanted = time.monotonic(), wanted
         if not self._watcher.is_alive():
@@ -58,7 +59,7 @@ class Machine:
             self._watcher.start()
 
     def threads(self, wanted: int) -> int:
-        """How many threads to decode with: as many as are wanted and have a core of their own."""
+        """The number of threads to decode with: at most `wanted`, and at most the free cores."""
         self.watch(wanted)
         if wanted == 1 or not self.busy or self.threads_are_set:
             return wanted
@@ -76,30 +77,31 @@ class Machine:
             return
         seconds, everyone, own = (new - old for new, old in zip(now, before, strict=True))
         self._seen, self.others = now, max(0.0, everyone - own) / seconds
-        spare = max(0, _processors() - self._wanted)  # cores that we leave to others anyway
+        spare = max(0, _processors() - self._wanted)  # cores that our threads do not use anyway
         self.busy = self.others >= spare + (FORGOTTEN if self.busy else NOTICED)
         self._sleep.set(on=self.busy)
 
     @staticmethod
     def _read() -> tuple[float, float, float] | None:
-        """The time, the seconds that all programs have computed, and our own; None: not known."""
+        """The time, the CPU seconds of all programs, and those of this process; None if unknown."""
         everyone = seconds_computed()
         return None if everyone is None else (time.monotonic(), everyone, time.process_time())
 
 
 class Sleep:
-    """Makes OpenMP's threads sleep while they wait for each other, and spin again.
+    """Switches whether OpenMP's threads sleep or spin while they wait for each other.
 
-    GNU's OpenMP lets its threads spin for some milliseconds, but sleep almost at once where it has
-    more threads than processors. There is no other way to change that while a program runs. So a
-    team of one thread too many is made, which never does anything; ending it ends the sleep.
+    GNU's OpenMP lets waiting threads spin for some milliseconds, but lets them sleep almost at once
+    if it has more threads than processors. There is no other way to switch this in a running
+    program. So for sleeping, an idle team with one thread more than processors is created; ending
+    that team lets threads spin again.
     """
 
     def __init__(self) -> None:
         self._over: threading.Event | None = None
 
     def set(self, *, on: bool) -> None:
-        """Sleep, or spin."""
+        """Lets waiting threads sleep (on) or spin (off)."""
         if on and self._over is None and (library := gnu_openmp()) is not None:
             over = self._over = threading.Event()
             threading.Thread(target=_idle_team, args=(library, over), daemon=True).start()
@@ -116,7 +118,10 @@ def _idle_team(library: ctypes.CDLL, over: threading.Event) -> None:
 
 @functools.cache
 def gnu_openmp() -> ctypes.CDLL | None:
-    """The OpenMP that PyTorch computes with; None if its waiting is not ours to change."""
+    """The GNU OpenMP library that PyTorch has loaded.
+
+    None if PyTorch uses another, if the user has set how threads wait, or on a large machine.
+    """
     if any(name in os.environ for name in SET_BY_USER) or _processors() > MOST_PROCESSORS:
         return None
     try:
@@ -129,10 +134,10 @@ def gnu_openmp() -> ctypes.CDLL | None:
 
 
 def seconds_computed() -> float | None:
-    """Seconds that programs have computed on the processors we may use, since the machine started.
+    """CPU seconds of all programs since boot, on the processors that this process may use.
 
-    Programs that gave way to all others (`nice`) do not count, unless ours is one of them. None
-    where the system does not tell: there the machine always counts as quiet.
+    Programs of low priority (`nice`) are not counted, unless this one has low priority, too. None
+    if the system does not provide the numbers; the machine then always counts as quiet.
     """
     try:
         lines = Path("/proc/stat").read_text("ascii").splitlines()
@@ -156,12 +161,12 @@ def _processors() -> int:
 
 
 MACHINE = Machine()
-"""The one that this process runs on."""
+"""The machine that this process runs on."""
 
 
 @contextmanager
 def free_cores() -> Iterator[None]:
-    """Computes with the threads of this thread, or with fewer while others take the cores."""
+    """Limits PyTorch's threads to the free cores for the body of a `with`."""
     wanted = torch.get_num_threads()
     threads = MACHINE.threads(wanted)
     if threads == wanted:

@@ -1,12 +1,12 @@
-"""Signals that ask a command to stop: one line, the exit code of the signal, at any moment.
+"""Handles signals that stop the command: one line is printed, the exit code is the signal's.
 
-An exception would not do: whatever is being imported or cleaned up when it comes may swallow it, or
-print it. So the process ends there and then. That is safe, since files are written beside their
-place and renamed, and the kernel lets go of a run's lock. A training takes the signals over while
-it runs, to save first (see `train/signals.py`).
+An exception would not be reliable: code that is being imported or cleaned up may swallow or print
+it. So the process ends immediately. That is safe, since files are written under a temporary name
+and renamed, and the kernel releases a run's lock. A training replaces these handlers while it runs,
+to save first (see `train/signals.py`).
 
-Only the command does this; a program that imports Regard keeps its own way with signals. It is the
-first thing that is imported, so it imports next to nothing itself.
+Only the `regard` command does this; a program that imports Regard keeps its own signal handlers.
+This module is imported first, so it imports next to nothing itself.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 unfinished: list[Callable[[], object]] = []
-"""Called before `end` ends the process: what removes files that are half-written."""
+"""Functions that `end` calls before it ends the process; they remove half-written files."""
 
 
 def end(code: int, message: str) -> NoReturn:
-    """Ends the process with a message, whatever its threads do and wherever its output goes."""
+    """Ends the process immediately with a message, without waiting for its threads."""
     try:
         for clean_up in unfinished[::-1]:
             clean_up()
@@ -39,21 +39,21 @@ def end(code: int, message: str) -> NoReturn:
 
 
 def end_at_once(number: int, frame: FrameType | None) -> None:
-    """The handler of a signal."""
+    """The signal handler: ends the process with the exit code of the signal."""
     del frame
     end(128 + number, f"stopped by {name_of(number)}; nothing was left half-written")
 
 
 def name_of(number: int) -> str:
-    """What a person calls a signal."""
+    """The name of a signal in messages."""
     return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
 
 
 def handle(handler: Any) -> dict[signal.Signals, Any]:
-    """Gives the signals to a handler; returns who had them.
+    """Sets the handler of `SIGNALS`; returns the former handlers.
 
-    A SIGHUP that is ignored stays so: `nohup` was asked for. Python lets only the main thread
-    listen to signals; in another, nothing is changed.
+    SIGHUP stays ignored if it is ignored, since `nohup` does that on purpose. Python allows signal
+    handlers only in the main thread; in another thread nothing is changed.
     """
     before = {number: signal.getsignal(number) for number in SIGNALS}
     if before[signal.SIGHUP] == signal.SIG_IGN:
@@ -67,7 +67,7 @@ def handle(handler: Any) -> dict[signal.Signals, Any]:
 
 
 def give_back(before: dict[signal.Signals, Any]) -> None:
-    """Undoes `handle`."""
+    """Restores the handlers that `handle` returned."""
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -78,10 +78,10 @@ def is_the_command() -> bool:
 
 
 def be_the_command() -> dict[signal.Signals, Any]:
-    """From here on signals end the process, and closed streams do no harm.
+    """Sets the signal handlers of the command, and opens closed standard streams.
 
     Returns:
-        What `give_back` takes.
+        The former handlers, for `give_back`.
     """
     before = handle(end_at_once)
     open_standard_streams()
@@ -89,19 +89,19 @@ def be_the_command() -> dict[signal.Signals, Any]:
 
 
 def open_standard_streams() -> None:
-    """Puts the null device where standard input, output or error is closed (`>&-`).
+    """Opens the null device as standard input, output or error where that is closed (`>&-`).
 
-    Or else the next file that is opened would take its number, and get what is written to it.
+    Otherwise the next file to be opened would get its number, and output would go to that file.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
 if is_the_command():
-    be_the_command()  # now: what is imported next takes seconds
+    be_the_command()  # at import, because the imports that follow take seconds

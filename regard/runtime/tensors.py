@@ -1,9 +1,9 @@
-"""A file of tensors (safetensors), read once, each number straight to its place in memory.
+"""Reads a safetensors file directly into the memory of its tensors.
 
-In: an open file. Out: what its header says, then tensors by name, each in memory of its own. The
-library's readers map the file, or copy its bytes first: either way a model would take its memory
-twice while it is loaded. A header is believed only where all of it fits the file, so that none can
-ask for more memory than the file has bytes.
+In: an open file. Out: the contents of its header, then the tensors by name, each in its own memory.
+The readers of the safetensors library map the file or copy its bytes first; either way a model
+would take its memory twice while it is loaded. A header is accepted only if all of it fits the
+file, so that no file can claim more memory than it has bytes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from torch import Tensor
 from regard.runtime.files import PIECE
 
 LARGEST = 2**24
-"""Bytes of a header that are read: some hundred for each tensor."""
+"""Largest header in bytes; about a hundred bytes are needed for each tensor."""
 LARGE = 2**17
-"""Bytes of a tensor from which on it has pages of its own."""
+"""Tensors of at least this many bytes get their own memory pages."""
 MOST_SIZES = 64
-"""Dimensions of a tensor."""
+"""Most dimensions of a tensor."""
 KINDS = {
     "F64": torch.float64,
     "F32": torch.float32,
@@ -44,25 +44,25 @@ KINDS = {
     "BOOL": torch.bool,
     "C64": torch.complex64,
 }
-"""The format's names of the kinds of numbers."""
+"""Names of data types in the safetensors format -> PyTorch's."""
 _PRIVATE: Any = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 )
-"""Memory that a forked process gets a copy of."""
+"""Arguments of `mmap` for memory that a forked process gets a copy of, instead of sharing it."""
 REAL = {kind for kind in KINDS.values() if kind.is_floating_point}
-"""Those that a weight can be of."""
+"""The data types that weights can have."""
 
 
 class Readable(Protocol):
-    """What is read from: a file, or one that is compared with its checksum on the way."""
+    """A file to read from; its checksum may be computed meanwhile."""
 
     def readinto(self, place: memoryview, /) -> int | None:
-        """Fills a place as far as there are bytes; gives how many."""
+        """Reads bytes into a buffer; returns how many."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a header says of a tensor."""
+    """The header's entry for one tensor; `start` and `end` are bytes after the header."""
 
     kind: torch.dtype
     shape: tuple[int, ...]
@@ -71,23 +71,23 @@ class Entry:
 
     @property
     def count(self) -> int:
-        """How many numbers it has."""
+        """The number of elements."""
         return math.prod(self.shape)
 
 
 class TensorFile:
-    """The tensors of a file, its header read.
+    """A safetensors file whose header has been read and checked.
 
     Args:
-        file: Stands at its beginning.
-        size: How many bytes it has.
+        file: An open file, at its beginning.
+        size: The file's size in bytes.
 
     Attributes:
-        entries: By name, in the order of the file.
-        remarks: What else the header says, by name.
+        entries: The tensors' entries by name, in the order of the file.
+        remarks: The metadata of the header by name.
 
     Raises:
-        ValueError: The header is none, or does not fit the file.
+        ValueError: The header is invalid, or does not fit the file.
     """
 
     def __init__(self, file: Readable, size: int) -> None:
@@ -107,14 +107,14 @@ class TensorFile:
 
     @property
     def numbers(self) -> int:
-        """How many numbers all tensors have together."""
+        """The number of elements of all tensors together."""
         return sum(entry.count for entry in self.entries.values())
 
     def read(self, wide: Collection[torch.dtype] = ()) -> dict[str, Tensor]:
-        """The tensors by name; to be asked for once.
+        """Reads all tensors by name; can be called once only.
 
         Args:
-            wide: Kinds of numbers that are stored in 32 bits while they are read.
+            wide: Data types that are converted to 32-bit floats while they are read.
 
         Raises:
             ValueError: The file ends before its last tensor does.
@@ -130,11 +130,11 @@ class TensorFile:
             _fill(self._file, found.view(torch.uint8).numpy().data)
         try:
             return found.reshape(entry.shape)
-        except RuntimeError as error:  # an empty one, of sizes that no tensor has
+        except RuntimeError as error:  # an empty tensor with a shape that PyTorch refuses
             raise ValueError(f"a tensor of {entry.shape}") from error
 
     def _widen(self, entry: Entry, found: Tensor) -> None:
-        """Reads through the buffer."""
+        """Reads a tensor piece by piece through the buffer, and converts it into `found`."""
         numbers = torch.frombuffer(self._buffer, dtype=entry.kind)
         for piece in torch.split(found, len(numbers)):
             count = len(piece)
@@ -143,10 +143,11 @@ class TensorFile:
 
 
 def _empty(count: int, kind: torch.dtype) -> Tensor:
-    """A place for numbers; a large one goes back to the system as soon as it is let go.
+    """Allocates an uninitialized tensor, (count,); a large one in its own memory pages.
 
-    What malloc is given back it often keeps: if matrices are turned or joined one after the other,
-    holes as large as a fifth of a model are left between them.
+    Such pages go back to the operating system as soon as the tensor is freed, whereas malloc often
+    keeps freed memory: when matrices are transposed or joined one after the other, that would leave
+    holes of up to a fifth of the model's size.
     """
     if (size := count * kind.itemsize) < LARGE:
         return torch.empty(count, dtype=kind)
@@ -154,7 +155,7 @@ def _empty(count: int, kind: torch.dtype) -> Tensor:
 
 
 def _fill(file: Readable, place: memoryview) -> None:
-    """Reads as many bytes as a place has."""
+    """Fills a buffer completely; raises ValueError if the file ends before."""
     done = 0
     while done < len(place):
         more = file.readinto(place[done : done + PIECE])
@@ -164,7 +165,7 @@ def _fill(file: Readable, place: memoryview) -> None:
 
 
 def _parsed(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
-    """The tensors and the remarks of a header."""
+    """Parses a header: entries of the tensors, sorted by position, and metadata."""
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -180,7 +181,7 @@ def _parsed(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
 
 
 def _entry(name: str, said: Any) -> Entry:
-    """What is said of one tensor, if it can be."""
+    """Checks and converts the header's entry for one tensor."""
     try:
         kind, shape, (start, end) = said["dtype"], said["shape"], said["data_offsets"]
         whole = [*shape, start, end]
@@ -199,7 +200,7 @@ def _entry(name: str, said: Any) -> Entry:
 
 
 def _check_places(entries: dict[str, Entry], size: int) -> None:
-    """Refuses tensors that do not stand one behind the other from the first byte to the last."""
+    """Refuses tensors that do not fill the file one after the other, without gaps or overlaps."""
     expected = 0
     for name, entry in entries.items():
         if entry.start != expected:

@@ -1,4 +1,4 @@
-"""Numbers for people: three digits and a unit."""
+"""Formats numbers for people: three digits and a unit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def short(number: float, unit: str = "") -> str:
 
 
 def decimals(value: float) -> int:
-    """How many, so that three digits are left."""
+    """The number of decimals that gives three significant digits."""
     return 2 if value < 9.995 else 1 if value < 99.95 else 0
 
 

@@ -1,1 +1,1 @@
-"""Training: a loss becomes better weights, and nothing is lost on the way."""
+"""Training: the loop, gradients, optimizers, logs and checkpoints."""

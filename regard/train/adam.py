@@ -1,4 +1,4 @@
-"""Adam, as torch has it."""
+"""PyTorch's Adam without the import of PyTorch's compiler."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import torch
 
 
 class Adam(torch.optim.Adam):
-    """Torch's Adam, the same computation, without importing torch's compiler.
+    """The same computation as `torch.optim.Adam`, without importing PyTorch's compiler.
 
-    Torch wraps these methods so that its compiler leaves them alone, and the first call imports the
-    compiler for that: more than a second of each process that trains, though nothing is compiled.
+    PyTorch wraps these methods so that the compiler skips them, and the first call of a wrapper
+    imports the compiler. That takes more than a second in each training process, although nothing
+    is compiled. Here the wrappers are removed.
     """
 
     add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)

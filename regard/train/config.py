@@ -1,4 +1,4 @@
-"""The `train:` section of a recipe: how the weights get better."""
+"""The `train:` and `start:` sections of a recipe."""
 
 from __future__ import annotations
 
@@ -9,56 +9,58 @@ from pydantic import Field, model_validator
 from regard.config import Config
 
 Freeze = int | Literal["none", "embeddings", "all"]
-"""What stays as it is: so many of the lowest layers and what is below them, or a name."""
+"""What to freeze: a name, or the number of lowest layers to freeze with the embeddings."""
 
 
 class StartConfig(Config):
-    """Begin from a model that was trained before: its config, tokenizer and weights are taken.
+    """Fine-tuning: training starts from a trained model's config, tokenizer and weights.
 
-    The `model` section then only says what is to differ: dropout, and the names of classes or tags.
+    The `model` section then only sets what may differ: dropout, and the names of classes or tags.
     """
 
     folder: str
-    """A run, a checkpoint, a Hugging Face folder or a shipped model. Only the first start reads
-    it: a checkpoint of the run is complete in itself."""
+    """A run, a checkpoint, a Hugging Face folder or a shipped model. It is read only when the run
+    starts; a resumed run reads its own checkpoint."""
     freeze: Freeze = "none"
-    """`embeddings`; a number: they and so many of the lowest layers; `all`: they and every layer
-    of the encoder (of a decoder alone: its own). What is frozen has no dropout."""
+    """`embeddings`; a number n: embeddings and the n lowest layers; `all`: embeddings and every
+    layer of the encoder (or of the decoder, if there is no encoder). Frozen parts have no
+    dropout."""
 
 
 class TrainConfig(Config):
-    """One training run of the one trainer."""
+    """The settings of a training run."""
 
     steps: int = Field(default=2000, ge=1)
     batch_tokens: int = Field(default=4096, ge=1)
     """Token budget of a micro-batch: the sum over its sentences of source and target tokens."""
     accumulate: int = Field(default=1, ge=1)
-    """Micro-batches per step; their gradients are weighted by their tokens, exactly."""
+    """Micro-batches per step. Gradients are divided by the targets of the whole step, so the result
+    equals that of one large batch."""
     optimizer: Literal["adam", "adamw", "muon"] = "adamw"
-    """`muon`: the matrices inside the blocks by Muon, all else by AdamW. A step takes longer, and
-    a small model learns as much in far fewer of them."""
+    """`muon` updates the matrices inside the blocks by Muon, all else by AdamW. A step takes
+    longer, but a small model needs far fewer steps."""
     learning_rate: float = Field(default=1e-3, gt=0)
-    """The peak; with `schedule: paper` a factor on the paper's own rate."""
+    """The peak learning rate; with `schedule: paper` a factor on the paper's rate."""
     schedule: Literal["paper", "cosine", "constant"] = "cosine"
     warmup: int = Field(default=200, ge=0)
     final_fraction: float = Field(default=0.05, ge=0, le=1)
-    """Where cosine ends, as a fraction of the peak."""
+    """Final learning rate of the cosine schedule, as a fraction of the peak."""
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = Field(default=1e-9, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     clip: float | None = Field(default=1.0, gt=0)
-    """Largest gradient norm; null turns clipping off."""
+    """Gradients are scaled down to this norm if theirs is larger; null turns clipping off."""
     log_every: int = Field(default=20, ge=1)
     evaluate_every: int = Field(default=500, ge=1)
     save_every: int = Field(default=500, ge=1)
     keep: int = Field(default=2, ge=1)
-    """How many of the last checkpoints stay; the best one always does."""
+    """Number of last checkpoints to keep; the best one is always kept."""
     patience: int | None = Field(default=None, ge=1)
     """Stop after this many evaluations without a better loss."""
     average: int = Field(default=0, ge=0)
-    """At the end, average the weights of this many last checkpoints, which are kept for it; the
-    mean is taken if its validation loss is lower (0 or 1: no averaging)."""
+    """At the end, average the weights of this many last checkpoints, which are kept for that. The
+    mean is used if its validation loss is lower than the best (0 or 1: no averaging)."""
     tensorboard: bool = False
 
     @model_validator(mode="after")

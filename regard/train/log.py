@@ -1,8 +1,8 @@
-"""What a training run tells: files that stay, a picture, and a line on the screen.
+"""The logs of a training run: metrics, TensorBoard events, the loss curve and progress.
 
 In: numbers by step, from the trainer. Out: `RUN/metrics.jsonl` (one JSON object per line, always),
-TensorBoard events (an extra), `RUN/loss.png`, and progress on standard error. On resuming, each
-file is taken back to the step of the checkpoint, so that no step is told twice.
+TensorBoard events (optional), `RUN/loss.png`, and progress on standard error. When a run is
+resumed, entries after the checkpoint's step are dropped, so that no step is logged twice.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Value = float | int | str | bool | None
 
 
 class Log(Protocol):
-    """A place where the numbers of a run are written."""
+    """A log that the numbers of a run are written to."""
 
     def write(self, step: int, values: Mapping[str, Value]) -> None:
-        """Add what was measured at a step."""
+        """Add the values of a step."""
 
     def close(self) -> None:
         """Finish writing."""
@@ -38,11 +38,11 @@ class Log(Protocol):
 class MetricsLog:
     """Writes `metrics.jsonl`: `{"step": 20, "loss": 3.2, ...}` per line, flushed line by line.
 
-    A number that is not finite is written as null, since JSON has no other word for it.
+    NaN and infinity are written as null, since JSON has no numbers for them.
 
     Args:
         path: The file.
-        after: Go on after this step, dropping later lines; -1 starts the file anew.
+        after: Append after this step, dropping later lines; -1 starts an empty file.
     """
 
     def __init__(self, path: Path, *, after: int = -1) -> None:
@@ -51,7 +51,7 @@ class MetricsLog:
         cut_back(path, after)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Unbuffered: a line is one write, so that a killed run tears at most the last one.
+            # Unbuffered: each line is one write, so a killed run cuts off at most the last line.
             descriptor = open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             self._file = os.fdopen(descriptor, "ab", buffering=0)
         except OSError as error:
@@ -84,7 +84,7 @@ class TensorBoardLog:
 
     Args:
         folder: Where the event files go.
-        after: Go on after this step; TensorBoard hides what earlier event files say of later ones.
+        after: Append after this step; TensorBoard hides later steps of earlier event files.
     """
 
     def __init__(self, folder: Path, *, after: int = -1) -> None:
@@ -98,7 +98,7 @@ class TensorBoardLog:
         self._writer: Any = SummaryWriter(str(folder), purge_step=after + 1)
 
     def write(self, step: int, values: Mapping[str, Value]) -> None:
-        """Add the numbers among the values; words have no place in a curve."""
+        """Add the values that are numbers; TensorBoard scalars cannot be texts."""
         for name, value in values.items():
             if isinstance(value, int | float):
                 self._writer.add_scalar(name, value, step)
@@ -110,16 +110,16 @@ class TensorBoardLog:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read `metrics.jsonl`; a last line that was cut off while it was written is left out."""
+    """Read `metrics.jsonl`; a last line without a line end, which may be cut off, is left out."""
     return [line for line, _ in _lines(path)]
 
 
 def cut_back(path: Path, step: int) -> None:
-    """Drop every line of `metrics.jsonl` later than a step, and a last line that is torn.
+    """Drop all lines of `metrics.jsonl` later than a step, and a last line that is cut off.
 
     Args:
-        path: The file; nothing happens if it is not there.
-        step: The step of the checkpoint from which training goes on.
+        path: The file; nothing happens if it does not exist.
+        step: The step of the checkpoint that training resumes from.
     """
     if not path.exists():
         return
@@ -129,10 +129,10 @@ def cut_back(path: Path, step: int) -> None:
 
 
 def _lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
-    """Parse the file: every line as an object and as it stands."""
+    """Parse the file: for each line its JSON object and its bytes."""
     lines = []
-    # What follows the last line end was being written when the run was killed; it says nothing,
-    # even where it happens to be valid.
+    # Bytes after the last line end were being written when the run was killed. They are ignored,
+    # even if they happen to be valid JSON.
     *whole, _ = path.read_bytes().split(b"\n")
     for number, raw in enumerate(whole, start=1):
         try:
@@ -155,13 +155,13 @@ def _finite(value: Value) -> Value:
 
 
 class TrainingProgress(Progress):
-    """How far a training is.
+    """The progress display of a training run.
 
     Args:
         total: The last step.
-        start: The step training goes on from.
+        start: The step that training resumes from.
         quiet: Show nothing at all.
-        unit: What the speed counts: of a classifier, examples.
+        unit: What is counted per second: targets, or examples for a classifier.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class TrainingProgress(Progress):
         self.unit = unit
 
     def update(self, step: int, loss: float, targets_per_second: float) -> None:
-        """Tells where training is."""
+        """Shows the present step, its loss and the speed."""
         self.reach(step, f"loss {loss:.3f}", f"{targets_per_second:,.0f} {self.unit}/s")
 
 
@@ -179,10 +179,10 @@ def plot_losses(metrics: list[dict[str, Any]], path: Path) -> None:
     """Draw training and validation loss against the step, 1280 by 720 pixels.
 
     Args:
-        metrics: The lines of `metrics.jsonl`; a loss that is null leaves a gap.
+        metrics: The lines of `metrics.jsonl`; a loss of null leaves a gap in the curve.
         path: The PNG file.
     """
-    # Without pyplot: no global figures, no search for a display; a PNG is drawn by Agg.
+    # Figure instead of pyplot: no global state and no search for a display; Agg draws the PNG.
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -212,7 +212,7 @@ def plot_losses(metrics: list[dict[str, Any]], path: Path) -> None:
 
 def _curve(metrics: list[dict[str, Any]], key: str) -> tuple[list[int], list[float]]:
     points = [(line["step"], line[key]) for line in metrics if key in line]
-    # What is no number, or none of 64 bits, leaves a gap.
+    # Values that are not numbers, or too large for 64-bit floats, leave a gap.
     plain = [isinstance(loss, int | float) and abs(loss) < 1e300 for _, loss in points]
     losses = [
         float(loss) if fine else math.nan for (_, loss), fine in zip(points, plain, strict=True)

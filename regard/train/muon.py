@@ -1,7 +1,7 @@
-"""Muon: momentum with every singular value set to one, for the matrices inside a stack's blocks.
+"""Muon: the momentum with all singular values set to one, for the matrices inside the blocks.
 
     M = β M + (1 - β) G                         G: the gradient of a matrix W, (out, in)
-    O = U Vᵀ, where U Σ Vᵀ = β M + (1 - β) G    all directions get the same share of the step
+    O = U Vᵀ, where U Σ Vᵀ = β M + (1 - β) G    all singular directions get equal steps
     W = W - rate · (0.2 √max(out, in) · O + decay · W)
 
 From Jordan et al. 2024 (kellerjordan.github.io/posts/muon). The factor 0.2 √max(out, in) gives an
@@ -25,7 +25,8 @@ SIZE = 0.2
 """The root mean square of an update's numbers, for a square matrix."""
 TURNS = 5
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the polynomial a s + b s³ + c s⁵, which moves every singular value s in (0, 1] towards 1."""
+"""The coefficients (a, b, c) of the polynomial a s + b s³ + c s⁵, which moves every singular value
+s in (0, 1] towards 1."""
 
 
 def is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
@@ -40,13 +41,13 @@ def is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Nearly U Vᵀ of each matrix U Σ Vᵀ: (n, out, in) -> (n, out, in).
+    """Approximates U Vᵀ of each matrix U Σ Vᵀ: (n, out, in) -> (n, out, in).
 
-    By a Newton–Schulz iteration: products of matrices only. Singular values end between 0.7 and
+    A Newton–Schulz iteration needs matrix products only. The singular values end between 0.7 and
     1.2, which is as good as 1 for learning.
     """
     tall = matrices.shape[-2] > matrices.shape[-1]
-    x = matrices.mT if tall else matrices  # the smaller side first: x xᵀ is then small
+    x = matrices.mT if tall else matrices  # the smaller dimension first, so that x xᵀ is small
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)  # no singular value is above 1
     a, b, c = COEFFICIENTS
     for _ in range(TURNS):
@@ -59,10 +60,10 @@ class Muon(Adam):
     """Muon for some matrices, Adam for all other parameters.
 
     Args:
-        groups: The other parameters, as Adam takes them.
-        matrices: What Muon updates, (out, in) each.
+        groups: The other parameters, as parameter groups of Adam.
+        matrices: The parameters that Muon updates, (out, in) each.
         decay: Weight decay of the matrices.
-        **adam: Settings of Adam; its rate is Muon's, too.
+        **adam: Settings of Adam; Muon uses the same learning rate.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Muon(Adam):
         self.matrices, self.decay = matrices, decay
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets all gradients."""
+        """Removes all gradients."""
         super().zero_grad(set_to_none)
         for matrix in self.matrices:
             matrix.grad = None
@@ -86,14 +87,14 @@ class Muon(Adam):
         for matrix in self.matrices:
             if matrix.grad is not None:
                 alike[matrix.shape].append(matrix)
-        for shape, some in alike.items():  # matrices of one shape are multiplied together
+        for shape, some in alike.items():  # matrices of equal shape are stacked into one batch
             updates = orthogonal(torch.stack([self._ahead(matrix) for matrix in some]))
             size = SIZE * max(shape) ** 0.5
             for matrix, update in zip(some, updates, strict=True):
                 matrix.mul_(1 - rate * self.decay).add_(update, alpha=-rate * size)
 
     def _ahead(self, matrix: nn.Parameter) -> Tensor:
-        """Moves the momentum of a matrix, and looks one step ahead of it (Nesterov)."""
+        """Updates the momentum of a matrix and returns β M + (1 - β) G (Nesterov)."""
         assert matrix.grad is not None
         state = self.state[matrix]
         if not state:

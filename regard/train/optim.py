@@ -1,4 +1,8 @@
-"""The optimizer, and the learning rate as a pure function of the step."""
+"""The optimizer and the learning rate schedule.
+
+In: the model and the training config. Out: an optimizer, the learning rate of each step, and the
+optimizer's state as named tensors for a checkpoint, with the checks when it is read back.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +20,14 @@ from regard.train.config import TrainConfig
 from regard.train.muon import Muon, is_hidden_matrix
 
 BYTES = 4
-"""Of a number: weights, gradients, moments and activations are 32-bit."""
+"""Bytes of a number: weights, gradients, moments and activations are 32-bit."""
 
 OF_A_PARAMETER = {"weights": BYTES, "gradients": BYTES, "moments": 2 * BYTES}
-"""Bytes that training holds of each parameter; the moments are Adam's, first and second."""
+"""Bytes of memory for each parameter in training; moments are Adam's first and second."""
 
 
 def learning_rate(step: int, config: TrainConfig, dim: int) -> float:
-    """The rate of step 1, 2, ….
+    """The learning rate of a step; the first step is 1.
 
     paper:     factor · dim^-0.5 · min(step^-0.5, step · warmup^-1.5)   (section 5.3)
     cosine:    linear warm-up to the peak, then half a cosine down to final_fraction of it
@@ -46,7 +50,10 @@ def learning_rate(step: int, config: TrainConfig, dim: int) -> float:
 
 
 def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Adam or AdamW, fused, or Muon. Weight decay acts on matrices, not on norms and biases."""
+    """Builds Adam, AdamW (both fused) or Muon for the parameters that require gradients.
+
+    Weight decay acts on tensors of two or more dimensions only, not on norms and biases.
+    """
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     hidden = [p for name, p in named if config.optimizer == "muon" and is_hidden_matrix(name, p)]
     taken = {id(p) for p in hidden}
@@ -68,14 +75,14 @@ def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
 
 
 def _memory_like(name: str, parameter: nn.Parameter, kind: str) -> dict[str, Tensor]:
-    """What an optimizer remembers of a parameter: tensors of these names, shapes and types."""
+    """An optimizer's state of a parameter: tensors with the right names, shapes and types."""
     if kind == "muon" and is_hidden_matrix(name, parameter):
         return {"momentum": parameter}
     return {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's memory by the names of the parameters: `optimizer.NAME.exp_avg` and so on."""
+    """The optimizer's state as named tensors: `optimizer.NAME.exp_avg` and so on."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
@@ -86,19 +93,21 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 def check_optimizer(
     file: str, model: nn.Module, tensors: Mapping[str, Tensor], step: int, kind: str = "adamw"
 ) -> None:
-    """Refuses an optimizer's memory that is not of this model, before torch works with it.
+    """Refuses optimizer state that does not fit the model, before PyTorch uses it.
 
-    A fused update trusts the shapes: with wrong ones it writes anywhere in memory.
+    A fused update does not check shapes: with wrong ones it would write outside the tensors.
 
     Args:
-        file: Where they stand, for the error.
-        model: That learns.
-        tensors: All that begin with `optimizer.`; of a parameter there are all or none.
-        step: Of the training.
-        kind: As `train.optimizer` names it.
+        file: Name of the file, for error messages.
+        model: The model to train.
+        tensors: All tensors whose name begins with `optimizer.`. A parameter has either all
+            tensors of its state or none.
+        step: The checkpoint's step.
+        kind: The optimizer, as `train.optimizer` names it.
 
     Raises:
-        InputError: A tensor is missing, too many, of another shape or type, or cannot be.
+        InputError: A tensor is missing, unknown, of a wrong shape or type, or holds values that no
+            training gives.
     """
     wanted: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
@@ -119,7 +128,7 @@ def check_optimizer(
 
 
 def without_memory(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
-    """The parameters that learn, but of which an optimizer's memory has nothing."""
+    """The names of trainable parameters for which there is no optimizer state."""
     known = {name.rpartition(".")[0] for name in tensors}
     return [
         name
@@ -129,14 +138,14 @@ def without_memory(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
-    """The first name whose tensor holds a number that is not finite; None if all are.
+    """The name of the first tensor that holds NaN or infinity; None if all numbers are finite.
 
     Example:
         >>> not_finite({"a": torch.ones(2), "b": torch.tensor([1.0, math.nan])})
         'b'
     """
     for name, tensor in tensors.items():
-        # The least and the largest in one pass, without a copy; either is nan if any number is.
+        # aminmax needs one pass and no copy, and gives NaN if any number is NaN.
         if tensor.is_floating_point() and tensor.numel():
             least, largest = torch.aminmax(tensor.detach())
             if not (math.isfinite(least) and math.isfinite(largest)):
@@ -147,7 +156,7 @@ def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
 def restore_optimizer(
     model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
-    """Puts back what `optimizer_tensors` gave and `check_optimizer` let pass."""
+    """Restores the optimizer's state from named tensors that `check_optimizer` has accepted."""
     state: dict[str, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         name, _, field = key.removeprefix("optimizer.").rpartition(".")

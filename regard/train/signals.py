@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP, politely: finish the step, save, then stop."""
+"""Ctrl-C, SIGTERM and SIGHUP during training: the step is finished and saved, then it stops."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from types import FrameType
 from regard.runtime.stopping import end_at_once, give_back, handle
 
 ECHO = 1.0
-"""Seconds in which torchrun may repeat a Ctrl-C to its processes, which have had it already."""
+"""Seconds in which a second Ctrl-C is ignored under torchrun, which forwards the signal to
+processes that have already received it from the terminal."""
 
 
 class StopRequest:
-    """Whether somebody asked to stop, and by which signal.
+    """Records whether a signal asked to stop, and which one.
 
     Args:
-        echoes: Whether torchrun started this process.
+        echoes: Whether torchrun started this process and may repeat a signal.
     """
 
     def __init__(self, *, echoes: bool = False) -> None:
@@ -27,9 +28,10 @@ class StopRequest:
         self._since = 0.0
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """The first request is remembered; a second Ctrl-C ends the process at once.
+        """The signal handler: the first signal is recorded; a second Ctrl-C ends the process.
 
-        At once is safe: a checkpoint is put in place by a rename, so the old one is whole.
+        Ending immediately is safe: a checkpoint is put in place by a rename, so none is left
+        half-written.
         """
         now = time.monotonic()
         if self.signal is not None and number == signal.SIGINT and now >= self._since + self._echo:
@@ -39,10 +41,10 @@ class StopRequest:
 
 @contextmanager
 def stop_requests(*, echoes: bool = False) -> Iterator[StopRequest]:
-    """Collects requests to stop; signals are as before afterwards.
+    """Records signals for the body of a `with`, and restores the signal handlers afterwards.
 
     Args:
-        echoes: Whether torchrun started this process.
+        echoes: Whether torchrun started this process and may repeat a signal.
     """
     request = StopRequest(echoes=echoes)
     before = handle(request.receive)

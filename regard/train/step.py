@@ -1,13 +1,17 @@
-"""The gradients of one step, by one of two strategies.
+"""The gradients of one training step, by one of two strategies.
 
-**Threads** (`Shards`), on the CPU: each core takes some sentences of a micro-batch through the
-whole model. The cores meet once a step, when their gradients are added (see `cores`). The sum is
-taken in the order of the parts, and the dropout of a part has dice of its own, thrown from (seed,
-step, part): no bit depends on which thread was first.
+In: a task, a model and the micro-batches of a step. Out: gradients in the parameters' `.grad`, the
+sum of the losses and the number of targets.
 
-**Backward**, everywhere else: PyTorch's own `backward` through one module, the `Objective`, which
-DDP and `fully_shard` can wrap. On other devices, in several processes, and for losses and layers
-that couple the examples of a batch.
+`Shards`, on the CPU: a micro-batch is split into parts, and each thread takes its parts through
+the whole model. The threads wait for each other only when the gradients are added (see
+`runtime/cores.py`). The sum is taken in the order of the parts, and each part has its own random
+generator for dropout, seeded by (seed, step, micro-batch, part), so no bit depends on which thread
+was first.
+
+`Backward`, everywhere else: PyTorch's own `backward` through one module, the `Objective`, which
+DDP and `fully_shard` can wrap. It is used on other devices, in several processes, and for losses
+and layers in which the examples of a batch depend on each other.
 """
 
 from __future__ import annotations
@@ -28,29 +32,31 @@ from regard.runtime.ranks import ALONE, Ranks
 from regard.tasks.task import Task
 
 MOST_PARTS = 8
-"""Each part has gradients of its own: as much memory as the weights."""
+"""Most parts of a micro-batch. Each part's gradients take as much memory as the weights."""
 LEAST_NUMBERS = 2**17
-"""Of an activation (tokens × width) in a part. With less, the calls take longer than what they
-compute, and the threads wait for each other to make them: level at 1,024 × 128 on a quiet machine
-(and better beside other programs, see `sharing`), 1.2 to 1.4 × at 1,600 × 256."""
+"""Least size of an activation (tokens × width) in a part. In smaller parts the overhead of Python's
+calls outweighs the computation, and threads wait for the interpreter lock. Measured speed-up: none
+at 1,024 × 128 on a quiet machine (some beside other programs, see `runtime/sharing.py`), 1.2 to
+1.4 × at 1,600 × 256."""
 LEAST_BEFORE = 2**18
-"""The same for runs whose checkpoints do not say how their batches were cut."""
+"""The same for runs of older versions, whose checkpoints do not store the number of parts."""
 MOST_WEIGHTS = 2**26
-"""Of a model whose batches are cut. The products of a larger one are long enough to share, and
-gradients of each part's own cost memory and time: 0.95 × at GPT-2's 124M, 1.00 × at 52M."""
+"""Most parameters of a model whose batches are split. The matrix products of a larger model are
+long enough to be shared by all threads, and separate gradients for each part cost memory and time:
+0.95 × the speed at GPT-2's 124M, 1.00 × at 52M."""
 
 
 def parts_for(
     threads: int, batch_tokens: int, dim: int, weights: int, *, before: bool = False
 ) -> int:
-    """Into how many parts to cut a micro-batch.
+    """The number of parts to split a micro-batch into.
 
     Args:
-        threads: How many compute.
-        batch_tokens: Of a micro-batch.
+        threads: Number of threads that compute.
+        batch_tokens: Token budget of a micro-batch.
         dim: The model's width.
-        weights: How many numbers the model has.
-        before: As it was when checkpoints did not say it.
+        weights: Number of the model's parameters.
+        before: Use the threshold of older versions, whose checkpoints do not store the number.
 
     Example:
         >>> parts_for(2, 1024, 128, weights=10**6), parts_for(16, 4096, 128, weights=10**7)
@@ -63,11 +69,11 @@ def parts_for(
 
 
 class Shards:
-    """Finds the gradients of micro-batches, some parts of each at a time.
+    """Computes gradients on the CPU, the parts of a micro-batch in parallel threads.
 
     Args:
-        threads: How many threads compute, in all.
-        parts: Into how many parts to cut a micro-batch; each has threads / parts of them.
+        threads: Number of threads that compute, in total.
+        parts: Number of parts of a micro-batch; each is computed by threads / parts threads.
     """
 
     def __init__(self, threads: int, parts: int) -> None:
@@ -77,10 +83,10 @@ class Shards:
     def gradients(
         self, task: Task, model: nn.Module, batches: Sequence[Any], seed: str
     ) -> tuple[float, int]:
-        """Adds the gradients of (sum of losses) / (targets of all) to the parameters.
+        """Adds the gradients of (sum of losses) / (number of targets) to the parameters.
 
         Returns:
-            The sum of the losses, and the targets.
+            The sum of the losses, and the number of targets.
         """
         targets = sum(task.targets(batch) for batch in batches)
         weights = [p for p in model.parameters() if p.requires_grad]
@@ -113,21 +119,21 @@ class Shards:
 
 
 class Strategy(Protocol):
-    """A way to find gradients."""
+    """A way to compute the gradients of a step."""
 
     def gradients(
         self, task: Task, model: nn.Module, batches: Sequence[Any], seed: str
     ) -> tuple[float, int]:
-        """Adds the gradients of (sum of losses) / (targets of all) to the parameters.
+        """Adds the gradients of (sum of losses) / (number of targets) to the parameters.
 
         Args:
-            task: Whose loss it is.
-            model: What learns.
+            task: Computes the loss.
+            model: The model to train.
             batches: The micro-batches of one step.
-            seed: What the random numbers of dropout are made from.
+            seed: Text that dropout's random generators are seeded with.
 
         Returns:
-            The sum of the losses, and the targets.
+            The sum of the losses, and the number of targets, both over all micro-batches.
         """
         ...
 
@@ -135,17 +141,18 @@ class Strategy(Protocol):
 def strategy(
     task: Task, model: nn.Module, *, threads: int, parts: int, ranks: Ranks = ALONE
 ) -> Strategy:
-    """How to find the gradients of a step: by threads where the cores of one CPU share the work.
+    """Chooses the strategy: `Shards` on the CPU in one process if batches can be split.
 
     Args:
-        task: Whose loss it is.
-        model: What learns, where it is to compute.
-        threads: How many compute.
-        parts: Into how many parts micro-batches are cut.
+        task: Computes the loss.
+        model: The model to train, already on its device.
+        threads: Number of threads that compute.
+        parts: Number of parts that a micro-batch is split into.
         ranks: The processes that share each micro-batch.
 
     Raises:
-        InputError: Several processes, and a loss that couples its batch.
+        InputError: There are several processes, and a loss in which the examples of a batch depend
+            on each other.
     """
     whole = bool(getattr(task, "whole", False))
     if ranks.world > 1:
@@ -161,19 +168,19 @@ def strategy(
 
 
 def has_batch_norm(model: nn.Module) -> bool:
-    """Whether what a layer gives depends on the other examples; threads would race for that."""
+    """Whether a model has batch norm, whose running statistics parallel threads would race for."""
     return any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.modules())
 
 
 class Objective(nn.Module):
-    """What is made small, as one module: what DDP and `fully_shard` wrap is called as a whole.
+    """The loss as one module: batch in, loss out.
 
-    They do their work when the module that they wrapped is called; a task calls whichever method
-    of the model it needs.
+    DDP and `fully_shard` work when the module that they wrap is called as a whole, whereas a task
+    calls whichever methods of the model it needs. So they wrap this module.
 
     Args:
-        task: Whose loss it is.
-        model: What learns.
+        task: Computes the loss.
+        model: The model to train.
     """
 
     def __init__(self, task: Task, model: nn.Module) -> None:
@@ -181,25 +188,25 @@ class Objective(nn.Module):
         self.task, self.model = task, model
 
     def forward(self, batch: Any) -> Tensor:
-        """The loss of a micro-batch, a sum over its targets."""
+        """Returns the loss of a micro-batch: a scalar, summed over its targets."""
         with precision_of(self.model):
             return self.task.loss(self.model, batch)
 
 
 Wrap = Callable[[Objective], nn.Module]
-"""Makes of an objective what is called in its place."""
+"""Wraps an objective, such as in DDP; the result is called in its place."""
 
 
 class Backward:
-    """Finds gradients by PyTorch's own `backward`: on any device, in one process or in several.
+    """Computes gradients by PyTorch's `backward`, on any device, in one process or several.
 
-    Of several processes each computes some parts of each micro-batch; their gradients are added
-    while they are found (DDP).
+    Of several processes each computes some parts of each micro-batch; DDP adds their gradients
+    during the backward pass.
 
     Args:
-        parts: Into how many parts a micro-batch is cut; process r has the parts r, r + world, ….
+        parts: Number of parts of a micro-batch; process r computes the parts r, r + world, ….
         ranks: The processes.
-        wrap: What wraps the objective; by default DDP where there are several processes.
+        wrap: Wraps the objective; by default DDP if there are several processes.
     """
 
     def __init__(self, parts: int = 1, ranks: Ranks = ALONE, wrap: Wrap | None = None) -> None:
@@ -210,7 +217,7 @@ class Backward:
     def gradients(
         self, task: Task, model: nn.Module, batches: Sequence[Any], seed: str
     ) -> tuple[float, int]:
-        """See `Strategy`; the sum of the losses is that of all processes.
+        """See `Strategy.gradients`; the sum of the losses is over all processes.
 
         Raises:
             RuntimeError: A parameter that the loss depends on got no gradient.
@@ -218,7 +225,7 @@ class Backward:
         targets = sum(task.targets(batch) for batch in batches)
         device, world = _device_of(model), self.ranks.world
         own = list(self._own(task, batches, seed))
-        if self._called is None:  # all processes look at the same part
+        if self._called is None:  # prepared with the same part in all processes
             self._called = self._prepared(
                 task, model, _there(self._cut(task, batches[0])[0], device)
             )
@@ -227,7 +234,7 @@ class Backward:
             with self._alone() if place + 1 < len(own) else nullcontext():
                 with drawing_from(_dice(name, device)):
                     loss = self._called(_there(piece, device))
-                # DDP takes the mean over the processes; what is wanted is the sum.
+                # DDP averages over the processes; times world, that is the sum.
                 (loss * (share * world) / targets).backward()
             losses.append(share * loss.detach())
         self._check(model)
@@ -236,10 +243,14 @@ class Backward:
     def _own(
         self, task: Task, batches: Sequence[Any], seed: str
     ) -> Iterator[tuple[Any, str, float]]:
-        """The parts that this process computes, the name of the dice of each, and its share.
+        """Yields the parts that this process computes.
 
-        Where a batch has fewer parts than there are processes, one without takes part with a share
-        of 0: all have to meet.
+        With DDP all processes must run the same number of backward passes. So if a batch has fewer
+        parts than there are processes, a process without a part computes part 0 with weight 0.
+
+        Yields:
+            The part, the name that its random generator is seeded with, and the weight of its loss
+            (1.0 or 0.0).
         """
         rank, world = self.ranks.rank, self.ranks.world
         for number, batch in enumerate(batches):
@@ -252,7 +263,7 @@ class Backward:
         return task.split(batch, self.parts) if self.parts > 1 else [batch]
 
     def _prepared(self, task: Task, model: nn.Module, piece: Any) -> nn.Module:
-        """The objective, wrapped; before that, what the loss of a part depends on is found."""
+        """Returns the wrapped objective, after finding which parameters the loss depends on."""
         objective = Objective(task, model)
         self._reached = reached(objective, piece)
         learning = {name for name, each in model.named_parameters() if each.requires_grad}
@@ -263,27 +274,28 @@ class Backward:
         return objective
 
     def _alone(self) -> AbstractContextManager[Any]:
-        """Inside, gradients stay in this process: the last part of a step sends them all."""
+        """A context in which DDP does not exchange gradients; the last part of a step does."""
         return self._called.no_sync() if hasattr(self._called, "no_sync") else nullcontext()  # type: ignore[union-attr, operator]
 
     def _check(self, model: nn.Module) -> None:
-        """Refuses to go on where a gradient is missing: nothing would be learned, silently."""
+        """Raises an error if a gradient is missing: that weight would silently never learn."""
         for name, parameter in model.named_parameters():
             if name in self._reached and parameter.grad is None:
                 raise RuntimeError(f"the loss depends on {name}, but no gradient came to it")
 
 
 def _distributed(objective: Objective, *, unused: bool) -> nn.Module:
-    """The objective under DDP.
+    """Wraps the objective in DDP.
 
     Args:
         objective: On the device of this process.
-        unused: Whether it has parameters that the loss does not depend on.
+        unused: Whether the model has parameters that the loss does not depend on.
     """
     from torch.nn.parallel import DistributedDataParallel
 
     device = _device_of(objective)
-    # Buffers are tables that are computed, and grow with the texts of a process.
+    # Buffers are not synchronized: they are computed tables whose size depends on the longest
+    # text that a process has met.
     return DistributedDataParallel(
         objective,
         device_ids=[device.index] if device.type == "cuda" else None,
@@ -295,8 +307,8 @@ def _distributed(objective: Objective, *, unused: bool) -> nn.Module:
 def reached(objective: Objective, batch: Any) -> set[str]:
     """The names of the model's parameters that the loss of a batch depends on.
 
-    They are the leaves of its graph; nothing is computed backwards. The model is in eval mode
-    meanwhile, so that no statistics and no random numbers move.
+    They are the leaves of the autograd graph, which is walked without a backward pass. The forward
+    pass runs in eval mode, so that running statistics and the random state do not change.
     """
     model, training = objective.model, objective.model.training
     model.eval()
@@ -321,12 +333,12 @@ def _device_of(model: nn.Module) -> torch.device:
 
 
 def _there(batch: Any, device: torch.device) -> Any:
-    """A batch on the device that computes."""
+    """Moves a batch to a device."""
     return batch if device.type == "cpu" else batch.to(device)
 
 
 def _dice(name: str, device: torch.device | None = None) -> torch.Generator:
-    """A generator whose numbers are a pure function of a name and the kind of device."""
+    """A random generator seeded by a hash of a name; it lives on the device if that is a GPU."""
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
     own = device is not None and device.type in ("cuda", "mps")
     return torch.Generator(device if own else "cpu").manual_seed(number)

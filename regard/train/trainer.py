@@ -1,9 +1,13 @@
-"""THE training loop: a task and a model -> better weights, whatever the family.
+"""The training loop, one for all model families.
 
-One step: take `accumulate` micro-batches, count their targets, add up gradients of loss / count,
-clip, refuse what is not finite, update. What the updates made is looked at before it is measured or
-saved: no checkpoint holds a number that is not finite. Everything the next step depends on is in a
-checkpoint, so that a run that was killed at any moment continues bit for bit.
+In: a `Job` (model, task, training config) and, if the run is resumed, a checkpoint. Out: trained
+weights in the model and, if the run has a folder, checkpoints, metrics and a loss curve in it.
+
+One step takes `accumulate` micro-batches, counts their targets, adds up the gradients of
+loss / targets, clips them, and updates the weights unless the loss or the gradient norm is not
+finite. Weights are checked for NaN and infinity before they are evaluated or saved, so no
+checkpoint holds such a number. A checkpoint holds everything the next step depends on, so a run
+that was killed at any moment can be resumed bit for bit.
 """
 
 from __future__ import annotations
@@ -64,7 +68,8 @@ from regard.train.step import MOST_PARTS, parts_for, strategy
 _logger = logging.getLogger(__name__)
 
 BAD_STEPS_ALLOWED = 2
-"""This many steps in a row may be skipped because a number was not finite; one more stops."""
+"""How many steps in a row may be skipped because the loss or the gradient norm was not finite.
+One more stops the training."""
 
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -73,7 +78,7 @@ Seconds = Annotated[float, Field(ge=0, le=1e12)]
 
 @dataclass
 class Place:
-    """Where a run is: all of its state that is not a tensor, as a checkpoint stores it."""
+    """The training state that is not a tensor, as `training.json` of a checkpoint stores it."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -89,21 +94,21 @@ class Place:
     finished: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As training.json has it."""
+        """Returns the values as a dict that can be written to training.json."""
         return asdict(self)
 
     @staticmethod
     def from_json(values: Any, file: str, *, step: int, batches: int) -> Place:
-        """Back from training.json.
+        """Reads and checks the values of training.json.
 
         Args:
-            values: What stands under "place".
-            file: Where, for an error.
-            step: Of the checkpoint.
-            batches: Micro-batches that the run has taken by then.
+            values: The value under the key "place".
+            file: Name of the file, for error messages.
+            step: Step of the checkpoint.
+            batches: Number of micro-batches that a run has taken after that many steps.
 
         Raises:
-            InputError: No run was ever at such a place.
+            InputError: A value is missing, or no run can have these values at this step.
         """
         what = f"{file}: place"
         place = checked(_PLACE, values, what)
@@ -137,10 +142,18 @@ _PLACE = TypeAdapter(Place)
 
 
 def whole_number(training: Mapping[str, Any], key: str, most: int) -> int | None:
-    """A count that training.json has; None if it was written before there was such a key.
+    """Reads a count from training.json.
+
+    Args:
+        training: The contents of training.json.
+        key: Which value to read.
+        most: Largest value allowed.
+
+    Returns:
+        The count; None if the key is missing, as in files written by older versions.
 
     Raises:
-        InputError: It is not a whole number from 1 to the most.
+        InputError: The value is not a whole number from 1 to `most`.
     """
     value = training.get(key)
     if value is not None and not (type(value) is int and 1 <= value <= most):
@@ -152,38 +165,38 @@ def whole_number(training: Mapping[str, Any], key: str, most: int) -> int | None
 
 @dataclass
 class Job:
-    """All that one run of training is made of."""
+    """Everything that one training run needs."""
 
     model: nn.Module
     task: Task
     config: TrainConfig
     dim: int
-    """The model's width, which the paper's schedule depends on."""
+    """The model's width (d_model), which the paper's learning rate schedule depends on."""
     describe: dict[str, Any]
-    """What config.json is to say."""
+    """The contents of config.json in each checkpoint."""
     tokenizer: str
     recipe: str
     run: Path | None = None
-    """Where to keep checkpoints and metrics; None keeps nothing."""
+    """The run's folder for checkpoints and metrics; None writes nothing to disk."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """Stored in training.json: threads, torch's version, checksums of the data."""
+    """More values for training.json: threads, PyTorch version, checksums of the data."""
     watch: Callable[[int, nn.Module], None] | None = None
-    """Called after every step with its number."""
+    """Called after every step with the step's number and the model."""
     quiet: bool = False
     threads: int = 1
-    """How many compute; each takes a part of a micro-batch."""
+    """Number of threads that compute; they share the parts of each micro-batch."""
     seed: int = 0
-    """Where the random numbers of dropout come from, with the number of the step."""
+    """Together with the step's number, the seed of dropout's random numbers."""
     ranks: Ranks = ALONE
-    """The processes that train together; the first one writes, measures and speaks."""
+    """The processes that train together. Only the first writes files, evaluates and prints."""
 
 
 class Trainer:
-    """Runs a job from where it is to its end.
+    """Runs a training job from its first step, or from a checkpoint, to its end.
 
     Args:
         job: What to train.
-        resume: The checkpoint to go on from.
+        resume: The checkpoint to continue from; None starts at step 0.
     """
 
     def __init__(self, job: Job, resume: Snapshot | None = None) -> None:
@@ -195,14 +208,18 @@ class Trainer:
             job.task, job.model, threads=job.threads, parts=self.parts, ranks=job.ranks
         )
         self.place = Place()
-        self._run = job.run if job.ranks.first else None  # where to write
+        self._run = job.run if job.ranks.first else None  # only the first process writes
         if resume is not None:
             self._restore(resume)
-        self._best_weights: dict[str, Tensor] = {}  # kept in memory only where no run keeps them
+        self._best_weights: dict[str, Tensor] = {}  # used only if no checkpoints are written
         self._clock = 0.0
 
     def _parts(self, resume: Snapshot | None) -> int:
-        """Into how many parts micro-batches are cut: for a run's whole life as when it began."""
+        """The number of parts a micro-batch is split into; a resumed run keeps its number.
+
+        The number decides the order of the sums and so the last bits of the weights. Checkpoints
+        of older versions do not store it; then it is computed as those versions did.
+        """
         began = {"threads": self.job.threads} if resume is None else resume.training
         parts = whole_number(began, "parts", MOST_PARTS)
         if parts is not None:
@@ -215,7 +232,15 @@ class Trainer:
         return parts_for(threads, tokens, self.job.dim, weights, before=before)
 
     def run(self) -> Place:
-        """Trains until the last step, early stopping, or a signal."""
+        """Trains until the last step or early stopping.
+
+        Returns:
+            The training state at the end.
+
+        Raises:
+            Interrupted: A signal asked to stop; the state was saved before, if the run has a
+                folder.
+        """
         place, config = self.place, self.config
         if self._run is not None and place.step:
             place.best = checkpoint.settle_best(self._run, place.best)
@@ -244,7 +269,11 @@ class Trainer:
         return place
 
     def _batches(self) -> Iterator[tuple[Any, Cursor]]:
-        """The micro-batches from here on; a checkpoint's place in the data must be one."""
+        """The micro-batches from the present position in the data on, each with its cursor.
+
+        Raises:
+            InputError: The checkpoint's position lies beyond the end of its epoch.
+        """
         place, batches = self.place, self.task.batches(self.place.cursor)
         if not place.step:
             return batches
@@ -258,7 +287,7 @@ class Trainer:
         return chain([first], batches)
 
     def _agree(self) -> None:
-        """Takes over where the run is from the first process, which alone measures."""
+        """Copies the training state from the first process, which alone evaluates."""
         vars(self.place).update(vars(self.ranks.shared(self.place)))
 
     def _progress(self) -> TrainingProgress:
@@ -268,7 +297,7 @@ class Trainer:
 
     @contextmanager
     def _logs(self) -> Iterator[None]:
-        """Opens the files of the run, and closes them whatever happens."""
+        """Opens the run's log files for the body of a `with`, and closes them in any case."""
         run, after = self._run, self.place.step or -1
         self._open: list[Log] = []
         if run is not None:
@@ -282,7 +311,7 @@ class Trainer:
                 log.close()
 
     def _draw(self) -> None:
-        """Draws the curves of the run so far."""
+        """Draws the loss curves of the run so far into `loss.png`."""
         if self._run is not None:
             plot_losses(read_metrics(self._run / "metrics.jsonl"), self._run / "loss.png")
 
@@ -291,7 +320,15 @@ class Trainer:
             log.write(self.place.step, values)
 
     def step(self, batches: Iterator[tuple[Any, Cursor]], progress: TrainingProgress) -> None:
-        """One update of the weights, exact over its micro-batches."""
+        """Updates the weights once.
+
+        The gradients of all micro-batches are divided by the number of targets in the whole step,
+        so accumulation gives the same gradient as one large batch.
+
+        Args:
+            batches: Micro-batches with the cursor behind each; `accumulate` of them are taken.
+            progress: Where to show what happens.
+        """
         place, config = self.place, self.config
         parts = [next(batches) for _ in range(config.accumulate)]
         place.step += 1
@@ -313,7 +350,11 @@ class Trainer:
             self._log(rate, float(norm), progress)
 
     def _gradients(self, batches: list[Any]) -> tuple[float, int]:
-        """Adds up the gradients of (sum of losses) / (targets of the whole step); returns both."""
+        """Adds up the gradients of (sum of losses) / (targets of the whole step).
+
+        Returns:
+            The sum of the losses, and the number of targets.
+        """
         return self.strategy.gradients(
             self.task, self.model, batches, f"{self.job.seed} {self.place.step}"
         )
@@ -321,7 +362,11 @@ class Trainer:
     def _skip(
         self, loss: float, norm: float, batches: list[Any], progress: TrainingProgress
     ) -> None:
-        """A step that is not finite is never applied: it is logged with its batch."""
+        """Logs a step whose loss or gradient norm is not finite; its update is not applied.
+
+        Raises:
+            FoundProblems: More than `BAD_STEPS_ALLOWED` steps in a row were skipped.
+        """
         place = self.place
         place.bad_in_a_row += 1
         names = "; ".join(self.task.name(batch) for batch in batches)
@@ -339,7 +384,7 @@ class Trainer:
             )
 
     def _stop_clock(self) -> None:
-        """Adds what went by to the time of training, and counts anew from here."""
+        """Adds the time since the last call to the training time, and restarts the clock."""
         now = time.perf_counter()
         self.place.seconds_since_log += now - self._clock
         self._clock = now
@@ -364,7 +409,7 @@ class Trainer:
         progress.update(place.step, mean, speed)
 
     def _after_step(self, progress: TrainingProgress, request: StopRequest) -> None:
-        """Evaluates, saves, shows and stops, as far as it is time to."""
+        """Evaluates, saves a checkpoint and stops, each if it is due after this step."""
         place, config = self.place, self.config
         last = place.step == config.steps
         better = False
@@ -381,13 +426,13 @@ class Trainer:
         place.finished = last or place.finished
         request.signal = int(self.ranks.largest(request.signal or 0)) or None
         stopping = request.signal is not None and not place.finished
-        # After a skipped step the weights are those of the step before, perhaps of a diverged run.
+        # After a skipped step the run may have diverged, so a regular checkpoint is left out.
         due = place.step % config.save_every == 0 and not place.bad_in_a_row
         if due or better or place.finished or stopping:
             self._save(progress)
         if place.finished or stopping:
-            self.ranks.wait()  # for the first, which writes
-        self._clock = time.perf_counter()  # evaluating and saving are not training speed
+            self.ranks.wait()  # until the first process has written its checkpoint
+        self._clock = time.perf_counter()  # evaluating and saving do not count as training time
         if stopping:
             self._draw()
             self._stop_if_asked(request)
@@ -402,7 +447,7 @@ class Trainer:
         raise Interrupted(said, signal=request.signal)
 
     def _evaluate(self, progress: TrainingProgress) -> bool:
-        """Measures on the validation split; returns whether it is the best so far."""
+        """Evaluates on the validation set; returns whether the loss is the lowest so far."""
         place, config = self.place, self.config
         scores = self.task.evaluate(self.model)
         self._write({f"validation_{name}": value for name, value in scores.items()})
@@ -422,7 +467,7 @@ class Trainer:
         return better
 
     def _require_finite(self, tensors: dict[str, Tensor], what: str) -> None:
-        """Stops if a number among them is not finite."""
+        """Raises `FoundProblems` if a tensor holds NaN or infinity."""
         name = not_finite(tensors)
         if name is not None:
             raise self._diverged(f"{what} are not finite ({name})")
@@ -450,7 +495,8 @@ class Trainer:
         self._require_finite(memory, "the optimizer's averages")
         if place.finished and self.config.average > 1:
             averaged = self._average(progress)
-            if averaged is not None:  # what is to be used; resuming goes on from the raw weights
+            # The mean is the model to use; a resumed training continues from the raw weights.
+            if averaged is not None:
                 extra = {f"weights.{name}": tensor for name, tensor in weights.items()}
                 weights = averaged
         snapshot = Snapshot(
@@ -477,7 +523,11 @@ class Trainer:
             self.model.load_state_dict(weights)
 
     def _average(self, progress: TrainingProgress) -> dict[str, Tensor] | None:
-        """The mean of the last checkpoints' weights and the present ones, if it scores better."""
+        """Averages the weights of the last checkpoints and the present ones.
+
+        Returns:
+            The mean if its validation loss is lower than the best so far, else None.
+        """
         assert self._run is not None
         place, raw = self.place, {k: v.clone() for k, v in self.model.state_dict().items()}
         spaced = checkpoint.Spaced(self.config.average - 1, self.config.save_every)
@@ -507,7 +557,10 @@ class Trainer:
         return mean
 
     def _restore(self, snapshot: Snapshot) -> None:
-        """Goes on from a checkpoint, all of which is compared with the model first."""
+        """Restores state, weights, optimizer and random state from a checkpoint.
+
+        Names, shapes and types of all tensors are compared with the model's before any is used.
+        """
         folder, accumulate = folder_name(snapshot.step), self.config.accumulate
         self.place = Place.from_json(
             snapshot.training.get("place"),
@@ -533,9 +586,15 @@ class Trainer:
         torch.set_rng_state(random)
 
     def _check_forgotten(self, file: str, names: list[str]) -> None:
-        """Refuses parameters without the optimizer's memory, unless the loss does not reach them.
+        """Refuses a checkpoint that lacks the optimizer's state of some parameters.
 
-        An update then never did, either; nor did it while all steps were skipped.
+        It may be missing for parameters that the loss does not depend on, which are never updated,
+        and for all parameters if every step so far was skipped. One batch's gradients show which
+        parameters the loss depends on.
+
+        Args:
+            file: Name of the file, for error messages.
+            names: Parameters without optimizer state.
         """
         if not names or self.place.bad_in_a_row == self.place.step:
             return
@@ -548,7 +607,7 @@ class Trainer:
 
 
 def _check_random(file: str, state: Tensor) -> None:
-    """Refuses what torch cannot draw random numbers from."""
+    """Refuses a tensor that is not a valid state of PyTorch's random number generator."""
     check_tensors(file, {"random": state}, {"random": torch.get_rng_state()})
     try:
         torch.Generator().set_state(state)

@@ -1,4 +1,4 @@
-"""Published weights: a file for models that are alike, and a line for each kind of them."""
+"""The kinds of Hugging Face models that Regard reads and writes; similar kinds share a file."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ KINDS: dict[str, Kind] = {
         VIT,
     )
 }
-"""Their `model_type` -> what we know of it. A model is exported as the first kind that it fits."""
+"""Their `model_type` -> its `Kind`. A model is exported as the first kind that fits it."""

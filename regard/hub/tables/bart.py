@@ -1,4 +1,4 @@
-"""BART and Marian: encoder-decoders with norms after the residual sum."""
+"""BART and Marian, encoder-decoders with norms after the residual sum: config and tensor names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _read_marian(their: dict[str, Any], names: Names) -> TransformerConfig:
 
 
 def _read(their: dict[str, Any], names: Names, **own: Any) -> TransformerConfig:
-    """What both say; what is a kind's own beside it."""
+    """Reads the settings that BART and Marian share; `own` adds those of one kind."""
     only(their, normalize_before=False, add_final_layer_norm=False)
     for size in ("attention_heads", "ffn_dim"):
         only(their, **{f"decoder_{size}": their[f"encoder_{size}"]})
@@ -157,7 +157,7 @@ def _is_marian(config: TransformerConfig) -> bool:
 
 
 def _plain(config: TransformerConfig) -> bool:
-    """Whether nothing is set that neither BART nor Marian has."""
+    """Whether all settings are ones that BART and Marian can have."""
     return (
         (config.norm, config.norm_place, config.norm_epsilon) == ("layer", "post", 1e-5)
         and (config.score, config.bias, config.residual) == ("scaled_dot", True, True)

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and DistilBERT, with whichever heads a checkpoint has."""
+"""BERT, RoBERTa and DistilBERT with the heads that a checkpoint has: config and tensor names."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from regard.models import BertConfig
 
 
 def _labels(their: dict[str, Any], head: str, names: Names, architecture: str) -> tuple[str, ...]:
-    """The names of the classes or tags, if the checkpoint has that head."""
+    """The names of the classes or tags; empty if the checkpoint does not have that head."""
     architectures = their.get("architectures") or ["ForSequenceClassification"]
     if not names.has(head) or architecture not in architectures[0]:
         return ()
-    # Two labels without names are their default, which older configs leave out.
+    # The default is two labels with these names; older configs leave it out.
     labels = their.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
     if architecture == "ForSequenceClassification":
         usual = "single_label_classification"
@@ -37,11 +37,11 @@ def _read_bert(their: dict[str, Any], names: Names) -> BertConfig:
 
 def _read_roberta(their: dict[str, Any], names: Names) -> BertConfig:
     masked = names.has("lm_head.")
-    if masked:  # whose own activation is always this
+    if masked:  # the activation inside this head is always gelu
         only(their, hidden_act="gelu")
     classes = _labels(their, "classifier", names, "ForSequenceClassification")
     pooled = names.has("classifier.dense" if classes else "roberta.pooler")
-    # Positions are counted from the one after the padding symbol.
+    # Positions are counted from the padding id plus one.
     first = int(their.get("pad_token_id", 1)) + 1
     return _read(their, names, pooled=pooled, masked=masked, first=first)
 
@@ -49,7 +49,7 @@ def _read_roberta(their: dict[str, Any], names: Names) -> BertConfig:
 def _read(
     their: dict[str, Any], names: Names, *, pooled: bool, first: int = 0, **own: bool
 ) -> BertConfig:
-    """What BERT and RoBERTa both say; with the heads of a kind's own."""
+    """Reads the settings that BERT and RoBERTa share; `own` adds the heads of one kind."""
     only(their, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
     return BertConfig(
         layers=their["num_hidden_layers"],
@@ -199,18 +199,18 @@ def _is_bert(config: BertConfig) -> bool:
 
 def _is_roberta(config: BertConfig) -> bool:
     if config.next_sentence or (config.masked and config.activation != "gelu"):
-        return False  # it has no such head, and another always has this activation
+        return False  # RoBERTa has no next-sentence head; its masked head always uses gelu
     return config.positions_from > 0 and _with_types(config)
 
 
 def _with_types(config: BertConfig) -> bool:
-    """Whether nothing is set that neither BERT nor RoBERTa has."""
+    """Whether all settings are ones that BERT and RoBERTa can have."""
     pooled = config.pooler == "tanh" or not (config.classes or config.next_sentence)
     return config.token_types > 0 and config.pooler != "relu" and pooled and _plain(config)
 
 
 def _plain(config: BertConfig) -> bool:
-    """Whether nothing is set that no published encoder has."""
+    """Whether all settings are ones that BERT, RoBERTa and DistilBERT can have."""
     return (
         (config.norm, config.norm_place, config.positions) == ("layer", "post", "learned")
         and (config.kv_heads, config.head_dim, config.window) == (None, None, None)
@@ -219,7 +219,7 @@ def _plain(config: BertConfig) -> bool:
         and config.score == "scaled_dot"
         and not (config.final_norm or config.scaled_embedding or config.query_key_norm)
         and not config.activation.startswith("gated")
-        and not (config.classes and config.tags)  # which have one name
+        and not (config.classes and config.tags)  # both heads are named "classifier"
     )
 
 
@@ -298,7 +298,7 @@ def _is_distilbert(config: BertConfig) -> bool:
     pooler = "relu" if config.classes else "none"
     plain = (config.token_types, config.positions_from, config.next_sentence) == (0, 0, False)
     return plain and config.pooler == pooler and (
-        _plain(config) and config.norm_epsilon == 1e-12  # it has no setting for it
+        _plain(config) and config.norm_epsilon == 1e-12  # its config has no key for epsilon
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""GPT-2."""
+"""GPT-2: config and tensor names."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _names(config: GPTConfig) -> Table:
     ]
     for layer in range(config.layers):
         rules += within(f"decoder.blocks.{layer}.", f"transformer.h.{layer}.", block)
-    ignored = ("*.attn.bias", "*.attn.masked_bias")  # the causal mask, once stored with the weights
+    ignored = ("*.attn.bias", "*.attn.masked_bias")  # causal masks, stored by old versions
     copies = {"lm_head.weight": "transformer.wte.weight"} if config.tied else {}
     return Table(tuple(rules), copies, ignored)
 
@@ -81,7 +81,7 @@ def _fits(config: GPTConfig) -> bool:
 
 
 def plain(config: GPTConfig) -> bool:
-    """Whether nothing is set that no published decoder has."""
+    """Whether all settings that GPT-2 and Llama share have the values that both require."""
     return (
         config.score == "scaled_dot"
         and config.residual

@@ -1,4 +1,4 @@
-"""Llama, and what is Llama but for its biases, norms and windows: Mistral, Qwen2, Qwen3."""
+"""Llama, and Mistral, Qwen2 and Qwen3, which differ from it in biases, norms and windows."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from regard.models.config import RotaryScaling
 
 @dataclass(frozen=True)
 class _Window:
-    """How a kind says that a token looks at few others."""
+    """How a kind's config expresses sliding-window attention."""
 
     read: Callable[[dict[str, Any]], int | None]
-    """Their config -> how many; None: all."""
+    """Their config -> the size of the window; None for full attention."""
     write: Callable[[int | None], dict[str, Any]]
+    """The size of the window -> values of their config."""
 
 
 @dataclass(frozen=True)
 class _Dialect:
-    """What one kind does otherwise than the others.
+    """The properties in which one kind differs from the others.
 
     Attributes:
         name: Their `model_type`.
-        biases: Which of attention's projections have one: where a config has no `attention_bias`,
-            and where it has.
-        window: None: there is none.
-        query_key_norm: Whether each head's queries and keys have a norm.
-        head_dim: The width of a head where a config leaves it out; None: dim / heads.
+        biases: Which projections of attention have a bias: first without `attention_bias` in the
+            config, last with it.
+        window: How its config expresses a sliding window; None if it has none.
+        query_key_norm: Whether each head's queries and keys are normalized.
+        head_dim: The default width of a head; None means dim / heads.
     """
 
     name: str
@@ -43,7 +44,7 @@ class _Dialect:
     head_dim: int | None = None
 
     def kind(self) -> Kind:
-        """All there is to know of it."""
+        """The `Kind` with these properties."""
         read, write, fits = partial(_read, self), partial(_write, self), partial(_fits, self)
         return Kind(self.name, "gpt", "model.", read, write, _names, fits)
 
@@ -132,7 +133,7 @@ def _write(dialect: _Dialect, config: GPTConfig, vocab: int) -> dict[str, Any]:
         "vocab_size": vocab,
         **(dialect.window.write(config.window) if dialect.window else {}),
     }
-    if config.rotary_scaling is not None:  # what transformers 4 reads
+    if config.rotary_scaling is not None:  # the key that transformers 4 reads
         written["rope_scaling"] = {k: v for k, v in rope.items() if k != "rope_theta"}
     written["rope_theta"] = config.rotary_base
     return written
@@ -181,7 +182,7 @@ def _window(their: dict[str, Any]) -> int | None:
 
 
 def _window_if_used(their: dict[str, Any]) -> int | None:
-    """The sliding window, if all layers have it."""
+    """The sliding window if it is used; refuses configs where only some layers use it."""
     window = _window(their)
     if window is None or not their.get("use_sliding_window", False):
         return None

@@ -1,4 +1,4 @@
-"""T5, and its version 1.1."""
+"""T5 and T5 1.1: config and tensor names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def _read(their: dict[str, Any], names: Names) -> T5Config:
         dropout=their.get("dropout_rate", 0.1),
         attention_dropout=their.get("dropout_rate", 0.1),
         tied="all" if tied else "inputs",
-        # The first T5 scaled what the output matrix multiplies; 1.1, which unties it, does not.
+        # T5 scales the decoder's output before the tied output matrix; T5 1.1, which is not tied,
+        # does not.
         scaled_output=their.get("scale_decoder_outputs", their.get("tie_word_embeddings", True)),
     )
 

@@ -1,4 +1,4 @@
-"""ViT, with its head for classes or without."""
+"""ViT, with or without its classification head: config and tensor names."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def _write(config: ViTConfig) -> dict[str, Any]:
 
 
 def _names(config: ViTConfig) -> Table:
-    """Their matrix of patches is a kernel (dim, channels, patch, patch), ours is flat."""
+    """The table of names; their patch projection is a kernel (dim, channels, patch, patch).
+
+    Ours is a matrix with the last three dimensions flattened.
+    """
     embeddings, projection = "vit.embeddings.", "vit.embeddings.patch_embeddings.projection"
     kernel = (config.dim, config.channels, config.patch, config.patch)
     table, first = (1, config.tokens, config.dim), (1, 1, config.dim)
@@ -89,7 +92,7 @@ def _names(config: ViTConfig) -> Table:
 
 
 def _fits(config: ViTConfig) -> bool:
-    """Whether nothing is set that their ViT does not have."""
+    """Whether all settings are ones that their ViT can have."""
     return (
         (config.norm, config.norm_place, config.positions) == ("layer", "pre", "learned")
         and (config.kv_heads, config.head_dim, config.window) == (None, None, None)

@@ -1,1 +1,1 @@
-"""Checkpoints: folders that notice any changed byte."""
+"""Checkpoints: folders whose files are verified by checksums."""

@@ -1,19 +1,21 @@
-"""A checkpoint is a folder people know, whole or not there, and nothing in it can run code.
+"""Writes and reads one checkpoint folder.
 
-In: a `Snapshot` of a training run. Out: `RUN/checkpoints/00001000/`, and the way back::
+In: a `Snapshot` of a training run. Out: `RUN/checkpoints/00001000/`, and the snapshot read back::
 
     config.json           the format ("regard": 1), the family and the sizes of the model; "stored"
                           if the weights take fewer bits than 32 (`storage.py`)
     model.safetensors     the weights; a tied weight is stored once, its other names in the header
     tokenizer.json        text <-> ids
-    recipe.yaml           what was trained
-    training.safetensors  optimizer, averaged weights, random states   } left out of a model
-    training.json         step, place in the data, schedule, ...       } that is only to be used
+    recipe.yaml           the recipe of the training
+    training.safetensors  optimizer state, raw weights if the model is an  } left out of a model
+                          average, random state                            } that is only for use
+    training.json         step, position in the data, best loss, ...       }
     manifest.json         written last: size and SHA-256 of each file above, and of itself
 
-A folder is written under a temporary name beside its place, synced, and renamed into place. So a
-process killed at any moment, or a full disk, leaves every earlier checkpoint as it was; and since
-safetensors has no checksum of its own, whatever is loaded is compared with the manifest.
+A folder is written under a temporary name beside its final one, synced, and renamed. So a process
+killed at any moment, or a full disk, leaves all earlier checkpoints unchanged and never an
+incomplete one. safetensors has no checksums, so each file that is loaded is compared with the
+manifest. No file can run code when it is loaded (no pickles).
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from torch import Tensor  # torch is imported where tensors are read: listings need none
 
 FORMAT = 1
-"""The number under "regard" in `config.json`; another number is another layout of the folder."""
+"""Version of the folder's layout, under the key "regard" in `config.json`."""
 STORED = "stored"
 """The key of `config.json` that says how the weights are stored, if not in 32 bits."""
 
@@ -59,16 +61,17 @@ MANIFEST = "manifest.json"
 FOR_USE = {CONFIG, MODEL, TOKENIZER, RECIPE}
 FOR_RESUMING = {TRAINING, TRAINING_TENSORS}
 CHECKPOINTS = "checkpoints"
-"""The folder of a run that its checkpoints stand in."""
+"""The folder of a run that holds its checkpoints."""
 LARGEST = {MANIFEST: 2**20, CONFIG: 2**24, TOKENIZER: 2**28, RECIPE: 2**24, TRAINING: 2**24}
-"""Bytes that are read, whatever a manifest says; of tensors, as many as the machine's memory."""
+"""Largest size of each file in bytes, whatever a manifest says. Files of tensors may be as large as
+the machine's memory."""
 
 _ODD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What reading ends in where a manifest vouches for nonsense."""
+"""Errors that parsing raises if a file matches its checksum but has invalid contents."""
 
 
 class Damaged(InputError):
-    """A checkpoint that is not what was written.
+    """The error for a checkpoint whose files are missing, cut short or changed.
 
     Args:
         folder: The checkpoint.
@@ -85,21 +88,21 @@ class Damaged(InputError):
 
 
 class Misnamed(InputError):
-    """A checkpoint that stands in a run under the name of another step."""
+    """The error for a checkpoint in a run whose folder has the name of another step."""
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Everything a checkpoint holds, in memory.
+    """The contents of a checkpoint in memory.
 
     Attributes:
         step: Optimizer steps taken.
-        weights: Parameters and buffers by name; names of one tensor (tied weights) stay one tensor.
-        config: What rebuilds the model; values as JSON has them.
+        weights: Parameters and buffers by name; tied weights are one tensor under several names.
+        config: The contents of `config.json`, from which the model is built.
         tokenizer: The text of `tokenizer.json`.
         recipe: The text of `recipe.yaml`.
-        training_tensors: What resuming needs as tensors; empty in a model that is only to be used.
-        training: What resuming needs beside them; values as JSON has them (no tuples, no infinity).
+        training_tensors: Tensors that resuming needs; empty in a model that is only for use.
+        training: Other values that resuming needs, as JSON has them (no tuples, no infinity).
     """
 
     step: int
@@ -112,10 +115,10 @@ class Snapshot:
 
 
 def write_folder(folder: Path, snapshot: Snapshot) -> None:
-    """Write one checkpoint folder anywhere, whole or not at all.
+    """Write one checkpoint folder anywhere, completely or not at all.
 
     Args:
-        folder: A new name, or an empty folder; its parents are made.
+        folder: A new or an empty folder; its parents are created.
         snapshot: What to write.
     """
     folder = folder.absolute()
@@ -129,13 +132,13 @@ def write_folder(folder: Path, snapshot: Snapshot) -> None:
 def read(
     folder: Path, known: Manifest | None = None, *, training: bool = False, config: bytes = b""
 ) -> Snapshot:
-    """Read a checkpoint, each file once, compared with the manifest as it is read.
+    """Read a checkpoint; each file is read once and compared with the manifest meanwhile.
 
     Args:
         folder: One checkpoint folder.
         known: Its manifest, if that was read already.
-        training: Read what resuming needs, too; without it those two parts are empty, and of
-            their files only the sizes are compared.
+        training: Also read the state for resuming. Otherwise `training` and `training_tensors` are
+            empty, and only the sizes of their files are compared.
         config: The bytes of its `config.json`, if they were read already.
 
     Raises:
@@ -167,7 +170,7 @@ def read_tokenizer(folder: Path, known: Manifest | None = None, config: bytes = 
     """The text of a checkpoint's `tokenizer.json`, compared with the manifest; no weights are read.
 
     Raises:
-        Damaged: It is missing, cut short or changed.
+        Damaged: The file is missing, cut short or changed.
     """
     manifest = known or read_manifest(folder)
     _described(folder, manifest, config)
@@ -176,7 +179,7 @@ def read_tokenizer(folder: Path, known: Manifest | None = None, config: bytes = 
 
 
 def _described(folder: Path, manifest: Manifest, data: bytes = b"") -> dict[str, Any]:
-    """What `config.json` says, if it is of this layout of the folder."""
+    """The contents of `config.json`; refuses a folder of another layout version."""
     config: dict[str, Any] = _part(folder, manifest, CONFIG, parse_json, data)
     if config.get("regard") != FORMAT:
         raise InputError(
@@ -191,7 +194,7 @@ def _described(folder: Path, manifest: Manifest, data: bytes = b"") -> dict[str,
 def _part(
     folder: Path, manifest: Manifest, name: str, parse: Callable[[bytes], Any], data: bytes = b""
 ) -> Any:
-    """What a file holds, compared with the manifest first."""
+    """The parsed contents of a file, after its bytes were compared with the manifest."""
     data = verify_file(folder, manifest, name, data)
     try:
         return parse(data)
@@ -202,7 +205,7 @@ def _part(
 def _tensors(
     folder: Path, manifest: Manifest, name: str, store: object = "fp32"
 ) -> dict[str, Tensor]:
-    """The tensors of a file, in 32 bits if it stores them in fewer."""
+    """The tensors of a file by name, converted to 32 bits if it stores them in fewer."""
     from regard.runtime.tensors import TensorFile
     from regard.train.checkpoint.storage import IN_16_BITS, check_store, restored
 
@@ -227,7 +230,7 @@ def _unlike(folder: Path, name: str) -> Damaged:
 
 
 class _Stored(Config):
-    """One file in the manifest."""
+    """The manifest's entry for one file."""
 
     size: int = Field(ge=0)
     sha256: str
@@ -238,20 +241,23 @@ class _Stored(Config):
 
 
 class Manifest(Config):
-    """What a checkpoint is made of."""
+    """The contents of `manifest.json`: the step, and size and checksum of each file."""
 
     step: int = Field(ge=0)
     files: dict[str, _Stored]
 
     def render(self) -> bytes:
-        """The one way to write it: its own checksum comes along, and every byte is determined."""
+        """The bytes of `manifest.json`, including the manifest's own checksum under "self".
+
+        Equal manifests give equal bytes.
+        """
         content = self.model_dump()
         own = hashlib.sha256(to_json_bytes(content)).hexdigest()
         return to_json_bytes({**content, "self": own})
 
 
 def put(folder: Path, snapshot: Snapshot) -> None:
-    """Write a checkpoint beside its place, then rename it into place."""
+    """Write a checkpoint under a temporary name, then rename it."""
     with temporary_beside(folder) as temporary:
         temporary.mkdir()
         files = {}
@@ -265,7 +271,7 @@ def put(folder: Path, snapshot: Snapshot) -> None:
 
 
 def _pack_snapshot(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a checkpoint one by one, so that only one is in memory."""
+    """Yield names and bytes of a checkpoint's files one by one, so that only one is in memory."""
     yield CONFIG, to_json_bytes({"regard": FORMAT, **snapshot.config})
     yield MODEL, _pack(snapshot.weights, snapshot.config.get(STORED, "fp32"))
     yield TOKENIZER, snapshot.tokenizer.encode()
@@ -276,7 +282,7 @@ def _pack_snapshot(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
 
 
 def _pack(tensors: Mapping[str, Tensor], store: object = "fp32") -> bytes:
-    """Serialize tensors; one that has several names is stored under the first of them."""
+    """Serialize tensors; a tensor with several names is stored once, under the first of them."""
     import safetensors.torch
 
     from regard.train.checkpoint.storage import check_store, shrunk
@@ -292,11 +298,11 @@ def _pack(tensors: Mapping[str, Tensor], store: object = "fp32") -> bytes:
             aliases[name] = names[place]
             continue
         names[place] = name
-        # safetensors refuses tensors that overlap without being equal, so those get their own copy.
+        # safetensors refuses tensors that share memory, so a second one is copied.
         storage = tensor.untyped_storage().data_ptr()
         stored[name] = (tensor.clone() if storage in storages else tensor).cpu().contiguous()
         storages.add(storage)
-    # One key at most: safetensors writes several in random order, and equal content should
+    # At most one key: safetensors writes several keys in random order, but equal contents should
     # give equal bytes.
     header = {"aliases": json.dumps(aliases)} if aliases else None
     return safetensors.torch.save(shrunk(stored, check_store(store, STORED)), header)
@@ -306,21 +312,21 @@ def verify(folder: Path) -> None:
     """Compare every file with the manifest.
 
     Raises:
-        Damaged: A file is not what was written.
-        Misnamed: In a run, all is well but for the folder's name.
+        Damaged: A file is missing, cut short or changed.
+        Misnamed: The folder is in a run and has the name of another step.
     """
     manifest = read_manifest(folder)
     for name in manifest.files:
         with _compared(folder, manifest, name, keep=False):
-            pass  # what the body leaves is read, too
+            pass  # `_compared` reads the rest of the file after the body
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What a checkpoint is made of, as it was written.
+    """Read and check a checkpoint's manifest.
 
     Raises:
-        Damaged: The manifest is not what was written.
-        Misnamed: It is of another step than the name that the folder has in its run.
+        Damaged: The manifest is missing or changed, or does not list a checkpoint's files.
+        Misnamed: The folder is in a run and has the name of another step.
     """
     with _reading(folder, MANIFEST):
         written = read_regular(folder / MANIFEST, LARGEST[MANIFEST])
@@ -340,8 +346,8 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _check_name(folder: Path, manifest: Manifest) -> None:
-    """Refuses a copy or a link under another step's name; a model elsewhere may be named freely."""
-    place = Path(os.path.normpath(folder.absolute()))  # not resolved: the name of a link counts
+    """Refuses a run's checkpoint under another step's name; models elsewhere may have any name."""
+    place = Path(os.path.normpath(folder.absolute()))  # not resolved: a link's own name counts
     if place.parent.name != CHECKPOINTS or not re.fullmatch("[0-9]{8,}", place.name):
         return
     if TRAINING in manifest.files and place.name != folder_name(manifest.step):
@@ -354,13 +360,13 @@ def _check_name(folder: Path, manifest: Manifest) -> None:
 
 
 def verify_file(folder: Path, manifest: Manifest, name: str, data: bytes = b"") -> bytes:
-    """Give the bytes of a file, compared with the manifest.
+    """Give the bytes of a file after comparing them with the manifest.
 
     Args:
         folder: The checkpoint.
-        manifest: Of the checkpoint.
-        name: Of the file.
-        data: Its bytes, if they were read already.
+        manifest: The checkpoint's manifest.
+        name: The file's name.
+        data: The file's bytes, if they were read already.
     """
     if not data:
         with _compared(folder, manifest, name) as stream:
@@ -384,13 +390,13 @@ class _Compared:
         self._file, self.checksum = file, hashlib.sha256()
 
     def readinto(self, place: memoryview, /) -> int:
-        """Fill a place as far as there are bytes; give how many."""
+        """Read bytes into a buffer; return how many."""
         count = self._file.readinto(place)
         self.checksum.update(place[:count])
         return count
 
     def read(self, size: int) -> bytes:
-        """At most so many bytes."""
+        """Read at most `size` bytes."""
         data = self._file.read(size)
         self.checksum.update(data)
         return data
@@ -400,15 +406,16 @@ class _Compared:
 def _compared(
     folder: Path, manifest: Manifest, name: str, *, keep: bool = True
 ) -> Iterator[_Compared]:
-    """Open a file for a body that reads it, and compare its checksum after the body.
+    """Open a file for the body of a `with` to read, and compare its checksum after the body.
 
-    What is wrong with a changed file is that it was changed, whatever the body made of it.
+    If the checksum differs, that is the error that is raised, even if the body failed as well: a
+    changed file is then the cause.
 
     Args:
         folder: The checkpoint.
-        manifest: Of the checkpoint.
-        name: Of the file, whose size is compared before the body.
-        keep: Whether the body keeps what it reads: then the file may not be too large.
+        manifest: The checkpoint's manifest.
+        name: The file's name; its size is compared before the body.
+        keep: Whether the body keeps what it reads in memory; then too large a file is refused.
     """
     problem: Exception | None = None
     with _reading(folder, name), open_regular(folder / name) as file:
@@ -431,7 +438,7 @@ def _compared(
 
 
 def sound(folder: Path) -> bool:
-    """Whether a checkpoint is what was written."""
+    """Whether all files of a checkpoint match its manifest."""
     try:
         verify(folder)
     except (Damaged, Misnamed):
@@ -441,7 +448,7 @@ def sound(folder: Path) -> bool:
 
 @contextmanager
 def _reading(folder: Path, name: str) -> Iterator[None]:
-    """Turn what the system refuses, or what is no regular file, into `Damaged`."""
+    """Turn errors of the file system, and files that are not regular, into `Damaged`."""
     try:
         yield
     except Damaged:
@@ -459,16 +466,16 @@ def _reading(folder: Path, name: str) -> Iterator[None]:
 def check_tensors(
     file: str, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], fix: str | None = None
 ) -> None:
-    """Refuses tensors that are not those of a model, before anything is done with them.
+    """Compares names, shapes and types of tensors with the expected ones.
 
     Args:
-        file: Where they stand, for the error.
-        found: By name.
-        wanted: One of the right shape and type for each name; their numbers do not matter.
-        fix: What to do.
+        file: Name of the file, for error messages.
+        found: The tensors by name.
+        wanted: For each expected name a tensor of the right shape and type; values do not matter.
+        fix: Advice for the error message.
 
     Raises:
-        InputError: One is missing or too many, or its shape or type is another.
+        InputError: A tensor is missing or unknown, or its shape or type differs.
     """
     for name in sorted(found.keys() | wanted.keys()):
         got, expected = (_outline(name, tensors) for tensors in (found, wanted))
@@ -484,20 +491,20 @@ def _outline(name: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def folder_name(step: int) -> str:
-    """What the folder of a step is called in its run."""
+    """The name of a step's checkpoint folder."""
     return f"{step:08d}"
 
 
 def to_json_bytes(value: Mapping[str, Any]) -> bytes:
-    """JSON as it stands in a checkpoint's files."""
+    """A value as JSON, formatted as in a checkpoint's files."""
     return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def parse_json(data: bytes) -> dict[str, Any]:
-    """The JSON object in a file of a checkpoint.
+    """Parses the bytes of a checkpoint's JSON file.
 
     Raises:
-        ValueError: There is none, or a number in it is not finite.
+        ValueError: They are not a JSON object, or it contains NaN or infinity.
     """
     try:
         value = json.loads(data, parse_constant=_refuse_constant)

@@ -1,12 +1,13 @@
-"""The checkpoints of a run: saving, keeping, finding the last that is sound.
+"""The checkpoints of a run: saves them, removes old ones, finds the best or the newest sound one.
 
-In: a `Snapshot` of a training run. Out: `RUN/checkpoints/00001000/` (one folder as `folder.py` has
-it), and the way back. Every earlier checkpoint stays whole whatever happens while a new one is
-written; what is damaged is noticed, named and passed over.
+In: a `Snapshot` of a training run. Out: `RUN/checkpoints/00001000/` (one folder, see `folder.py`),
+and the snapshot read back. Earlier checkpoints stay intact whatever happens while a new one is
+written. "Sound" means that all files match the checksums of the manifest; a damaged checkpoint is
+skipped with a message.
 
-Which checkpoint is the best is written in each one's `training.json`, and the newest knows: one
-rename puts a checkpoint and what it knows in place. `RUN/best.json` is a copy for people and other
-programs; nothing here reads it.
+Each checkpoint's `training.json` records which checkpoint is the best so far, so the newest one
+has the present record, and one rename puts a checkpoint and its record in place together.
+`RUN/best.json` is a copy for people and other programs; Regard does not read it.
 """
 
 from __future__ import annotations
@@ -90,21 +91,21 @@ __all__ = [
 ]
 
 _TRIES = 20
-"""How often a run is asked anew for its best, if its checkpoints change while they are read."""
+"""Most attempts to read a run whose checkpoints change while they are read."""
 
 _UNFINISHED = re.compile(r"\..+\.(tmp|old)-\d+")
 
 Result = TypeVar("Result")
 Attempt = Callable[[Path, Manifest | None], Result]
-"""What is tried on a checkpoint, whose manifest may have been read already."""
+"""Reads or verifies a checkpoint; gets its folder and its manifest, if that was read already."""
 Known = Manifest | Damaged | None
-"""What is known of a checkpoint before it is tried."""
+"""What reading a checkpoint's manifest gave; None if it was not read yet."""
 
 _logger = logging.getLogger(__name__)
 
 
 Loss = Annotated[float, Field(ge=-1e45, le=1e45)]
-"""A sum of finite losses of 32 bits; rounding can make one negative."""
+"""A sum of finite 32-bit losses; rounding can make it slightly negative."""
 
 
 @dataclass(frozen=True)
@@ -125,33 +126,34 @@ _BEST: TypeAdapter[Best | None] = TypeAdapter(Best | None, config=ConfigDict(ext
 
 @dataclass(frozen=True)
 class Spaced:
-    """Which checkpoints are averaged: the last `count` of every `every` steps.
+    """Which checkpoints are averaged: the last `count` whose step is a multiple of `every`.
 
-    A run that was stopped by a signal, or found a better model in between, has others beside them;
-    those are not counted, so that a resumed run averages what an uninterrupted one does.
+    A run also has checkpoints at other steps, from signals and from evaluations with a better
+    loss. They are not averaged, so that a resumed run averages the same as an uninterrupted one.
     """
 
     count: int
     every: int
 
     def holds(self, folder: Path) -> bool:
-        """Whether a folder is of such a step."""
+        """Whether the step of a checkpoint folder is a multiple of `every`."""
         return int(folder.name) % self.every == 0
 
 
 def save(
     run: Path, snapshot: Snapshot, keep: int, best: Best | None, spaced: Spaced | None = None
 ) -> Path:
-    """Write the checkpoint of one step and drop those no longer wanted.
+    """Write the checkpoint of one step and remove old checkpoints that are no longer needed.
 
-    A sound checkpoint of the same step is left as it is, a damaged one is replaced.
+    A sound checkpoint of the same step is left unchanged, a damaged one is replaced.
 
     Args:
         run: The folder of the run.
         snapshot: What to write.
-        keep: How many of the last sound checkpoints stay; the best one always does.
-        best: What the snapshot knows as the best so far: it stays, and `best.json` says so.
-        spaced: Those that are to be averaged stay, too.
+        keep: Number of last sound checkpoints to keep.
+        best: The best checkpoint so far, as the snapshot records it; it is kept, and `best.json`
+            names it.
+        spaced: The checkpoints to be averaged, which are kept, too.
 
     Returns:
         The folder of the checkpoint.
@@ -165,7 +167,7 @@ def save(
         if not folder.exists():
             put(folder, snapshot)
         _write_best(run, best)
-        # Only now: until a checkpoint that knows the new best is there, the old one must stay.
+        # Last: the old best must stay until a checkpoint that records the new best is in place.
         _prune(run, folder, keep, best, spaced)
     except OSError as error:
         whole = next((one.name for one in _checkpoints(run) if sound(one)), None)
@@ -180,14 +182,16 @@ def latest(run: Path) -> tuple[Path, Snapshot, list[str]] | None:
     """Find and read the newest sound checkpoint of a run, training state included.
 
     Returns:
-        Its folder, what it holds, and one message for each newer, damaged one that was passed
-        over. None if the run has no checkpoint yet.
+        Its folder, its contents, and one message for each newer checkpoint that is damaged. None if
+        the run has no checkpoint yet.
 
     Raises:
-        InputError: There are checkpoints, and all of them are damaged.
+        InputError: All checkpoints are damaged, or one has the folder name of another step.
     """
     folders, manifests = _checkpoints(run), dict[Path, Manifest]()
-    for folder in folders:  # those beside the last are pruned and averaged: none may be misnamed
+    # All manifests are read: older checkpoints may be removed or averaged by the step in their
+    # folder's name, so a wrong name is refused here.
+    for folder in folders:
         with suppress(Damaged):
             manifests[folder] = _manifest_in_run(folder)
     if not folders:
@@ -199,11 +203,11 @@ def latest(run: Path) -> tuple[Path, Snapshot, list[str]] | None:
 
 
 def chosen(place: Path, config: bytes = b"") -> Snapshot:
-    """Read the checkpoint that `find` gives, without what resuming needs.
+    """Read the checkpoint that `find` gives, without the state for resuming.
 
     Args:
         place: As for `find`.
-        config: The bytes of the `config.json` in that very folder, if they were read already.
+        config: The bytes of `config.json` in `place` itself, if they were read already.
     """
 
     def attempt(folder: Path, known: Manifest | None) -> Snapshot:
@@ -213,7 +217,7 @@ def chosen(place: Path, config: bytes = b"") -> Snapshot:
 
 
 def chosen_tokenizer(place: Path, config: bytes = b"") -> str:
-    """The text of `tokenizer.json` in the checkpoint that a folder means; no weights are read."""
+    """The text of `tokenizer.json` in the checkpoint that `find` gives; no weights are read."""
 
     def attempt(folder: Path, known: Manifest | None) -> str:
         return read_tokenizer(folder, known, config if folder == place else b"")
@@ -222,20 +226,20 @@ def chosen_tokenizer(place: Path, config: bytes = b"") -> str:
 
 
 def find(place: Path) -> Path:
-    """Give the checkpoint a user means by a folder.
+    """Give the checkpoint to use for a folder.
 
     Args:
-        place: A run, meaning its best checkpoint, or its last sound one if no best is known or
-            the best is damaged (then a warning is logged); or one checkpoint folder.
+        place: A checkpoint folder, or a run. For a run it is the best checkpoint, or the newest
+            sound one if no best is recorded or the best is damaged (then a warning is logged).
     """
     return _choose(place, lambda folder, _: verify(folder))[0]
 
 
 def _choose(place: Path, attempt: Attempt[Result]) -> tuple[Path, Result]:
-    """The folder that is meant, and what the attempt gives for it.
+    """The folder of the checkpoint to use, and the result of `attempt` on it.
 
-    A training that goes on deletes checkpoints, perhaps those that are being looked at. So if one
-    cannot be read and the run has others since, everything is asked anew.
+    A training that is still running may delete a checkpoint while it is being read here. So if one
+    cannot be read and the list of checkpoints has changed, the search is repeated.
     """
     try:
         if (place / MANIFEST).is_file():
@@ -260,10 +264,11 @@ def _choose(place: Path, attempt: Attempt[Result]) -> tuple[Path, Result]:
 
 
 def _preferred(folders: list[Path]) -> Iterator[tuple[Path, Known]]:
-    """The order in which checkpoints are tried: the best, as the newest sound one knows it, first.
+    """Yields checkpoints in the order in which they are tried, each with its manifest if known.
 
-    Whether the newest is sound shows when it is read, so what it knows is believed, unless it
-    takes itself for the best and turns out to be damaged. What is known of each comes along.
+    First comes the best, as the newest checkpoint with an intact `training.json` records it, then
+    all others, newest first. A checkpoint that records itself as the best may turn out to be
+    damaged when it is read; so the records of older ones follow until one names another as best.
     """
     known: dict[Path, Manifest] = {}
     for folder in folders:
@@ -283,7 +288,7 @@ def _preferred(folders: list[Path]) -> Iterator[tuple[Path, Known]]:
 
 
 def _best_known_to(folder: Path, manifest: Manifest) -> Best | None:
-    """The best up to a checkpoint of a run; its tensors are not read."""
+    """The best checkpoint so far, as a checkpoint's `training.json` records it."""
     data = verify_file(folder, manifest, TRAINING)
     try:
         place = parse_json(data).get("place")
@@ -300,7 +305,7 @@ def _best_known_to(folder: Path, manifest: Manifest) -> Best | None:
 
 
 def _manifest_in_run(folder: Path) -> Manifest:
-    """The manifest of a checkpoint that a run wrote, and not of a model put in its place."""
+    """The manifest of a run's checkpoint; refuses a model without training state."""
     manifest = read_manifest(folder)
     if TRAINING not in manifest.files:
         raise InputError(
@@ -311,7 +316,7 @@ def _manifest_in_run(folder: Path) -> Manifest:
 
 
 def newest(place: Path) -> Path:
-    """The last checkpoint of a run, or the one that a folder is; its files are not compared."""
+    """The newest checkpoint of a run, or the folder itself if it is one; no file is verified."""
     if (place / MANIFEST).is_file():
         return place
     if not (folders := _checkpoints(place)):
@@ -320,7 +325,7 @@ def newest(place: Path) -> Path:
 
 
 def read_best(run: Path) -> Best | None:
-    """The best checkpoint, as the newest that can be read knows it; None if there is none."""
+    """The best checkpoint, as the newest readable one records it; None if there is none."""
     for folder in _checkpoints(run):
         with suppress(InputError):
             return _best_known_to(folder, _manifest_in_run(folder))
@@ -328,9 +333,12 @@ def read_best(run: Path) -> Best | None:
 
 
 def settle_best(run: Path, best: Best | None) -> Best | None:
-    """Put `best.json` right when a run goes on; forget a best whose checkpoint is lost.
+    """Rewrite `best.json` when a run is resumed, and drop a best checkpoint that is not sound.
 
-    A process that died between a checkpoint and `best.json` left an older one.
+    `best.json` is outdated if a process died after writing a checkpoint and before `best.json`.
+
+    Returns:
+        `best`, or None if its checkpoint is missing or damaged.
     """
     if best is not None and not sound(run / CHECKPOINTS / best.checkpoint):
         _logger.warning(
@@ -343,7 +351,7 @@ def settle_best(run: Path, best: Best | None) -> Best | None:
 
 
 def _write_best(run: Path, best: Best | None) -> None:
-    """Tell people which checkpoint is the best, as far as it is there."""
+    """Write `best.json`, or remove it if there is no best checkpoint."""
     if best is not None and (run / CHECKPOINTS / best.checkpoint).is_dir():
         record = {"step": best.step, "loss": best.loss, "checkpoint": best.checkpoint}
         write_file(run / "best.json", to_json_bytes(record))
@@ -353,7 +361,9 @@ def _write_best(run: Path, best: Best | None) -> None:
 
 
 class RunLock:
-    """Lets one process at a time write into a run; what a killed one left half-written is removed.
+    """A lock that lets one process at a time write into a run's folder.
+
+    Taking the lock also removes files that a killed process left half-written.
 
     Example:
         >>> import tempfile
@@ -364,7 +374,7 @@ class RunLock:
     def __init__(self, run: Path) -> None:
         self.run, self.file = run, run / ".lock"
         self.created = False
-        """Whether the folder was made by this lock."""
+        """Whether this lock created the folder."""
         self._descriptor: int | None = None
 
     def __enter__(self) -> RunLock:
@@ -383,12 +393,13 @@ class RunLock:
         return self
 
     def _make_folder(self) -> bool:
-        """Whether there was none."""
+        """Makes the run's folder; returns whether it was created, not there before."""
         try:
             self.run.mkdir(parents=True)
         except FileExistsError:
             try:
-                folder = stat.S_ISDIR(self.run.stat().st_mode)  # asked once: others may remove it
+                # One call, since another process may remove the folder at any moment.
+                folder = stat.S_ISDIR(self.run.stat().st_mode)
             except FileNotFoundError:
                 if self.run.is_symlink():
                     raise
@@ -401,13 +412,20 @@ class RunLock:
         return True
 
     def _take(self) -> int | None:
-        """Lock the file; None if the folder was removed by the process that held it before."""
+        """Lock the file and return its descriptor.
+
+        Returns:
+            None if the process that held the lock before has removed the folder meanwhile.
+
+        Raises:
+            InputError: Another process holds the lock.
+        """
         try:
             descriptor = open_own(self.file, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             return None
         try:
-            # The kernel lets go of it when the process ends, however it ends.
+            # The kernel releases the lock when the process ends, however it ends.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not _is_at(self.file, descriptor):
                 os.close(descriptor)
@@ -427,15 +445,15 @@ class RunLock:
         return descriptor
 
     def remove(self) -> None:
-        """Remove the run while it is held.
+        """Remove the run's folder while the lock is held.
 
-        The lock's own file goes last: until then nobody else can begin to write here.
+        The lock file is removed last, so that until then no other process can start to write here.
         """
         for one in self.run.iterdir():
             if one != self.file:
                 remove(one)
         self.file.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # another process may have come in since
+        with contextlib.suppress(OSError):  # another process may already use the folder again
             self.run.rmdir()
 
     def _let_go(self) -> None:
@@ -453,7 +471,7 @@ class RunLock:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether a name still means the file that was opened."""
+    """Whether a path still refers to the file that was opened."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -461,7 +479,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _discard(folder: Path) -> None:
-    """Remove a checkpoint; renamed first, so that nothing half there bears its name."""
+    """Remove a checkpoint. It is renamed first, so that its name never has an incomplete folder."""
     old = beside(folder, "old")
     shutil.rmtree(old, ignore_errors=True)
     folder.rename(old)
@@ -471,7 +489,14 @@ def _discard(folder: Path) -> None:
 def _first_sound(
     run: Path, folders: Iterable[tuple[Path, Known]], attempt: Attempt[Result]
 ) -> tuple[Path, Result, list[str]]:
-    """The first folder on which the attempt finds nothing damaged, and what was wrong before it."""
+    """Tries checkpoints in order until one is not damaged.
+
+    Returns:
+        Its folder, the result of `attempt`, and a message for each damaged one before it.
+
+    Raises:
+        InputError: All are damaged.
+    """
     damaged: dict[Path, str] = {}
     for folder, known in folders:
         if folder in damaged:
@@ -494,7 +519,7 @@ def _first_sound(
 
 
 def _nothing_to_load(place: Path) -> InputError:
-    """Say what was found where a run or a checkpoint should be."""
+    """The error for a place without checkpoints; it says what was found there instead."""
     fix = "name the folder given to `regard train -o`, or one of its checkpoints"
     if not place.exists():
         found = "nothing there"
@@ -522,10 +547,10 @@ def _checkpoints(run: Path) -> list[Path]:
 
 
 def _prune(run: Path, saved: Path, keep: int, best: Best | None, spaced: Spaced | None) -> None:
-    """Remove what is older than the last `keep` sound checkpoints, except best and spaced ones.
+    """Remove all but the last `keep` sound checkpoints, the best one, and those to be averaged.
 
-    A folder of a later step was damaged when the run was resumed; it is left until the run gets
-    there again and replaces it.
+    A folder with a later step than the saved one was damaged when the run was resumed. It is left
+    until the run reaches that step again and replaces it.
     """
     kept, to_average = 0, 0 if spaced is None else spaced.count
     for folder in _checkpoints(run):
@@ -541,7 +566,7 @@ def _prune(run: Path, saved: Path, keep: int, best: Best | None, spaced: Spaced 
 
 
 def _remove_unfinished(run: Path) -> None:
-    """Remove what dead processes left half-written; only the owner of the run may call it."""
+    """Remove half-written files of dead processes; the caller must hold the run's lock."""
     for folder in (run, run / CHECKPOINTS):
         for one in folder.iterdir() if folder.is_dir() else ():
             if _UNFINISHED.fullmatch(one.name):
@@ -549,7 +574,7 @@ def _remove_unfinished(run: Path) -> None:
 
 
 def last_weights(run: Path, spaced: Spaced, before: int) -> list[dict[str, Tensor]]:
-    """The raw weights of the last sound, evenly spaced checkpoints before a step, newest first."""
+    """The weights of the last sound checkpoints to be averaged before a step, newest first."""
     earlier = (one for one in _checkpoints(run) if int(one.name) < before and spaced.holds(one))
     found: list[dict[str, Tensor]] = []
     for folder in earlier:
@@ -561,7 +586,11 @@ def last_weights(run: Path, spaced: Spaced, before: int) -> list[dict[str, Tenso
 
 
 def _raw_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights that training had; an earlier end of the run may have stored their mean."""
+    """The weights of training itself, where a checkpoint's model may be an average of several.
+
+    If a run was finished and later extended, its former last checkpoint may hold an average; the
+    training's weights are then stored beside it, as `weights.NAME`.
+    """
     snapshot = read(folder, training=True)
     raw = {
         name.removeprefix("weights."): tensor
@@ -572,7 +601,7 @@ def _raw_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def summary(run: Path) -> dict[str, int | float | None]:
-    """What a listing says of a run: its last step, and its best validation loss."""
+    """A run's last step and best validation loss, for a listing."""
     folders, best = _checkpoints(run), read_best(run)
     return {
         "step": int(folders[0].name) if folders else None,

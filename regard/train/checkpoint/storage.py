@@ -1,13 +1,15 @@
-"""Weights in fewer bits on disk: how a model that is only to be used is stored, and the way back.
+"""Stores a model's weights in 16 or 8 bits on disk, and reads them back into 32 bits.
 
-In: tensors in 32 bits. Out: those of `model.safetensors`; what they are, `config.json` says::
+In: tensors in 32 bits. Out: the tensors of `model.safetensors`. `config.json` says how they are
+stored::
 
     "stored": "fp16"    every number in 16 bits
-    "stored": "int8"    W ≈ s · q, whole numbers q = -127 … 127 of 8 bits, and s, one for each row,
-                        under NAME.scales in 32 bits; vectors and small matrices stay in 32 bits
+    "stored": "int8"    W ≈ s · q: 8-bit integers q = -127 … 127 and one scale s for each row, the
+                        scales in 32 bits under NAME.scales; vectors and small matrices stay in
+                        32 bits
 
-Without "stored" they are as they were computed. What is read is in 32 bits again, so that whatever
-uses a model need not know how it was stored.
+Without "stored" the weights are in 32 bits. Reading always gives 32 bits, so code that uses a model
+need not know how it was stored.
 """
 
 from __future__ import annotations
@@ -24,26 +26,26 @@ from regard.runtime.device import check_memory
 
 STORES = ("fp32", "fp16", "int8")
 IN_16_BITS = {torch.float16}
-"""The kind of such numbers, which are widened while they are read."""
+"""The types that are converted to 32 bits while they are read."""
 STEPS = 127
-"""Whole numbers from 0 to the largest number of a row."""
+"""The integer that the largest absolute value of a row is stored as."""
 SMALLEST = 2048
-"""Numbers of a matrix that 8 bits are worth the scales for."""
+"""Least number of elements of a matrix that is stored in 8 bits."""
 SCALES = ".scales"
-"""What the name of a matrix's scales ends in."""
+"""Suffix of the name under which a matrix's scales are stored."""
 AT_ONCE = 2**14
-"""Numbers of 8 bits that are scaled at once: what that takes, malloc can use again."""
+"""Elements that are scaled at a time; a buffer that small can be reused by malloc."""
 
 
 def check_store(store: Any, what: str) -> str:
-    """The way of storing that is meant.
+    """Checks a storage format and returns it.
 
     Args:
-        store: One of `STORES`.
-        what: Who asks for it, for the error.
+        store: Should be one of `STORES`.
+        what: Where the value comes from, for the error message.
 
     Raises:
-        InputError: It is another.
+        InputError: It is not one of `STORES`.
     """
     if not isinstance(store, str) or store not in STORES:
         raise InputError(what, got=store, expected=" or ".join(STORES))
@@ -51,14 +53,17 @@ def check_store(store: Any, what: str) -> str:
 
 
 def shrunk(tensors: Mapping[str, Tensor], store: str) -> dict[str, Tensor]:
-    """The tensors as they stand in the file.
+    """Converts tensors to the storage format.
 
     Args:
-        tensors: By name.
+        tensors: By name. Only those in 32-bit floats are converted.
         store: One of `STORES`.
 
+    Returns:
+        The tensors to write, by name; for int8 also the scales.
+
     Raises:
-        InputError: A number cannot be stored in so few bits.
+        InputError: A number is not finite, or too large for 16 bits.
     """
     stored: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -88,16 +93,16 @@ def _in_16_bits(name: str, tensor: Tensor) -> Tensor:
 
 
 def restored(tensors: dict[str, Tensor], store: str, file: str) -> dict[str, Tensor]:
-    """The tensors of a file in 32 bits.
+    """Converts the tensors of a file back to 32 bits.
 
     Args:
-        tensors: As they stand in the file, those in 16 bits perhaps widened. They are taken out,
-            the largest first: in 8 and in 32 bits together they would take more memory.
+        tensors: As read from the file; those in 16 bits may have been converted already. The dict
+            is emptied, the largest tensor first, so that little is in memory twice.
         store: One of `STORES`.
-        file: Its name, for errors.
+        file: Name of the file, for error messages.
 
     Raises:
-        InputError: They are not what `shrunk` gives, or too large for the machine's memory.
+        InputError: The tensors are not as `shrunk` writes them, or too large for the memory.
     """
     if store == "fp32":
         return tensors
@@ -116,13 +121,13 @@ def restored(tensors: dict[str, Tensor], store: str, file: str) -> dict[str, Ten
 
 
 def _belongs(name: str, tensors: Mapping[str, Tensor]) -> bool:
-    """Whether a tensor holds the scales of another."""
+    """Whether a tensor holds the scales of an int8 matrix."""
     matrix = tensors.get(name.removesuffix(SCALES)) if name.endswith(SCALES) else None
     return matrix is not None and matrix.dtype == torch.int8
 
 
 def _scales_of(name: str, matrix: Tensor, tensors: Mapping[str, Tensor], file: str) -> Tensor:
-    """(rows,) The scales of a matrix, every one of them a number above 0."""
+    """Returns the scales of a matrix, (rows,), after checking that all are finite and above 0."""
     scales, rows = tensors.get(name + SCALES), tuple(matrix.shape[:1])
     if matrix.dim() != 2 or scales is None:
         got = "no scales" if scales is None else f"{matrix.dim()} dimensions"
@@ -138,7 +143,7 @@ def _scales_of(name: str, matrix: Tensor, tensors: Mapping[str, Tensor], file: s
 
 
 def _scaled(matrix: Tensor, scales: Tensor) -> Tensor:
-    """s · q, some rows at a time: torch makes q a matrix in 32 bits first."""
+    """Computes s · q, a few rows at a time, because PyTorch first converts q to 32 bits."""
     whole = torch.empty(matrix.shape)
     rows = max(1, AT_ONCE // max(1, matrix.shape[1]))
     parts = (torch.split(each, rows) for each in (matrix, scales, whole))
@@ -148,7 +153,7 @@ def _scaled(matrix: Tensor, scales: Tensor) -> Tensor:
 
 
 def _finite(tensor: Tensor, name: str, file: str) -> Tensor:
-    # The smallest and the largest number tell, and nothing is made for them; of NaN, both are.
+    # aminmax allocates nothing of the tensor's size, and gives NaN if any number is NaN.
     ends = tensor.aminmax() if tensor.is_floating_point() and tensor.numel() else ()
     if not all(end.isfinite() for end in ends):
         got = "numbers that are not finite"
