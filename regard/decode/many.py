@@ -20,7 +20,7 @@ def decode_many(
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sequence, best first, in the order of the sequences.
 
-    Sequences of similar length are decoded together, so that little time is lost to padding.
+    Sequences of similar length are decoded together, so that short ones rarely wait for a long one.
 
     Args:
         lengths: The length of each source or prompt.

@@ -123,7 +123,7 @@ class Live:
 
     @property
     def fed(self) -> Tensor:
-        """(rows, opening + length) Prompts and tokens so far; short prompts are left-padded."""
+        """(rows, opening + length) Prompt and tokens so far; left-padded with `NOTHING`."""
         return self.tokens[:, : self.opening + self.length]
 
     @property
@@ -336,7 +336,7 @@ class Beam:
         self.found: dict[int, list[Hypothesis]] = {each.number: [] for each in sentences}
 
     def choose(self, logits: Tensor) -> Move:
-        """Takes one step for all beams of all sentences with one top-k."""
+        """Takes one step for all beams of all sequences with one top-k."""
         live, width, vocab = self.live, self.live.width, logits.shape[1]
         log_probs = logits.float().log_softmax(dim=1)  # (rows, vocab)
         ranked = live.filtered(log_probs, self.config, self.symbols)

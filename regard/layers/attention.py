@@ -50,7 +50,7 @@ class DotScore(nn.Module):
     def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
         """q kᵀ · scale: (batch, heads, query, key)."""
         del heads
-        return (q * self.scale) @ k.transpose(-2, -1)  # scaling q is cheaper than the scores
+        return (q * self.scale) @ k.transpose(-2, -1)  # scaling q costs less than the scores
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
@@ -158,7 +158,7 @@ class Attention(Mixer):
     Example:
         >>> from regard.layers import Attention, plain_context
         >>> attend = Attention(8, heads=2)
-        >>> attend(torch.randn(5, 8), plain_context((2, 3))).shape    # sentences of 2 and 3 tokens
+        >>> attend(torch.randn(5, 8), plain_context((2, 3))).shape    # sequences of 2 and 3 tokens
         torch.Size([5, 8])
     """
 

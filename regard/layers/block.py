@@ -190,7 +190,7 @@ class Block(nn.Module):
         >>> from regard.layers import plain_context
         >>> shape = BlockShape(dim=8, heads=2, hidden=12)
         >>> block = Block(shape, "encoder.0", sublayers(shape, "encoder.0"))
-        >>> block(torch.randn(5, 8), plain_context((2, 3))).shape     # sentences of 2 and 3 tokens
+        >>> block(torch.randn(5, 8), plain_context((2, 3))).shape     # sequences of 2 and 3 tokens
         torch.Size([5, 8])
     """
 

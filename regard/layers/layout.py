@@ -188,7 +188,7 @@ class Windows(Layout):
         >>> windows.rows(torch.arange(8.0).view(8, 1), heads=1)[:, 0, :, 0]
         tensor([[0., 1., 4., 5.],
                 [2., 3., 6., 7.]])
-        >>> windows.keys(6)                    # the tokens that token 6 may look at
+        >>> windows.keys(6)                    # the tokens that token 6 may attend to
         [2, 3, 6, 7]
     """
 

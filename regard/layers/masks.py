@@ -115,7 +115,7 @@ class Mask:
     ) -> Tensor | None:
         """The part of `dense` for these queries (`some`) and this range of keys (`reach`).
 
-        None if the kernel needs no mask tensor for it. A large mask is not built as a whole.
+        None if every key is allowed. A large mask is not built as a whole.
         """
         if self._known(queries, keys) is False:
             return None

@@ -52,6 +52,8 @@ class RelativeBias(nn.Module):
 class RelativeBiasNet(RelativeBias):
     """The same bias, computed by a small network from log-scaled offsets (Swin-V2).
 
+    The windows may differ in size.
+
     Args:
         heads: Number of heads.
         size: The side of the largest window.

@@ -185,7 +185,7 @@ class BlocksConfig(ModelConfig):
     """An RMS norm on each head's queries and keys, before rotary positions (Qwen3)."""
     positions: PositionKind = "sinusoidal"
     positions_from: int = Field(default=0, ge=0, le=LONGEST)
-    """The row of `learned` positions for the first token; rows before it are unused (RoBERTa)."""
+    """The row of the first token's `learned` position; rows before are unused (RoBERTa, BART)."""
     rotary_base: float = Field(default=10_000.0, gt=0)
     rotary_scaling: RotaryScaling | None = None
     buckets: int = Field(default=32, ge=4, le=LONGEST)
