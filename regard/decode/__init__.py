@@ -1,4 +1,4 @@
-"""Model -> tokens: one loop (`engine`), ways to choose (`search`), adjustments (`filters`)."""
+"""Decoding: the loop (`engine`), greedy, sampling and beam search (`search`), and `filters`."""
 
 from __future__ import annotations
 

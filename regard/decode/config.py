@@ -1,4 +1,4 @@
-"""The `decode:` section of a recipe: how tokens are chosen."""
+"""The `decode:` section of a recipe: the settings of greedy decoding, sampling and beam search."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from pydantic import Field
 from regard.config import Config
 
 STEEPEST = 40
-"""The largest length penalty: the longest text to this power is still a number of 64 bits."""
+"""The largest length penalty: the longest length to this power still fits into a float64."""
 SHARPEST = 1e-20
-"""The least temperature: logits divided by it are still numbers of 32 bits."""
+"""The lowest temperature: logits divided by it still fit into a float32."""
 
 DRAWING = ("temperature", "top_k", "top_p", "min_p")
-"""The settings that only sampling heeds."""
+"""The settings that only sampling uses."""
 
 
 class DecodeConfig(Config):
-    """One decoding: greedy (`beam: 1`), beam search (`beam: 4`) or sampling (`sample: true`)."""
+    """Decoding settings: greedy (`beam: 1`), beam search (`beam: 4`), sampling (`sample: true`)."""
 
     beam: int = Field(default=1, ge=1, le=1000, description="Beam width; 1 is greedy.")
     n_best: int = Field(default=1, ge=1, le=10_000, description="How many texts for each.")
-    """How many hypotheses to return for each input; with `sample`, how many samples."""
+    """Number of hypotheses to return for each input; with `sample`, the number of samples."""
     sample: bool = Field(default=False, description="Draw instead of search.")
     temperature: float = Field(
         default=1.0, ge=SHARPEST, le=1 / SHARPEST, description="Of drawing; 1 is the model's."
     )
     top_k: int = Field(default=0, ge=0, description="Draw from the k likeliest.")
-    """Keep the k likeliest tokens; 0 keeps all."""
+    """Sample from the k most likely tokens; 0: from all."""
     top_p: float = Field(default=1.0, gt=0, le=1, description="Draw from this much probability.")
     min_p: float = Field(
         default=0.0, ge=0, lt=1, description="Draw from those this close to the best."
     )
     min_length: int = Field(default=0, ge=0, description="Fewest tokens.")
-    """The fewest tokens before the end symbol."""
+    """Minimum number of tokens before the end symbol."""
     max_length: int | None = Field(default=None, ge=1, description="Most tokens.")
-    """The most tokens, end symbol included; by default twice the source and 10 more."""
+    """Maximum number of tokens, end symbol included; default: twice the source's length plus 10."""
     length_penalty: float = Field(
         default=1.0, ge=-STEEPEST, le=STEEPEST, description="Of beam search: exponent α."
     )
@@ -53,13 +53,13 @@ class DecodeConfig(Config):
         default=0, ge=0, description="So many tokens in a row are written once only."
     )
     banned: tuple[int, ...] = ()
-    """Ids of tokens that are never written."""
+    """Ids of tokens that are never generated."""
     forced_begin: int | None = Field(default=None, ge=0)
-    """The id of a token that every text begins with (BART); it counts as one of its tokens."""
+    """The id of a token that every output begins with (BART); it counts as an output token."""
     forced_end: int | None = Field(default=None, ge=0)
-    """The id of the token that a text ends with where there is room for one more (BART)."""
+    """The id of the token that is forced as the last one at the maximum length (BART)."""
     begin: int | None = Field(default=None, ge=0)
-    """The id to start a text from, where the model's maker names another than the tokenizer."""
+    """The id of the begin symbol, if the model's publisher gives another than the tokenizer's."""
     ends: tuple[int, ...] = ()
-    """Ids each of which ends a text, where the model's maker names others than the tokenizer."""
+    """The ids of the end symbols, if the model's publisher gives others than the tokenizer's."""
     seed: int = Field(default=0, description="Where random numbers start.")

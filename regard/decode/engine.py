@@ -1,9 +1,9 @@
-"""A model -> tokens: the one decoding loop, for every family and every kind of search.
+"""The decoding loop of all model families, for greedy decoding, sampling and beam search.
 
-In: a model that can `encode`, `start` and `step`, any input that it reads or prompts, and how long
-each answer may become. Out: hypotheses, or a stream of steps while they grow. A sentence that is
-done leaves the batch, and what a sentence gets does not depend on what else is in it. The model
-should be in eval mode.
+In: a model with `encode`, `start` and `step`, its source or prompts, and the maximum length of each
+output. Out: hypotheses, or a stream of steps while they grow. A finished sequence leaves the batch,
+and the output of a sequence does not depend on the others in the batch. The model should be in eval
+mode.
 """
 
 from __future__ import annotations
@@ -36,42 +36,42 @@ StateT_contra = TypeVar("StateT_contra", bound="State", contravariant=True)
 
 
 class Generative(Protocol[Source_contra, MemoryT, StateT]):
-    """What a model must do to be decoded: GPT, T5, Transformer, recurrent, caption, speech."""
+    """The methods that a model needs to be decoded (GPT, T5, Transformer, recurrent, captions)."""
 
     def encode(self, source: Source_contra, tap: Tap | None = None) -> MemoryT:
-        """Reads the sources; for a model without an encoder there is nothing to remember: None."""
+        """Encodes the sources into a memory; None for a model without an encoder."""
         ...
 
     def start(self, memory: MemoryT, rows: int, length: int) -> StateT:
-        """A state before the first token, with room for `length` tokens a row.
+        """The state before the first token, with capacity for `length` tokens per row.
 
-        It has `rows` rows for each sentence of the memory, those of one sentence together; without
-        a memory it has `rows` rows.
+        It has `rows` adjacent rows for each sequence of the memory; without a memory it has `rows`
+        rows in all.
         """
         ...
 
     def step(self, ids: Tensor, state: StateT, tap: Tap | None = None) -> Tensor:
-        """Feeds one token to each row: ids (rows,) -> logits (rows, vocab); the state advances.
+        """Feeds one token to each row: ids (rows,) -> logits (rows, vocab); updates the state.
 
-        The ids come on the model's device, if it says where that is, else on the source's; once
-        there are logits, on theirs.
+        At the first step the ids are on the model's `device`, or on the source's if the model has
+        no such attribute; later they are on the device of the logits.
         """
         ...
 
 
 class Prompted(Protocol[StateT_contra]):
-    """What a model must do beside to be given prompts: GPT."""
+    """What a model must have in addition to continue prompts (GPT)."""
 
     vocab: int
 
     def read(self, prompts: Ragged, state: StateT_contra, tap: Tap | None = None) -> Tensor:
-        """More of each row, behind what the state holds -> logits of what follows each."""
+        """Appends several tokens to each row of the state -> logits of the next (rows, vocab)."""
         ...
 
 
 @dataclass(frozen=True)
 class Partial:
-    """A hypothesis that is still growing."""
+    """An unfinished hypothesis."""
 
     sentence: int
     ids: tuple[int, ...]
@@ -80,50 +80,50 @@ class Partial:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What one step of decoding came to."""
+    """The result of one decoding step."""
 
     index: int
     done: tuple[tuple[int, list[Hypothesis]], ...]
-    """The sentences that are done with this step, and their hypotheses, best first."""
+    """The numbers of the sequences finished at this step, with their hypotheses, best first."""
     sentences: tuple[int, ...]
-    """For each row of `tokens` and `logprob`, the sentence it belongs to."""
+    """For each row of `tokens` and `logprob`, the number of its sequence."""
     tokens: Tensor
-    """(shown, index + 1) The tokens so far: of every sample that has not ended; in beam search, of
-    each sentence's best beam, which may be another one than a step before."""
+    """(shown, index + 1) The tokens so far: of every unfinished sample; in beam search, of each
+    sequence's best beam, which may differ from the best beam of the step before."""
     logprob: Tensor
-    """(shown,)"""
+    """(shown,) The log-probability of each row of `tokens`."""
     settled: tuple[tuple[int, ...], ...]
-    """For each sentence under way, the tokens that its best hypothesis begins with whatever comes:
-    in beam search, what all beams have in common. They only ever grow."""
+    """For each unfinished sequence, the first tokens of its output that can no longer change: in
+    beam search, the common prefix of all beams. Later steps only extend them."""
 
     @property
     def partials(self) -> list[Partial]:
-        """The hypotheses that are still growing, made into tuples when asked for."""
+        """The unfinished hypotheses, converted to tuples on demand."""
         rows = zip(self.sentences, self.tokens.tolist(), self.logprob.tolist(), strict=True)
         return [Partial(number, tuple(ids), logprob) for number, ids, logprob in rows]
 
 
 class Options(TypedDict, Generic[MemoryT], total=False):
-    """What may be given to `decode` and `stream` by name."""
+    """The keyword arguments of `decode` and `stream`."""
 
     prefixes: Sequence[Sequence[int]] | None
-    """Tokens that each hypothesis must begin with, such as a translation's opening. They are part
-    of `ids` and `logprob`, not of `score`."""
+    """Tokens that each hypothesis must begin with, such as the start of a translation. They are
+    part of `ids` and `logprob`, not of `score`."""
     keys: Sequence[int] | None
-    """A number for each sentence that its random numbers are made from, with the seed; by default
-    from its source and prefix, so that equal sentences get equal samples."""
+    """A number for each sequence, from which, with the seed, its random numbers are made. Default:
+    a hash of its source, prompt and prefix, so that equal sequences get equal samples."""
     tap: Tap | None
-    """Records or edits inside the model; `next_step` is called after each step."""
+    """Records or edits tensors inside the model; `next_step` is called after each step."""
     prompts: Sequence[Sequence[int]] | None
-    """What a model without an encoder has to read, in one pass, before the first token: at least
-    one token each. They are not part of `ids`, `logprob` and `score`."""
+    """The tokens, at least one each, that a model without an encoder continues. They are read in
+    one pass, and are not part of `ids`, `logprob` and `score`."""
     memory: MemoryT | None
-    """What `encode` gave for the source, to decode it again."""
+    """The result of `encode` for the source, if it was computed before."""
     rooms: Sequence[int] | None
-    """How many tokens each answer may have where `max_length` does not say it; they count from a
-    given prefix, the end included."""
+    """The maximum number of tokens of each output if `max_length` is not set: those after a given
+    prefix, end symbol included."""
     limit: int | None
-    """The most tokens the model has positions for, forced prefix included."""
+    """The maximum number of tokens for which the model has positions, prefix included."""
 
 
 def decode(
@@ -133,16 +133,16 @@ def decode(
     config: DecodeConfig,
     **options: Unpack[Options[MemoryT]],
 ) -> list[list[Hypothesis]]:
-    """The `n_best` hypotheses of each sentence, best first.
+    """The `n_best` hypotheses of each sequence, best first; fewer if fewer exist.
 
-    Fewer where fewer exist. `max_length` and `min_length` count the tokens after a given prefix;
-    without `max_length` the caller says in `rooms` how long each answer may become.
+    `max_length` and `min_length` count the tokens after a given prefix. Without `max_length`, the
+    option `rooms` gives the maximum length of each output.
 
     Args:
-        model: What to decode.
-        source: The sentences to read; None for a model that only continues prompts.
-        symbols: The tokens that have a role.
-        config: Greedy, sampling or beam search, and how.
+        model: The model.
+        source: The source sequences; None for a model that only continues prompts.
+        symbols: The special tokens, such as begin and end.
+        config: Settings of greedy decoding, sampling or beam search.
         options: `prefixes`, `prompts`, `keys`, `tap`, `memory`, `rooms`, `limit`; see `Options`.
     """
     found: dict[int, list[Hypothesis]] = {}
@@ -158,9 +158,9 @@ def stream(
     config: DecodeConfig,
     **options: Unpack[Options[MemoryT]],
 ) -> Iterator[Step]:
-    """The same as `decode`, step by step, as tokens are chosen; the arguments are the same.
+    """Decodes like `decode`, with the same arguments, and yields a `Step` after each token.
 
-    Wrong arguments raise here, not at the first step.
+    Wrong arguments raise an error in this call, not at the first step.
     """
     moves = prepare(model, source, symbols, config, options)
     return (outcome(index, move, search) for index, move, search in moves)
@@ -173,7 +173,7 @@ def prepare(
     config: DecodeConfig,
     options: Options[MemoryT],
 ) -> Iterator[tuple[int, Move, Search]]:
-    """Checks all arguments; the loop that they make."""
+    """Checks all arguments and returns the iterator of the decoding loop (see `run`)."""
     check(config)
     symbols, counted = symbols.as_set(config), int(config.forced_begin is not None)
     memory, prefixes, prompts = (
@@ -225,7 +225,11 @@ def run(
     tap: Tap | None,
     memory: MemoryT | None,
 ) -> Iterator[tuple[int, Move, Search]]:
-    """The loop: the model steps, the search chooses, rows move, until no sentence is left."""
+    """The decoding loop: model step, choice of tokens, reordering of rows, until all are done.
+
+    Yields:
+        The step's index, its move, and the search with the hypotheses so far.
+    """
     if not sentences:
         return
     device = place_of(model, source)
@@ -234,7 +238,7 @@ def run(
             memory = model.encode(source.to(device), tap)
     length = max(each.given + each.room for each in sentences)
     prompts = [each.prompt for each in sentences]
-    # The hypotheses of a sentence begin alike, so the first step has one row for all of them.
+    # All hypotheses of a sequence begin with the same token, so the first step has one row for it.
     rows = len(sentences) if memory is None else 1
     capacity = length + max(map(len, prompts))
     state = model.start(cast("MemoryT", memory), rows, capacity)  # None where there is no encoder
@@ -258,12 +262,12 @@ def run(
         if not move.ids.numel():
             return
         with free_cores():
-            state.reorder(move.rows)  # on the CPU: the state reads them there, and takes them along
+            state.reorder(move.rows)  # a CPU tensor: see State.reorder
             ids = move.ids.to(logits.device)
 
 
 def place_of(model: object, source: Input | None) -> torch.device:
-    """Where a model reads: on its own device, or where the source is if it has none."""
+    """The device of the model's input: `model.device`, or the source's if there is none."""
     found: torch.device | None = getattr(model, "device", None)
     if found is not None:
         return found
@@ -271,7 +275,7 @@ def place_of(model: object, source: Input | None) -> torch.device:
 
 
 def outcome(index: int, move: Move, search: Search) -> Step:
-    """What a step came to, copied from the search's buffers, which the next step overwrites."""
+    """The result of a step, copied from the search's buffers, which the next step overwrites."""
     live, rows = search.live, search.leading()
     return Step(
         index=index,
@@ -284,7 +288,7 @@ def outcome(index: int, move: Move, search: Search) -> Step:
 
 
 def rooms_of(config: DecodeConfig, rooms: Sequence[int] | None, count: int) -> Sequence[int]:
-    """How many tokens each of the sentences may have: `max_length`, else what the caller says."""
+    """The maximum number of tokens of each output: `max_length` if set, else `rooms`."""
     if config.max_length is not None:
         return [config.max_length] * count
     if rooms is None and count:
@@ -295,7 +299,13 @@ def rooms_of(config: DecodeConfig, rooms: Sequence[int] | None, count: int) -> S
 
 
 def within(limit: int | None, wanted: int, given: int) -> int:
-    """The room of one sentence after what it is given, in a model that holds `limit` tokens."""
+    """The maximum output length of one sequence, in a model with `limit` positions.
+
+    Args:
+        limit: The maximum number of tokens that the model can hold; None: any number.
+        wanted: The maximum output length that was asked for.
+        given: Number of tokens of prompt and prefix, which take positions, too.
+    """
     if limit is None:
         return wanted
     if given >= limit:
@@ -310,11 +320,11 @@ def within(limit: int | None, wanted: int, given: int) -> int:
 def read_keys(
     source: Input | None, begun: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
 ) -> list[int]:
-    """A number for each sentence, made from what it says, the same on every machine.
+    """A hash of each sequence's source, prompt and prefix; the same on every machine.
 
     Args:
-        source: The sentences to read, if there are any.
-        begun: Prompt and prefix of each.
+        source: The source sequences, if there are any.
+        begun: Prompt and prefix of each sequence.
     """
     sources = ["[]"] * len(begun) if source is None else source.keys()
     texts = [
@@ -325,13 +335,13 @@ def read_keys(
 
 
 def check_count(what: str, given: Sequence[object], sentences: int) -> None:
-    """Refuses more or fewer than one for each sentence."""
+    """Raises InputError unless there is one item for each sequence."""
     if len(given) != sentences:
         raise InputError(what, got=len(given), expected=f"one for each of {sentences} sentences")
 
 
 def check_prompts(model: object, prompts: Sequence[tuple[int, ...]]) -> None:
-    """Refuses prompts for a model that reads none, of nothing, or of tokens it does not have."""
+    """Raises InputError if the model takes no prompts, or a prompt is empty or has wrong tokens."""
     if not hasattr(model, "read"):
         raise InputError("prompts", got="a model with an encoder", expected="sources for it")
     vocab = cast("Prompted[State]", model).vocab
@@ -346,7 +356,7 @@ def check_prompts(model: object, prompts: Sequence[tuple[int, ...]]) -> None:
 
 
 def check_prefixes(sentences: Sequence[Sentence], vocab: int) -> None:
-    """Refuses forced tokens that the model does not have."""
+    """Raises InputError if a forced token is not in the model's vocabulary."""
     for sentence in sentences:
         for token in (*sentence.prefix, max(sentence.last, 0)):
             if not 0 <= token < vocab:
@@ -358,7 +368,7 @@ def check_prefixes(sentences: Sequence[Sentence], vocab: int) -> None:
 
 
 def check(config: DecodeConfig) -> None:
-    """Refuses settings that contradict each other."""
+    """Raises InputError if settings contradict each other."""
     if config.sample and config.beam > 1:
         raise InputError(
             "sample with a beam",

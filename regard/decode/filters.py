@@ -1,9 +1,9 @@
-"""What a model thinks of each next token -> what may be chosen: the adjustments between the two.
+"""Filters on the scores of the next token: repetition penalty, banned tokens, top-k, top-p, min-p.
 
-In: scores (rows, vocab), either logits or log-probabilities, and what each row has been fed so far.
-Out: scores of the same shape; a token at -inf cannot be chosen. Each filter is a pure function that
-computes what the processor of the same name in Hugging Face transformers computes. `constrain` and
-`sharpen` put them together, in the order in which transformers applies them.
+In: scores (rows, vocab), either logits or log-probabilities, and the tokens of each row so far.
+Out: scores of the same shape; a token with -inf cannot be chosen. Each filter is a pure function
+that computes the same as the processor of that name in Hugging Face transformers. `constrain` and
+`sharpen` combine them, in the order in which transformers applies them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 NEVER = float("-inf")
 NOTHING = -1
-"""In a history, where a row has no token because its prompt is shorter than another's."""
+"""Left padding in a history, where a prompt is shorter than the longest one."""
 
 
 @dataclass(frozen=True)
 class Symbols:
-    """The tokens that have a role in decoding."""
+    """The special tokens of decoding."""
 
     begin: int
     end: int
@@ -34,56 +34,57 @@ class Symbols:
     banned: tuple[int, ...] = ()
     """Tokens that are never generated: usually padding and begin, perhaps unknown."""
     other_ends: tuple[int, ...] = ()
-    """Tokens that end a text as well."""
+    """Further tokens that end a text."""
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """All tokens that end a text; none where the end is below 0."""
+        """All tokens that end a text; negative ones are left out."""
         return tuple(token for token in (self.end, *self.other_ends) if token >= 0)
 
     def as_set(self, config: DecodeConfig) -> Symbols:
-        """These symbols, with what the settings put in their place."""
+        """These symbols, with `begin` and `ends` replaced where the config sets them."""
         begin = self.begin if config.begin is None else config.begin
         end, *others = config.ends or (self.end, *self.other_ends)
         return replace(self, begin=begin, end=end, other_ends=tuple(others))
 
 
 def repetition_penalty(scores: Tensor, history: Tensor, penalty: float) -> Tensor:
-    """Makes tokens that a row already holds less likely, whatever the sign of their score.
+    """Lowers the scores of tokens that a row already contains.
 
-    CTRL (Keskar et al. 2019, section 4.1) divides by the penalty; a negative score is multiplied.
+    Positive scores are divided by the penalty (CTRL, Keskar et al. 2019, section 4.1), negative
+    ones multiplied.
 
     Args:
         scores: (rows, vocab)
-        history: (rows, length), all that was fed to the model, begin included.
-        penalty: 1 changes nothing, more discourages.
+        history: (rows, length), all tokens that were fed to the model, begin included.
+        penalty: 1 changes nothing, more makes repetition less likely.
     """
-    # The last token of a row is always one; it may count twice.
+    # Replace padding by the row's last token, which is never padding; a duplicate has no effect.
     history = torch.where(history == NOTHING, history[:, -1:], history)
     seen = scores.gather(1, history)  # (rows, length)
     return scores.scatter(1, history, torch.where(seen < 0, seen * penalty, seen / penalty))
 
 
 def no_repeat_ngram(scores: Tensor, history: Tensor, size: int) -> Tensor:
-    """Bans each token that would complete a run of `size` tokens that the row already holds.
+    """Bans each token that would complete an n-gram of `size` tokens that the row already contains.
 
     Args:
         scores: (rows, vocab)
-        history: (rows, length), all that was fed to the model, begin included.
-        size: Tokens in a run; with 1 no token comes twice.
+        history: (rows, length), all tokens that were fed to the model, begin included.
+        size: n of the n-grams; with 1 no token occurs twice.
     """
     length = history.shape[1]
     if length < size:
         return scores
     runs = history.unfold(1, size, 1)  # (rows, runs, size)
-    opening = history[:, length + 1 - size :]  # (rows, size - 1): what the next token would close
+    opening = history[:, length + 1 - size :]  # (rows, size - 1): the next n-gram's beginning
     same = (runs[..., :-1] == opening[:, None]).all(-1) & (runs[..., -1] != NOTHING)
     row, run = same.nonzero(as_tuple=True)
     return scores.index_put((row, runs[row, run, -1]), scores.new_tensor(NEVER))
 
 
 def ban(scores: Tensor, tokens: Sequence[int], ends: Sequence[int], early: Tensor | None) -> Tensor:
-    """Bans tokens in every row, and what ends a text in rows that are still `early`: (rows,)."""
+    """Bans `tokens` in every row, and `ends` in the rows where `early` (rows,) is True."""
     scores = scores.clone()
     for token in tokens:
         scores[:, token] = NEVER
@@ -94,12 +95,12 @@ def ban(scores: Tensor, tokens: Sequence[int], ends: Sequence[int], early: Tenso
 
 
 def leave_a_way_out(scores: Tensor, before: Tensor, ends: Sequence[int]) -> Tensor:
-    """Where every token is banned, lets the row end, at the score the end had `before`."""
+    """Where every token is banned, allows the end symbol again, with its score from `before`."""
     stuck = scores.amax(dim=1) == NEVER
     if not ends or not stuck.any():
         return scores
     scores, end = scores.clone(), ends[0]
-    # If the model itself rules the end out, ending is still better than a token that is banned.
+    # If the model itself gives the end -inf, ending is still better than a banned token.
     scores[stuck, end] = before[stuck, end].clamp(min=torch.finfo(scores.dtype).min)
     return scores
 
@@ -110,26 +111,26 @@ def temperature(scores: Tensor, value: float) -> Tensor:
 
 
 def top_k(scores: Tensor, count: int) -> Tensor:
-    """Keeps the `count` likeliest tokens, and those that tie with the last of them."""
+    """Keeps the `count` most likely tokens, and those that tie with the last of them."""
     last = scores.topk(min(count, scores.shape[1])).values[:, -1:]
     return scores.masked_fill(scores < last, NEVER)
 
 
 def top_p(scores: Tensor, mass: float) -> Tensor:
-    """Keeps the fewest likeliest tokens that together have at least this probability.
+    """Keeps the smallest set of most likely tokens with at least this total probability.
 
     Nucleus sampling (Holtzman et al. 2020, equation 2).
     """
     ordered, token = scores.sort(dim=1, descending=True, stable=True)
     probability = ordered.softmax(dim=1)
-    before = probability.cumsum(dim=1) - probability  # mass of the tokens that are likelier
+    before = probability.cumsum(dim=1) - probability  # total probability of more likely tokens
     drop = before >= mass
     drop[:, 0] = False
     return scores.masked_fill(drop.scatter(1, token, drop), NEVER)
 
 
 def min_p(scores: Tensor, share: float) -> Tensor:
-    """Keeps tokens that have at least this share of the likeliest token's probability."""
+    """Keeps tokens with at least this fraction of the most likely token's probability."""
     probability = scores.softmax(dim=1)
     return scores.masked_fill(probability < share * probability.amax(dim=1, keepdim=True), NEVER)
 
@@ -137,14 +138,14 @@ def min_p(scores: Tensor, share: float) -> Tensor:
 def constrain(
     scores: Tensor, history: Tensor, early: Tensor | None, config: DecodeConfig, symbols: Symbols
 ) -> Tensor:
-    """Applies what every search obeys: repetition control, banned tokens, the minimal length.
+    """Applies the filters of all searches: repetition control, banned tokens, minimum length.
 
     Args:
-        scores: (rows, vocab); left as it is, and returned itself if no filter acts.
-        history: (rows, length), all that was fed to the model, begin included.
-        early: (rows,) True while a row may not end yet; None if all may.
-        config: Which filters act, and how strongly.
-        symbols: The end symbol and the banned tokens.
+        scores: (rows, vocab); not modified, and returned itself if no filter applies.
+        history: (rows, length), all tokens that were fed to the model, begin included.
+        early: (rows,) True where a row is too short to end; None if no row is.
+        config: The settings of the filters.
+        symbols: The end symbols and the banned tokens.
     """
     given = scores
     if config.repetition_penalty != 1:
@@ -158,7 +159,7 @@ def constrain(
 
 
 def sharpen(scores: Tensor, config: DecodeConfig) -> Tensor:
-    """Applies what sampling adds: temperature, top-k, top-p, min-p, in this order."""
+    """Applies the filters of sampling: temperature, top-k, top-p, min-p, in this order."""
     if config.temperature != 1:
         scores = temperature(scores, config.temperature)
     if config.top_k:

@@ -1,4 +1,4 @@
-"""Many sequences -> hypotheses: batches of like length are decoded, results put back in order."""
+"""Decodes many sequences in batches of similar length, and restores their order."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def decode_many(
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sequence, best first, in the order of the sequences.
 
-    Sequences of like length are decoded together, so that few rows wait for a long one.
+    Sequences of similar length are decoded together, so that short ones rarely wait for a long one.
 
     Args:
         lengths: The length of each source or prompt.
         decode_some: Decodes the sequences with these indices.
-        config: How to search; each sequence has as many rows as beams or samples.
-        rows: The most rows that are decoded together.
-        tap: With one that records, all sequences are decoded in one batch, in their order: what
-            it records is that of one batch.
-        tell: Called with the number of sequences of each batch that is done.
+        config: Search settings; each sequence has as many rows as beams or samples.
+        rows: Maximum number of rows that are decoded together.
+        tap: If it records, all sequences are decoded in one batch, in their order, since its
+            records are those of a single batch.
+        tell: Called after each batch with its number of sequences, to show progress.
     """
     order = sorted(range(len(lengths)), key=lambda index: lengths[index])
     size = max(1, rows // max(config.beam, config.n_best))

@@ -1,8 +1,8 @@
-"""The model's logits at one step -> the next token of every row: greedy, sampling, beam search.
+"""Chooses the next token of every row from the logits: greedy, sampling, beam search.
 
-In: logits (rows, vocab). Out: a `Move`: which rows go on, with which tokens, and the hypotheses of
-the sentences that are done. The engine feeds the tokens back to the model. Bookkeeping is on the
-CPU, so that a step costs one transfer each way wherever the model is.
+In: logits (rows, vocab) of one step. Out: a `Move`: which rows continue, with which tokens, and the
+hypotheses of the finished sequences. The engine feeds the tokens back to the model. Bookkeeping is
+on the CPU, so that a step costs one transfer in each direction if the model is on another device.
 """
 
 from __future__ import annotations
@@ -23,86 +23,86 @@ from regard.decode.filters import NEVER, NOTHING, Symbols, constrain, sharpen
 from regard.errors import FoundProblems
 
 BLOCK = 64
-"""Scores that compete by their maximum when the best of a vocabulary are sought."""
+"""Block size of `shortlist`, which compares the maxima of blocks of scores first."""
 
 ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output for one sentence."""
+    """One output for one sequence."""
 
     ids: tuple[int, ...]
-    """The tokens without begin and end; a forced prefix is part of them."""
+    """The tokens without begin and end symbols; a forced prefix is part of them."""
     logprob: float
-    """Sum of log-probabilities under the unfiltered model at temperature 1, of all tokens: those
-    of a forced prefix and the end symbol included."""
+    """Sum of log-probabilities of all tokens, forced prefix and end symbol included, under the
+    unfiltered model at temperature 1."""
     score: float
-    """What ranked it: the sum over the tokens that were chosen, so without a forced prefix,
-    divided by (their number, end included) ** length_penalty. Beam search sums the filtered
+    """The ranking score: the sum of log-probabilities of the chosen tokens, without a forced
+    prefix, divided by (their number, end included) ** length_penalty. Beam search sums the filtered
     log-probabilities, as transformers does; greedy and sampling the unfiltered ones."""
     finished: bool
-    """Whether it ended with the end symbol and not for want of room."""
+    """Whether it ended with an end symbol, and not because of the maximum length."""
     rows: tuple[int, ...]
-    """For each step, which row of that step's batch gave its token: the trail by which records
-    of a tap are followed. One entry for each token, end included."""
+    """For each token, end included, the row of that step's batch which it came from: the argument
+    of `Tap.follow`."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """What a search knows of one sentence of the batch."""
+    """The settings of one sequence of the batch."""
 
     number: int
     prefix: tuple[int, ...]
-    """What it must begin with."""
+    """Tokens that the output must begin with."""
     room: int
-    """The most tokens that may follow what is given, end included."""
+    """Maximum number of tokens after the `given` ones, end symbol included."""
     key: int
-    """Names the sentence to the random numbers, wherever it stands and whatever is beside it."""
+    """Seeds the sequence's random numbers, independently of its place and the rest of the batch."""
     prompt: tuple[int, ...] = ()
-    """What the model has read before the first token; without it, the begin symbol."""
+    """Tokens that the model reads before the first output; if empty, the begin symbol."""
     counted: int = 0
-    """Tokens of the prefix that count as the sentence's own: one that every text begins with."""
+    """How many tokens of the prefix count as chosen ones: 1 with `forced_begin`, else 0."""
     last: int = -1
-    """What it must end with where there is room for one more; -1: anything."""
+    """The token that is forced at the maximum length (`forced_end`); -1: none."""
 
     @property
     def given(self) -> int:
-        """Tokens of the prefix that count neither for room nor in a score."""
+        """Number of prefix tokens that count neither for `room` nor for the score."""
         return len(self.prefix) - self.counted
 
 
 class Branch(NamedTuple):
-    """A row that goes on by one token."""
+    """The continuation of a row by one token."""
 
     parent: int
-    """The present row."""
+    """The row that is continued."""
     token: int
     logprob: float
     """Sum of log-probabilities under the unfiltered model, this token included."""
     total: float
-    """The sum that ranks it; -inf: dead."""
+    """The sum used for ranking; -inf: no valid continuation."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """What a step leads to."""
+    """The choice made at one step."""
 
     rows: Tensor
     """(new rows,) The row of the model's batch that each new row continues."""
     ids: Tensor
-    """(new rows,) The tokens to feed next; empty when every sentence is done."""
+    """(new rows,) The tokens to feed next; empty when every sequence is finished."""
     done: tuple[tuple[int, list[Hypothesis]], ...]
-    """The numbers of the sentences that are done, with their hypotheses, best first."""
+    """The numbers of the finished sequences, with their hypotheses, best first."""
 
 
 class Live:
-    """The hypotheses under way: `width` rows for each sentence that is not done.
+    """The unfinished hypotheses: `width` rows for each unfinished sequence.
 
     Args:
-        sentences: The sentences of the batch.
-        width: Rows for each.
-        begin: What a row without a prompt starts from.
+        sentences: The sequences of the batch.
+        width: Number of rows (beams or samples) for each sequence.
+        begin: The begin symbol, which a row without a prompt starts from.
         length_penalty: alpha in sum / length ** alpha.
     """
 
@@ -123,7 +123,7 @@ class Live:
 
     @property
     def fed(self) -> Tensor:
-        """(rows, opening + length) What each row has been fed; `NOTHING` before a short prompt."""
+        """(rows, opening + length) Prompt and tokens so far; left-padded with `NOTHING`."""
         return self.tokens[:, : self.opening + self.length]
 
     @property
@@ -133,12 +133,12 @@ class Live:
 
     @property
     def chosen(self) -> list[int]:
-        """For each sentence, how many tokens are its own; below 0 inside a forced prefix."""
+        """For each sequence, the number of chosen tokens; negative within a forced prefix."""
         return [self.length - sentence.given for sentence in self.sentences]
 
     @property
     def forced(self) -> list[int]:
-        """For each sentence, the token that it must have now, -1 where it may choose."""
+        """For each sequence, the token that is forced at this step; -1: none."""
         return [self._forced(sentence) for sentence in self.sentences]
 
     def _forced(self, sentence: Sentence) -> int:
@@ -147,19 +147,19 @@ class Live:
         return sentence.last if self.full(sentence) else -1
 
     def free(self, sentence: Sentence) -> bool:
-        """Whether its prefix is behind it, so that it may end."""
+        """Whether the forced prefix is complete, so that the sequence may end."""
         return self.length >= len(sentence.prefix)
 
     def full(self, sentence: Sentence) -> bool:
-        """Whether the next token is the last there is room for."""
+        """Whether the next token is the last one within the maximum length."""
         return self.length + 1 - sentence.given == sentence.room
 
     def spread(self, values: Sequence[ValueT]) -> list[ValueT]:
-        """One for each sentence -> one for each row."""
+        """Repeats values given per sequence, so that there is one per row."""
         return [value for value in values for _ in range(self.width)]
 
     def filtered(self, scores: Tensor, config: DecodeConfig, symbols: Symbols) -> Tensor:
-        """The scores (rows, vocab) after the filters that every search obeys."""
+        """Scores (rows, vocab) after the filters common to all searches (see `constrain`)."""
         device, early = scores.device, None
         waits = [chosen < config.min_length for chosen in self.chosen]
         if any(waits):
@@ -169,7 +169,7 @@ class Live:
         return constrain(scores, history, early, config, symbols)
 
     def hypothesis(self, last: Branch, *, ended: bool) -> Hypothesis:
-        """The hypothesis of a row that gets its last token."""
+        """Makes a hypothesis of a row and its last token."""
         row, length = last.parent, self.length
         sentence = self.sentences[row // self.width]
         ids = self.said[row].tolist()
@@ -178,21 +178,22 @@ class Live:
             logprob=last.logprob,
             score=last.total / (length + 1 - sentence.given) ** self.length_penalty,
             finished=ended,
-            # At the first step the model's batch has one row a sentence.
+            # At the first step the model's batch has one row per sequence.
             rows=(*self.places[row, :length].tolist(), row if length else row // self.width),
         )
 
     def follow(self, branches: Sequence[Branch], keep: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Goes on with the branches of the sentences at places `keep`.
+        """Replaces the rows by these branches of the sequences with indices `keep`.
 
         Returns:
-            For each new row, the row of the model's batch that it continues, and its token.
+            For each new row, the row of the model's batch that it continues, and its token;
+            (new rows,) each.
         """
         parents = torch.tensor([branch.parent for branch in branches], dtype=torch.int64)
         tokens = torch.tensor([branch.token for branch in branches], dtype=torch.int64)
         places = parents if self.length else parents // self.width
         count, length, fed = len(branches), self.length, self.opening + self.length
-        # The buffers stay; what a row held moves to its children.
+        # The buffers are reused: the contents of each parent are copied to its continuations.
         self.tokens[:count, :fed] = self.tokens[parents, :fed]
         self.places[:count, :length] = self.places[parents, :length]
         self.tokens, self.places = self.tokens[:count], self.places[:count]
@@ -205,30 +206,30 @@ class Live:
 
 
 class Search(Protocol):
-    """A way to choose tokens."""
+    """A search method: chooses the next tokens from the logits."""
 
     live: Live
 
     def choose(self, logits: Tensor) -> Move:
-        """Takes one step with what the model gave, logits (rows, vocab)."""
+        """Takes one step with the model's logits (rows, vocab)."""
         ...
 
     def leading(self) -> list[int]:
-        """The rows worth showing while decoding goes on."""
+        """The rows to show while decoding continues."""
         ...
 
     def settled(self) -> list[tuple[int, ...]]:
-        """For each sentence under way, the tokens its best hypothesis begins with for sure."""
+        """For each unfinished sequence, the first output tokens that can no longer change."""
         ...
 
 
 class Draw:
-    """Every row goes its own way: greedy takes the likeliest token, sampling draws one.
+    """Greedy decoding or sampling: each row continues independently with one token.
 
     Args:
-        sentences: The sentences of the batch.
-        symbols: The tokens that have a role.
-        config: How to draw; `n_best` rows for each sentence.
+        sentences: The sequences of the batch.
+        symbols: The special tokens.
+        config: Settings; there are `n_best` rows for each sequence.
     """
 
     def __init__(
@@ -244,7 +245,7 @@ class Draw:
         }
 
     def choose(self, logits: Tensor) -> Move:
-        """Takes one step; a sentence is done when all its rows are."""
+        """Takes one step; a sequence is finished when all its rows are."""
         live = self.live
         log_probs = logits.float().log_softmax(dim=1)  # (rows, vocab)
         check_finite(log_probs[:, 0].tolist())
@@ -264,22 +265,23 @@ class Draw:
         return self._move(branches)
 
     def leading(self) -> list[int]:
-        """The rows that have not ended."""
+        """The unfinished rows."""
         return [row for row, open_ in enumerate(self.open) if open_]
 
     def settled(self) -> list[tuple[int, ...]]:
-        """What all samples of a sentence have in common; of one sample, all of it."""
+        """The common prefix of all samples of each sequence; of a single sample, all its tokens."""
         return agreed(self.live, self.open, self.found)
 
     def _taken(self, branch: Branch, *, free: bool) -> Branch:
-        """Keeps the hypothesis if it ends with this; returns what to go on with."""
+        """Stores the hypothesis if this token ends it; returns the branch to continue with."""
         row, live = branch.parent, self.live
         sentence = live.sentences[row // live.width]
         ended = free and branch.token in self.symbols.ends
         if self.open[row] and (ended or live.full(sentence)):
             self.found[sentence.number].append(live.hypothesis(branch, ended=ended))
             self.open[row] = False
-        # A row that ended waits beside its sisters; what it is fed meanwhile does not matter.
+        # A finished row stays in the batch until the other rows of its sequence are finished.
+        # Its tokens are ignored meanwhile.
         return branch if self.open[row] else branch._replace(token=self.symbols.pad)
 
     def _move(self, branches: Sequence[Branch]) -> Move:
@@ -294,14 +296,14 @@ class Draw:
         return Move(parents, ids, tuple(best_first.items()))
 
     def _sample(self, scores: Tensor) -> Tensor:
-        """(rows, vocab) -> (rows,): the token at which the running sum of probability passes u."""
+        """(rows, vocab) -> (rows,): the token at which the cumulative probability exceeds u."""
         live = self.live
-        if scores.device.type == "mps":  # which has no numbers of 64 bits
+        if scores.device.type == "mps":  # MPS has no float64
             scores = scores.cpu()
         reached = sharpen(scores, self.config).double().softmax(dim=1).cumsum(dim=1)
         check_finite(reached[:, -1].tolist())
         dice = [die for each in live.sentences for die in self.dice[each.number]]
-        # One number a step and row, of 32 bits: times the total it stays below the total.
+        # One random number per step and row. With 32 bits, u * total is less than total.
         u = [
             die.getrandbits(32) / 2**32 if open_ and forced < 0 else 0.0
             for die, open_, forced in zip(dice, self.open, live.spread(live.forced), strict=True)
@@ -311,18 +313,17 @@ class Draw:
 
 
 class Beam:
-    """Beam search: the `beam` best beginnings of each sentence go on together.
+    """Beam search: continues the `beam` best unfinished hypotheses of each sequence.
 
-    The same hypotheses as transformers' beam search: of the 2·beam best continuations (with several
-    end symbols, more), those among the first `beam` that end are kept as finished, and the first
-    `beam` that do not end go on. A
-    beam for which there is no continuation, as in a vocabulary smaller than the beam, is dead: its
-    sum is -inf.
+    The hypotheses are those of transformers' beam search: of the 2·beam best continuations (more
+    with several end symbols), those among the first `beam` that end are stored as finished, and the
+    first `beam` that do not end are continued. If there are fewer continuations than beams, as with
+    a vocabulary smaller than the beam, the remaining beams have the sum -inf.
 
     Args:
-        sentences: The sentences of the batch.
-        symbols: The tokens that have a role.
-        config: Width, length penalty and when to stop.
+        sentences: The sequences of the batch.
+        symbols: The special tokens.
+        config: Beam size, length penalty and stopping rule.
     """
 
     def __init__(
@@ -330,12 +331,12 @@ class Beam:
     ) -> None:
         self.symbols, self.config = symbols, config
         self.live = Live(sentences, config.beam, symbols.begin, config.length_penalty)
-        # All beams start alike: only the first may be continued, or all would stay alike.
+        # All beams start equal. Only the first may be continued, or all would stay equal.
         self.live.total = [0.0, *[NEVER] * (config.beam - 1)] * len(sentences)
         self.found: dict[int, list[Hypothesis]] = {each.number: [] for each in sentences}
 
     def choose(self, logits: Tensor) -> Move:
-        """Takes one step for all beams of all sentences with one top-k."""
+        """Takes one step for all beams of all sequences with one top-k."""
         live, width, vocab = self.live, self.live.width, logits.shape[1]
         log_probs = logits.float().log_softmax(dim=1)  # (rows, vocab)
         ranked = live.filtered(log_probs, self.config, self.symbols)
@@ -344,7 +345,7 @@ class Beam:
             ranked = force(ranked, torch.tensor(live.spread(forced), device=logits.device))
         before = torch.tensor(live.total, dtype=ranked.dtype, device=ranked.device)[:, None]
         sums = log_probs + before if ranked is log_probs else ranked.add_(before)
-        # Enough that `width` go on even if each of the best ends in every way it can.
+        # Enough for `width` unfinished ones, even if every beam's end symbols are among the best.
         count = max(2, 1 + len(self.symbols.ends)) * width
         totals, index = best(sums.view(-1, width * vocab), min(count, width * vocab))
         check_finite(totals[:, 0].tolist())
@@ -363,17 +364,25 @@ class Beam:
         return Move(rows, ids, tuple(done))
 
     def leading(self) -> list[int]:
-        """The best beam of each sentence."""
+        """The row of the best beam of each sequence."""
         return list(range(0, len(self.live.tokens), self.live.width))
 
     def settled(self) -> list[tuple[int, ...]]:
-        """What all beams that go on, and the best hypothesis found so far, have in common."""
+        """The common prefix of all live beams and the best finished hypothesis, per sequence."""
         return agreed(self.live, [total > NEVER for total in self.live.total], self.found)
 
     def _branches(
         self, first: int, vocab: int, totals: list[float], index: list[int], gained: list[float]
     ) -> list[Branch]:
-        """The candidates of a sentence whose rows begin at `first`, best first."""
+        """The candidates of a sequence whose first row is `first`, best first.
+
+        Args:
+            first: The sequence's first row.
+            vocab: Size of the vocabulary.
+            totals: The ranking sums of the candidates.
+            index: Their indices in the flattened scores (width · vocab).
+            gained: The unfiltered log-probabilities of their tokens.
+        """
         logprob = self.live.logprob
         found = []
         for total, at, gain in zip(totals, index, gained, strict=True):
@@ -382,7 +391,7 @@ class Beam:
         return found
 
     def _sort_out(self, sentence: Sentence, branches: Sequence[Branch]) -> list[Branch]:
-        """Keeps what ends among the first `width`; the first `width` that do not end go on."""
+        """Stores ended branches among the first `width`; returns the first `width` others."""
         live, width = self.live, self.live.width
         free, full = live.free(sentence), live.full(sentence)
         going, stopped = [], []
@@ -394,10 +403,10 @@ class Beam:
             stopped.append(branch._replace(total=NEVER))
             if rank < width and branch.total > NEVER:
                 self._collect(sentence, live.hypothesis(branch, ended=ended))
-        return [*going, *stopped][:width]  # where too few go on, dead ones
+        return [*going, *stopped][:width]  # if too few continue, fill up with totals of -inf
 
     def _collect(self, sentence: Sentence, arrival: Hypothesis) -> None:
-        """Keeps the `width` best hypotheses of a sentence."""
+        """Adds a finished hypothesis to the `width` best ones of its sequence."""
         found, width = self.found[sentence.number], self.live.width
         if len(found) < width or arrival.score > found[-1].score:
             found.append(arrival)
@@ -405,7 +414,12 @@ class Beam:
             del found[width:]
 
     def _over(self, sentence: Sentence, leader: float) -> bool:
-        """Whether no beam can go on, or none is expected to beat what was found."""
+        """Whether the sequence is finished: no beam can continue, or the stopping rule applies.
+
+        Args:
+            sentence: The sequence.
+            leader: The ranking sum of its best beam.
+        """
         found, stop, alpha = self.found[sentence.number], self.config.stop, self.live.length_penalty
         if leader == NEVER:
             return True
@@ -415,19 +429,19 @@ class Beam:
             return True
         length = self.live.length + 1 - sentence.given
         if stop == "never" and alpha > 0:
-            length = sentence.room  # the kindest length that a continuation may reach
+            length = sentence.room  # the length with the best possible score of a continuation
         return leader / length**alpha <= found[-1].score
 
 
 def agreed(
     live: Live, goes_on: Sequence[bool], found: Mapping[int, Sequence[Hypothesis]]
 ) -> list[tuple[int, ...]]:
-    """For each sentence, the tokens that all hypotheses begin with that may still be its best.
+    """For each sequence, the common prefix of all hypotheses that may still become its best.
 
     Args:
-        live: The hypotheses under way.
-        goes_on: Which of its rows may still become a hypothesis.
-        found: The finished ones of each sentence; only the best of them can stay the best.
+        live: The unfinished hypotheses.
+        goes_on: For each row of `live`, whether it is still continued.
+        found: The finished hypotheses of each sequence, of which only the best one counts.
     """
     rows, width = live.said.tolist(), live.width
     settled = []
@@ -442,10 +456,10 @@ def agreed(
 
 
 def check_finite(some: Sequence[float]) -> None:
-    """Raises FoundProblems if the model's numbers are not finite, given one of each row.
+    """Raises FoundProblems if the model's logits are not finite, given one value of each row.
 
-    One NaN or +inf among logits, or nothing but -inf, makes all log-probabilities of a row NaN; and
-    the best of rows of which one is NaN is NaN.
+    A NaN or +inf among the logits of a row, or all of them -inf, makes all its log-probabilities
+    NaN; and the maximum over rows with a NaN is NaN. So one value of each row is enough.
     """
     if any(map(math.isnan, some)):
         raise FoundProblems(
@@ -455,9 +469,9 @@ def check_finite(some: Sequence[float]) -> None:
 
 
 def best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` highest scores of each row and where they are; of equals the first comes first.
+    """The `count` highest scores of each row and their indices; of equal scores, the first ones.
 
-    `topk` alone may take any of several equals, another one each time the batch changes.
+    `topk` alone returns equal scores in an order that may change with the batch.
 
     Example:
         >>> best(torch.tensor([[1.0, 3.0, 1.0, 1.0]]), 2)
@@ -473,10 +487,10 @@ def best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def shortlist(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` highest scores of each row, best first, and where they are; equals in any order.
+    """The `count` highest scores of each row, in order, and their indices; ties in any order.
 
-    A tournament: only the blocks with the highest maxima can hold them. Their maxima cost one quick
-    pass; `topk` over a vocabulary costs several times as much.
+    Only the `count` blocks with the highest maxima can hold them. Computing the maxima of all
+    blocks takes one fast pass; `topk` over a whole vocabulary takes several times as long.
     """
     rows, width = scores.shape
     blocks = width // BLOCK
@@ -487,7 +501,7 @@ def shortlist(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     ahead = inside.amax(dim=2).topk(count).indices[..., None]  # (rows, count, 1)
     places = (ahead * BLOCK + torch.arange(BLOCK, device=scores.device)).flatten(1)
     finalists = inside.gather(1, ahead.expand(-1, -1, BLOCK)).flatten(1)  # (rows, count · BLOCK)
-    if last < width:  # a block that is not full is always in
+    if last < width:  # the incomplete last block is always included
         rest = torch.arange(last, width, device=scores.device).expand(rows, -1)
         places = torch.cat((places, rest), dim=1)
         finalists = torch.cat((finalists, scores[:, last:]), dim=1)
@@ -496,7 +510,7 @@ def shortlist(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def force(scores: Tensor, tokens: Tensor) -> Tensor:
-    """Leaves only the token of `tokens` (rows,), at no cost, in the rows where it is not -1."""
+    """Forces tokens (rows,): the token's score becomes 0, all others -inf; -1 leaves the row."""
     held = tokens >= 0
     scores = scores.masked_fill(held[:, None], NEVER)
     scores[held, tokens[held]] = 0
@@ -504,11 +518,11 @@ def force(scores: Tensor, tokens: Tensor) -> Tensor:
 
 
 def seeded(seed: int, key: int, sample: int) -> Random:
-    """Random numbers that belong to one sample of one sentence, wherever it is decoded."""
+    """The random generator of one sample of one sequence, independent of the batch."""
     digest = hashlib.sha256(f"{seed} {key} {sample}".encode()).digest()
     return Random(int.from_bytes(digest, "big"))
 
 
 def by_score(hypothesis: Hypothesis) -> float:
-    """Sorts the best first; equals stay in their order."""
+    """Sort key: highest score first."""
     return -hypothesis.score

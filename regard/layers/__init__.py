@@ -1,4 +1,4 @@
-"""The parts that every family is made of, each importable on its own."""
+"""The layers that all model families are built from; each can be imported on its own."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ __all__ = [
 def plain_context(
     lengths: Sequence[int], *, causal: bool = False, tap: Tap | None = None
 ) -> Context:
-    """A Context for sentences of these lengths, to try a layer on its own.
+    """A Context for sequences of these lengths, to call a single layer.
 
     Example:
         >>> plain_context((2, 3)).layout.longest

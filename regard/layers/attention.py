@@ -1,11 +1,14 @@
-"""THE attention: self, cross, grouped; scaled dot, plain dot, cosine or additive score.
+"""Multi-head attention: self, cross or grouped; scaled-dot, dot, cosine or additive score.
 
     Attention(Q, K, V) = softmax(Q Kᵀ / √d_k + bias) V                      (Vaswani et al. 2017)
     MultiHead = Concat(head_1 … head_h) W_O
 
-All that varies stands around the kernel: what is done to q and k before the product, what is
-added to the scores, the mask, or another score; never anything between softmax and values, so
-that the fused kernel can be used whatever the model.
+Input and output are packed tokens (tokens, dim): the sequences of a batch concatenated without
+padding. `Layout` converts them to padded rows (batch, heads, length, head_dim) for the kernel.
+
+Models differ only in what is done to q and k before the product, in the score function, in the
+bias added to the scores, and in the mask. Nothing is changed between the softmax and the product
+with the values, so PyTorch's fused kernel serves every model with a dot-product score.
 """
 
 from __future__ import annotations
@@ -28,16 +31,16 @@ from regard.layers.tap.tap import Product
 
 SCORES = ("scaled_dot", "dot", "additive", "cosine")
 Given = tuple[Tensor, Tensor, Tensor, Layout, Mask, Tensor | None]
-"""Queries, keys, values, the layout of these rows, their mask, and what is added to the scores."""
+"""Queries, keys, values, the layout of their rows, the mask, and the bias added to the scores."""
 SITES = ("q", "k", "v", "scores", "weights", "heads")
-"""What a tap can see of each head."""
+"""The per-head tensors that a tap can record or edit."""
 
 
 class DotScore(nn.Module):
-    """q·k / √d_k (scaled), or q·k; through PyTorch's fused kernel.
+    """Dot-product score scale · q·k, computed by PyTorch's fused kernel.
 
     Args:
-        scale: What the product is multiplied by.
+        scale: Factor on the product: 1/√d_k for the scaled dot product, 1 for the plain one.
     """
 
     def __init__(self, scale: float) -> None:
@@ -47,17 +50,20 @@ class DotScore(nn.Module):
     def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
         """q kᵀ · scale: (batch, heads, query, key)."""
         del heads
-        return (q * self.scale) @ k.transpose(-2, -1)  # one pass over q, not over the scores
+        return (q * self.scale) @ k.transpose(-2, -1)  # scaling q costs less than the scores
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
     ) -> Tensor:
-        """softmax(q kᵀ · scale + bias) v, fused: (batch, heads, query, head_dim)."""
+        """softmax(q kᵀ · scale + bias) v: (batch, heads, query, head_dim).
+
+        Uses the fused kernel, except with dropout, which is computed step by step.
+        """
         if dropout:
             return attend_openly(self.scores, q, k, v, mask, bias, dropout)
         outs = []
         for queries, keys, allowed, causal in mask.pieces(q.shape[2], k.shape[2], q.device):
-            if bias is not None:  # the kernel takes one or the other: put the mask into the bias
+            if bias is not None:  # the kernel takes one tensor only: merge the mask into the bias
                 if causal:
                     allowed, causal = mask.dense(q.shape[2], k.shape[2], q.device), False
                 part = bias[:, :, queries, keys]
@@ -72,11 +78,11 @@ class DotScore(nn.Module):
                 enable_gqa=q.shape[1] != k.shape[1],
             )
             outs.append(out)
-        return outs[0] if len(outs) == 1 else torch.cat(outs, dim=2)  # queries end to end
+        return outs[0] if len(outs) == 1 else torch.cat(outs, dim=2)  # along the queries
 
 
 def _part(x: Tensor, places: slice) -> Tensor:
-    """Some places of (batch, heads, length, head_dim); of all of them x itself, at no cost."""
+    """x[:, :, places] of x (batch, heads, length, head_dim); x itself if that is all of it."""
     return x if places == slice(0, x.shape[2]) else x[:, :, places]
 
 
@@ -89,7 +95,11 @@ class AdditiveScore(nn.Module):
         nn.init.xavier_uniform_(self.vector)
 
     def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
-        """(batch, heads, query, key), by way of (batch, heads, query, key, head_dim)."""
+        """v·tanh(q + k): (batch, heads, query, key).
+
+        The intermediate tensor is (batch, heads, query, key, head_dim). `heads` selects rows of
+        the vector v if q and k hold only some of the layer's heads.
+        """
         vector = self.vector if heads is None else self.vector[list(heads)]
         return torch.einsum(
             "bhqkd,hd->bhqk", (q[..., :, None, :] + k[..., None, :, :]).tanh(), vector
@@ -98,7 +108,7 @@ class AdditiveScore(nn.Module):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
     ) -> Tensor:
-        """softmax(scores + bias) v, step by step: no fused kernel knows this score."""
+        """softmax(scores + bias) v, step by step: no fused kernel supports this score."""
         return attend_openly(self.scores, q, k, v, mask, bias, dropout)
 
 
@@ -111,7 +121,11 @@ def attend_openly(
     bias: Tensor | None,
     dropout: float,
 ) -> Tensor:
-    """dropout(softmax(score(q, k) + bias)) v, step by step, for what no fused kernel can do."""
+    """dropout(softmax(score(q, k) + bias)) v, step by step, where no fused kernel applies.
+
+    Returns:
+        (batch, heads, query, head_dim).
+    """
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
     scores = score(q, k) if bias is None else score(q, k) + bias
     weights = masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device))
@@ -119,31 +133,32 @@ def attend_openly(
 
 
 class Attention(Mixer):
-    """Multi-head attention over sentences laid end to end.
+    """Multi-head attention over packed sequences.
 
     Args:
         dim: Width of x.
-        heads: How many heads; each is dim / heads wide.
-        name: The layer's name, under which a tap finds it, such as `decoder.2.cross`.
-        kv_heads: Key and value heads, if fewer than `heads` (grouped attention).
-        cross: Keys and values come from the memory instead of x.
+        heads: Number of heads; each is dim / heads wide unless `head_dim` is given.
+        name: The layer's name in taps, such as `decoder.2.cross`.
+        kv_heads: Number of key and value heads, if fewer than `heads` (grouped attention).
+        cross: Keys and values come from the memory (the encoder's output) instead of x.
         score: `scaled_dot`, `dot`, `additive`, or `cosine`: q·k / (|q| |k|) times a number that
             each head learns (Swin-V2).
-        dropout: On the attention weights while training. It leaves the fast kernel.
+        dropout: Dropout rate on the attention weights in training. The fused kernel is not used
+            then.
         head_dim: Width of a head, if it is not dim / heads.
-        bias: Which of the four matrices have a bias: True or `all`, `qkv`, False or `none`.
-        query_key_norm: ε of an RMS norm that each head's queries and keys go through (Qwen3); 0
-            for none.
-        score_bias: A module of q (batch, heads, query, head_dim) and the layout of these rows; what
-            it gives, (batch or 1, heads, query, key), is added to the scores: this layer's own.
+        bias: Which of the four projections have a bias: True or `all`, `qkv`, False or `none`.
+        query_key_norm: ε of an RMS norm on each head's queries and keys (Qwen3); 0: no norm.
+        score_bias: A module that maps q (batch, heads, query, head_dim) and the layout of its rows
+            to a bias (batch or 1, heads, query, key), which is added to this layer's scores.
         memory_dim: Width of the memory, if it is not dim.
-        values: `memory`: the values are the memory as it is, and what leaves the layer is their
-            mean, head by head, without W_V and W_O (Bahdanau et al. 2015). `own`: all four.
+        values: `own`: values are projected by W_V and the output by W_O. `memory`: the memory
+            itself serves as values, and the output is their weighted mean for each head, without
+            W_V and W_O (Bahdanau et al. 2015).
 
     Example:
         >>> from regard.layers import Attention, plain_context
         >>> attend = Attention(8, heads=2)
-        >>> attend(torch.randn(5, 8), plain_context((2, 3))).shape    # sentences of 2 and 3 tokens
+        >>> attend(torch.randn(5, 8), plain_context((2, 3))).shape    # sequences of 2 and 3 tokens
         torch.Size([5, 8])
     """
 
@@ -183,14 +198,15 @@ class Attention(Mixer):
                 got=f"values {values}, memory_dim {memory_dim}, cross {cross}",
                 expected="values own or memory; a memory's width and values only with cross",
             )
-        # Of queries, and of keys and values.
+        # Output widths of the query projection, and of the joint key-value projection.
         keys = self.kv_heads * self.head_dim
         self.widths = heads * self.head_dim, 2 * keys if self.own_values else keys
         self.query = Linear(dim, self.widths[0], bias=bias in (True, "all", "qkv"))
         self.key_value = Linear(
             memory_dim or dim, self.widths[1], bias=bias in (True, "all", "qkv")
         )
-        self.joined: nn.Module | None = None  # both in one, where x must first be prepared: int8
+        # One projection for q, k and v. The int8 conversion sets it, so that x is quantized once.
+        self.joined: nn.Module | None = None
         self.query_norm, self.key_norm = self._norms(score, query_key_norm)
         self.score_bias = score_bias
         self.out: nn.Module = nn.Identity()
@@ -201,7 +217,7 @@ class Attention(Mixer):
     def _norms(
         self, score: str, query_key_norm: float
     ) -> tuple[nn.Module | None, nn.Module | None]:
-        """What each head's queries go through, and its keys."""
+        """The norms of each head's queries and of its keys; None where there is none."""
         if score == "cosine":
             return Unit(self.heads), Unit()
         if not query_key_norm:
@@ -217,19 +233,22 @@ class Attention(Mixer):
         return DotScore(self.head_dim**-0.5 if score == "scaled_dot" else 1.0)
 
     def sites(self) -> dict[str, int]:
-        """Every site that a tap can name here, with its number of heads (0: it has none)."""
+        """The tap sites of this layer, with the number of heads at each (0: not per head)."""
         found = {f"{self.name}.{site}": self.heads for site in SITES}
         found |= {f"{self.name}.{site}": self.kv_heads for site in ("k", "v")}
         return found | {f"{self.name}.out": 0}
 
     def matrices(self) -> tuple[Tensor, ...]:
-        """W_Q, W_K, W_V and W_O, each as (out, in): keys and values stand in one parameter."""
+        """W_Q, W_K, W_V and W_O, each (out, in), as views: W_K and W_V share one parameter.
+
+        W_Q and W_K alone if the values are the memory.
+        """
         if not isinstance(self.out, Linear):
             return self.query.weight, self.key_value.weight
         return (self.query.weight, *self.key_value.weight.chunk(2), self.out.weight)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """x: (tokens, dim), sentences end to end -> (tokens, dim)."""
+        """Attention of x, packed tokens (tokens, dim) -> (tokens, dim)."""
         if self.cross:
             q, k, v, layout, mask, bias = self._from_memory(x, ctx)
         else:
@@ -245,7 +264,10 @@ class Attention(Mixer):
         return ctx.visit(f"{self.name}.out", self.out(layout.tokens(out)))
 
     def _from_itself(self, x: Tensor, ctx: Context) -> Given:
-        """Queries, keys and values of the same tokens: (batch, heads, length, head_dim)."""
+        """Self-attention: queries, keys and values of x, each (batch, heads, length, head_dim).
+
+        With a cache, keys and values include those of earlier steps.
+        """
         if self.joined is None:
             q, kv = self.query(x), self.key_value(x)
         else:
@@ -255,7 +277,7 @@ class Attention(Mixer):
         q, k = normed(self.query_norm, q), normed(self.key_norm, k)
         q, k = ctx.positions.turn(q, ctx.where), ctx.positions.turn(k, ctx.where)
         layout, mask, bias = ctx.layout, ctx.mask, ctx.bias
-        if ctx.windows is not None:  # a bias of the whole text does not fit them
+        if ctx.windows is not None:  # ctx.bias has the shape of whole sequences, not of windows
             layout, mask, bias = ctx.windows, ctx.windows.mask, None
         q = layout.rows(q, self.heads)
         k = layout.rows(k, self.kv_heads)
@@ -270,7 +292,7 @@ class Attention(Mixer):
         return q, k, v, layout, mask, bias
 
     def _from_memory(self, x: Tensor, ctx: Context) -> Given:
-        """Queries of x, keys and values of the memory."""
+        """Cross-attention: queries of x, keys and values of the memory."""
         memory, layout = ctx.memory, ctx.memory_layout or ctx.layout
         if memory is None:
             raise InputError(self.name, got="no memory", expected="a Context with one to look at")
@@ -286,9 +308,9 @@ class Attention(Mixer):
         return q, k, v, layout, memory.mask, None
 
     def remember(self, memory: Memory) -> tuple[Tensor, Tensor]:
-        """Keys and values of a memory: (batch, kv_heads, key, head_dim) each.
+        """Projects a memory to keys and values, each (batch, kv_heads, key, head_dim).
 
-        Values that are the memory itself are as wide as it is.
+        If the values are the memory itself, they are (batch, kv_heads, key, memory_dim).
         """
         if not self.own_values:
             k = memory.layout.rows(self.key_value(memory.x), self.kv_heads)
@@ -300,5 +322,5 @@ class Attention(Mixer):
 
 
 def normed(norm: nn.Module | None, x: Tensor) -> Tensor:
-    """Each head's queries or keys (…, head_dim) through their norm, if they have one."""
+    """Applies the norm to queries or keys (…, head_dim); x itself if the norm is None."""
     return x if norm is None else norm(x)

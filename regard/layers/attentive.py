@@ -1,12 +1,12 @@
-"""Attention inside a recurrence: what a decoder looks at depends on what it has read so far.
+"""A recurrent decoder layer with attention: the previous state is the query of each step.
 
     e_ti = v·tanh(W s_{t-1} + U h_i)    α_t = softmax(e_t)    c_t = Σ_i α_ti h_i
     s_t  = g([y_{t-1}; c_t], s_{t-1})                                     (Bahdanau et al. 2015)
 
-In come y, the vectors of the target's tokens so far, and a memory h, the source's tokens as its
-encoder left them. Out go a state s_t and a context c_t for each token. s_t needs c_t, which needs
-s_{t-1}, so this is a loop over time; what needs neither stands before it: the part of g's products
-that comes from y, and the keys U h.
+Input: y, the embedded target tokens (tokens, dim), and a memory h, the encoder's output for the
+source tokens. Output: a state s_t and a context c_t for each target token. s_t depends on c_t,
+which depends on s_{t-1}, so this is a loop over time. What depends on neither is computed before
+the loop: the products of g with y, and the keys U h.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from regard.layers.recurrent import Gates, Recurrent, See, gates_of, turn
 from regard.layers.tap.tap import Tap
 
 Look = Callable[[list[Tensor]], Tensor]
-"""The states so far, (batch, dim) each -> the context of the token that is read next."""
+"""Maps the states so far, (batch, dim) each, to the context of the next token, (batch, dim)."""
 
 
 class AttentiveBlock(Block):
-    """One recurrent layer of a decoder that gets a context with each token.
+    """One recurrent decoder layer that gets a context vector with each token.
 
     Args:
-        shape: Sizes and kinds; `score` is that of the attention.
+        shape: The layer's settings; `score` is the attention's score function.
         name: The layer's name, such as `decoder.0`.
-        attends: Whether it looks at the memory anew before each token. If not, the context is the
-            same at every token: one vector of the whole source, which the cache holds last
-            (Cho et al. 2014, Sutskever et al. 2014).
+        attends: Whether it attends to the memory before each token. If not, the context is the
+            same for every token: one vector of the whole source, the last entry of the cache's
+            `held` (Cho et al. 2014, Sutskever et al. 2014).
     """
 
     recurrent: Recurrent
@@ -65,9 +65,9 @@ class AttentiveBlock(Block):
         self.dim, self.attends = shape.dim, attends
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """y (tokens, dim) -> s beside c (tokens, 2 · dim).
+        """y (tokens, dim) -> s and c concatenated, (tokens, 2 · dim).
 
-        The context has a memory, and a cache with the states before the first of these tokens.
+        `ctx` needs a memory, and a cache with the states before the first of these tokens.
         """
         if self.attends:
             states, contexts = self._in_turn(x, ctx)
@@ -81,7 +81,7 @@ class AttentiveBlock(Block):
     def _in_turn(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         """The loop over time: s and c of each token, (tokens, dim) each.
 
-        Rows that have ended go on with zeros until the longest has; what they get is not kept.
+        Shorter rows are padded with zeros up to the longest; their extra outputs are dropped.
         """
         layout, tap, slot, cell = ctx.layout, ctx.tap, self.recurrent.slot, self.recurrent.cell
         cells = self.recurrent.cells
@@ -100,7 +100,7 @@ class AttentiveBlock(Block):
             states.append(held[0])
             contexts.append(context)
             gates.next()
-        _held(ctx)[slot] = held  # where all rows are as long: a step of decoding
+        _held(ctx)[slot] = held  # right only if all rows are equally long, as in a decoding step
         if tap is not None:
             gates.record()
             if not self._is_edited(tap):
@@ -113,16 +113,16 @@ class AttentiveBlock(Block):
         return tap is not None and any(tap.edits_at(site) for site in sites)
 
     def _look(self, ctx: Context) -> Look:
-        """c_t from s_{t-1}, all rows at once: each is one query."""
+        """A function that computes c_t from s_{t-1}: each row is one query."""
         layout = Layout((1,) * ctx.layout.batch, ctx.layout.device)
         one = replace(ctx, layout=layout, tap=None, cache=None)
         return lambda found: self.cross_attention(found[-1], one)
 
     def _edited_look(self, ctx: Context) -> Look:
-        """The same where a tap changes what passes the attention.
+        """The same function if a tap edits this attention.
 
-        An edit sees every query of the text, as it does where all are computed at once: those so
-        far, and zeros in place of the states to come. What it makes of the last one so far counts.
+        An edit gets all queries of a sequence, as in other models: the states so far, and zeros for
+        later ones. Only the output of the latest query is used.
         """
         layout = ctx.layout
 
@@ -134,14 +134,14 @@ class AttentiveBlock(Block):
         return look
 
     def _show(self, found: list[Tensor], ctx: Context) -> None:
-        """Records the attention of all tokens at once, beside the loop: from every s_{t-1}."""
+        """Records the attention of all tokens after the loop, with every s_{t-1} as a query."""
         tap = ctx.tap
         if tap is not None and any(tap.wants(site) for site in self.cross_attention.sites()):
             self.cross_attention(ctx.layout.unpad(torch.stack(found, 1)), ctx)
 
 
 def _held(ctx: Context) -> list[tuple[Tensor, ...]]:
-    """What the layers of the decoder hold of each row."""
+    """The states of the decoder's layers; an entry is a tuple of tensors."""
     if ctx.cache is None:
         raise InputError("a recurrent decoder", got="no states", expected="a Context with a cache")
     return ctx.cache.held

@@ -1,11 +1,12 @@
-"""THE block, and a stack of them.
+"""A Transformer block, and a stack of blocks.
 
     post-norm (the paper):   x = norm(x + dropout(sublayer(x)))
     pre-norm (in practice):  x = x + dropout(sublayer(norm(x))),  and one more norm at the top
     inside (Swin-V2):        x = x + dropout(norm(sublayer(x)))
 
-A block is sub-layers in order: self-attention, cross-attention if it has a memory to look at, and
-a feed-forward, unless its shape says otherwise.
+A block applies its sub-layers in order: self-attention, cross-attention if there is a memory (an
+encoder's output), and a feed-forward, unless its `BlockShape` names others. Packed tokens
+(tokens, dim) go in, and the same shape comes out.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ NORM_PLACES = ("pre", "post", "inside")
 
 @dataclass(frozen=True)
 class BlockShape:
-    """What all blocks of a stack have in common."""
+    """The settings that all blocks of a stack share."""
 
     dim: int
     heads: int
@@ -47,67 +48,67 @@ class BlockShape:
     norm: str = "layer"
     norm_place: str = "pre"
     norm_places: Mapping[str, str] = field(default_factory=dict)
-    """Of single sub-layers, by name, where they differ."""
+    """Norm places of single sub-layers, by name, where they differ from `norm_place`."""
     norm_epsilon: float | None = None
     score: str = "scaled_dot"
     dropout: float = 0.0
     drop_path: float = 0.0
-    """How often a text goes past a sub-layer while training (stochastic depth)."""
+    """Probability that a sequence skips a sub-layer in training (stochastic depth)."""
     hidden_dropout: float = 0.0
-    """On the feed-forward's hidden layer."""
+    """Dropout rate on the feed-forward's hidden layer."""
     attention_dropout: float = 0.0
     bias: bool = True
     attention_bias: str | None = None
-    """Which of attention's projections have a bias, `all`, `qkv` or `none`; None: by `bias`."""
+    """Which of attention's projections have a bias: `all`, `qkv` or `none`; None: as `bias`."""
     query_key_norm: bool = False
     sublayers: Sequence[str] = ("self_attention", "feed_forward")
-    """In order. Where a stack looks at a memory, cross-attention stands before the last
-    feed-forward, unless it is named."""
+    """Names of the sub-layers, in order. In a stack with a memory, cross-attention is inserted
+    before the last feed-forward, unless it is named here."""
     feed_forward: bool = True
-    """Off for blocks of attention alone."""
+    """False for blocks of attention alone."""
     block_norm: bool = False
-    """Whether one more norm stands at the end of each block (Conformer)."""
+    """Whether each block ends with one more norm (Conformer)."""
     causal: bool = False
-    """Whether a convolution sees the past alone, as the mask says it to attention."""
+    """Whether a convolution sees past tokens only; attention gets this from the mask."""
     kernel: int = 31
-    """Tokens that meet in a convolution."""
+    """Kernel size of a convolution, in tokens."""
     convolution_norm: str = "layer"
     cell: str = "gru"
-    """Of a recurrence."""
+    """The cell of a recurrent sub-layer: `rnn`, `gru` or `lstm`."""
     both_ways: bool = False
-    """Whether a recurrence reads from the end too."""
+    """Whether a recurrent sub-layer is bidirectional."""
     grid_window: int | None = None
-    """The side of the squares of a picture within which tokens look at each other (Swin); in every
-    other block they are moved by half of it."""
+    """The side of the square windows of an image within which attention stays (Swin); every other
+    block shifts them by half of it."""
     grid_bias: str = "none"
-    """What each attention adds to its scores by the offset in a square: `none`, a `table`, or what
-    a `net` computes (Swin-V2)."""
+    """The bias added to attention scores by offset within a window: `none`, a learned `table`
+    (Swin), or the output of a small `net` (Swin-V2)."""
     scales: Mapping[str, float] = field(default_factory=dict)
-    """What the changes of sub-layers are multiplied by, by name (Conformer's feed-forwards: ½)."""
+    """Factors on the outputs of sub-layers, by name (Conformer's feed-forwards: ½)."""
     residual: bool = True
-    """Off only to see what breaks without it."""
+    """False only to show how a model trains without residual connections."""
 
     def make_norm(self) -> nn.Module:
-        """A norm of a token's vector."""
+        """Builds a norm over the dim features of a token."""
         return norm(self.norm, self.dim, self.norm_epsilon)
 
 
 class Sublayer(NamedTuple):
-    """One of a block's sub-layers: the attributes that it and its norm are, and what is done."""
+    """One of a block's sub-layers: where it and its norm are stored, and how they are applied."""
 
-    part: str
-    norm: str
-    place: str
-    scale: float
+    part: str  # the block's attribute that holds the sub-layer
+    norm: str  # the attribute that holds its norm
+    place: str  # one of NORM_PLACES
+    scale: float  # factor on the sub-layer's output
 
 
 def sublayers(shape: BlockShape, name: str, *, cross: bool = False) -> dict[str, Mixer]:
-    """The sub-layers of one block, in order, by their names.
+    """Builds the sub-layers of one block: name -> module, in order.
 
     Args:
-        shape: Sizes and kinds.
+        shape: The block's settings.
         name: The block's name, such as `decoder.2`.
-        cross: Whether it looks at a memory.
+        cross: Whether the block attends to a memory.
     """
     names = [part for part in shape.sublayers if cross or not part.endswith("cross_attention")]
     if not shape.feed_forward:
@@ -119,7 +120,7 @@ def sublayers(shape: BlockShape, name: str, *, cross: bool = False) -> dict[str,
 
 
 def _mixer(shape: BlockShape, name: str) -> Mixer:
-    """One sub-layer, by the end of its name."""
+    """Builds one sub-layer; the end of its name says which kind."""
     if name.endswith("recurrent"):
         return Recurrent(
             shape.dim, name, cell=shape.cell, both_ways=shape.both_ways, bias=shape.bias
@@ -175,21 +176,21 @@ def _attention(shape: BlockShape, name: str) -> Attention:
 class Block(nn.Module):
     """One layer of a stack: sub-layers in order, each with its norm and its residual connection.
 
-    The sub-layer `self_attention` is the attribute of that name, and its norm is `self_norm`: the
-    first word and `_norm`.
+    Each sub-layer is stored as the attribute of its name, such as `self_attention`; its norm is
+    stored under the first word of that name and `_norm`, such as `self_norm`.
 
     Args:
-        shape: Sizes and kinds.
-        name: The layer's name, such as `decoder.2`.
-        parts: The sub-layers, in order, by name.
-        scales: What a sub-layer's change is multiplied by, by its name (1 unless named).
+        shape: The block's settings.
+        name: The block's name, such as `decoder.2`.
+        parts: Name -> sub-layer, in order.
+        scales: Factors on the outputs of sub-layers, by name (default: `shape.scales`, then 1).
 
     Example:
         >>> import torch
         >>> from regard.layers import plain_context
         >>> shape = BlockShape(dim=8, heads=2, hidden=12)
         >>> block = Block(shape, "encoder.0", sublayers(shape, "encoder.0"))
-        >>> block(torch.randn(5, 8), plain_context((2, 3))).shape     # sentences of 2 and 3 tokens
+        >>> block(torch.randn(5, 8), plain_context((2, 3))).shape     # sequences of 2 and 3 tokens
         torch.Size([5, 8])
     """
 
@@ -228,7 +229,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
-        modules = cast(dict[str, nn.Module], self._modules)  # by name: a twin may replace some
+        # Looked up by name, since a copy of the model may replace single modules.
+        modules = cast(dict[str, nn.Module], self._modules)
         for part, norm_name, place, scale in self.order:
             norm = modules[norm_name]
             change = modules[part](norm(x) if place == "pre" else x, ctx)
@@ -251,15 +253,15 @@ def _checked_place(place: str) -> str:
 
 
 class Stack(nn.Module):
-    """Blocks one after another, with one scheme of positions for all of them.
+    """Blocks applied one after another; all of them share one position scheme.
 
     Args:
-        shape: Sizes and kinds of every block.
-        layers: How many.
+        shape: The settings of every block.
+        layers: Number of blocks.
         name: `encoder` or `decoder`.
-        positions: The scheme.
-        cross: Whether the blocks look at a memory.
-        final_norm: Whether a norm stands at the top (pre-norm needs one).
+        positions: The position scheme.
+        cross: Whether the blocks attend to a memory.
+        final_norm: Whether a norm follows the last block (pre-norm needs one).
     """
 
     def __init__(
@@ -287,27 +289,27 @@ class Stack(nn.Module):
                 mixer.slot = slot
 
     def layers(self) -> list[Block]:
-        """The blocks, from the input up."""
+        """The blocks, in order."""
         return [cast(Block, block) for block in self.blocks]
 
     def attentions(self) -> list[Attention]:
-        """Every attention layer, from the input up."""
+        """Every attention layer of every block, in order."""
         return [mixer for mixer in self.mixers() if isinstance(mixer, Attention)]
 
     def _attending(self) -> list[Attention]:
-        """Those whose keys and values stand in a cache, while decoding."""
+        """The attention layers whose keys and values are cached in decoding."""
         return [layer for layer in self.attentions() if layer.remembers]
 
     def _holding(self) -> list[Mixer]:
-        """Those that hold other tensors of each row."""
+        """The other sub-layers that keep a state in decoding, such as recurrent ones."""
         return [m for m in self.mixers() if m.remembers and not isinstance(m, Attention)]
 
     def mixers(self) -> list[Mixer]:
-        """Every sub-layer, from the input up."""
+        """Every sub-layer of every block, in order."""
         return [mixer for block in self.layers() for mixer in block.mixers()]
 
     def sites(self) -> dict[str, int]:
-        """Every site that a tap can name here, with its number of heads (0: it has none)."""
+        """The tap sites of this stack, with the number of heads at each (0: not per head)."""
         found = {f"{self.name}.embedding": 0}
         for block in self.layers():
             for mixer in block.mixers():
@@ -316,12 +318,12 @@ class Stack(nn.Module):
         return found
 
     def start(self, rows: int, length: int, like: Tensor) -> KVCache:
-        """What the stack remembers of `rows` rows of at most `length` tokens, before the first.
+        """Creates the empty decoding state of the stack: its key-value cache and other states.
 
         Args:
-            rows: How many are written at a time.
-            length: The most tokens of each.
-            like: Any tensor on the device and of the kind of the keys and values.
+            rows: Number of rows that are decoded together.
+            length: Maximum number of tokens of a row.
+            like: Any tensor with the device and dtype of the keys and values.
         """
         own = self._attending()
         kv_heads, head_dim = (own[0].kv_heads, own[0].head_dim) if own else (0, 0)
@@ -330,7 +332,7 @@ class Stack(nn.Module):
         return RecurrentState(held, cache) if held else cache
 
     def remember(self, memory: Memory) -> Memory:
-        """The memory with the keys and values that each cross-attention makes of it."""
+        """The same memory with the keys and values of every cross-attention, computed once."""
         crosses = [layer for layer in self.attentions() if layer.cross]
         heads = {layer.name: layer.remember(memory) for layer in crosses}
         return Memory(memory.x, memory.layout, heads)
@@ -352,12 +354,12 @@ class Stack(nn.Module):
         return self.final_norm(x)
 
     def layout(self, before: Layout) -> Layout:
-        """How its output is laid out: as its input."""
+        """The layout of the output: the same as that of the input."""
         return before
 
 
 def _deeper(shape: BlockShape, layers: int) -> list[BlockShape]:
-    """The shape of each block: texts go past the upper ones more often, past the first never."""
+    """The settings of each block: drop_path rises linearly from 0 in the first to its maximum."""
     if not shape.drop_path:
         return [shape] * layers
     top = max(1, layers - 1)

@@ -1,6 +1,7 @@
-"""What travels beside x through the layers: layout, mask, positions, memory, cache, tap.
+"""The `Context` passed to every layer with x: layout, mask, positions, memory, cache, tap.
 
-A layer's output depends on x and this object alone; nothing is stored on modules between calls.
+A layer's output depends only on its weights, x and the context; modules store nothing between
+calls.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from regard.layers.tap.tap import Tap
 
 @dataclass
 class Memory:
-    """What the decoder looks at: the encoder's top output, sentences end to end.
+    """The encoder's output, to which the decoder's cross-attention attends.
 
-    While decoding, `heads` holds the keys and values that each cross-attention makes of it, by
-    the layer's name, so that they are projected once and not at every step.
+    In decoding, `heads` maps the name of each cross-attention layer to its keys and values, so that
+    they are projected once and not at every step.
     """
 
-    x: Tensor  # (tokens, dim)
+    x: Tensor  # (tokens, dim), packed
     layout: Layout
     heads: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
@@ -32,9 +33,9 @@ class Memory:
         self.mask = Mask(key_lengths=None if self.layout.even else self.layout.lengths)
 
     def select(self, sentences: Tensor) -> Memory:
-        """The memory of some sentences alone, in the order in which they are named."""
+        """The memory of the given sequences alone, in the given order."""
         layout, sentences = self.layout.take(sentences.tolist()), sentences.to(self.x.device)
-        longest = layout.longest  # shorter rows may remain
+        longest = layout.longest  # the longest sequence may be gone
         x = layout.unpad(self.layout.pad(self.x)[sentences, :longest])
         heads = {
             name: (k[sentences, :, :longest], v[sentences, :, :longest])
@@ -45,14 +46,14 @@ class Memory:
 
 @dataclass
 class Context:
-    """Everything an attention layer needs beside x.
+    """Everything an attention layer needs besides x.
 
-    `layout` says which row a token belongs to. `memory_layout` says the same for cross-attention:
-    beams of one sentence share its memory, so there they are queries of one row.
+    `layout` assigns each token to a row. `memory_layout` does the same for cross-attention: the
+    beams of one sequence share its memory, so there they are the queries of one row.
     """
 
     layout: Layout
-    where: Tensor  # (tokens,) position of each token in its sentence
+    where: Tensor  # (tokens,) position of each token in its sequence
     mask: Mask
     positions: Positions
     bias: Tensor | None = None  # (batch or 1, heads, query, key), added to the scores
@@ -60,7 +61,7 @@ class Context:
     memory_layout: Layout | None = None
     cache: KVCache | None = None
     tap: Tap | None = None
-    windows: Windows | None = None  # self-attention looks no farther, if they are given
+    windows: Windows | None = None  # if given, self-attention stays within these windows
 
     def __post_init__(self) -> None:
         before = 0 if self.cache is None else max(self.cache.lengths, default=0)

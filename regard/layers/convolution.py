@@ -1,9 +1,9 @@
-"""Convolution along a text: each token with its neighbours, feature by feature.
+"""The Conformer's convolution module: mixes each token with its neighbours, feature by feature.
 
     W_2 swish(norm(depthwise(glu(W_1 x))))            the Conformer's module (Gulati et al. 2020)
 
-A depthwise convolution has k numbers a feature, y_t = Σ_j w_j x_{t+j}. Before the first token of a
-text and behind its last stand zeros, whatever text lies beside it in the batch.
+A depthwise convolution has k weights per feature, y_t = Σ_j w_j x_{t+j}. Each sequence is padded
+with zeros on its own, so that the result does not depend on the others in the batch.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from regard.layers.norms import norm
 
 
 class Convolution(Mixer):
-    """The Conformer's convolution over texts laid end to end.
+    """The Conformer's convolution over packed sequences.
 
     Args:
         dim: Width of x.
         name: The layer's name, such as `encoder.2.convolution`.
-        kernel: How many tokens meet, the token itself included.
-        norm_kind: Of the norm inside: `layer`, `rms`, `none`, or `batch` as published, whose
-            statistics are those of the batch's tokens while training.
-        causal: A token meets the tokens before it alone.
-        bias: Whether the products have a bias.
+        kernel: Kernel size in tokens, the token itself included.
+        norm_kind: The norm inside: `layer`, `rms`, `none`, or `batch` as published, which in
+            training uses the statistics of the batch's tokens.
+        causal: Whether the kernel covers only the token and those before it.
+        bias: Whether the projections and the convolution have a bias.
 
     Example:
         >>> from regard.layers import plain_context
@@ -57,11 +57,11 @@ class Convolution(Mixer):
         self.out = Linear(dim, dim, bias=bias)
 
     def matrices(self) -> tuple[Tensor, ...]:
-        """Both halves of W_1, and W_2."""
+        """Both halves of W_1, and W_2, each (out, in)."""
         return (*self.into.weight.chunk(2), self.out.weight)
 
     def start(self, rows: int, like: Tensor) -> tuple[Tensor, ...]:
-        """What it holds of each row before the first token: zeros for the k - 1 before it."""
+        """The initial state: zeros (rows, k - 1, dim) for the k - 1 inputs before the first."""
         return (like.new_zeros(rows, self.kernel - 1, self.into.in_features),)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:

@@ -1,4 +1,4 @@
-"""Vectors -> what a task needs of them. Here: logits over the vocabulary, or their loss."""
+"""The output head over the vocabulary: vectors (tokens, dim) -> logits, or their loss."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from regard.layers.kernels.linear import linear
 
 
 class VocabularyHead(nn.Module):
-    """logits = x Wᵀ, where W may be an embedding's own matrix (tied).
+    """logits = x Wᵀ, where W may be the matrix of an embedding (tied).
 
-    The softmax belongs to the loss and to the search, which know what to do with its logarithm.
+    The softmax is left to the loss and to the search, which need its logarithm.
 
     Args:
         dim: Width of x.
-        vocab: Entries.
-        tied: The embedding whose matrix to use.
-        bias: Whether each entry has a number of its own, added to its logit.
-        scale: What x is multiplied by first (T5: 1/√dim).
+        vocab: Size of the vocabulary.
+        tied: The embedding's matrix (vocab, dim) to use as W; None: a matrix of its own.
+        bias: Whether the logits have a learned bias.
+        scale: Factor on x before the product (T5: 1/√dim).
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class VocabularyHead(nn.Module):
         return linear(self._scaled(x), self.weight, self.bias)
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Cross-entropy of x (tokens, dim) to targets (tokens,), summed; no logits are kept."""
+        """Summed cross-entropy of x (tokens, dim) to targets (tokens,), without storing logits."""
         return cross_entropy(self._scaled(x), self.weight, targets, smoothing, self.bias)
 
     def _scaled(self, x: Tensor) -> Tensor:

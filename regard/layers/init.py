@@ -1,4 +1,4 @@
-"""Fresh weights of a whole model, drawn in one go from torch's present random state."""
+"""Initial weights of a whole model, drawn from torch's current random state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from regard.layers.mixer import Mixer
 
 
 def draw_glorot(model: nn.Module, dim: int) -> None:
-    """Fresh weights: Glorot-uniform for every matrix, zero for every bias of a projection.
+    """Initializes every matrix Glorot-uniform, and every bias of a projection with zero.
 
-    A vocabulary's matrix is kept within ±1/√(2 dim). Glorot's bound is wider than that where
-    entries are few, and then the first logits are far from even (that of the token just read
-    above all, if the matrix is tied), and the first loss is far from ln(vocab).
+    A vocabulary matrix (embedding or output) stays within ±1/√(2 dim). For a small vocabulary
+    Glorot's bound is wider, and then the first logits are far from uniform (above all that of the
+    token just read, if the matrix is tied), and the first loss is far from ln(vocab).
     """
     for module in model.modules():
         if isinstance(module, Mixer):
@@ -29,10 +29,10 @@ def draw_glorot(model: nn.Module, dim: int) -> None:
 
 
 def draw_normal(model: nn.Module, layers: int, std: float = 0.02) -> None:
-    """Fresh weights as GPT-2 and BERT have them: N(0, 0.02²), zero for every bias.
+    """Initializes weights as GPT-2 and BERT do: N(0, 0.02²), and zero for every bias.
 
-    What adds to the residual stream, the last matrix of each sub-layer, is smaller by √(2 layers),
-    so that the sum of all does not grow with the depth (GPT-2, section 2.3).
+    The last matrix of each sub-layer, whose output is added to the residual stream, is divided by
+    √(2 layers), so that the sum does not grow with the depth (GPT-2, section 2.3).
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

@@ -1,15 +1,17 @@
-"""Sentences end to end <-> padded rows: the one place that knows about padding.
+"""Converts packed tokens to padded rows and back: the only file that handles padding.
 
-Between layers, x is (tokens, dim): the sentences of a batch one after another, so that norms,
-projections and feed-forward never work on padding. Only attention needs rows of equal length;
-it scatters its queries, keys and values into rows, and gathers the result back.
+Between layers, x is packed, (tokens, dim): the sequences of a batch are concatenated without
+padding, so that norms, projections and feed-forward never compute on padding. Only attention needs
+rows of equal length; it scatters its queries, keys and values into padded rows, and gathers the
+result back.
 
     lengths 2, 3      tokens (5, dim)              rows (2, heads, 3, head_dim)
                       a0 a1 b0 b1 b2    <->        a0 a1 --
                                                    b0 b1 b2
 
-The tokens of a picture stand in a grid, row by row. `windows` lays the same tokens out in squares,
-a row for each square, so that attention looks no farther; between layers nothing changes.
+The tokens of an image form a grid, stored row by row. `windows` arranges the same tokens in square
+windows, one padded row for each window, so that attention stays within a window (Swin). Between
+layers the tokens keep their order.
 
     grid 2 x 4        tokens (8, dim)              windows of 2 x 2: (2, heads, 4, head_dim)
     a b c d           a b c d e f g h     <->      a b e f
@@ -30,23 +32,26 @@ from regard.layers.masks import Mask
 
 
 class InTime(NamedTuple):
-    """The tokens of a batch, all first ones first, then all second ones; the longest text leads."""
+    """The order of a `PackedSequence`: all first tokens, then all second ones, and so on.
 
-    tokens: Tensor  # (tokens,) which token comes when
-    tokens_back: Tensor  # (tokens,) when each comes
-    counts: Tensor  # (longest,) how many come at each time, on the CPU
-    rows: Tensor  # (batch,) the rows, the longest first
-    rows_back: Tensor
+    Sequences are sorted by length, the longest first.
+    """
+
+    tokens: Tensor  # (tokens,) index of the packed token at each place of this order
+    tokens_back: Tensor  # (tokens,) the inverse permutation
+    counts: Tensor  # (longest,) number of sequences that have a token at each time, on the CPU
+    rows: Tensor  # (batch,) sequences sorted by length, the longest first
+    rows_back: Tensor  # (batch,) the inverse permutation
 
 
 class Layout:
-    """How many tokens each sentence of a batch has, and where they lie in padded rows.
+    """The lengths of the sequences of a batch, and the place of each token in padded rows.
 
     Args:
-        lengths: Tokens of each sentence.
-        device: Where its tensors live.
-        grid: Rows and columns, where the tokens of each are a picture's.
-        first: How many tokens stand before the grid, such as [CLS].
+        lengths: Number of tokens of each sequence.
+        device: Device of the index tensors.
+        grid: Rows and columns of patches, if each sequence is an image.
+        first: Number of tokens before the grid, such as 1 for [CLS].
 
     Example:
         >>> layout = Layout((2, 3))
@@ -67,7 +72,7 @@ class Layout:
     ) -> None:
         self.lengths = tuple(lengths)
         self.device, self.grid, self.first = device, grid, first
-        self.sides = grid  # rows and columns of the tokens that look at each other
+        self.sides = grid  # rows and columns of the tokens that attend to each other
         self.batch = len(self.lengths)
         self.longest = max(self.lengths, default=0)
         self.even = self.lengths.count(self.longest) == self.batch
@@ -79,16 +84,16 @@ class Layout:
             )
 
     def take(self, rows: Sequence[int]) -> Layout:
-        """Of some sentences alone, in the order in which they are named."""
+        """The layout of the given sequences alone, in the given order."""
         return Layout([self.lengths[row] for row in rows], self.device, self.grid, self.first)
 
     def keys(self, query: int) -> list[int]:
-        """The tokens that a record's columns stand for, where token `query` looks: all of them."""
+        """The tokens that the key columns of recorded weights stand for, for one query: all."""
         del query
         return list(range(self.longest))
 
     def windows(self, size: int, shift: int = 0) -> Windows:
-        """The same tokens in squares of size x size, moved by `shift` rows and columns (Swin)."""
+        """The same tokens in windows of size x size, shifted by `shift` rows and columns (Swin)."""
         if self.grid is None or self.first:
             raise InputError(
                 "windows",
@@ -103,7 +108,7 @@ class Layout:
 
     @cached_property
     def where(self) -> Tensor:
-        """The place of each token in its sentence: (tokens,)."""
+        """The position of each token in its sequence: (tokens,)."""
         if self.even:
             return torch.arange(self.longest, device=self.device).repeat(self.batch)
         lengths = torch.tensor(self.lengths)
@@ -112,22 +117,22 @@ class Layout:
 
     @cached_property
     def firsts(self) -> Tensor:
-        """The place of each sentence's first token: (batch,)."""
+        """The index of each sequence's first token among the packed tokens: (batch,)."""
         lengths = torch.tensor(self.lengths)
         return (lengths.cumsum(0) - lengths).to(self.device)
 
     @cached_property
     def slots(self) -> Tensor:
-        """The place of each token in the padded rows laid end to end: (tokens,)."""
+        """The index of each token in the flattened padded rows (batch * longest): (tokens,)."""
         row = torch.arange(self.batch).repeat_interleave(torch.tensor(self.lengths))
         return row.to(self.device) * self.longest + self.where
 
     @cached_property
     def in_time(self) -> InTime:
-        """The tokens in the order in which a recurrence reads them."""
+        """The order in which a recurrent layer reads the tokens."""
         lengths = torch.tensor(self.lengths)
         rows = lengths.argsort(descending=True, stable=True)
-        rank = rows.argsort().repeat_interleave(lengths)  # of each token's row
+        rank = rows.argsort().repeat_interleave(lengths)  # rank of each token's sequence
         where = self.where.cpu()
         tokens = (where * self.batch + rank).argsort()
         given = (tokens, tokens.argsort(), rows, rows.argsort())
@@ -135,23 +140,23 @@ class Layout:
         return InTime(tokens, tokens_back, torch.bincount(where), rows, rows_back)
 
     def pad(self, x: Tensor) -> Tensor:
-        """Scatters (tokens, dim) into rows (batch, length, dim), zeros where there is no token."""
+        """Scatters (tokens, dim) into padded rows (batch, length, dim), with zeros as padding."""
         if not self.even:
             x = _Scatter.apply(x, self.slots, self.batch * self.longest)  # type: ignore[no-untyped-call]
         return x.view(self.batch, self.longest, x.shape[-1])
 
     def unpad(self, rows: Tensor) -> Tensor:
-        """Gathers rows (batch, length, dim) back into (tokens, dim)."""
+        """Gathers padded rows (batch, length, dim) back into (tokens, dim)."""
         x = rows.reshape(self.batch * self.longest, rows.shape[-1])
         return x if self.even else _Gather.apply(x, self.slots)  # type: ignore[no-untyped-call]
 
     def rows(self, x: Tensor, heads: int) -> Tensor:
-        """Cuts (tokens, heads * head_dim) into rows (batch, heads, length, head_dim).
+        """Splits (tokens, heads * head_dim) into padded rows (batch, heads, length, head_dim).
 
-        x may have its heads apart already: (tokens, heads, head_dim).
+        x may also be (tokens, heads, head_dim).
         """
         width = x.shape[1:].numel() // heads
-        if self.longest == 1 and self.even:  # a step of decoding
+        if self.longest == 1 and self.even:  # a decoding step: no transpose needed
             return x.view(self.batch, heads, 1, width)
         if not self.even:
             x = self.pad(x.flatten(1))  # (batch, length, heads * head_dim)
@@ -165,24 +170,25 @@ class Layout:
 
 
 class Windows(Layout):
-    """The tokens of pictures, laid out in squares: each square is a row.
+    """The tokens of images arranged in square windows: each window is one padded row.
 
-    Moved squares reach over the border to the other side of the picture, as in Swin, so that there
-    are no more of them; the mask keeps apart what is no neighbour. A square that the picture does
-    not fill has empty places, which the mask hides too. A picture smaller than a square is one.
+    Shifted windows wrap around the border of the image (Swin's cyclic shift), so that their number
+    stays the same; the mask separates tokens that are no neighbours in the image. If the image does
+    not fill a window, its remaining places are padding, which is masked as well. An image that is
+    smaller than a window is one window.
 
     Args:
-        of: The layout of the pictures.
-        grid: Their rows and columns.
-        size: The side of a square.
-        shift: By how many rows and columns they are moved.
+        of: The layout of the images.
+        grid: Rows and columns of each image.
+        size: The side of a window, in tokens.
+        shift: By how many rows and columns the windows are shifted.
 
     Example:
         >>> windows = Layout((8,), grid=(2, 4)).windows(2)
         >>> windows.rows(torch.arange(8.0).view(8, 1), heads=1)[:, 0, :, 0]
         tensor([[0., 1., 4., 5.],
                 [2., 3., 6., 7.]])
-        >>> windows.keys(6)                    # the tokens that token 6 may look at
+        >>> windows.keys(6)                    # the tokens that token 6 may attend to
         [2, 3, 6, 7]
     """
 
@@ -191,7 +197,7 @@ class Windows(Layout):
         counts = [-(-extent // side) for extent, side in zip(grid, sides, strict=True)]
         self.sides = sides[0], sides[1]
         self.pictures, self.each = of.batch, counts[0] * counts[1]
-        places, wrapped = [], []  # of the rows, and of the columns
+        places, wrapped = [], []  # one entry for the rows, one for the columns
         for extent, side, count in zip(grid, sides, counts, strict=True):
             offset = shift if count > 1 else 0
             place = torch.arange(extent)
@@ -200,32 +206,32 @@ class Windows(Layout):
         (row, column), (height, width) = places, sides
         window = (row // height)[:, None] * counts[1] + column // width  # (rows, columns)
         inside = (row % height)[:, None] * width + column % width
-        self.own_slots = (window * height * width + inside).flatten()  # of one picture's tokens
+        self.own_slots = (window * height * width + inside).flatten()  # for one image's tokens
         self.own_segments = (2 * wrapped[0][:, None] + wrapped[1]).flatten()
-        # Never even: even squares that are all filled hold the tokens in another order.
+        # Not `even`: even if every window is full, the tokens are in a different order.
         self.lengths, self.device, self.grid, self.first = of.lengths, of.device, grid, 0
         self.batch, self.longest, self.even = of.batch * self.each, height * width, False
 
     @cached_property
     def slots(self) -> Tensor:
-        """The place of each token in the windows laid end to end: (tokens,)."""
+        """The index of each token in the flattened windows of all images: (tokens,)."""
         pictures = torch.arange(self.pictures)[:, None] * self.each * self.longest
         return (pictures + self.own_slots).flatten().to(self.device)
 
     @cached_property
     def tokens_of(self) -> Tensor:
-        """The token of a picture at each place of its windows, -1 for none: (windows, place)."""
+        """The token of an image at each place of its windows, -1 for padding: (windows, place)."""
         found = torch.full((self.each * self.longest,), -1)
         found[self.own_slots] = torch.arange(len(self.own_slots))
         return found.view(self.each, self.longest)
 
     def keys(self, query: int) -> list[int]:
-        """The tokens that a record's columns stand for, where token `query` looks; -1: none."""
+        """The tokens that the key columns stand for, for one query: its window's; -1: padding."""
         return self.tokens_of[int(self.own_slots[query]) // self.longest].tolist()
 
     @cached_property
     def mask(self) -> Mask:
-        """Who may look at whom: neighbours in the picture alone."""
+        """Allows attention only within a window and between neighbours in the image."""
         whole = len(self.own_slots) == self.each * self.longest
         if whole and not self.own_segments.any():
             return Mask()
@@ -236,10 +242,10 @@ class Windows(Layout):
 
 
 class _Scatter(torch.autograd.Function):
-    """Rows of zeros, x put at some of them. Its gradient gathers, and needs no copy of x for it.
+    """Copies the rows of x (tokens, dim) into zeros (size, dim) at `slots`; the gradient gathers.
 
-    PyTorch's `index_copy_` keeps what was copied until the backward pass, and the gradient of its
-    `index_select` adds up where it could copy: no two tokens have one place.
+    PyTorch's `index_copy_` would keep x until the backward pass, and the gradient of its
+    `index_select` accumulates with additions, although a copy is enough: slots are distinct.
     """
 
     @staticmethod
@@ -253,7 +259,7 @@ class _Scatter(torch.autograd.Function):
 
 
 class _Gather(torch.autograd.Function):
-    """Undoes `_Scatter`: each is the other's gradient."""
+    """Selects rows[slots], the inverse of `_Scatter`; each is the other's gradient."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, slots: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""Who may look at whom, as rules; a tensor only when a kernel needs one, and only as large.
+"""Attention masks, kept as rules and turned into tensors only where the kernel needs one.
 
-True means "may look". Queries are the *last* positions of the keys (bottom-right aligned), so
-that the same rule holds for a whole sentence and for one more token beside a cache. A query with
-nothing to look at gets zeros: weights that sum to 0, never NaN.
+In a mask tensor True means "the query may attend to the key". Queries are the *last* positions of
+the keys (bottom-right aligned), so that the same rule holds for a whole sequence and for one new
+token with a cache. A query whose keys are all masked gets weights 0 and output 0, never NaN.
 """
 
 from __future__ import annotations
@@ -14,31 +14,34 @@ import torch
 from torch import Tensor
 
 WHOLE = 2**20
-"""Up to so many (query, key) cells, rules become one tensor, which then serves every layer."""
+"""Up to this many (query, key) cells, the mask is built as one tensor, shared by all layers."""
 AT_A_TIME = 256
-"""Beyond, a tensor is made for so many queries at a time: memory grows with the length, and not
-with its square."""
+"""For larger masks, tensors are built for this many queries at a time, so that memory grows
+linearly with the length, not quadratically."""
 
 
 class Piece(NamedTuple):
-    """One call of the kernel: some queries, the keys within their reach, which of them allowed."""
+    """One call of the attention kernel: a range of queries, the keys they may need, their mask."""
 
     queries: slice
     keys: slice
-    allowed: Tensor | None
-    causal: bool
+    allowed: Tensor | None  # the mask tensor; None: every key is allowed
+    causal: bool  # whether the kernel applies its own causal mask
 
 
 class Mask:
-    """A conjunction of rules. Its tensors are not copied: leave them as they are while it is used.
+    """A conjunction of rules: a key is allowed if every rule allows it.
+
+    The given tensors are not copied and must not be changed while the mask is in use.
 
     Args:
-        causal: A query looks at no later position.
-        window: A query looks at most this many positions away.
-        key_lengths: How many keys of each row are real; those behind are padding.
-        query_lengths: How many queries of each row are real (all of them by default).
-        segments: Ids of (batch, query) and (batch, key); only equal segments see each other.
-        extra: Any boolean tensor that broadcasts to (batch, heads, query, key).
+        causal: A query attends to no later position.
+        window: A query attends to positions at most this far away, on either side.
+        key_lengths: Number of real keys of each row; the keys after them are padding.
+        query_lengths: Number of real queries of each row (default: all).
+        segments: Segment ids (batch, query) and (batch, key); a query attends only to keys of its
+            own segment.
+        extra: A boolean tensor that broadcasts to (batch, heads, query, key).
 
     Example:
         >>> Mask(causal=True).dense(2, 3)[0, 0].int()   # two queries: the last of three positions
@@ -58,10 +61,10 @@ class Mask:
     ) -> None:
         self.causal, self.window, self.segments, self.extra = causal, window, segments, extra
         self.key_lengths, self.query_lengths = key_lengths, query_lengths
-        self._dense: dict[tuple[int, int, str], Tensor | None] = {}  # one serves every layer
+        self._dense: dict[tuple[int, int, str], Tensor | None] = {}  # shared by all layers
 
     def _starts(self, queries: int, keys: int) -> tuple[int, ...]:
-        """The position of each row's first query among its keys; one number if all agree."""
+        """The position of each row's first query among its keys; one number if all are equal."""
         if self.key_lengths == self.query_lengths:
             return (0 if self.key_lengths else keys - queries,)
         ends, counts = self.key_lengths or (keys,), self.query_lengths or (queries,)
@@ -77,7 +80,10 @@ class Mask:
         return torch.tensor(starts, device=device)[:, None] + torch.arange(queries, device=device)
 
     def dense(self, queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor | None:
-        """All rules as one (batch, heads, query, key), sizes of 1 broadcast; None: all may look."""
+        """All rules as one tensor that broadcasts to (batch, heads, query, key).
+
+        None if every key is allowed.
+        """
         sizes = (queries, keys, str(device))
         if sizes not in self._dense:
             places = self.query_places(queries, keys, device)
@@ -85,7 +91,13 @@ class Mask:
         return self._dense[sizes]
 
     def reach(self, some: Sequence[int], queries: int, keys: int) -> slice:
-        """The keys that some of the queries may look at, as far as their places decide."""
+        """The range of keys that these queries can need by causality, window and key lengths.
+
+        Args:
+            some: Indices of the queries.
+            queries: Total number of queries.
+            keys: Total number of keys.
+        """
         starts = self._starts(queries, keys)
         nearest, farthest = min(starts) + min(some), max(starts) + max(some)
         first, last = 0, keys
@@ -95,13 +107,16 @@ class Mask:
             last = min(last, farthest + 1)
         if self.key_lengths is not None:
             last = min(last, max(self.key_lengths))
-        last = min(max(last, 1), keys)  # who may look at nothing is given a key to be denied
+        last = min(max(last, 1), keys)  # keep one key, so that a fully masked row has one to mask
         return slice(min(max(first, 0), max(last - 1, 0)), last)
 
     def rows(
         self, some: Sequence[int], reach: slice, queries: int, keys: int, device: torch.device | str
     ) -> Tensor | None:
-        """What `dense` holds for some of the queries and a range of the keys, and not the rest."""
+        """The part of `dense` for these queries (`some`) and this range of keys (`reach`).
+
+        None if every key is allowed. A large mask is not built as a whole.
+        """
         if self._known(queries, keys) is False:
             return None
         if queries * keys > WHOLE:
@@ -111,7 +126,11 @@ class Mask:
         return None if whole is None else _cut(whole, some, reach)
 
     def _build(self, some: Sequence[int], reach: slice, places: Tensor) -> Tensor | None:
-        """The rules for some queries, which stand at places (batch or 1, query), and some keys."""
+        """All rules for some queries, at positions `places` (batch or 1, query), and some keys.
+
+        Returns:
+            A tensor that broadcasts to (batch, heads, query, key), or None if there is no rule.
+        """
         rules: list[Tensor] = []
         key = torch.arange(reach.start, reach.stop, device=places.device)  # (key,)
         place = places[:, None, :, None]  # (batch, 1, query, 1)
@@ -138,35 +157,36 @@ class Mask:
     def kernel(
         self, queries: int, keys: int, device: torch.device | str = "cpu"
     ) -> tuple[Tensor | None, bool]:
-        """What `scaled_dot_product_attention` needs: (attn_mask, is_causal)."""
+        """The arguments (attn_mask, is_causal) of `scaled_dot_product_attention`."""
         causal = self._known(queries, keys)
         if causal is not None:
             return None, causal
         return self.dense(queries, keys, device), False
 
     def _known(self, queries: int, keys: int) -> bool | None:
-        """Where the kernel needs no tensor: whether it is to be causal by itself. Else None.
+        """The kernel's `is_causal` flag if it needs no mask tensor; None if it needs one.
 
-        Its own causal rule is several times faster than a dense mask. It aligns top-left, so it
-        serves only when there are as many queries as keys. Padding stands behind the real keys,
-        where a causal query never looks, so it needs no mask of its own then.
+        The kernel's own causal mask is several times faster than a mask tensor. It is aligned
+        top-left, so it is right only with as many queries as keys. Padding comes after the real
+        keys, where a causal query never attends, so it needs no mask in that case.
         """
         plain = self.window is None and self.segments is None and self.extra is None
         same = self.query_lengths == self.key_lengths
         if self.causal and plain and same and queries == keys:
             return queries > 1
         if self.causal and plain and queries == 1 and self.key_lengths is None:
-            return False  # one new token may look at all that a cache holds
+            return False  # one new token may attend to everything in the cache
         return None
 
     def pieces(
         self, queries: int, keys: int, device: torch.device | str = "cpu"
     ) -> Iterator[Piece]:
-        """The kernel's calls that together attend, so few that each needs but little memory.
+        """Splits attention into kernel calls whose masks need little memory.
 
-        One serves for all that the kernel knows by itself, and for padding, (batch, 1, 1, key).
-        A long window, segment, or chunk behind a cache goes through it in parts; each part has
-        only the keys within reach, so that a window's time is linear too.
+        One call is enough if the mask is small, if the kernel needs no mask tensor, or if the mask
+        is padding alone, (batch, 1, 1, key). A long input with a window, segments, an extra mask,
+        or several new tokens after a cache is split by queries; each call gets only the keys within
+        reach, so that with a window time is linear in the length, too.
         """
         by_query = self.causal or self.window is not None
         by_query = by_query or self.segments is not None or self.extra is not None
@@ -182,7 +202,7 @@ class Mask:
 
 
 def _cut(x: Tensor, some: Sequence[int], reach: slice) -> Tensor:
-    """Some queries and keys of (batch, heads, query, key); a size of 1 serves any."""
+    """x[:, :, some, reach] of a mask (batch, heads, query, key); dimensions of size 1 stay."""
     x = x if x.shape[3] == 1 else x[..., reach]
     if x.shape[2] == 1:
         return x
@@ -192,7 +212,9 @@ def _cut(x: Tensor, some: Sequence[int], reach: slice) -> Tensor:
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """softmax over the keys that a query may look at: (batch, heads, query, key).
+    """Softmax over the allowed keys of each query: (batch, heads, query, key).
+
+    Rows without an allowed key become zeros.
 
     Example:
         >>> nothing = torch.tensor([[True, True], [False, False]])
@@ -203,4 +225,4 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return scores.softmax(-1)
     weights = scores.masked_fill(~mask, float("-inf")).softmax(-1)
-    return weights.masked_fill(~mask, 0.0)  # a wholly masked row: 0/0 becomes 0
+    return weights.masked_fill(~mask, 0.0)  # the NaN of a fully masked row becomes 0

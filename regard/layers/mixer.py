@@ -1,7 +1,7 @@
-"""What every sub-layer of a block has: a name, and what it shows to a tap and to who draws weights.
+"""Base class of the sub-layers of a block: attention, feed-forward, recurrence, convolution.
 
-A mixer gets x (tokens, dim) and the context, and gives what is to be added to x. Attention is one,
-the feed-forward is one that mixes features alone, recurrence and convolution are others.
+A mixer maps x (tokens, dim) and the context to the change (tokens, dim) that the block adds to x.
+Attention, recurrence and convolution mix tokens; the feed-forward mixes features only.
 """
 
 from __future__ import annotations
@@ -13,21 +13,26 @@ class Mixer(nn.Module):
     """One sub-layer of a block."""
 
     name: str
-    """Under which a tap finds it, such as `decoder.2.cross`."""
+    """The sub-layer's name in taps, such as `decoder.2.cross`."""
     remembers = False
-    """Whether it needs what it computed of earlier tokens, while decoding."""
+    """Whether it keeps a state of earlier tokens in decoding."""
     slot = 0
-    """Its place among those of its stack that remember in the same way; the stack numbers them."""
+    """The index of its state among the sub-layers of its stack with the same kind of state."""
 
     def start(self, rows: int, like: Tensor) -> tuple[Tensor, ...] | None:
-        """What it holds of each row, (rows, …) each, before the first token; None: nothing."""
+        """The state before the first token, tensors (rows, …); None if there is no state here.
+
+        Args:
+            rows: Number of rows that are decoded together.
+            like: Any tensor with the device and dtype of the state.
+        """
         del rows, like
         return None
 
     def sites(self) -> dict[str, int]:
-        """Every site that a tap can name here, with its number of heads (0: it has none)."""
+        """The tap sites of this layer, with the number of heads at each (0: not per head)."""
         return {self.name: 0}
 
     def matrices(self) -> tuple[Tensor, ...]:
-        """Its matrices, each as (out, in), for who draws them."""
+        """The weight matrices, each (out, in), for initialization."""
         return ()

@@ -19,7 +19,7 @@ from regard.layers.kernels.linear import Linear
 from regard.layers.mixer import Mixer
 
 gelu_tanh = partial(F.gelu, approximate="tanh")
-"""0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))): what GPT-2 and T5 1.1 have in the place of GELU."""
+"""0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))): the approximation of GELU in GPT-2 and T5 1.1."""
 
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
     "relu": (F.relu, False),
@@ -41,9 +41,9 @@ class FeedForward(Mixer):
         dim: Width of x.
         hidden: Width of the hidden layer (the paper: 4 · dim).
         activation: One of `ACTIVATIONS`.
-        dropout: On the hidden layer.
-        bias: Whether the matrices have a bias.
-        name: The layer's name, under which a tap finds it.
+        dropout: Dropout rate on the hidden layer.
+        bias: Whether the projections have a bias.
+        name: The layer's name in taps.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class FeedForward(Mixer):
         self.dropout = Dropout(dropout)
 
     def matrices(self) -> tuple[Tensor, ...]:
-        """W_1, (W_3 if gated) and W_2, each as (out, in): W_1 and W_3 stand in one parameter."""
+        """W_1, (W_3 if gated) and W_2, each (out, in), as views: W_1 and W_3 share a parameter."""
         return (*self.into.weight.chunk(2 if self.gated else 1), self.out.weight)
 
     def forward(self, x: Tensor, ctx: Context | None = None) -> Tensor:
-        """(tokens, dim) -> (tokens, dim); what others need of the context only a tap needs here."""
+        """(tokens, dim) -> (tokens, dim); of the context, only the tap is used."""
         hidden = self.into(x)  # (tokens, hidden), or twice that if gated
         if self.gated:
             open_, value = hidden.chunk(2, dim=-1)

@@ -1,4 +1,4 @@
-"""Normalisation over the features of one token, and of one head's query or key.
+"""Normalisation over the features of a token, or of a head's query or key.
 
 layer:  (x - mean(x)) / √(var(x) + ε) · weight + bias     biased variance, as published models
 rms:    x / √(mean(x²) + ε) · weight
@@ -17,9 +17,9 @@ from regard.errors import InputError
 
 
 def norm(kind: str, dim: int, epsilon: float | None = None) -> nn.Module:
-    """Builds a norm of (…, dim): `layer`, `rms`, or `none` (to see what breaks without).
+    """Builds a norm of (…, dim): `layer`, `rms`, or `none` (to train without one).
 
-    Without an epsilon, layer norm has 1e-5 and RMS norm 1e-6, as most published models.
+    The default epsilon is 1e-5 for layer norm and 1e-6 for RMS norm, as in most published models.
 
     Example:
         >>> norm("layer", 4)
@@ -35,12 +35,13 @@ def norm(kind: str, dim: int, epsilon: float | None = None) -> nn.Module:
 
 
 class Unit(nn.Module):
-    """Each head's vector at length 1, or at a length that the head learns, 100 at most.
+    """Scales each head's vector to length 1, or to a length that the head learns, at most 100.
 
-    Cosine attention (Swin-V2) has it on its queries, with a length, and on its keys, without.
+    Cosine attention (Swin-V2) applies it to queries with a learned length, and to keys with
+    length 1.
 
     Args:
-        heads: How many learn a length; 0: none.
+        heads: Number of heads, each of which learns a length; 0: length 1.
     """
 
     def __init__(self, heads: int = 0) -> None:
@@ -48,6 +49,6 @@ class Unit(nn.Module):
         self.scale = nn.Parameter(torch.full((heads, 1), math.log(10))) if heads else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, heads, head_dim), the same shape; without a learned length (…, head_dim)."""
+        """Scales (…, heads, head_dim), or (…, head_dim) without a learned length; shape stays."""
         x = F.normalize(x, dim=-1)
         return x if self.scale is None else x * self.scale.clamp(max=math.log(100)).exp()

@@ -1,9 +1,10 @@
-"""Where a token stands: three plug points around attention, one class a scheme.
+"""Position schemes: sinusoidal, learned, rotary, and T5's relative buckets.
 
-Self-attention alone does not see order. A scheme tells it in one of three places: *added to the
-input* (sinusoidal, learned), *turning q and k* before their product (rotary), or *added to the
-scores* (T5's buckets). All three leave the fused kernel usable. One instance serves all layers of
-a stack. To add a scheme: write a class that fills one plug point, and name it in `POSITIONS`.
+Self-attention alone ignores the order of tokens. A scheme encodes it in one of three places: it
+*adds to the input* (`add`: sinusoidal, learned), *rotates q and k* before their product (`turn`:
+rotary), or *adds to the scores* (`bias`: T5's buckets). All three work with the fused kernel. All
+layers of a stack share one instance. To add a scheme, write a class that overrides one of these
+methods, and name it in `POSITIONS`.
 """
 
 from __future__ import annotations
@@ -19,30 +20,30 @@ from torch import Tensor, nn
 from regard.errors import InputError
 
 AT_FIRST = 1024
-"""Rows of a table that is computed, not learned: it grows with the texts, up to `max_length`."""
+"""Initial rows of a computed (not learned) table; it grows with the input, up to `max_length`."""
 _GROWING = Lock()
-"""Threads that train one model share its tables."""
+"""Held while a table grows, since threads that train one model share its tables."""
 
 
 class Positions(nn.Module):
-    """No positions at all, and the parent of every scheme: each fills one of three plug points."""
+    """No positions; base class of every scheme, which overrides `add`, `turn` or `bias`."""
 
     def reach(self, length: int) -> None:
-        """Told before every pass how many places it will have, for schemes that make room."""
+        """Called before every pass with the number of positions, so that tables can grow."""
         del length
 
     def add(self, x: Tensor, where: Tensor) -> Tensor:
-        """Added to the input: x (tokens, dim), where (tokens,)."""
+        """Adds positions to the input: x (tokens, dim), positions `where` (tokens,)."""
         del where
         return x
 
     def turn(self, x: Tensor, where: Tensor) -> Tensor:
-        """Done to queries and keys before their product: x (tokens, heads, head_dim)."""
+        """Rotates queries or keys x (tokens, heads, head_dim) by positions `where` (tokens,)."""
         del where
         return x
 
     def bias(self, query: Tensor, keys: int) -> Tensor | None:
-        """Added to the scores: query places (batch or 1, query) -> (batch, heads, query, key)."""
+        """The bias on the scores: query positions (batch or 1, query) -> (…, heads, query, key)."""
         del query, keys
         return None
 
@@ -65,7 +66,7 @@ def sinusoid(length: int, dim: int, *, halves: bool = False) -> Tensor:
 
 
 class Sinusoidal(Positions):
-    """The paper's waves (section 3.5), added to the embeddings. Nothing to learn."""
+    """Sinusoids added to the embeddings (Vaswani et al. 2017, section 3.5). Not learned."""
 
     table: Tensor
 
@@ -77,7 +78,7 @@ class Sinusoidal(Positions):
         self.register_buffer("table", table, persistent=False)
 
     def reach(self, length: int) -> None:
-        """More waves, if the table is too short."""
+        """Extends the table if it is too short."""
         if length > len(self.table):
             with _GROWING, torch.inference_mode(mode=False):
                 rows = grown(len(self.table), length, self.max_length)
@@ -89,7 +90,7 @@ class Sinusoidal(Positions):
 
 
 class Learned(Positions):
-    """A learned vector for each position (GPT-2, BERT), up to `max_length`, from row `first` on."""
+    """A learned vector for each position (GPT-2, BERT); position 0 is row `first` of the table."""
 
     def __init__(self, dim: int, heads: int, max_length: int, *, first: int = 0) -> None:
         super().__init__()
@@ -104,9 +105,9 @@ class Learned(Positions):
 
 
 class Rotary(Positions):
-    """Turns each pair of features by an angle that grows with the position (Su et al. 2021).
+    """Rotates each pair of features by an angle that grows with the position (Su et al. 2021).
 
-    The product of a turned query and a turned key depends only on their distance:
+    The product of a rotated query and a rotated key depends only on their distance:
     (R_m q)·(R_n k) = q·(R_{n-m} k). Pairs are (j, j + half), as in Llama; `interleaved` pairs
     (2j, 2j + 1), as in the paper.
     """
@@ -133,15 +134,18 @@ class Rotary(Positions):
         self.register_buffer("sine", sine, persistent=False)
 
     def _tables(self, length: int) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of every angle, (length, half) each."""
+        """Cosine and sine of every angle, each (length, head_dim / 2)."""
         slowness = self.rate ** (-torch.arange(self.pairs, dtype=torch.float64) / self.pairs)
-        if self.stretch is not None:  # what turns more slowly reaches farther
+        if self.stretch is not None:  # lower frequencies cover longer texts
             slowness = self.stretch(slowness)
         angle = torch.arange(length, dtype=torch.float64)[:, None] * slowness  # (length, half)
         return angle.cos().float(), angle.sin().float()
 
     def reach(self, length: int) -> None:
-        """More angles, if the tables are too short; `sine` comes last and tells."""
+        """Extends the tables if they are too short.
+
+        `sine` is replaced last, so that another thread that sees it long enough has both.
+        """
         if length > len(self.sine):
             with _GROWING, torch.inference_mode(mode=False):
                 cosine, sine = self._tables(grown(len(self.sine), length, self.max_length))
@@ -159,10 +163,10 @@ class Rotary(Positions):
 
 
 class Buckets(Positions):
-    """T5's relative positions: a learned number per head and bucket of distance, added to scores.
+    """T5's relative positions: a learned bias per head and bucket of distances on the scores.
 
-    Near distances have a bucket each; far ones share logarithmically wider buckets. T5 shares it
-    over the layers of a stack, which one instance per stack gives.
+    Short distances have a bucket each; longer ones share logarithmically wider buckets. As in T5,
+    the layers of a stack share the table.
     """
 
     def __init__(
@@ -202,7 +206,9 @@ class Buckets(Positions):
 
 
 def grown(rows: int, length: int, most: int) -> int:
-    """Rows of a table that is to reach so far: twice as many at least, so that it grows seldom.
+    """New number of rows of a table: at least `length` and twice `rows`, at most `most`.
+
+    Doubling makes growth rare.
 
     Example:
         >>> grown(1024, 1025, 4096), grown(1024, 3000, 4096), grown(1024, 9000, 4096)
@@ -212,17 +218,18 @@ def grown(rows: int, length: int, most: int) -> int:
 
 
 def slower(factor: float) -> Callable[[Tensor], Tensor]:
-    """All waves slowed by a factor: positions of a text so much longer fall where others did."""
+    """Linear scaling: divides all frequencies, so that longer texts stay within trained angles."""
     return lambda slowness: slowness / factor
 
 
 def slower_where_long(
     factor: float, low: float, high: float, original: int
 ) -> Callable[[Tensor], Tensor]:
-    """Llama 3.1: long waves slowed by a factor, short ones as they were, gradual in between.
+    """Llama 3.1: divides low frequencies by a factor, keeps high ones, interpolates in between.
 
-    A wave that turns more than `high` times within the original length stays, one that turns less
-    than `low` times is slowed; s between is where it stands: slowness · ((1 - s)/factor + s).
+    A frequency with more than `high` turns within the original length stays; one with fewer than
+    `low` turns is divided by the factor. Between, s = (turns - low)/(high - low), and the frequency
+    is multiplied by (1 - s)/factor + s.
     """
 
     def stretch(slowness: Tensor) -> Tensor:
@@ -246,7 +253,7 @@ POSITIONS: dict[str, type[Positions]] = {
 def position_scheme(
     kind: str, *, dim: int, heads: int, max_length: int, causal: bool, **own: Any
 ) -> Positions:
-    """Builds the scheme named `kind` for one stack; `own` is what only this kind takes."""
+    """Builds the scheme named `kind` for one stack; `own` are arguments of this kind alone."""
     if kind not in POSITIONS:
         raise InputError("positions", got=kind, expected=f"one of {', '.join(POSITIONS)}")
     if kind == "none":

@@ -1,4 +1,4 @@
-"""Recurrence: each token is read with what was held after the one before it.
+"""Recurrent layers: the state h after each token is computed from the token and the state before.
 
     rnn    h = tanh(W x + U h)                                                       (Elman 1990)
     gru    r = σ(W_r x + U_r h)   z = σ(W_z x + U_z h)   n = tanh(W_n x + r ⊙ U_n h)
@@ -6,10 +6,10 @@
     lstm   i, f, o = σ(W x + U h)   g = tanh(W_g x + U_g h)
            c = f ⊙ c + i ⊙ g        h = o ⊙ tanh(c)             (Hochreiter & Schmidhuber 1997)
 
-PyTorch's kernels run a whole layer at once, texts of all lengths without work on padding. What
-passes the gates follows from x and their output, so a tap that only looks changes nothing. The
-loop over time is written out below: it runs where a gate is edited, and on devices that have no
-such kernel.
+PyTorch's kernels compute a whole layer at once, for sequences of different lengths without padding.
+The gates can be recomputed from x and the states, so recording them with a tap changes nothing. The
+explicit loop over time (`openly`) runs only if a gate is edited, if a sequence is empty, or on
+devices without such kernels.
 """
 
 from __future__ import annotations
@@ -34,15 +34,19 @@ GATES = {
     "gru": ("reset", "update", "candidate", "state"),
     "lstm": ("input", "forget", "candidate", "output", "cell", "state"),
 }
-"""What a tap can see inside a cell; `state` is h as the next token gets it."""
+"""The tap sites inside a cell; `state` is h after the token."""
 FUSED = ("cpu", "cuda", "mps")
 """Devices that have a kernel for a whole layer."""
 See = Callable[[str, Tensor], Tensor]
-"""Shows the value of a gate, by name, and gives what goes on in its place."""
+"""Called with the name and value of a gate; returns the value to use, which a tap may edit."""
 
 
 def gates_of(cell: str, from_x: Tensor, from_h: Tensor, see: See) -> dict[str, Tensor]:
-    """The gates of a cell, from W x and U h (…, gates · width), in PyTorch's order."""
+    """The gates of a cell from W x and U h, (…, gates · width) each, in PyTorch's order.
+
+    Returns:
+        Name -> value of the gates that `turn` needs, (…, width) each.
+    """
     if cell == "rnn":
         return {"candidate": (from_x + from_h).tanh()}
     if cell == "gru":
@@ -60,7 +64,7 @@ def gates_of(cell: str, from_x: Tensor, from_h: Tensor, see: See) -> dict[str, T
 
 
 def turn(cell: str, gates: dict[str, Tensor], held: tuple[Tensor, ...], see: See) -> Any:
-    """What a cell holds after a token, from its gates and what it held before."""
+    """The state of a cell after a token, from its gates and the state before: (h,) or (h, c)."""
     if cell == "rnn":
         return (see("state", gates["candidate"]),)
     if cell == "gru":
@@ -71,15 +75,15 @@ def turn(cell: str, gates: dict[str, Tensor], held: tuple[Tensor, ...], see: See
 
 
 class Recurrent(Mixer):
-    """One recurrent layer over texts laid end to end.
+    """One recurrent layer over packed sequences.
 
     Args:
-        dim: Width of x, and of what leaves.
+        dim: Width of the input and the output.
         name: The layer's name, such as `decoder.2.recurrent`.
         cell: `rnn`, `gru` or `lstm`.
-        both_ways: Half of the width reads from the end (an encoder's).
-        bias: Whether the products have a bias.
-        beside: Width of what is read beside x, behind it in the same vector (a decoder's context).
+        both_ways: Bidirectional: half of the width reads each direction (for encoders).
+        bias: Whether the projections have a bias.
+        beside: Width of a further input (a decoder's context vector), concatenated after x.
 
     Example:
         >>> from regard.layers import plain_context
@@ -110,12 +114,12 @@ class Recurrent(Mixer):
         )
 
     def start(self, rows: int, like: Tensor) -> tuple[Tensor, ...]:
-        """What it holds of each row before the first token: zeros (rows, width)."""
+        """The initial state: zeros (rows, width), twice for an LSTM."""
         zeros = like.new_zeros(rows, self.width)
         return (zeros, zeros) if self.cell == "lstm" else (zeros,)
 
     def sites(self) -> dict[str, int]:
-        """What leaves it, and what passes its gates; those that read from the end by `backward`."""
+        """The tap sites: the output, and the gates; the second direction's are in `.backward`."""
         inside = [f"{place}.{gate}" for place in self._places() for gate in GATES[self.cell]]
         return {self.name: 0, **dict.fromkeys(inside, 0)}
 
@@ -123,13 +127,13 @@ class Recurrent(Mixer):
         return [self.name + (".backward" if way else "") for way in self.directions]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """x: (tokens, dim + beside), texts end to end -> (tokens, dim)."""
+        """Packed tokens (tokens, dim + beside) -> (tokens, dim)."""
         cache, tap, layout = ctx.cache, ctx.tap, ctx.layout
         if cache is not None and not self.remembers:
             raise InputError(self.name, got="a token at a time", expected="whole texts: both ways")
         held = None if cache is None else cache.held[self.slot]
         edited = tap is not None and any(tap.edits_at(site) for site in [*self.sites()][1:])
-        fused = x.device.type in FUSED and 0 not in layout.lengths  # they take no empty text
+        fused = x.device.type in FUSED and 0 not in layout.lengths  # kernels reject empty texts
         if edited or not fused:
             out, after = self.openly(x, layout, held, tap)
         else:
@@ -143,7 +147,7 @@ class Recurrent(Mixer):
     def _at_once(
         self, x: Tensor, layout: Layout, held: tuple[Tensor, ...] | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """PyTorch's kernel: (tokens, dim), and what each row holds at its end."""
+        """Calls PyTorch's kernel: the output (tokens, dim), and the final state of each row."""
         before: Any = None if held is None else tuple(each[None] for each in held)
         if before is not None and self.cell != "lstm":
             (before,) = before
@@ -165,7 +169,7 @@ class Recurrent(Mixer):
         held: tuple[Tensor, ...] | None = None,
         tap: Tap | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The same, token by token; a tap may edit what passes the gates."""
+        """Computes the same as `_at_once` in a loop over time; a tap may edit the gates."""
         rows, first = layout.pad(x), held or self.start(layout.batch, x)
         here = torch.arange(layout.longest) < torch.tensor(layout.lengths)[:, None]
         here = here[..., None].to(x.device)  # (batch, length, 1)
@@ -196,13 +200,13 @@ class Recurrent(Mixer):
     def _show(
         self, x: Tensor, out: Tensor, layout: Layout, held: tuple[Tensor, ...] | None, tap: Tap
     ) -> None:
-        """Records what passed the gates, from x and the kernel's output, all tokens at once."""
+        """Records the gates, recomputed from x and the kernel's output for all tokens at once."""
         rows, first = layout.pad(x), held or self.start(layout.batch, x)
         states = layout.pad(out).chunk(len(self.directions), -1)
         for way, place, state in zip(self.directions, self._places(), states, strict=True):
             through = Gates(tap, place, layout, backward=bool(way))
             state = through.turned(state)
-            before = torch.cat((first[0][:, None], state[:, :-1]), 1)  # h as each token found it
+            before = torch.cat((first[0][:, None], state[:, :-1]), 1)  # h before each token
             from_x = through.turned(self._product("ih", way, rows))
             gates = gates_of(self.cell, from_x, self._product("hh", way, before), through.keep)
             through.keep("state", state)
@@ -217,10 +221,10 @@ class Recurrent(Mixer):
 
 
 class Gates:
-    """What passes the gates of one direction, for a tap: (batch, length, width) each.
+    """Collects the gates of one direction for a tap, (batch, length, width) each.
 
-    While a loop runs, an edit is shown all places so far, zeros behind them, as a record is laid
-    out; what it makes of the present place goes on.
+    In the loop over time, an edit gets a gate's values of all tokens so far, followed by zeros, in
+    the shape of a record; only its result for the present token is used.
     """
 
     def __init__(self, tap: Tap | None, name: str, layout: Layout, *, backward: bool) -> None:
@@ -228,18 +232,18 @@ class Gates:
         self.seen: dict[str, list[Tensor]] = {}
         self.whole: dict[str, Tensor] = {}
         self.time, self.order = 0, None
-        if backward:  # each row from its own end, padding where it was
+        if backward:  # reverse the tokens of each row; padding stays at the end
             place, length = torch.arange(layout.longest), torch.tensor(layout.lengths)[:, None]
             self.order = torch.where(place < length, length - 1 - place, place).to(layout.device)
 
     def turned(self, rows: Tensor) -> Tensor:
-        """Rows (batch, length, width) in the order of reading, or back."""
+        """Reverses rows (batch, length, width) for the backward direction; its own inverse."""
         if self.order is None:
             return rows
         return rows.gather(1, self.order[..., None].expand_as(rows))
 
     def see(self, gate: str, value: Tensor) -> Tensor:
-        """Edits the present place of a gate: (batch, width)."""
+        """Edits and stores the value of a gate at the present token: (batch, width)."""
         site, seen = f"{self.name}.{gate}", self.seen.setdefault(gate, [])
         edits = [] if self.tap is None else self.tap.edits_at(site)
         if edits:
@@ -252,16 +256,16 @@ class Gates:
         return value
 
     def next(self) -> None:
-        """Goes on to the next place."""
+        """Moves on to the next token."""
         self.time += 1
 
     def keep(self, gate: str, rows: Tensor) -> Tensor:
-        """All places of a gate at once: (batch, length, width)."""
+        """Stores the values of a gate at all tokens: (batch, length, width)."""
         self.whole[gate] = rows
         return rows
 
     def record(self) -> None:
-        """Hands the tap what it asked for, zeros where there is no token."""
+        """Records the gates that the tap asks for, with zeros as padding."""
         whole = self.whole | {gate: torch.stack(seen, 1) for gate, seen in self.seen.items()}
         for gate, rows in whole.items():
             site = f"{self.name}.{gate}"

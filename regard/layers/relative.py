@@ -1,6 +1,7 @@
-"""What one layer adds to its scores: a number for each offset between two places of a grid.
+"""Relative position bias in a grid: a number for each head and offset between two tokens (Swin).
 
-Each is a module of q and the layout, which gives (1, heads, query, key): `Attention(score_bias=…)`.
+A module maps q and the layout to a bias (1, heads, query, key), which one attention layer adds to
+its scores: `Attention(score_bias=…)`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from regard.layers.layout import Layout
 
 
 class RelativeBias(nn.Module):
-    """A learned number for each head and offset in rows and columns (Swin).
+    """A learned bias for each head and offset in rows and columns (Swin).
 
     Args:
-        heads: How many.
-        size: The side of the largest window: offsets reach from 1 - size to size - 1.
+        heads: Number of heads.
+        size: The side of the largest window: offsets range from 1 - size to size - 1.
     """
 
     def __init__(self, heads: int, size: int) -> None:
@@ -27,7 +28,7 @@ class RelativeBias(nn.Module):
         nn.init.trunc_normal_(self.table, std=0.02)
 
     def numbers(self) -> Tensor:
-        """One for each offset and head: ((2 size - 1)², heads)."""
+        """The bias of each offset and head: ((2 size - 1)², heads)."""
         return self.table
 
     def forward(self, q: Tensor, layout: Layout) -> Tensor:
@@ -42,19 +43,21 @@ class RelativeBias(nn.Module):
         row, column = (
             place.flatten()
             for place in torch.meshgrid(*(torch.arange(side) for side in sides), indexing="ij")
-        )  # of each place: (places,)
+        )  # row and column of each token of a window: (places,)
         down, right = row[:, None] - row, column[:, None] - column  # (query, key)
         index = (down + self.size - 1) * (2 * self.size - 1) + right + self.size - 1
         return self.numbers()[index.to(q.device)].permute(2, 0, 1)[None]
 
 
 class RelativeBiasNet(RelativeBias):
-    """The same, by a small net of the offset's logarithm (Swin-V2): windows may differ in size.
+    """The same bias, computed by a small network from log-scaled offsets (Swin-V2).
+
+    The windows may differ in size.
 
     Args:
-        heads: How many.
+        heads: Number of heads.
         size: The side of the largest window.
-        hidden: Width of the net.
+        hidden: Width of the network's hidden layer.
     """
 
     offsets: Tensor

@@ -1,4 +1,7 @@
-"""What a model remembers between steps of decoding: passed along, never stored on a module."""
+"""The state of a model between decoding steps: cached keys and values, recurrent states.
+
+It is passed to each step as an argument and never stored on a module.
+"""
 
 from __future__ import annotations
 
@@ -9,41 +12,41 @@ from torch import Tensor
 
 
 class State(Protocol):
-    """Memory of the rows that are being decoded; rows of one sentence stand together."""
+    """The state of the rows that are being decoded; the rows of one sequence are adjacent."""
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was: for beams, samples, and sentences that are done.
+        """Replaces row i by the former row rows[i]: for beams, samples, and finished sequences.
 
-        A row may be named several times, so that there are more rows than before. The numbers come
-        on the CPU, where the search is; a state on another device takes them there once.
+        A row may be named several times, so the number of rows may grow. `rows` is a CPU tensor,
+        since the search runs there; a state on another device copies it once.
         """
         ...
 
     def mark(self) -> Any:
-        """Where the rows stand now, for `rewind`."""
+        """Returns a mark of the present state, for `rewind`."""
         ...
 
     def rewind(self, mark: Any) -> None:
-        """The rows forget what came since the mark; there are as many as there were then."""
+        """Restores the state at the mark; the number of rows must be the same as then."""
         ...
 
 
 class KVCache:
-    """The keys and values of every layer so far, in buffers that are allocated once.
+    """The keys and values of every layer so far, in preallocated buffers.
 
-    Row by row, the first `lengths[row]` places are filled. Rows may differ in length (prompts);
-    while they do not, a step is a plain slice. What a row holds is one piece of memory, keys and
-    values of a place side by side, so that beams change places by copying few long pieces, into a
-    spare buffer that takes turns with those of the layers.
+    The first `lengths[row]` positions of each row are filled. Rows may differ in length (prompts);
+    if all are equally long, a step writes a plain slice. A row is contiguous in memory, with the
+    keys and values of a position next to each other, so that reordering beams copies few long
+    pieces. It copies each layer into a spare buffer; the layer's old buffer is the next spare one.
 
     Args:
-        layers: How many attention layers write to it.
-        rows: Rows being decoded.
-        capacity: The most tokens a row will hold.
-        kv_heads: Key and value heads of a layer.
+        layers: Number of attention layers that write to the cache.
+        rows: Number of rows being decoded.
+        capacity: Maximum number of tokens of a row.
+        kv_heads: Number of key and value heads of a layer.
         head_dim: Width of a head.
-        device: Where the buffers live.
-        dtype: Of the keys and values.
+        device: Device of the buffers.
+        dtype: Dtype of the keys and values.
     """
 
     def __init__(
@@ -57,22 +60,23 @@ class KVCache:
         dtype: torch.dtype | None = None,
     ) -> None:
         shape = (rows, capacity, 2, kv_heads, head_dim)
-        # Not filled: what is not written is not read, so pages of a long room stay untouched.
+        # Left uninitialized: only written positions are read, and unused memory pages stay
+        # unallocated if the capacity is large.
         self.layers = [torch.empty(shape, device=device, dtype=dtype) for _ in range(layers)]
         self.spare = torch.empty(shape, device=device, dtype=dtype)
         self.lengths = (0,) * rows
-        self.held: list[tuple[Tensor, ...]] = []  # of sub-layers that are no attention
+        self.held: list[tuple[Tensor, ...]] = []  # states of sub-layers other than attention
 
     @property
     def even(self) -> bool:
-        """Whether all rows hold equally many tokens."""
+        """Whether all rows hold the same number of tokens."""
         return len(set(self.lengths)) <= 1
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Writes new keys and values behind the old ones; returns all of them.
+        """Writes new keys and values after the old ones and returns all of them.
 
-        k, v: (rows, kv_heads, new, head_dim) -> (rows, kv_heads, longest + new, head_dim). The
-        lengths grow only by `advance`, once for all layers.
+        k, v: (rows, kv_heads, new, head_dim) -> (rows, kv_heads, longest + new, head_dim).
+        `lengths` stays as it is until `advance` is called, once for all layers.
         """
         rows, new, longest = k.shape[0], k.shape[2], max(self.lengths, default=0)
         held = self.layers[layer].permute(2, 0, 3, 1, 4)[:, :rows, :, : longest + new]
@@ -80,7 +84,7 @@ class KVCache:
         if self.even:
             keys[:, :, longest:], values[:, :, longest:] = k, v
         else:
-            # A kernel multiplies what is masked by 0, so even that must be a number.
+            # The kernel multiplies masked values by 0, so they must not be NaN.
             keys[:, :, longest:], values[:, :, longest:] = 0, 0
             where = k.device
             row = torch.arange(rows, device=where)[:, None]
@@ -91,19 +95,19 @@ class KVCache:
         return keys, values
 
     def advance(self, counts: tuple[int, ...]) -> None:
-        """Each row has counts[row] tokens more."""
+        """Adds counts[row] to the length of each row."""
         self.lengths = tuple(old + more for old, more in zip(self.lengths, counts, strict=True))
 
     def mark(self) -> Any:
-        """How many tokens each row holds now, for `rewind`."""
+        """The present number of tokens of each row, for `rewind`."""
         return self.lengths
 
     def rewind(self, mark: Any) -> None:
-        """Every row forgets what it holds behind the tokens that it had at the mark."""
+        """Drops the tokens that were added after the mark."""
         self.lengths = mark
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was; fewer or more rows than before is fine."""
+        """Replaces row i by the former row rows[i]; the number of rows may change."""
         order, filled = rows.tolist(), max(self.lengths, default=0)
         if order != list(range(len(order))):
             rows = rows.to(self.spare.device)
@@ -117,14 +121,14 @@ class KVCache:
 
 
 class RecurrentState(KVCache):
-    """What recurrent and convolutional sub-layers hold of each row: a few tensors (rows, …) each.
+    """The states of recurrent and convolutional sub-layers, each a few tensors (rows, …).
 
-    A sub-layer puts new tensors in the place of the old ones and never writes into them, so that a
-    mark is no copy. Attention of the same stack has its keys and values beside them.
+    A sub-layer replaces its tensors and never writes into them, so that a mark needs no copy. The
+    keys and values of attention layers in the same stack are kept as well.
 
     Args:
-        held: The tensors of every such sub-layer, before the first token.
-        cache: Of the stack's attention; with no layers, if it has none.
+        held: The initial tensors of every such sub-layer.
+        cache: The cache of the stack's attention layers; it has no layers if there are none.
     """
 
     def __init__(self, held: list[tuple[Tensor, ...]], cache: KVCache) -> None:
@@ -132,15 +136,15 @@ class RecurrentState(KVCache):
         self.lengths = cache.lengths
 
     def mark(self) -> Any:
-        """How many tokens each row holds now, and what follows from them."""
+        """The present lengths and states, for `rewind`."""
         return self.lengths, list(self.held)
 
     def rewind(self, mark: Any) -> None:
-        """Every row is as it was at the mark."""
+        """Restores the lengths and states at the mark."""
         self.lengths, self.held = mark[0], list(mark[1])
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was; fewer or more rows than before is fine."""
+        """Replaces row i by the former row rows[i]; the number of rows may change."""
         super().reorder(rows)
         rows = rows.to(self.spare.device)
         self.held = [tuple(each[rows] for each in one) for one in self.held]

@@ -1,4 +1,4 @@
-"""Families of models: configs of the same blocks."""
+"""Model families: most of them are configs of the same blocks."""
 
 from __future__ import annotations
 

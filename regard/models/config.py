@@ -1,6 +1,6 @@
-"""The `model:` section of a recipe: what every family's says, and what those of a shape say.
+"""The `model:` section of a recipe: the settings of all families, and those of each model shape.
 
-A family's own config, with its sizes, stands in its file in `regard/models/families/`.
+The config of a single family, with its named sizes, is in its file in `regard/models/families/`.
 """
 
 from __future__ import annotations
@@ -23,50 +23,50 @@ NormPlace = Literal["pre", "post", "inside"]
 ScoreKind = Literal["scaled_dot", "dot", "additive", "cosine"]
 Shape = Literal["encoder", "decoder", "encoder_decoder"]
 Reads = Literal["text", "images"]
-"""What a model reads: tokens of a text, or pictures of one size."""
+"""The input of a model: tokens of a text, or images of one size."""
 SUBLAYERS = ("self_attention", "cross_attention", "convolution", "recurrent", "feed_forward")
-"""Kinds of sub-layers; a name may have a word before it, where a block has two of a kind."""
+"""Kinds of sub-layers; a name may be prefixed by a word if a block has two of a kind."""
 Sizes = dict[str, dict[str, Any]]
 
 _SUBLAYER = f"([a-z]+_)?({'|'.join(SUBLAYERS)})"
 
 LONGEST = 2**24
-"""Tokens; no model reads so many, so more of them in a config are damage, or malice."""
+"""Upper bound on lengths, in tokens; a config with more is corrupt or malicious."""
 DEEPEST = 1000
-"""Layers; the deepest published models have as many, and each takes time to set up."""
+"""Upper bound on layers: the deepest published models have this many, and building takes time."""
 
 
 class RotaryScaling(Config):
-    """How a model that was trained on short texts turns q and k of longer ones."""
+    """Scaling of rotary frequencies, for texts longer than those a model was trained on."""
 
     kind: Literal["linear", "llama3"]
     factor: float = Field(gt=0)
-    """How many times longer the text is."""
+    """How many times longer the texts are."""
     low: float = 1.0
-    """llama3: waves with fewer turns than this in the original length are slowed by the factor."""
+    """llama3: frequencies with fewer turns in the original length are divided by the factor."""
     high: float = 4.0
-    """llama3: waves with more turns than this stay as they are; between the two it is gradual."""
+    """llama3: frequencies with more turns in the original length stay; interpolated in between."""
     original: int = Field(default=8192, ge=1, le=LONGEST)
-    """llama3: the length the model was first trained on."""
+    """llama3: the length that the model was first trained on, in tokens."""
 
 
 class ModelConfig(Config):
-    """What the config of every family says."""
+    """The settings that all families share."""
 
     SIZES: ClassVar[Sizes] = {}
     HEADS: ClassVar[tuple[str, ...]] = ()
-    """Keys that say which heads it has, beside that over the vocabulary of what it writes."""
+    """Keys that name the model's heads, apart from the language-model head."""
     shape: ClassVar[Shape]
     sides: ClassVar[int] = 1
-    """Texts of an example: a source and a target, or one alone."""
+    """Number of texts of an example: 2 (source and target) or 1."""
     reads: ClassVar[Reads] = "text"
     VOCABULARIES: ClassVar[tuple[str, ...]] = ("vocab",)
-    """The names of the sizes of vocabularies that a model is built with, the source's first."""
+    """Names of the vocabulary sizes that a model is built with, the source's first."""
     family: str
     size: str | None = None
-    """A named size gives the default of every field that is not set."""
+    """A named size, which gives the defaults of all fields that are not set."""
     dim: int = Field(default=128, ge=1)
-    if TYPE_CHECKING:  # a key of every family, each with its own default and place
+    if TYPE_CHECKING:  # every family declares this field, with its own default and field order
         max_length: int
 
     @model_validator(mode="before")
@@ -78,67 +78,68 @@ class ModelConfig(Config):
 
     @property
     def stacks(self) -> dict[str, int]:
-        """The number of layers of each stack, in the order in which data meets them."""
+        """Stack name -> number of layers, in the order in which data passes them."""
         raise NotImplementedError
 
     @property
     def widths(self) -> str:
-        """Its widths, by their keys."""
+        """The model's widths with their keys, for messages."""
         return f"dim {self.dim}"
 
     @property
     def summary(self) -> str:
-        """What it is made of beside its layers, in words."""
+        """A short description of the model's widths and kinds, without its layers."""
         return f"{self.dim} wide"
 
     @property
     def usual_blocks(self) -> bool:
-        """Whether blocks are what those of published language models are."""
+        """Whether the blocks have the structure of published language models."""
         return False
 
     @property
     def reach(self) -> int | None:
-        """How many positions away self-attention looks; None: as far as the text goes."""
+        """The largest distance, in tokens, at which self-attention attends; None: unlimited."""
         return None
 
     @property
     def bound(self) -> int | None:
-        """The most tokens that there are positions for; None: any number."""
+        """The maximum number of tokens that have positions; None: unlimited."""
         return self.max_length
 
     def readings(self, lengths: Sequence[int]) -> list[Reading]:
-        """The stacks, with what an example of these lengths brings to each.
+        """For each stack, the tokens that an example of these lengths brings to it.
 
         Args:
-            lengths: Tokens of source and target, or of the only text.
+            lengths: Number of tokens of source and target, or of the only text.
         """
         below = (0, *lengths[:-1])
         stacks = zip(self.stacks.items(), lengths, below, strict=True)
         return [Reading(*stack, tokens, memory) for stack, tokens, memory in stacks]
 
     def kept_numbers(self, lengths: Sequence[int], targets: int) -> int | None:
-        """Numbers that one example keeps from forward to backward, estimated.
+        """Estimates how many numbers one example stores for the backward pass.
 
         Args:
-            lengths: Tokens of source and target, or of the only text.
-            targets: Tokens that the loss is of.
+            lengths: Number of tokens of source and target, or of the only text.
+            targets: Number of tokens that the loss is computed on.
 
         Returns:
-            None where `regard.cost.count` has the formula: that of blocks.
+            The estimate; None for models of blocks, whose formula is in `regard.cost.count`.
         """
         del lengths, targets
         return None
 
     def held_numbers(self, rows: int, length: int, source: int) -> int | None:
-        """Numbers that decoding one text holds, beside the weights.
+        """How many numbers the decoding of one text stores, apart from the weights.
 
         Args:
-            rows: Hypotheses under way.
-            length: The most tokens of each.
-            source: Tokens of the source.
+            rows: Number of hypotheses.
+            length: Maximum number of tokens of each.
+            source: Number of source tokens.
 
         Returns:
-            None where `regard.cost.count` has the formula: that of keys and values.
+            The number; None for models with a key-value cache, whose formula is in
+            `regard.cost.count`.
         """
         del rows, length, source
         return None
@@ -151,90 +152,96 @@ class Reading(NamedTuple):
     layers: int
     tokens: int
     memory: int
-    """Tokens of the other stack that it looks at; 0: none."""
+    """Number of memory tokens that its cross-attention attends to; 0: no cross-attention."""
 
 
 class BlocksConfig(ModelConfig):
-    """What the blocks of every family can be. Each combination of fields is legal."""
+    """The settings of blocks, in all families. Every combination of fields is allowed."""
 
     heads: int = Field(default=8, ge=1)
     kv_heads: int | None = Field(default=None, ge=1)
-    """Fewer key/value heads than query heads: grouped attention. None: as many."""
+    """Number of key and value heads; fewer than `heads` is grouped attention. None: `heads`."""
     head_dim: int | None = Field(default=None, ge=1)
     """Width of a head. None: dim / heads."""
     hidden: int = Field(default=256, ge=1)
     activation: Activation = "relu"
     norm: NormKind = "layer"
     norm_place: NormPlace = "pre"
-    """Before a sub-layer, after the residual sum, or inside: on the change before it is added."""
+    """`pre`: on a sub-layer's input; `post`: on the residual sum; `inside`: on a sub-layer's
+    output, before it is added."""
     norm_epsilon: float | None = Field(default=None, gt=0)
-    """Added under the root. None: 1e-5 for layer norm, 1e-6 for RMS norm."""
+    """Added to the variance. None: 1e-5 for layer norm, 1e-6 for RMS norm."""
     final_norm: bool | None = None
-    """A norm on top of each stack. None: pre-norm has one, post-norm (as published) has none."""
+    """A norm after the last block of each stack. None: only with pre-norm."""
     embedding_norm: bool = False
     """A norm on the sum of embedding and position (BERT, BART)."""
     residual: bool = True
-    """Off only to see what breaks without it."""
+    """Residual connections; false only to show how a model trains without them."""
     bias: bool = True
     """Whether projections have a bias."""
     attention_bias: Literal["all", "qkv", "none"] | None = None
-    """Which of attention's projections have one. None: all or none of them, by `bias`."""
+    """Which of attention's projections have a bias. None: all or none of them, as `bias`."""
     query_key_norm: bool = False
-    """An RMS norm on each head's queries and keys, before they are turned (Qwen3)."""
+    """An RMS norm on each head's queries and keys, before rotary positions (Qwen3)."""
     positions: PositionKind = "sinusoidal"
     positions_from: int = Field(default=0, ge=0, le=LONGEST)
-    """The row of the first of learned positions; those before it are not used (RoBERTa, BART)."""
+    """The row of the first token's `learned` position; rows before are unused (RoBERTa, BART)."""
     rotary_base: float = Field(default=10_000.0, gt=0)
     rotary_scaling: RotaryScaling | None = None
     buckets: int = Field(default=32, ge=4, le=LONGEST)
-    """Of relative positions (T5)."""
+    """Number of buckets of relative positions (T5)."""
     farthest: int = Field(default=128, ge=1, le=LONGEST)
-    """The distance from which on all share the last bucket."""
+    """All distances from this one on share the last bucket."""
     window: int | None = Field(default=None, ge=1, le=LONGEST)
-    """In self-attention a token looks at this many tokens, itself included (Mistral). None: all."""
+    """Self-attention covers this many tokens, the token itself included (Mistral). None: all."""
     max_length: int = Field(default=1024, ge=1, le=LONGEST)
-    """The longest sequence (a bound that only `learned` positions need, and input is held to)."""
+    """Maximum length of a sequence, in tokens. Only `learned` positions need this bound; tasks
+    limit the length of their input to it."""
     score: ScoreKind = "scaled_dot"
     scaled_embedding: bool = True
     """Whether embeddings are multiplied by √dim."""
     scaled_output: bool = False
-    """Whether what the output matrix multiplies is divided by √dim (T5, where it is tied)."""
+    """Whether the input of the output matrix is divided by √dim (T5 with a tied matrix)."""
     output_bias: bool = False
     """Whether logits have a bias (BERT, Marian)."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    """On embedding plus position, and each sub-layer's output."""
+    """Dropout rate on embedding plus position, and on each sub-layer's output."""
     hidden_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """On the feed-forward's hidden layer. None: as `dropout`."""
+    """Dropout rate on the feed-forward's hidden layer. None: as `dropout`."""
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """On the attention weights. The paper has it; it leaves the fused kernel, so it is off."""
+    """Dropout rate on the attention weights. The paper uses it; off by default, since the fused
+    kernel cannot be used with it."""
 
     sublayers: tuple[str, ...] = ("self_attention", "feed_forward")
-    """What a block is made of, in order. A decoder that has a memory looks at it before its last
-    feed-forward, unless `cross_attention` is named."""
+    """The sub-layers of a block, in order. In a decoder with a memory, cross-attention is inserted
+    before the last feed-forward, unless `cross_attention` is named here."""
     scales: dict[str, float] = Field(default_factory=dict)
-    """What a sub-layer's change is multiplied by, by its name (Conformer's feed-forwards: 0.5)."""
+    """Factors on the outputs of sub-layers, by name (Conformer's feed-forwards: 0.5)."""
     norm_places: dict[str, NormPlace] = Field(default_factory=dict)
     """The norm places of single sub-layers, by name, where they differ from `norm_place`."""
     block_norm: bool = False
-    """One more norm at the end of each block (Conformer); then no stack has one on top."""
+    """One more norm at the end of each block (Conformer); the default of `final_norm` is then
+    false."""
     drop_path: float = Field(default=0.0, ge=0, lt=1)
-    """How often a text goes past the top block's sub-layers while training, less often further
-    down, past the first block's never (stochastic depth)."""
+    """Probability that an example skips a sub-layer of the last block in training; it falls
+    linearly to 0 at the first block (stochastic depth)."""
     kernel: int = Field(default=31, ge=1, le=LONGEST)
-    """Tokens that meet in a `convolution`; odd, but in a decoder, which sees the past alone."""
+    """Kernel size of a `convolution`, in tokens; odd, except in a decoder, whose convolutions are
+    causal."""
     convolution_norm: Literal["layer", "rms", "batch", "none"] = "layer"
-    """The norm inside a `convolution`. The Conformer has batch norm; layer norm does not depend on
-    what else is in the batch."""
+    """The norm inside a `convolution`. The Conformer uses batch norm; layer norm does not depend on
+    the rest of the batch."""
     cell: Literal["rnn", "gru", "lstm"] = "gru"
-    """Of a `recurrent` sub-layer."""
+    """The cell of a `recurrent` sub-layer."""
     both_ways: bool = False
-    """Whether half of a recurrence's width reads from the end; never in a decoder."""
+    """Whether `recurrent` sub-layers are bidirectional, with half of the width for each direction;
+    ignored in a decoder."""
     grid_window: int | None = Field(default=None, ge=1, le=LONGEST)
-    """The side of the squares of a picture within which tokens look at each other; in every other
-    block they are moved by half of it (Swin)."""
+    """The side of the square windows of an image within which attention stays; every other block
+    shifts them by half of it (Swin)."""
     grid_bias: Literal["none", "table", "net"] = "none"
-    """What attention adds to its scores by the offset within a square: a learned table (Swin), or
-    what a small net computes (Swin-V2)."""
+    """The bias added to attention scores by offset within a window: a learned table (Swin), or the
+    output of a small network (Swin-V2)."""
 
     @model_validator(mode="after")
     def _sublayers_fit(self) -> BlocksConfig:
@@ -255,7 +262,7 @@ class BlocksConfig(ModelConfig):
 
     @property
     def usual_blocks(self) -> bool:
-        """Whether blocks are what those of published language models are."""
+        """Whether the blocks have the structure of published language models."""
         usual = BlocksConfig(family=self.family)
         fields = ("sublayers", "scales", "norm_places", "block_norm", "grid_window", "grid_bias")
         return all(getattr(self, field) == getattr(usual, field) for field in fields)
@@ -274,32 +281,32 @@ class BlocksConfig(ModelConfig):
 
     @property
     def head_width(self) -> int:
-        """Width of a head, given or dim / heads."""
+        """Width of a head: `head_dim` if given, else dim / heads."""
         return self.head_dim or self.dim // self.heads
 
     @property
     def widths(self) -> str:
-        """Its widths, by their keys."""
+        """The model's widths with their keys, for messages."""
         return f"dim {self.dim}, hidden {self.hidden}"
 
     @property
     def summary(self) -> str:
-        """What it is made of beside its layers, in words."""
+        """A short description of the model's widths and kinds, without its layers."""
         return f"{self.dim} wide, {self.heads} heads, {self.hidden} hidden"
 
     @property
     def reach(self) -> int | None:
-        """How many positions away self-attention looks; a window counts the token itself."""
+        """The largest distance at which self-attention attends; None: unlimited."""
         return None if self.window is None else self.window - 1
 
     @property
     def bound(self) -> int | None:
-        """The most tokens that there are positions for; distances in buckets are never too many."""
+        """The maximum number of tokens that have positions; None (unlimited) with buckets."""
         return None if self.positions == "buckets" else self.max_length
 
 
 class EncoderDecoderConfig(BlocksConfig):
-    """What families say whose decoder looks at an encoder's output."""
+    """The settings of encoder-decoder families."""
 
     shape: ClassVar[Shape] = "encoder_decoder"
     sides: ClassVar[int] = 2
@@ -308,63 +315,64 @@ class EncoderDecoderConfig(BlocksConfig):
     decoder_layers: int = Field(default=2, ge=1, le=DEEPEST)
     tied: Literal["all", "output", "inputs", "none"] = "all"
     """`all`: one matrix for both embeddings and the output (needs a shared vocabulary);
-    `output`: the target embedding is the output matrix; `inputs`: the two embeddings are one;
+    `output`: one for the target embedding and the output; `inputs`: one for the two embeddings;
     `none`: three matrices."""
 
     @property
     def stacks(self) -> dict[str, int]:
-        """Both."""
+        """The number of layers of encoder and decoder."""
         return {"encoder": self.encoder_layers, "decoder": self.decoder_layers}
 
 
 class DecoderConfig(BlocksConfig):
-    """What families say that are a decoder alone."""
+    """The settings of decoder-only families."""
 
     shape: ClassVar[Shape] = "decoder"
     layers: int = Field(default=4, ge=1, le=DEEPEST)
     feed_forward: bool = True
-    """Off for a model of attention alone, as in the study of induction heads."""
+    """False for a model of attention alone, as in the study of induction heads."""
     tied: bool = True
-    """Whether the output matrix is the embedding."""
+    """Whether the embedding's matrix is also the output matrix."""
 
     @property
     def stacks(self) -> dict[str, int]:
-        """The only one."""
+        """The number of layers of the decoder."""
         return {"decoder": self.layers}
 
 
 class EncoderConfig(BlocksConfig):
-    """What families say that are an encoder alone, with the heads on it."""
+    """The settings of encoder-only families, with their heads."""
 
     HEADS: ClassVar[tuple[str, ...]] = ("masked", "next_sentence", "classes", "tags", "spans")
     shape: ClassVar[Shape] = "encoder"
     layers: int = Field(default=2, ge=1, le=DEEPEST)
     token_types: int = Field(default=2, ge=0, le=LONGEST)
-    """Kinds of sentence (first and second) that have a vector of their own; 0: none."""
+    """Number of token types with a learned vector (first and second sentence: 2); 0: none."""
     scaled_output: Literal[False] = False
     output_bias: Literal[True] = True
-    """Its masked head always has one."""
+    """The masked-token head always has a bias."""
     pooler: Literal["tanh", "relu", "none"] = "tanh"
-    """What f(W x) of the first token, which stands for the whole text, has as f; or no W at all."""
+    """The function f of the pooled vector f(W x), where x is the first token's vector; `none`: the
+    pooled vector is x itself."""
     masked: bool = True
-    """Whether it has a head that fills masked tokens, with the embedding as its matrix."""
+    """Whether there is a head that predicts masked tokens; the embedding is its matrix."""
     next_sentence: bool = False
-    """Whether it has a head that tells if the second sentence follows the first."""
+    """Whether there is a head that predicts if the second sentence follows the first."""
     classes: tuple[str, ...] = ()
-    """Names of the classes of a text, for a head on the pooled vector; none: no such head."""
+    """Names of the classes of a text, for a head on the pooled vector; empty: no such head."""
     tags: tuple[str, ...] = ()
-    """Names of the tags of a token, for a head on every token; none: no such head."""
+    """Names of the tags of a token, for a head on every token; empty: no such head."""
     spans: bool = False
-    """Whether it has a head that finds where an answer begins and ends."""
+    """Whether there is a head that predicts the first and last token of an answer."""
 
     @property
     def stacks(self) -> dict[str, int]:
-        """The only one."""
+        """The number of layers of the encoder."""
         return {"encoder": self.layers}
 
 
 class ImageEncoderConfig(BlocksConfig):
-    """What families say that are an encoder of images cut into patches."""
+    """The settings of families that encode images cut into patches."""
 
     HEADS: ClassVar[tuple[str, ...]] = ("classes",)
     VOCABULARIES: ClassVar[tuple[str, ...]] = ()
@@ -372,24 +380,25 @@ class ImageEncoderConfig(BlocksConfig):
     reads: ClassVar[Reads] = "images"
     layers: int = Field(default=4, ge=1, le=DEEPEST)
     image: tuple[PositiveInt, PositiveInt] = (224, 224)
-    """Height and width of the images, in pixels; readers scale to it."""
+    """Height and width of the images, in pixels; images are scaled to it."""
     patch: int = Field(default=16, ge=1, le=LONGEST)
-    """The side of a patch, in pixels; height and width divide by it. A patch is a token."""
+    """The side of a patch, in pixels; it must divide height and width. Each patch is a token."""
     channels: Literal[1, 3] = 3
-    """Of a pixel: 1 for grey, 3 for red, green and blue."""
+    """Number of channels: 1 for grey, 3 for red, green and blue."""
     class_token: bool = True
-    """Whether a learned token, [CLS], stands before the patches."""
+    """Whether a learned [CLS] token precedes the patches."""
     pool: Literal["first", "mean"] = "first"
-    """What the class is told from: the first token's vector, or the mean of all patches'."""
+    """The pooled vector: that of the first token, or the mean of all patches'."""
     classes: tuple[str, ...] = ()
-    """Names of the classes of an image, for a head on the pooled vector; none: no such head."""
+    """Names of the classes of an image, for a head on the pooled vector; empty: no such head."""
     max_length: int = Field(default=0, ge=0, le=LONGEST)
-    """Tokens of an image, which `image`, `patch` and `class_token` decide: leave it out."""
+    """Number of tokens of an image; leave it out: it follows from `image`, `patch` and
+    `class_token`."""
     embedding_norm: Literal[False] = False
     scaled_embedding: Literal[False] = False
     scaled_output: Literal[False] = False
     output_bias: Literal[True] = True
-    """Its head always has one."""
+    """The head always has a bias."""
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -398,7 +407,7 @@ class ImageEncoderConfig(BlocksConfig):
 
     @property
     def tokens(self) -> int:
-        """Of an image: its patches, and [CLS]."""
+        """Number of tokens of an image: its patches, and [CLS] if there is one."""
         return self.grid[0] * self.grid[1] + int(self.class_token)
 
     @model_validator(mode="after")
@@ -415,10 +424,10 @@ class ImageEncoderConfig(BlocksConfig):
                 f"max_length {self.max_length}: an image of {height} x {width} in patches of "
                 f"{self.patch} has {self.tokens} tokens; leave max_length out"
             )
-        object.__setattr__(self, "max_length", self.tokens)  # frozen, but not yet handed out
+        object.__setattr__(self, "max_length", self.tokens)  # the instance is frozen already
         return self
 
     @property
     def stacks(self) -> dict[str, int]:
-        """The only one."""
+        """The number of layers of the encoder."""
         return {"encoder": self.layers}

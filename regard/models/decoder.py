@@ -1,7 +1,7 @@
-"""The decoder alone, which GPT, Llama, Mistral and Qwen are configs of.
+"""The decoder-only model, of which GPT, Llama, Mistral and Qwen are configs.
 
-Ids so far -> logits of the next. Training sees whole texts at once (`forward`); decoding reads a
-prompt in one pass (`read`) and then goes on by one token a row (`step`).
+Token ids so far -> logits of the next token. Training passes whole texts at once (`forward`);
+decoding reads a prompt in one pass (`read`) and then one token per row at a time (`step`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from regard.models.parts import (
 
 
 class Decoder(Model):
-    """A stack in which tokens look back, and a head over the vocabulary.
+    """A causal stack with an output head over the vocabulary.
 
     Args:
-        config: Sizes and kinds.
-        vocab: Entries of the vocabulary.
+        config: The model's settings.
+        vocab: Size of the vocabulary.
 
     Example:
         >>> from regard.models import GPTConfig
@@ -55,17 +55,17 @@ class Decoder(Model):
         return ctx.visit("logits", self.head(self._top(texts.ids, ctx)))
 
     def loss(self, texts: Ragged, wanted: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Cross-entropy of the tokens that should follow, wanted (tokens,), summed."""
+        """Summed cross-entropy of the next tokens, wanted (tokens,)."""
         return self.head.loss(self._top(texts.ids, self._given(texts)), wanted, smoothing)
 
     def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
-        """What leaves the stack for each token: (tokens, dim)."""
+        """The output of the stack for each token: (tokens, dim)."""
         return self._top(texts.ids, self._given(texts, tap))
 
     def _given(
         self, texts: Ragged, tap: Tap | None = None, cache: KVCache | None = None
     ) -> Context:
-        """What the stack needs to read whole texts, each token looking back alone."""
+        """The stack's context for whole texts, with a causal mask."""
         if tap is not None:
             tap.begin(self.sites())
         layout = self.embed.layout(texts)
@@ -76,26 +76,26 @@ class Decoder(Model):
         return self.decoder(ctx.visit("decoder.embedding", x), ctx)
 
     def encode(self, source: Ragged, tap: Tap | None = None) -> None:
-        """There is no source to read: it has no encoder."""
+        """Does nothing: the model has no encoder."""
         del source, tap
 
     def start(self, memory: None, rows: int, length: int) -> KVCache:
-        """The state before the first token: `rows` rows of at most `length` tokens."""
+        """The empty state of `rows` rows of at most `length` tokens."""
         del memory
         return self.decoder.start(rows, length, self.embed.weight)
 
     def read(self, prompts: Ragged, state: KVCache, tap: Tap | None = None) -> Tensor:
-        """More of each row, behind what the state holds -> logits of the next (rows, vocab)."""
+        """Appends several tokens to each row of the state -> logits of the next (rows, vocab)."""
         ctx = self._given(prompts, tap, state)
         x = self._top(prompts.ids, ctx)
         state.advance(prompts.lengths)
-        last = torch.tensor(prompts.lengths, device=x.device).cumsum(0) - 1  # of each prompt
+        last = torch.tensor(prompts.lengths, device=x.device).cumsum(0) - 1  # each prompt's end
         ctx.layout = Layout((1,) * len(prompts.lengths), x.device)
         return ctx.visit("logits", self.head(x[last]))
 
     def step(self, ids: Tensor, state: KVCache, tap: Tap | None = None) -> Tensor:
-        """One more token for each row: ids (rows,) -> logits of the next (rows, vocab)."""
-        if tap is not None and not any(state.lengths):  # the first step, where no prompt was read
+        """Feeds one token to each row: ids (rows,) -> logits of the next (rows, vocab)."""
+        if tap is not None and not any(state.lengths):  # the first step, if there was no prompt
             tap.begin(self.sites())
         more = Ragged(ids, (1,) * ids.numel())
         layout = self.embed.layout(more)
@@ -105,13 +105,13 @@ class Decoder(Model):
         return logits
 
     def embeds(self) -> list[Embed]:
-        """What gives each token its first vector."""
+        """The token embedding."""
         return [self.embed]
 
     def vocabularies(self) -> dict[str, int]:
-        """What it was built with beside its config, by name."""
+        """The size of the vocabulary that the model was built with."""
         return {"vocab": self.vocab}
 
     def sites(self) -> dict[str, int]:
-        """Every site a tap can name, with its number of heads (0 where there are none)."""
+        """All tap sites of the model, with the number of heads at each (0: not per head)."""
         return self.decoder.sites() | LOGITS

@@ -1,9 +1,9 @@
-"""The encoder alone, which BERT, RoBERTa and DistilBERT are configs of, with its heads.
+"""The encoder-only model with its heads, of which BERT, RoBERTa and DistilBERT are configs.
 
-`BaseEncoder` is what it shares with the encoder of images (`image_encoder.py`).
+`BaseEncoder` is the part that it shares with the image encoder (`image_encoder.py`).
 
-Ids -> a vector for each token, each having seen all others; and from these whatever was asked for:
-the token behind a mask, a class of the whole text, a tag for each token, where an answer stands.
+Token ids -> a contextual vector for each token (tokens, dim); and from these the logits of the
+heads: masked tokens, classes of a text, tags of tokens, the first and last token of an answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from regard.models.parts import (
 
 
 class MaskedHead(nn.Module):
-    """norm(f(W x)), then logits over the vocabulary with the embedding as the matrix (BERT)."""
+    """norm(f(W x)), then logits over the vocabulary with the embedding's matrix (BERT)."""
 
     def __init__(self, config: EncoderConfig, vocab: int, tied: nn.Parameter) -> None:
         super().__init__()
@@ -49,14 +49,14 @@ class MaskedHead(nn.Module):
         return self.vocabulary(self._prepared(x))
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Cross-entropy of x (tokens, dim) to targets (tokens,), summed."""
+        """Summed cross-entropy of x (tokens, dim) to targets (tokens,)."""
         return self.vocabulary.loss(self._prepared(x), targets, smoothing)
 
 
 class BaseEncoder(Model):
-    """A front, a stack in which every token looks at all others, and heads on what leaves it.
+    """A front, a stack without a causal mask, and heads on its output.
 
-    A subclass makes `embed`, `encoder`, `dropout` and its heads.
+    A subclass creates `embed`, `encoder`, `dropout` and its heads.
     """
 
     config: Any
@@ -64,10 +64,10 @@ class BaseEncoder(Model):
     encoder: Stack
     dropout: nn.Module
     without_head: ClassVar[str]
-    """What to do about a head that is not there."""
+    """The advice in the error message for a missing head."""
 
     def hidden(self, source: Any, tap: Tap | None = None) -> Tensor:
-        """What leaves the stack for each token: (tokens, dim)."""
+        """The output of the stack for each token: (tokens, dim)."""
         if tap is not None:
             tap.begin(self.sites())
         layout = self.embed.layout(source)
@@ -77,7 +77,7 @@ class BaseEncoder(Model):
 
     @abstractmethod
     def pooled(self, source: Any, hidden: Tensor) -> Tensor:
-        """One vector an example, from those of its tokens: (examples, dim)."""
+        """The pooled vector of each example: hidden (tokens, dim) -> (examples, dim)."""
 
     def classify(self, source: Any, tap: Tap | None = None) -> Tensor:
         """Logits of the classes of each example: (examples, classes)."""
@@ -88,7 +88,7 @@ class BaseEncoder(Model):
         """The head of that name.
 
         Raises:
-            InputError: The model has none.
+            InputError: If the model has no such head.
         """
         found = getattr(self, head, None)
         if found is None:
@@ -98,20 +98,20 @@ class BaseEncoder(Model):
         return found
 
     def embeds(self) -> Sequence[Front]:
-        """What gives each token its first vector."""
+        """The front."""
         return [self.embed]
 
     def sites(self) -> dict[str, int]:
-        """Every site a tap can name, with its number of heads (0 where there are none)."""
+        """All tap sites of the model, with the number of heads at each (0: not per head)."""
         return self.encoder.sites()
 
 
 class Encoder(BaseEncoder):
-    """A stack in which every token looks at all of its text, and heads that the config names.
+    """A bidirectional stack over a text, with the heads that the config names.
 
     Args:
-        config: Sizes, kinds, and which heads.
-        vocab: Entries of the vocabulary.
+        config: The model's settings and heads.
+        vocab: Size of the vocabulary.
 
     Example:
         >>> from regard.models import BertConfig
@@ -143,7 +143,7 @@ class Encoder(BaseEncoder):
         draw_normal(self, config.layers)
 
     def pooled(self, texts: Ragged, hidden: Tensor) -> Tensor:
-        """One vector a text, from its first token: (texts, dim)."""
+        """The pooled vector of each text, f(W x) of its first token: (texts, dim)."""
         first = hidden[texts.firsts]
         if self.pooler is None:
             return first
@@ -163,5 +163,5 @@ class Encoder(BaseEncoder):
         return self.need("spans")(self.hidden(texts, tap))
 
     def vocabularies(self) -> dict[str, int]:
-        """What it was built with beside its config, by name."""
+        """The size of the vocabulary that the model was built with."""
         return {"vocab": self.vocab}

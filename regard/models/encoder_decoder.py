@@ -1,7 +1,7 @@
-"""The encoder-decoder, which the Transformer, T5, BART and Marian are configs of.
+"""The encoder-decoder model, of which the Transformer, T5, BART and Marian are configs.
 
-Source ids -> encoder -> memory; target ids so far, looking at the memory -> logits of the next.
-Training sees a whole target at once (`forward`); decoding goes `encode -> start -> step`.
+Source ids -> encoder -> memory; target ids so far and memory -> decoder -> logits of the next.
+Training passes whole targets at once (`forward`); decoding calls `encode`, `start`, then `step`.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from regard.models.parts import (
 
 
 class DecoderState:
-    """What the decoder remembers of the rows it is writing: its cache, and what it looks at.
+    """The decoding state of the decoder: its cache, and the memory that it attends to.
 
     Args:
-        cache: Keys and values of the rows so far.
-        memory: Of the sentences; `beams` neighbouring rows share one.
-        beams: Rows a sentence.
+        cache: Keys and values (or recurrent states) of the rows so far.
+        memory: The encoder's output; `beams` adjacent rows share that of one sequence.
+        beams: Number of rows per sequence.
     """
 
     def __init__(self, cache: KVCache, memory: Memory, beams: int) -> None:
         self.cache, self.memory, self.beams = cache, memory, beams
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was; a sentence none of whose rows is named leaves."""
+        """Replaces row i by the former row rows[i]; drops sequences of which no row is named."""
         self.cache.reorder(rows)
         sentences = torch.unique_consecutive(rows // self.beams)
         self.beams = rows.numel() // max(1, sentences.numel())
@@ -56,25 +56,25 @@ class DecoderState:
             self.memory = self.memory.select(sentences)
 
     def mark(self) -> Any:
-        """Where the rows stand now, for `rewind`."""
+        """Returns a mark of the present state, for `rewind`."""
         return self.cache.mark()
 
     def rewind(self, mark: Any) -> None:
-        """The rows forget what came since the mark."""
+        """Restores the state at the mark."""
         self.cache.rewind(mark)
 
 
 class EncoderDecoder(Model):
-    """An encoder, a decoder that looks at its top output, and a head over the vocabulary.
+    """An encoder, a decoder that attends to its output, and a head over the vocabulary.
 
     Args:
-        config: Sizes and kinds.
-        source_vocab: Entries of the source vocabulary.
-        target_vocab: Entries of the target vocabulary.
+        config: The model's settings.
+        source_vocab: Size of the source vocabulary.
+        target_vocab: Size of the target vocabulary.
     """
 
     config: Any
-    """An `EncoderDecoderConfig`; a model whose parts are others has its own."""
+    """An `EncoderDecoderConfig`, or the config of a subclass with other parts."""
 
     def __init__(self, config: Any, source_vocab: int, target_vocab: int) -> None:
         super().__init__()
@@ -96,11 +96,11 @@ class EncoderDecoder(Model):
         draw_glorot(self, config.dim)
 
     def _embed(self, vocab: int) -> Embed:
-        """What gives the tokens of one side their first vectors."""
+        """Builds the embedding of the source or target vocabulary."""
         return embed_of(self.config, vocab)
 
     def _stacks(self) -> tuple[Stack, Any]:
-        """The encoder and the decoder."""
+        """Builds the encoder and the decoder."""
         config: EncoderDecoderConfig = self.config
         return (
             stack_of(config, config.encoder_layers, "encoder"),
@@ -108,7 +108,7 @@ class EncoderDecoder(Model):
         )
 
     def _head(self, tied: nn.Parameter | None) -> VocabularyHead:
-        """Logits over the target vocabulary."""
+        """Builds the output head over the target vocabulary."""
         return head_of(self.config, self.target_vocab, tied)
 
     def forward(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Tensor:
@@ -119,18 +119,18 @@ class EncoderDecoder(Model):
     def loss(
         self, source: Ragged, target: Ragged, wanted: Tensor, smoothing: float = 0.0
     ) -> Tensor:
-        """Cross-entropy of the tokens that should follow, wanted (target tokens,), summed."""
+        """Summed cross-entropy of the next tokens, wanted (target tokens,)."""
         x = self._decode(target.ids, self._given(source, target))
         return self.head.loss(x, wanted, smoothing)
 
     def _given(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Context:
-        """What the decoder needs to read whole targets, each token looking back alone."""
+        """The decoder's context for whole targets, with a causal mask and the memory."""
         memory = self.encode(source, tap)
         layout = self.target_embed.layout(target)
         return reading(self.config, self.decoder, layout, causal=True, memory=memory, tap=tap)
 
     def encode(self, source: Ragged, tap: Tap | None = None) -> Memory:
-        """Source sentences -> the memory that the decoder looks at."""
+        """Encodes the source sequences into the memory that the decoder attends to."""
         if tap is not None:
             tap.begin(self.sites())
         layout = self.source_embed.layout(source)
@@ -140,16 +140,16 @@ class EncoderDecoder(Model):
         return Memory(x, ctx.layout)
 
     def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
-        """What leaves the encoder for each token: (tokens, dim)."""
+        """The output of the encoder for each token: (tokens, dim)."""
         return self.encode(texts, tap).x
 
     def start(self, memory: Memory, rows: int, length: int) -> DecoderState:
-        """The state before the first token: `rows` hypotheses a sentence, `length` tokens each."""
+        """The state before the first token: `rows` rows per sequence, of up to `length` tokens."""
         cache = self.decoder.start(memory.layout.batch * rows, length, memory.x)
         return DecoderState(cache, self.decoder.remember(memory), rows)
 
     def step(self, ids: Tensor, state: DecoderState, tap: Tap | None = None) -> Tensor:
-        """One more token for each row: ids (rows,) -> logits of the next (rows, vocab)."""
+        """Feeds one token to each row: ids (rows,) -> logits of the next (rows, vocab)."""
         memory, more = state.memory, Ragged(ids, (1,) * ids.numel())
         ctx = reading(
             self.config,
@@ -173,13 +173,13 @@ class EncoderDecoder(Model):
         return ctx.visit("logits", self.head(x))  # (tokens, vocab)
 
     def embeds(self) -> list[Embed]:
-        """What gives each token of source and target its first vector."""
+        """The embeddings of source and target."""
         return [self.source_embed, self.target_embed]
 
     def vocabularies(self) -> dict[str, int]:
-        """What it was built with beside its config, by name."""
+        """The sizes of the vocabularies that the model was built with."""
         return {"source_vocab": self.source_vocab, "target_vocab": self.target_vocab}
 
     def sites(self) -> dict[str, int]:
-        """Every site a tap can name, with its number of heads (0 where there are none)."""
+        """All tap sites of the model, with the number of heads at each (0: not per head)."""
         return self.encoder.sites() | self.decoder.sites() | LOGITS

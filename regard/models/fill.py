@@ -1,6 +1,6 @@
-"""A config and weights -> a model of them: nothing is drawn, and no weight is copied.
+"""Builds a model from a config and given weights, without initializing or copying weights.
 
-Fresh weights would take as much memory as those that follow, and a while to be drawn.
+Initial weights would double the memory and take time to draw.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from regard.models.sketch import NothingDrawn
 
 
 class _NoPlaces(NothingDrawn):
-    """Makes a weight without memory; tables that are computed, such as sinusoids, have theirs."""
+    """Creates weights on the meta device; computed tables, such as sinusoids, are real tensors."""
 
     def __torch_function__(
         self,
@@ -33,29 +33,30 @@ class _NoPlaces(NothingDrawn):
 
 
 def blank(config: ModelConfig, *vocabularies: int) -> Any:
-    """The model of a config without its weights, which `fill` gives it.
+    """Builds the model of a config with weights on the meta device, to be set by `fill`.
 
     Args:
-        config: Of a family.
-        vocabularies: Entries of the source's and the target's vocabulary, or of the only one.
+        config: The config of a model.
+        vocabularies: Sizes of the source and target vocabulary, or of the only one.
     """
     with _NoPlaces():
         return build(config, *vocabularies)
 
 
 def fill(model: Model, weights: Mapping[str, Tensor]) -> None:
-    """Gives a model its weights: the tensors themselves, not copies of them.
+    """Sets the weights of a model to the given tensors, without copying them.
 
     Args:
-        model: Blank, or with weights that are let go. What is tied in it stays so.
-        weights: By name, all of the model's, of its shapes and kinds.
+        model: A model from `blank`, or any other, whose weights are replaced. Tied weights stay
+            tied.
+        weights: Name -> tensor for all weights, with the model's shapes and dtypes.
     """
     own = dict(model.named_parameters(remove_duplicate=False))
     given = {id(parameter): weights[name] for name, parameter in own.items()}
     places: set[int] = set()
     ready: dict[int, nn.Parameter] = {}
     for parameter, tensor in given.items():
-        # Equal numbers under two names that the model does not tie are two parameters.
+        # One tensor under two names that the model does not tie becomes two parameters.
         apart = tensor.clone() if tensor.data_ptr() in places else tensor
         places.add(tensor.data_ptr())
         ready[parameter] = nn.Parameter(apart)

@@ -1,6 +1,6 @@
-"""The encoder of images, which the Vision Transformer is a config of.
+"""The image encoder, of which the Vision Transformer is a config.
 
-Pixels -> a vector for each patch, each having seen all others -> the classes of the image.
+Pixels (images, channels, height, width) -> a contextual vector for each patch -> class logits.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from regard.models.parts import stack_of
 
 
 class ImageEncoder(BaseEncoder):
-    """Patches of an image in a stack, and a head for its classes.
+    """A stack over the patches of an image, with a classification head.
 
     Args:
-        config: Sizes and kinds, of the image too.
+        config: The settings of the model and the size of the images.
 
     Example:
         >>> import torch
@@ -51,12 +51,15 @@ class ImageEncoder(BaseEncoder):
         self.classes = Linear(config.dim, len(config.classes)) if config.classes else None
         draw_glorot(self, config.dim)
         for table in self.encoder.positions.parameters():
-            # As large as what stands before the first norm: a position that is small beside its
-            # patch is hardly seen. 250 steps on digits: 98% right so, 89% with a deviation of 0.02.
+            # As large as the patch vectors before the first norm: much smaller positions have
+            # little effect. 250 steps on digits: 98% accuracy, but 89% with a deviation of 0.02.
             nn.init.normal_(table, std=1.0)
 
     def pooled(self, source: Dense, hidden: Tensor) -> Tensor:
-        """One vector an image, from its first token or the mean of its patches: (images, dim)."""
+        """The pooled vector of each image: its first token or the mean of its patches.
+
+        hidden (tokens, dim) -> (images, dim).
+        """
         rows = hidden.view(len(source), -1, hidden.shape[-1])  # (images, tokens, dim)
         if self.config.pool == "first":
             return rows[:, 0]
@@ -67,5 +70,5 @@ class ImageEncoder(BaseEncoder):
         return self.classify(source, tap)
 
     def vocabularies(self) -> dict[str, int]:
-        """It reads pixels, for which there is none."""
+        """Empty: the model reads pixels, not tokens of a vocabulary."""
         return {}

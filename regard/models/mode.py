@@ -1,4 +1,4 @@
-"""How a model computes: without dropout and gradients while it is used; in mixed precision."""
+"""Context managers for inference: eval mode without gradients, and mixed precision."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is in eval mode and nothing is kept for a backward pass."""
+    """Puts the model into eval mode and inference mode, in its precision; restores its mode."""
     was_training = model.training
     model.eval()
     try:
@@ -23,7 +23,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def precision_of(model: nn.Module) -> AbstractContextManager[Any]:
-    """Inside, matrix products are computed in what the model says (`mixed`), all else in fp32."""
+    """Autocast to the dtype `model.mixed`; a null context if the model has none."""
     kind: torch.dtype | None = getattr(model, "mixed", None)
     if kind is None:
         return nullcontext()

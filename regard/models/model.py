@@ -1,4 +1,4 @@
-"""What a model of any family can say of itself, whatever its shape."""
+"""`Model`, the base class of the models of all families."""
 
 from __future__ import annotations
 
@@ -15,28 +15,31 @@ from regard.models.config import ModelConfig
 
 
 class Model(nn.Module, ABC):
-    """Stacks by the names that the config gives them, the fronts before them, and heads."""
+    """A model: fronts (input layers), stacks, stored under the names in `config.stacks`, and heads.
+
+    The first stack is the one that reads the input.
+    """
 
     config: ModelConfig
 
     @abstractmethod
     def hidden(self, source: Any, tap: Tap | None = None) -> Tensor:
-        """What leaves the stack that reads, for each token of an `Input`: (tokens, dim)."""
+        """The output of the first stack for each token of an `Input`: (tokens, dim)."""
 
     @abstractmethod
     def vocabularies(self) -> dict[str, int]:
-        """What it was built with beside its config, by name."""
+        """Name -> size of the vocabularies that the model was built with."""
 
     @abstractmethod
     def embeds(self) -> Sequence[Front]:
-        """What gives each token its first vector: of source and target, or of the only input."""
+        """The input layers: of source and target, or of the only input."""
 
     @abstractmethod
     def sites(self) -> dict[str, int]:
-        """Every site a tap can name, with its number of heads (0 where there are none)."""
+        """All tap sites of the model, with the number of heads at each (0: not per head)."""
 
     def heads(self) -> list[str]:
-        """Every attention head's name, such as `decoder.1.cross.3`."""
+        """The names of all attention heads, such as `decoder.1.cross.3`."""
         counts = {site: count for site, count in self.sites().items() if site.endswith(".heads")}
         return [
             f"{site.removesuffix('.heads')}.{head}"
@@ -45,20 +48,20 @@ class Model(nn.Module, ABC):
         ]
 
     mixed: torch.dtype | None = None
-    """What matrix products are computed in where the model is used: None for fp32 throughout."""
+    """The dtype of matrix products in inference (autocast); None: fp32 throughout."""
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are; what it reads has to be there, too."""
+        """The device of the weights; inputs must be on the same device."""
         return next(self.parameters()).device
 
     @property
     def reader(self) -> str:
-        """The name of the stack that reads."""
+        """The name of the first stack, which reads the input."""
         return next(iter(self.config.stacks))
 
     def depths(self) -> list[list[nn.Module]]:
-        """The parts that read, from below: fronts, each layer, what stands on top."""
+        """The modules of the first stack by depth: fronts and positions, each block, final norm."""
         stack = getattr(self, self.reader)
         layers = [[block] for block in stack.blocks]
         return [[*self.embeds(), stack.positions], *layers, [stack.final_norm]]

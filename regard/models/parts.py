@@ -1,4 +1,4 @@
-"""A config -> the parts that families are put together from: stacks, embeddings, heads."""
+"""Builds the parts of a model from its config: stacks, embeddings, heads, contexts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from regard.layers.positions import slower, slower_where_long
 from regard.models.config import BlocksConfig, ModelConfig, RotaryScaling
 
 LOGITS = {"logits": 0}
-"""The site of what a vocabulary's head gives."""
+"""The tap site of a vocabulary head's output, which has no heads."""
 
 
 def stack_of(
@@ -36,15 +36,15 @@ def stack_of(
     cross: bool = False,
     feed_forward: bool = True,
 ) -> Stack:
-    """The blocks of one stack.
+    """Builds one stack of blocks.
 
     Args:
-        config: Of the model.
-        layers: How many blocks.
+        config: The model's config.
+        layers: Number of blocks.
         name: `encoder` or `decoder`.
-        causal: Whether tokens look back only.
-        cross: Whether the blocks look at a memory.
-        feed_forward: Off for attention alone.
+        causal: Whether tokens attend to earlier tokens only.
+        cross: Whether the blocks attend to a memory.
+        feed_forward: False for blocks of attention alone.
     """
     shape = BlockShape(
         dim=config.dim,
@@ -112,7 +112,7 @@ def _stretch(scaling: RotaryScaling | None) -> Any:
 
 
 def embed_of(config: BlocksConfig, vocab: int, types: int = 0) -> Embed:
-    """The embedding of a vocabulary, for a stack of this config."""
+    """Builds the embedding of a vocabulary; `types` is the number of token types."""
     return Embed(
         vocab,
         config.dim,
@@ -124,7 +124,7 @@ def embed_of(config: BlocksConfig, vocab: int, types: int = 0) -> Embed:
 
 
 def head_of(config: BlocksConfig, vocab: int, tied: nn.Parameter | None) -> VocabularyHead:
-    """Logits over a vocabulary, from the top of a stack of this config."""
+    """Builds the output head over a vocabulary; `tied` is the embedding's matrix to share."""
     scale = config.dim**-0.5 if config.scaled_output else 1.0
     return VocabularyHead(config.dim, vocab, tied, bias=config.output_bias, scale=scale)
 
@@ -138,15 +138,15 @@ def reading(
     cache: KVCache | None = None,
     **beside: Any,
 ) -> Context:
-    """What a stack needs to read whole examples, or what follows those that a cache holds.
+    """Builds a stack's `Context`, for whole examples or for tokens that follow those in a cache.
 
     Args:
-        config: Of the model.
-        stack: Which of its stacks.
-        layout: Of what it reads, as its front says: one token each, while it writes.
-        causal: Whether tokens look back only.
-        cache: What the rows have read before.
-        **beside: What else the context holds: a memory, a tap.
+        config: The model's config.
+        stack: The stack that will be called.
+        layout: The layout of its input, from the front; one token per row in a decoding step.
+        causal: Whether tokens attend to earlier tokens only.
+        cache: The state of the rows after earlier tokens; None: there are none.
+        **beside: Further fields of the context, such as `memory` and `tap`.
     """
     before = (0,) * layout.batch if cache is None else cache.lengths
     where = torch.tensor(before, device=layout.device) if any(before) else None  # (batch,)
@@ -155,7 +155,7 @@ def reading(
     elif layout.longest > 1:
         counts = torch.tensor(layout.lengths, device=layout.device)
         where = where.repeat_interleave(counts) + layout.where  # (tokens,)
-    # Where all are equally long, no mask is needed.
+    # If all rows are equally long, there is no padding to mask.
     even = layout.even and len(set(before)) <= 1
     ends = tuple(old + new for old, new in zip(before, layout.lengths, strict=True))
     mask = Mask(

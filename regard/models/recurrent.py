@@ -1,15 +1,15 @@
-"""The recurrent translator: a bidirectional encoder, and a decoder that looks at it as it writes.
+"""The recurrent translation model: a bidirectional encoder, and a decoder with attention.
 
-    h_i = [forward_i; backward_i]                 the encoder's states of a source token, both ways
-    s_0 = tanh(W backward_1)                      what the decoder holds before the first token
+    h_i = [forward_i; backward_i]                 the encoder's two states at source token i
+    s_0 = tanh(W backward_1)                      the decoder's initial state
     c_t = Σ_i α_ti h_i                            the context: `regard.layers.attentive`
     s_t = g([y_{t-1}; c_t], s_{t-1})
     t_t = tanh(W_o [s_t; c_t; y_{t-1}])           logits = E t_t
 
 Bahdanau, Cho and Bengio (2015), section 3 and appendix A; their t_t is a maxout of the same sum
-(A.2.2), here it is a tanh, as in Luong et al. (2015), equation 5. Where the decoder has several
-layers, the lowest one looks at the source, and the others read what the one below gives (as in
-Wu et al. 2016), so that only the lowest needs a loop over time.
+(A.2.2), here it is a tanh, as in Luong et al. (2015), equation 5. If the decoder has several
+layers, only the first attends to the source, and each of the others reads the output of the one
+before (as in Wu et al. 2016), so that only the first needs a loop over time.
 """
 
 from __future__ import annotations
@@ -28,32 +28,33 @@ from regard.models.families.seq2seq import Seq2SeqConfig
 
 
 class RecurrentDecoder(Stack):
-    """A recurrent layer that gets a context with each token, more of them above, and the readout.
+    """A recurrent layer with a context vector for each token, further layers, and the readout.
 
     Args:
-        shape: Sizes and kinds of the layers.
-        layers: How many.
-        attends: Whether the lowest one looks at the memory; if not, its context is one vector.
+        shape: The settings of the layers.
+        layers: Number of layers.
+        attends: Whether the first layer attends to the memory; if not, the context is one vector
+            of the whole source.
     """
 
     def __init__(self, shape: BlockShape, layers: int, *, attends: bool) -> None:
         super().__init__(shape, layers, "decoder", Positions(), final_norm=False)
         self.attends, self.dim = attends, shape.dim
         self.blocks[0] = AttentiveBlock(shape, "decoder.0", attends=attends)
-        self.states = 2 if shape.cell == "lstm" else 1  # of a layer: h, and an LSTM's cell
+        self.states = 2 if shape.cell == "lstm" else 1  # tensors per layer: h, and an LSTM's cell
         self.first = Linear(shape.dim // 2, layers * self.states * shape.dim)
         self.readout = Linear(3 * shape.dim, shape.dim)
 
     def sites(self) -> dict[str, int]:
-        """Every site that a tap can name here, with its number of heads (0: it has none)."""
+        """The tap sites of this stack, with the number of heads at each (0: not per head)."""
         return super().sites() | {"decoder.readout": 0}
 
     def begin(self, memory: Memory, rows: int) -> RecurrentState:
-        """What the layers hold before the first token, for `rows` rows of each sentence.
+        """The initial states of the layers, for `rows` rows of each sequence.
 
             s_0 = tanh(W backward_1)
 
-        The encoder's backward half at the first token has read the whole sentence.
+        The encoder's backward half at the first token has read the whole sequence.
         """
         x, batch = memory.layout.pad(memory.x), memory.layout.batch  # (batch, length, dim)
         half = self.dim // 2
@@ -69,8 +70,8 @@ class RecurrentDecoder(Stack):
         return RecurrentState(held, cache)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """y (tokens, dim) -> t (tokens, dim), of which logits are made."""
-        if ctx.cache is None and ctx.memory is not None:  # whole targets, from their first tokens
+        """y (tokens, dim) -> t (tokens, dim), the input of the vocabulary head."""
+        if ctx.cache is None and ctx.memory is not None:  # training: whole targets at once
             memory = self.remember(ctx.memory)
             ctx = replace(ctx, memory=memory, cache=self.begin(memory, 1))
         lowest, *others = self.layers()
@@ -83,12 +84,12 @@ class RecurrentDecoder(Stack):
 
 
 class Seq2Seq(EncoderDecoder):
-    """The recurrent translator: what it reads and writes, and how, is as in every encoder-decoder.
+    """The recurrent translation model, with the interface of every encoder-decoder.
 
     Args:
-        config: Sizes and kinds.
-        source_vocab: Entries of the source vocabulary.
-        target_vocab: Entries of the target vocabulary.
+        config: The model's settings.
+        source_vocab: Size of the source vocabulary.
+        target_vocab: Size of the target vocabulary.
     """
 
     config: Seq2SeqConfig
@@ -118,7 +119,7 @@ class Seq2Seq(EncoderDecoder):
         return VocabularyHead(self.config.dim, self.target_vocab, tied)
 
     def start(self, memory: Memory, rows: int, length: int) -> DecoderState:
-        """The state before the first token: `rows` hypotheses a sentence, of any length."""
+        """The state before the first token: `rows` rows per sequence, of any length."""
         del length
         decoder: RecurrentDecoder = self.decoder
         return DecoderState(decoder.begin(memory, rows), decoder.remember(memory), rows)

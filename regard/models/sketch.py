@@ -1,4 +1,4 @@
-"""The model of a config without its numbers: tensors on the meta device, which take no memory."""
+"""Builds a model on the meta device, which takes no memory, to get the shapes of its weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.models.families import build
 
 
 class NothingDrawn(TorchFunctionMode):
-    """Leaves out the drawing of fresh weights, for which meta tensors import the compiler too."""
+    """Skips random initialization, which on meta tensors would import PyTorch's compiler."""
 
     def __torch_function__(
         self,
@@ -31,23 +31,24 @@ class NothingDrawn(TorchFunctionMode):
 
 
 def sketch(config: ModelConfig, *vocabularies: int) -> Any:
-    """The model of a config without its numbers: shapes on the meta device, no memory.
+    """Builds the model of a config on the meta device, without memory for its weights.
 
     Args:
-        config: Of a family.
-        vocabularies: Entries of the source's and the target's vocabulary, or of the only one.
+        config: The config of a model.
+        vocabularies: Sizes of the source and target vocabulary, or of the only one.
 
     Raises:
-        InputError: A matrix of it would be larger than can be addressed.
+        InputError: If a matrix would be too large to be addressed.
     """
     if getattr(config, "positions", "none") in ("sinusoidal", "sinusoidal_halves", "rotary"):
-        # They have no weights, only tables, whose arange on meta imports the compiler: seconds.
+        # These schemes have no weights, only tables, and arange on the meta device imports the
+        # compiler, which takes seconds.
         config = config.model_copy(update={"positions": "none"})
     try:
         with torch.device("meta"), NothingDrawn():
             return build(config, *vocabularies)
     except (RuntimeError, TypeError) as error:
-        if "overflow" not in str(error).lower():  # torch's word for what 64 bits do not hold
+        if "overflow" not in str(error).lower():  # PyTorch's message for sizes beyond 64 bits
             raise
         got = config.widths + (f", vocabulary {vocabularies[0]}" if vocabularies else "")
         raise InputError("the model", got=got, expected="matrices below 2^63 bytes") from error
@@ -56,16 +57,16 @@ def sketch(config: ModelConfig, *vocabularies: int) -> Any:
 def shapes(
     config: ModelConfig, vocabularies: Sequence[int], tensors: int, what: str
 ) -> dict[str, torch.Size]:
-    """The shape of every tensor of a config's model, by name; a hostile config takes no memory.
+    """Name -> shape of every tensor of a config's model, without memory even if it is malicious.
 
     Args:
-        config: Of a family.
+        config: The config of a model.
         vocabularies: As for `sketch`.
-        tensors: How many there are to fill it.
-        what: Where the config stands, for an error.
+        tensors: Number of tensors in the checkpoint, an upper bound on the layers.
+        what: The name of the config's file, for the error message.
 
     Raises:
-        InputError: There are more layers than that, or a matrix is larger than can be addressed.
+        InputError: If there are more layers than tensors, or a matrix is too large to be addressed.
     """
     for layers in config.stacks.values():
         if layers > tensors:

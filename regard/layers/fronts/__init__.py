@@ -1,1 +1,1 @@
-"""Fronts: what turns input into vectors."""
+"""Input layers: tokens or pixels -> vectors."""

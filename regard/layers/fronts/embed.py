@@ -1,4 +1,4 @@
-"""Ids -> vectors: a learned row for each entry of the vocabulary, scaled, plus positions."""
+"""Token ids -> vectors: the scaled embedding of each token, plus its position."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from regard.layers.positions import Positions
 
 
 def vocabulary_matrix(vocab: int, dim: int) -> nn.Parameter:
-    """A Glorot-uniform matrix with a row for each entry.
+    """A Glorot-uniform matrix (vocab, dim) for an embedding or an output head.
 
-    Drawn from a copy of torch's random state: a model draws its own later, all layers in one go.
+    It is drawn from a copy of torch's random state, which stays as it was, since a model
+    initializes all its weights later (`regard.layers.init`).
     """
     weight = nn.Parameter(torch.empty(vocab, dim))
     with torch.random.fork_rng(devices=[]):
@@ -27,20 +28,20 @@ def vocabulary_matrix(vocab: int, dim: int) -> nn.Parameter:
 
 
 class Embed(Front):
-    """dropout(√dim · E[id] + PE(where)) (section 3.4 of the paper), and what BERT adds to it.
+    """dropout(√dim · E[id] + PE(where)) (section 3.4 of the paper), and BERT's variant.
 
-    One-hot(id) · E is row E[id]; nothing multiplies a one-hot vector here. The √dim brings rows of
-    a Glorot-initialised, tied matrix to the size of the positions.
+    The product one-hot(id) · E is computed as a lookup of row E[id]. The factor √dim brings the
+    rows of a Glorot-initialised, tied matrix to the scale of the positions.
 
         BERT:  dropout(norm(E[id] + PE(where) + T[type]))
 
     Args:
-        vocab: Entries.
+        vocab: Size of the vocabulary.
         dim: Width of a vector.
-        dropout: On the sum of embedding and position.
+        dropout: Dropout rate on the sum of embedding and position.
         scaled: Whether the embedding is multiplied by √dim.
-        types: Kinds of token (of a first or second sentence) that have a vector; 0: none.
-        norm: On the sum; None: none.
+        types: Number of token types (first and second sentence: 2) with a learned vector; 0: none.
+        norm: The norm on the sum; None: no norm.
     """
 
     def __init__(
@@ -61,14 +62,14 @@ class Embed(Front):
         self.dropout = Dropout(dropout)
 
     def layout(self, source: Ragged) -> Layout:
-        """As many tokens as each text has ids."""
+        """One token for each id of a text."""
         return Layout(source.lengths, source.device)
 
     def read(self, source: Ragged, ctx: Context) -> Tensor:
         """Ids (tokens,), with their types -> (tokens, dim).
 
         Raises:
-            InputError: A token is of a type that has no vector.
+            InputError: If a token has a type without a vector.
         """
         types = source.types
         kinds = 0 if self.types is None else len(self.types)
@@ -80,7 +81,7 @@ class Embed(Front):
     def forward(
         self, ids: Tensor, where: Tensor, positions: Positions, types: Tensor | None = None
     ) -> Tensor:
-        """ids, where, types: (tokens,) -> (tokens, dim); without types all are of the first."""
+        """ids, where, types: (tokens,) -> (tokens, dim); without types, all have type 0."""
         x = F.embedding(ids, self.weight)
         x = positions.add(x * self.scale if self.scale != 1 else x, where)
         if self.types is not None:

@@ -1,4 +1,4 @@
-"""What stands before a stack: it turns what a model reads into vectors."""
+"""`Front`, the base class of input layers, which turn a model's input into vectors for a stack."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Front(nn.Module, ABC):
 
     @abstractmethod
     def layout(self, source: Any) -> Layout:
-        """How many tokens each example becomes, by arithmetic: nothing is computed yet.
+        """The layout of the tokens of each example, known before any vector is computed.
 
         Args:
             source: The `Input` of this front: `Ragged` ids for `Embed`, `Dense` for `Patches`.
@@ -28,5 +28,5 @@ class Front(nn.Module, ABC):
 
         Args:
             source: As for `layout`.
-            ctx: Of the stack that reads it; its layout is that of `layout(source)`.
+            ctx: The context of the stack that follows; its layout is `layout(source)`.
         """

@@ -1,4 +1,4 @@
-"""Images -> vectors: squares of pixels, each through one matrix (Dosovitskiy et al. 2021)."""
+"""Images -> vectors: a linear projection of each square patch (Dosovitskiy et al. 2021)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ class Patches(Front):
     """dropout([first; W p_1 + b; …; W p_N + b] + PE), equation 1 of the paper.
 
     p_i holds the pixels of patch i, channel by channel, row by row, so W is the kernel of a
-    convolution whose stride is its size. Patches stand row by row behind the `first` tokens.
+    convolution whose stride equals its kernel size. The patches follow the `first` tokens, row by
+    row.
 
     Args:
-        image: Height and width of an image.
-        patch: The side of a patch; both divide by it.
-        channels: Of a pixel: 1 (grey) or 3 (red, green, blue).
+        image: Height and width of an image, in pixels.
+        patch: The side of a patch, which divides both.
+        channels: Number of channels: 1 (grey) or 3 (red, green, blue).
         dim: Width of a vector.
-        dropout: On the sum of patch and position.
-        first: Learned tokens before the patches: 1 for [CLS], 0 for none.
+        dropout: Dropout rate on the sum of patch and position.
+        first: Number of learned tokens before the patches: 1 for [CLS], 0 for none.
 
     Example:
         >>> front = Patches((4, 6), patch=2, channels=1, dim=8)
@@ -55,14 +56,14 @@ class Patches(Front):
 
     @property
     def tokens_before(self) -> int:
-        """How many tokens stand before the patches of each image."""
+        """The number of tokens before the patches of each image."""
         return 0 if self.first is None else len(self.first)
 
     def layout(self, source: Dense) -> Layout:
-        """A grid for each image, and the tokens before it.
+        """The layout of each image: the first tokens, then a grid of patches.
 
         Raises:
-            InputError: The images are of another size.
+            InputError: If the images have another size.
         """
         expected = (self.channels, *self.image)
         if source.values.shape[1:] != expected:
@@ -83,7 +84,10 @@ class Patches(Front):
 
 
 def cut(images: Tensor, patch: int) -> Tensor:
-    """(images, channels, height, width) -> (images, patches, channels · patch · patch).
+    """Cuts images (images, channels, height, width) into patches.
+
+    Returns:
+        (images, patches, channels · patch · patch).
 
     Example:
         >>> cut(torch.arange(8).view(1, 1, 2, 4), 2)

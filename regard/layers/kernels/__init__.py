@@ -1,1 +1,1 @@
-"""Fast forms of single operations."""
+"""Fast implementations of single operations."""

@@ -1,12 +1,13 @@
-"""Vectors and the vocabulary's matrix -> a loss, without ever holding all the logits.
+"""Cross-entropy from vectors and the vocabulary matrix, without storing all logits.
 
     L = Σ_t  log Σ_v exp z_tv  -  (1 - ε) z_t,y(t)  -  ε/V Σ_v z_tv ,      z = x Wᵀ + b
     ∂L/∂z_tv = softmax(z_t)_v  -  (1 - ε) [v = y(t)]  -  ε/V
 
-The logits of a batch are its largest tensor by far: tokens × vocabulary, and PyTorch's own way
-needs four of that size, each read and written from main memory. Here a block of tokens at a time is
-multiplied, turned into its gradient in place while the cache still holds it, and multiplied back.
-On another device than the CPU it is PyTorch's own way.
+The logits of a batch, tokens × vocabulary, are by far its largest tensor, and PyTorch's own
+implementation needs four of that size, each read from and written to main memory. Here the logits
+of one block of tokens at a time are computed, overwritten by their gradient while they are still in
+the CPU's cache, and multiplied back to the gradients of x and W. On other devices than the CPU it
+is PyTorch's own implementation.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 BLOCK = 512
-"""Tokens at a time: enough rows for a fast matrix product, few enough to stay near the core."""
+"""Tokens per block: enough for a fast matrix product, few enough for the CPU's cache."""
 
 
 def cross_entropy(
@@ -28,14 +29,14 @@ def cross_entropy(
     smoothing: float = 0.0,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """The sum over tokens of the cross-entropy to smoothed targets: 1 - ε on the right one.
+    """The sum over tokens of the cross-entropy with label smoothing.
 
     Args:
-        x: (tokens, dim) What the vocabulary's matrix is multiplied with.
-        weight: (vocab, dim) The vocabulary's matrix.
-        targets: (tokens,) The right entry for each token.
+        x: (tokens, dim) The vectors from which logits x Wᵀ + b are computed.
+        weight: (vocab, dim) The vocabulary matrix W.
+        targets: (tokens,) The id of the right token at each position.
         smoothing: ε, spread evenly over the whole vocabulary.
-        bias: (vocab,) Added to the logits.
+        bias: (vocab,) The bias b of the logits.
 
     Example:
         >>> x, weight = torch.zeros(2, 4), torch.randn(3, 4)
@@ -52,7 +53,7 @@ def cross_entropy(
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """The loss; its gradients are found on the way, where the logits are at hand."""
+    """The loss; `forward` computes its gradients as well, while it has the logits."""
 
     @staticmethod
     def forward(
@@ -81,7 +82,7 @@ class _CrossEntropy(torch.autograd.Function):
             sums = z.exp_().sum(1, keepdim=True)
             total += sums.log().sum()
             if wanted:
-                z /= sums  # the softmax, from here on its gradient
+                z /= sums  # the softmax; the next lines make it the gradient ∂L/∂z
                 if smoothing:
                     z -= even
                 z.scatter_add_(1, right, z.new_full(right.shape, smoothing - 1))
@@ -97,6 +98,6 @@ class _CrossEntropy(torch.autograd.Function):
         if ctx.found is None:
             raise RuntimeError("the gradient of this loss was taken before, and is not kept")
         grad_x, grad_weight, grad_bias = ctx.found
-        ctx.found = None  # scaled in place: a large vocabulary's matrix is not held twice
+        ctx.found = None  # scaled in place, so that a large gradient is not stored twice
         of_bias = None if grad_bias is None else grad_bias.mul_(grad)
         return grad_x.mul_(grad), grad_weight.mul_(grad), of_bias, None, None, None

@@ -1,9 +1,9 @@
-"""Dropout, with random numbers eight at a time, from dice that may be a thread's own.
+"""Dropout that draws one byte per element, from a random generator that may belong to a thread.
 
-PyTorch draws one random number for each element, on one thread; at a laptop's sizes that is a
-fifth of a training step. One 64-bit number has eight bytes, and a byte compared with a threshold is
-random enough to drop with probability round(256 p) / 256. Off the CPU an element has a number of
-its own, drawn where the generator is.
+PyTorch draws one random number for each element, on one thread; with models of a laptop's size that
+takes a fifth of a training step. Here one 64-bit number gives eight bytes, and comparing a byte
+with a threshold drops an element with probability round(256 p) / 256. On other devices than the CPU
+each element has its own random number, drawn on the generator's device.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _dice = threading.local()
 
 @contextmanager
 def drawing_from(generator: torch.Generator) -> Iterator[None]:
-    """In this thread, all dropout draws from a generator instead of torch's one for everybody.
+    """Makes all dropout in this thread draw from `generator` instead of torch's global one.
 
-    Threads that train side by side would else take each other's numbers, in an order that no one
-    could repeat.
+    Threads that train in parallel would otherwise share one generator, and the order of their draws
+    would not be reproducible.
     """
     before = getattr(_dice, "generator", None)
     _dice.generator = generator
@@ -34,24 +34,24 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
 
 
 def drop(x: Tensor, p: float) -> Tensor:
-    """Zeroes elements with probability p, to the nearest 1/256, and scales the others up."""
-    kept = max(1, 256 - round(256 * p))  # of the 256 values of a byte
+    """Zeroes elements with probability p, rounded to 1/256, and scales up the others."""
+    kept = max(1, 256 - round(256 * p))  # number of byte values that keep an element
     if kept == 256:
         return x
     if not x.is_cpu:
         return x * _noise(x, kept / 256)
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
-    # all 64 bits: the default range leaves out the sign
+    # All 64 bits are needed: the default range never sets the sign bit.
     words.random_(-(2**63), None, generator=getattr(_dice, "generator", None))
     bytes_ = words.view(torch.uint8)[: x.numel()].view(x.shape)
     noise = torch.lt(
         bytes_, kept, out=torch.empty_like(x)
-    )  # as numbers at once: a fifth of the time
+    )  # writing floats directly takes a fifth of the time
     return x * noise.mul_(256 / kept)
 
 
 def _noise(x: Tensor, share: float) -> Tensor:
-    """What x is multiplied by: 1 / share with this probability, else 0."""
+    """The factors on x, in its shape: 1 / share with probability `share`, else 0."""
     generator: torch.Generator | None = getattr(_dice, "generator", None)
     where = x.device if generator is None else generator.device
     chosen = torch.empty(x.shape, dtype=x.dtype, device=where).bernoulli_(
@@ -61,7 +61,7 @@ def _noise(x: Tensor, share: float) -> Tensor:
 
 
 def drop_rows(x: Tensor, p: float, lengths: Sequence[int]) -> Tensor:
-    """Zeroes whole texts of x (tokens, dim) with probability p, and scales the others up."""
+    """Zeroes whole sequences of x (tokens, dim) with probability p, and scales up the others."""
     generator: torch.Generator | None = getattr(_dice, "generator", None)
     where = "cpu" if generator is None else generator.device
     chance = torch.rand(len(lengths), generator=generator, device=where)
@@ -71,10 +71,10 @@ def drop_rows(x: Tensor, p: float, lengths: Sequence[int]) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """Sets elements to zero while training and scales the others, so that the mean stays.
+    """Zeroes random elements in training and scales up the others, so that the mean stays.
 
     Args:
-        p: The probability to drop, to the nearest 1/256.
+        p: The probability of dropping an element, rounded to 1/256.
     """
 
     def __init__(self, p: float) -> None:
@@ -82,9 +82,9 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape; the same shape."""
+        """Applies dropout in training mode; any shape."""
         return drop(x, self.p) if self.training else x
 
     def extra_repr(self) -> str:
-        """For printing a model."""
+        """The probability, for printing a model."""
         return f"p={self.p}"

@@ -1,16 +1,16 @@
-"""A trained model -> the same in 8 bits: a quarter of the weights' memory, and faster steps.
+"""Quantizes a trained model to 8 bits: a quarter of the weights' memory, and faster decoding.
 
     x ≈ s_x · q_x    s_x = max|x| / 127, one for each row        q_x = -127 … 127
     W ≈ s_w · q_w    s_w = max|w| / 64,  one for each output     q_w = -64 … 64
     x Wᵀ ≈ s_x s_w · Σ q_x q_w                                   whole numbers, summed exactly
 
-A row's scale is its own, so what a sentence gets does not depend on the others in its batch. The
-weights leave one bit free because AVX2 adds pairs of products in 16 bits: (127 + 128) · 64 · 2 is
-below 2¹⁵, so nothing saturates, and machines with wider sums give the same numbers.
+Each row has its own scale, so the result of a sequence does not depend on the others in its batch.
+The weights use only ±64 because AVX2 adds pairs of products in 16 bits: (127 + 128) · 64 · 2 is
+below 2¹⁵, so nothing saturates, and machines with wider sums give the same results.
 
-In 8 bits are all matrices of attention and feed-forward, and that of the vocabulary where it makes
-logits. In 32 bits stay the embeddings that are looked up, positions, norms, biases, softmax, and
-the product of queries, keys and values.
+Quantized are all matrices of attention and feed-forward, and the vocabulary matrix of the output
+head. Embedding lookups, positions, norms, biases, softmax, and the products of queries, keys and
+values stay in 32 bits.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from regard.layers.heads import VocabularyHead
 from regard.layers.kernels.linear import Linear
 
 ROW_STEPS = 127
-"""Steps from 0 to a row's largest number."""
+"""Steps from 0 to the largest absolute value of a row."""
 WEIGHT_STEPS = 64
-"""Steps from 0 to the largest weight of an output."""
+"""Steps from 0 to the largest absolute weight of an output."""
 ENGINE = "fbgemm"
-"""The kernels of PyTorch that this stands on: x86 processors with AVX2 or later."""
+"""The PyTorch kernels that are used; they need an x86 processor with AVX2 or later."""
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 class Int8Linear(nn.Module):
-    """x Wᵀ + b with weights and rows of x in 8 bits.
+    """x Wᵀ + b with weights and rows of x quantized to 8 bits.
 
     Args:
         weight: (out, into) The matrix in 32 bits.
-        bias: (out,) Stays in 32 bits.
+        bias: (out,) The bias, which stays in 32 bits.
 
     Example:
         >>> layer = Int8Linear(torch.tensor([[1.0, -2.0], [0.5, 0.25]]))
@@ -61,20 +61,20 @@ class Int8Linear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """(out, into) The weights as they are used, in 32 bits."""
+        """(out, into) The quantized weights, converted back to 32 bits."""
         return torch.ops.quantized.linear_unpack(self.packed)[0].dequantize()
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, into) -> (rows, out)."""
         largest = x.abs().amax(dim=1, keepdim=True)  # (rows, 1)
-        # A row of zeros is 0/0 here: some whole numbers, and then times 0.
+        # A row of zeros gives 0/0 here, which becomes arbitrary integers and is multiplied by 0.
         product = _product(x / largest, 1 / ROW_STEPS, 128, self.packed)
         if self.bias is None:
             return product.mul_(largest)
         return torch.addcmul(self.bias, product, largest)
 
     def train(self, mode: bool = True) -> Int8Linear:
-        """Refuses to be trained: there is no gradient of a whole number."""
+        """Raises InputError in training mode: quantized weights have no gradient."""
         return refuse("trained") if mode else super().train(mode)
 
     def _save_to_state_dict(self, *_: Any) -> NoReturn:
@@ -82,18 +82,18 @@ class Int8Linear(nn.Module):
 
 
 class Int8Head(Int8Linear):
-    """Logits over the vocabulary, or their loss, from a matrix in 8 bits."""
+    """The output head over the vocabulary, or its loss, with a matrix in 8 bits."""
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Cross-entropy of x (tokens, dim) to targets (tokens,), summed."""
+        """Summed cross-entropy of x (tokens, dim) to targets (tokens,)."""
         return F.cross_entropy(self(x), targets, reduction="sum", label_smoothing=smoothing)
 
 
 def quantise(model: ModuleT) -> ModuleT:
-    """A twin of the model in 8 bits, to decode and to look into; it shares what stays in 32.
+    """A copy of the model in 8 bits, for inference; it shares the tensors that stay in 32 bits.
 
     Raises:
-        InputError: On a machine or a device without the kernels.
+        InputError: If the processor or the device lacks the kernels.
     """
     places = {tensor.device.type for tensor in model.parameters()}
     if places - {"cpu"}:
@@ -124,7 +124,7 @@ def quantise(model: ModuleT) -> ModuleT:
 
 
 def join(attention: Attention) -> None:
-    """One matrix for queries, keys and values of the same x, which so is rounded only once."""
+    """Joins the projections of queries, keys and values, so that x is quantized only once."""
     query, key_value = attention.query, attention.key_value
     bias = None if query.bias is None else torch.cat((query.bias, key_value.bias))
     attention.joined = Int8Linear(torch.cat((query.weight, key_value.weight)), bias)
@@ -132,27 +132,28 @@ def join(attention: Attention) -> None:
 
 
 def refuse(what: str) -> NoReturn:
-    """Says that a model in 8 bits can only be used."""
+    """Raises InputError: a model in 8 bits cannot be trained or saved."""
     raise InputError(
         "precision int8", got=f"a model to be {what}", expected="fp32", fix="load it without int8"
     )
 
 
 _product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.op
-"""The kernel itself, without the checks that PyTorch makes before it in Python at every call."""
+"""The kernel itself, without the Python checks that PyTorch makes at every call."""
 _TINY = torch.finfo(torch.float32).tiny
-"""The smallest scale, which a row of zeros has."""
+"""The smallest scale, that of a row of zeros."""
 
 
 def in_rows(matrix: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """A matrix as whole numbers of 8 bits, and a scale for each row: off by half a scale at most.
+    """Quantizes a matrix to int8 with a scale for each row; the error is at most half a scale.
 
     Args:
-        matrix: (rows, columns) In 32 bits, finite.
-        steps: From 0 to the largest number of a row; at most 127.
+        matrix: (rows, columns) A float32 matrix of finite numbers.
+        steps: The integer for the largest absolute value of a row; at most 127.
 
     Returns:
-        (rows, columns) int8, and (rows,) float32, above 0: their product is the matrix.
+        (rows, columns) int8, and (rows,) positive float32 scales: their product approximates the
+        matrix.
 
     Example:
         >>> whole, scales = in_rows(torch.tensor([[1.0, -2.0, 0.3]]), 100)
@@ -167,11 +168,11 @@ def in_rows(matrix: Tensor, steps: int) -> tuple[Tensor, Tensor]:
 
 
 def _pack(weight: Tensor) -> Any:
-    """The matrix in 8 bits, in the order in which the kernel reads it."""
+    """Quantizes a matrix and packs it in the memory order of the kernel."""
     whole, scales = in_rows(weight, WEIGHT_STEPS)
     zeros = torch.zeros(len(scales), dtype=torch.int64)
     with _engine(), warnings.catch_warnings():
-        # PyTorch means to drop tensors of this kind; nothing else makes what the kernel takes.
+        # PyTorch deprecates quantized tensors, but nothing else makes the kernel's input.
         warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
         made = torch._make_per_channel_quantized_tensor(whole, scales.double(), zeros, 0)
         return torch.ops.quantized.linear_prepack(made, None)
@@ -179,7 +180,7 @@ def _pack(weight: Tensor) -> Any:
 
 @contextmanager
 def _engine() -> Iterator[None]:
-    """Inside, matrices are packed for our kernels, whatever else the process uses."""
+    """Sets PyTorch's quantization engine to ENGINE, and restores it afterwards."""
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = ENGINE
     try:

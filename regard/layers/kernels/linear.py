@@ -1,11 +1,11 @@
-"""x Wᵀ + b, the product that nearly all the work of a model is.
+"""The linear layer x Wᵀ + b, which takes most of a model's time, faster for few rows on a CPU.
 
-A step of decoding has few rows: one for each text or beam. A matrix library is made for many. For
-one row it reads the matrix with one core, at half the speed of the memory: here each core has its
-own part of the matrix, 1.5 × as fast. For a few rows it is quicker with the few on the other side:
-W xᵀ, turned back, takes half the time of x Wᵀ for four rows, and of a large matrix still less for
-a hundred. Numbers differ in the last bits, as they do between any two sizes of a batch; training
-never goes this way. All this is about CPUs: on another device it is PyTorch's own product.
+A decoding step has few rows: one for each text or beam. Matrix libraries are optimized for many.
+For one row they read the matrix with one core, at half the speed of the memory; here each core
+computes a part of the outputs, 1.5 × as fast. For a few rows (W xᵀ)ᵀ is faster than x Wᵀ: it takes
+half the time for four rows, and for a large matrix less time even for a hundred. Results differ in
+the last bits, as they do between batch sizes in general; training never uses these forms. On
+other devices than the CPU it is PyTorch's own product.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 FEW, SOME = 4, 128
-"""The most rows for which turning is quicker: for any matrix, and for a large one."""
+"""The maximum number of rows for which (W xᵀ)ᵀ is used: for any matrix, and for a large one."""
 LARGE, SHARED = 2**20, 2**16
-"""Numbers from which a matrix is large; from which cores share it for one row."""
+"""Minimum number of elements of a large matrix, and of a matrix split among cores for one row."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -30,14 +30,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return _shared(x, weight, bias) if shared else F.linear(x, weight, bias)
     if rows > FEW and numbers < LARGE:
         return F.linear(x, weight, bias)
-    turned = torch.mm(weight, x.t()).t()  # (rows, out), column by column in memory
+    turned = torch.mm(weight, x.t()).t()  # (rows, out), column-major in memory
     if bias is None:
         return turned.contiguous()
     return torch.add(turned, bias, out=x.new_empty(turned.shape))
 
 
 def _shared(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """One row (1, into) times a matrix of which each core has as many outputs: (1, out)."""
+    """One row (1, into) times a matrix whose outputs are split evenly among cores: (1, out)."""
     (out, into), cores = weight.shape, torch.get_num_threads()
     each = out // cores
     result, even = x.new_empty(1, out), each * cores
@@ -49,7 +49,7 @@ def _shared(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """A layer of `linear`, with PyTorch's names and initial numbers."""
+    """`nn.Linear`, with its parameter names and initialization, computed by `linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(tokens, into) -> (tokens, out)."""

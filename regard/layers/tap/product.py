@@ -1,10 +1,10 @@
-"""What one call of the attention kernel does not show: its scores and weights, for who asks.
+"""Computes the attention scores and weights that the fused kernel does not return.
 
-In come the queries, keys and rules of a call; out go scores or weights (batch, heads, query, key)
-of the heads and queries that were asked for. They are quadratic in the length, and q and k, from
-which they follow, are not. So a record of them is kept as whichever is smaller: the numbers
-themselves, or a copy of q and k, of which they are made when they are read, a few queries at a
-time. At 4,096 tokens that is 16 MB for a layer in place of 537.
+Input: the queries, keys, bias and mask of a kernel call. Output: scores or weights
+(batch, heads, query, key) of the requested heads and queries. Their size is quadratic in the
+length, that of q and k is linear. So a record stores whichever is smaller: the scores or weights
+themselves, or a copy of q and k, from which they are computed when they are read, a few queries at
+a time. At 4,096 tokens a layer takes 16 MB that way instead of 537.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from regard.layers.layout import Layout
 from regard.layers.masks import Mask, masked_softmax
 
 CELLS, FEWEST = 2**19, 128
-"""Queries are computed together up to so many (query, key) cells a head, but not fewer queries
-than make a fast product."""
+"""Queries are computed in groups of at most CELLS (query, key) cells per head, but of at least
+FEWEST queries, since smaller matrix products are slow."""
 TOGETHER = 2**21
-"""Heads are computed together up to so many numbers: each core has heads of its own, 1.5 × as fast
-as one head after another, and what they write is still near when its softmax is taken."""
+"""Heads are computed in groups of at most this many scores. Cores then work on different heads,
+1.5 × as fast as one head after another, and the scores are still in the CPU cache for softmax."""
 
 
 class ScoreLike(Protocol):
-    """What a tap needs of a score: the numbers before the softmax."""
+    """What a tap needs of a score function: the scores before the softmax."""
 
     def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
-        """(batch, heads, query, key); `heads` names which ones q and k hold, if not all."""
+        """Scores (batch, heads, query, key); `heads` names the heads in q and k, if not all."""
         ...
 
 
 @dataclass(frozen=True)
 class Product:
-    """All that goes into one call of the attention kernel, for those who look beside it."""
+    """The inputs of one call of the attention kernel, from which a tap computes its records."""
 
-    name: str  # the layer's, such as decoder.2.cross
+    name: str  # the layer's name, such as decoder.2.cross
     score: ScoreLike
     q: Tensor  # (batch, heads, query, head_dim)
     k: Tensor  # (batch, kv_heads, key, head_dim)
     v: Tensor  # (batch, kv_heads, key, head_dim)
     mask: Mask
     bias: Tensor | None
-    layout: Layout  # of these rows
-    own: Layout  # of the rows as people count them: one for each hypothesis
+    layout: Layout  # the layout of the rows of q
+    own: Layout  # the layout of the records: one row for each hypothesis
 
     def scores(self) -> tuple[Tensor, Tensor | None]:
-        """Masked scores, whole and differentiable, and the mask that was applied."""
+        """All scores (batch, heads, query, key), -inf where masked, and the mask."""
         k = self.k.repeat_interleave(self.q.shape[1] // self.k.shape[1], dim=1)  # grouped heads
         scores = self.score.scores(self.q, k)
         scores = scores if self.bias is None else scores + self.bias
@@ -59,7 +59,7 @@ class Product:
         return (scores if mask is None else scores.masked_fill(~mask, float("-inf"))), mask
 
     def weights(self) -> Tensor:
-        """The softmax of all scores, differentiable where gradients are wanted."""
+        """The softmax of all scores, (batch, heads, query, key); differentiable in grad mode."""
         if torch.is_grad_enabled():
             return masked_softmax(*self.scores())
         return self.pattern().whole()
@@ -67,7 +67,7 @@ class Product:
     def pattern(
         self, heads: Sequence[int] | None = None, queries: Sequence[int] | None = None
     ) -> Pattern:
-        """Who looks at whom, for some heads and queries (None: all)."""
+        """The weights of some heads and queries (None: all), not yet computed."""
         count, group = self.q.shape[2], self.q.shape[1] // self.k.shape[1]
         every = range(self.q.shape[1])
         whole = Pattern(
@@ -86,18 +86,18 @@ class Product:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Scores or weights of some heads and queries, not yet computed."""
+    """Scores or weights of some heads and queries, computed on demand."""
 
     score: ScoreLike
-    q: Tensor  # (batch, heads, query, head_dim): of these heads and queries
+    q: Tensor  # (batch, heads, query, head_dim) of these heads and queries
     k: Tensor  # (batch, kv_heads, key, head_dim)
     mask: Mask
     bias: Tensor | None  # (batch or 1, heads, query, key)
     heads: Sequence[int]  # which of the layer's heads these are
-    key_heads: Sequence[int]  # for each of them, whose keys in k it looks at
+    key_heads: Sequence[int]  # for each of these heads, the index of its keys in k
     queries: Sequence[int]  # which of the layer's queries these are
     among: int  # how many queries the layer has
-    softmax: bool = True  # weights; else scores
+    softmax: bool = True  # True: weights; False: scores
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -119,9 +119,9 @@ class Pattern:
         )
 
     def kept(self) -> Pattern | Tensor:
-        """What to remember of it: its numbers, or, if that is smaller, what they follow from.
+        """What to store: the scores or weights, or, if that is smaller, a copy of q and k.
 
-        Nothing in it is shared with the model: a later step of training leaves it as it was.
+        It shares no tensor with the model, so a later training step does not change it.
         """
         batch, heads, queries, keys = self.shape
         of_heads = sorted(set(self.key_heads))
@@ -132,20 +132,20 @@ class Pattern:
             self,
             score=deepcopy(self.score),
             q=self.q.clone(),
-            k=self.k[:, of_heads].contiguous(),  # a copy; end to end, products are 1.2 × as fast
+            k=self.k[:, of_heads].contiguous(),  # a copy; contiguous: products 1.2 × as fast
             key_heads=[of_heads.index(head) for head in self.key_heads],
         )
 
     @torch.no_grad()
     def whole(self) -> Tensor:
-        """All of it: (batch, heads, query, key)."""
+        """Computes all scores or weights: (batch, heads, query, key)."""
         out = self.q.new_empty(self.shape)
         for some in _in_turn(self.shape[2], self.shape[3]):
             self._write(some, out[:, :, some])
         return out
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """A few queries at a time, with which they are: (batch, heads, some queries, key)."""
+        """Computes a few queries at a time: their slice, and (batch, heads, some queries, key)."""
         batch, heads, queries, keys = self.shape
         for some in _in_turn(queries, keys):
             with torch.no_grad():
@@ -172,7 +172,7 @@ class Pattern:
             self._finish(scores, denied, out[:, these, :, reach])
 
     def _finish(self, scores: Tensor, denied: Tensor | None, out: Tensor) -> None:
-        """Masks scores, takes their softmax if weights are wanted, and puts them in their place."""
+        """Writes the masked scores, or their softmax if weights are wanted, into out."""
         if denied is not None:
             scores = scores.masked_fill_(denied, float("-inf"))
         if not self.softmax:
@@ -180,7 +180,7 @@ class Pattern:
             return
         torch.softmax(scores, -1, out=out)
         if denied is not None:
-            out.masked_fill_(denied, 0.0)  # a query that may look at nothing: 0/0 becomes 0
+            out.masked_fill_(denied, 0.0)  # the NaN of a fully masked query becomes 0
 
     def _keys(self, heads: Sequence[int]) -> Tensor:
         """The keys of some key heads, as a view if possible: (batch, heads, key, head_dim)."""
@@ -191,10 +191,10 @@ class Pattern:
 
 
 class Records(MutableMapping[str, Tensor]):
-    """What was recorded, by site. A value that was only kept is computed when it is first read.
+    """The recorded tensors by site; scores and weights may be computed only when they are read.
 
-    `records[site]` is all of it. Of a long input one rarely wants that: `part` computes some heads
-    and queries alone, and `blocks` goes through all queries, a few at a time.
+    `records[site]` is the whole tensor. For long inputs, `part` computes some heads and queries
+    alone, and `blocks` iterates over all queries, a few at a time.
 
     Example:
         >>> from regard.layers import Attention, Tap, plain_context
@@ -211,7 +211,7 @@ class Records(MutableMapping[str, Tensor]):
         self._values: dict[str, Tensor | Pattern] = {}
 
     def keep(self, site: str, pattern: Pattern) -> None:
-        """Remembers scores or weights, in whichever form is the smaller."""
+        """Stores scores or weights in the smaller of the two forms (see `Pattern.kept`)."""
         self._values[site] = pattern.kept()
 
     def part(
@@ -224,7 +224,7 @@ class Records(MutableMapping[str, Tensor]):
         return value.part(heads, queries).whole()
 
     def blocks(self, site: str) -> Iterator[tuple[slice, Tensor]]:
-        """Some queries after another: which they are, and their (batch, heads, queries, key)."""
+        """Iterates over groups of queries: their slice, and (batch, heads, some queries, key)."""
         value = self._values[site]
         if not isinstance(value, Tensor):
             yield from value.blocks()
@@ -252,20 +252,20 @@ class Records(MutableMapping[str, Tensor]):
 
 
 def chosen(x: Tensor, heads: Sequence[int] | None, queries: Sequence[int] | None = None) -> Tensor:
-    """Some heads and queries (None: all) of (batch, heads, query, …); a size of 1 serves any."""
+    """Some heads and queries (None: all) of (batch, heads, query, …); sizes of 1 stay."""
     x = x if heads is None or x.shape[1] == 1 else x[:, list(heads)]
     return x if queries is None or x.shape[2] == 1 else x[:, :, list(queries)]
 
 
 def _in_turn(queries: int, keys: int) -> Iterator[slice]:
-    """All queries, some after another."""
+    """Splits the queries into slices of about CELLS (query, key) cells."""
     step = max(FEWEST, CELLS // max(1, keys))
     for first in range(0, queries, step):
         yield slice(first, min(first + step, queries))
 
 
 def _pick(all_of_them: Sequence[int], some: Sequence[int] | None) -> Sequence[int]:
-    """Those at some places of a sequence (None, or a sequence of 1: all)."""
+    """The items at the given indices (all if the indices are None, or if there is only one)."""
     if some is None or len(all_of_them) == 1:
         return all_of_them
     return [all_of_them[place] for place in some]

@@ -1,4 +1,4 @@
-"""Looking and touching: a Tap records, an Edit intervenes, both at named sites.
+"""A Tap records tensors at named sites inside a model; an Edit changes them there.
 
     site                     what                                    shape
     encoder.embedding        token vectors plus positions            (batch, length, dim)
@@ -11,16 +11,16 @@
     encoder.0.residual       what leaves the block                   (batch, length, dim)
     logits                   before the softmax over the vocabulary  (batch, length, vocab)
 
-and so for `decoder.N.self` and `decoder.N.cross`. Patterns may use `*`. While decoding, a row is a
-hypothesis; but the keys and values of a memory are shared by the beams of a sentence, so an edit of
-`cross.k` or `cross.v` sees one row a sentence. Where attention looks within windows of a picture,
-scores and weights are (batch, heads, query, place in its window); `layout.keys(query)` of the
-windows names the tokens at these places.
+and the same for `decoder.N.self` and `decoder.N.cross`. Patterns may use `*`. In decoding, a row is
+a hypothesis; but the beams of a sequence share the keys and values of the memory, so an edit of
+`cross.k` or `cross.v` gets one row for each sequence. If attention stays within windows of an
+image, scores and weights are (batch, heads, query, place in the query's window);
+`layout.keys(query)` of the windows names the tokens at these places.
 
-Looking never changes what is computed: the output still comes from the fused kernel, and scores
-and weights are computed beside it, for the heads and queries that were asked for; of a long input
-only when they are read (see `Records`). Only a layer whose scores or weights are *edited* takes
-its output from them.
+Recording never changes the output: it still comes from the fused kernel, and scores and weights
+are computed separately for the requested heads and queries, for long inputs only when they are
+read (see `Records`). Only if the scores or weights of a layer are *edited* is its output computed
+from them.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from regard.layers.tap.product import Records, chosen
 
 @dataclass(frozen=True)
 class Edit:
-    """A change to what passes a site: `change` gets the value there and returns another."""
+    """A change of the tensor at a site: `change` gets the tensor and returns its replacement."""
 
     site: str
     change: Callable[[Tensor], Tensor]
     head: int | None = None
-    """The head it acts on, if it is one."""
+    """The head that is changed, if it is a single one."""
 
 
 def split_head(head: str) -> tuple[str, int]:
-    """`decoder.2.cross.3` -> (`decoder.2.cross`, 3)."""
+    """Splits a head's name into layer and number: `decoder.2.cross.3` -> (`decoder.2.cross`, 3)."""
     layer, _, number = head.rpartition(".")
     if not number.isdigit() or layer.count(".") != 2:
         raise InputError("head", got=repr(head), expected="a head such as decoder.1.cross.3")
@@ -72,12 +72,12 @@ def scale_head(head: str, factor: float) -> Edit:
 
 
 def knock_out(head: str) -> Edit:
-    """Takes a head away: what it would have added is zero."""
+    """Removes a head: its output becomes zero."""
     return scale_head(head, 0.0)
 
 
 def replace(site: str, value: Tensor) -> Edit:
-    """Puts a value in the place of what was computed, for instance one recorded in another run."""
+    """Replaces the tensor at a site by a value, for instance one recorded in another run."""
 
     def change(old: Tensor) -> Tensor:
         try:
@@ -90,7 +90,7 @@ def replace(site: str, value: Tensor) -> Edit:
 
 
 class Tap:
-    """Records what passes the named sites, and applies edits there.
+    """Records the tensors at the named sites, and applies edits.
 
     Args:
         sites: Names or patterns of sites to record.
@@ -98,9 +98,9 @@ class Tap:
         queries: Record only these query positions of scores and weights.
         edits: Changes to make.
 
-    After a forward pass `records[site]` is the value; of a long input, `records.part(site, …)` and
-    `records.blocks(site)` read less of it at a time. While decoding, the engine closes each step
-    with `next_step`; `follow(rows)` then joins the steps along one hypothesis' ancestors.
+    After a forward pass `records[site]` is the tensor; for long inputs, `records.part(site, …)` and
+    `records.blocks(site)` read parts of it. In decoding, the engine ends each step with
+    `next_step`; `follow(rows)` then concatenates the steps of one hypothesis.
     """
 
     def __init__(
@@ -116,13 +116,13 @@ class Tap:
         self.steps: list[dict[str, Tensor]] = []
 
     def begin(self, known: dict[str, int]) -> None:
-        """Before an encoder runs: forgets the steps of an earlier decoding, and checks all names.
+        """Checks all names before a model runs, and drops the steps of an earlier decoding.
 
         Args:
             known: Every site of the model, with its number of heads.
 
         Raises:
-            InputError: For a site or head that the model does not have.
+            InputError: If the model does not have a site or head.
         """
         self.steps = []
         for pattern in (*self.sites, *(edit.site for edit in self.edits)):
@@ -147,7 +147,7 @@ class Tap:
 
     def _check_queries(self, name: str, count: int) -> None:
         for query in self.queries or ():
-            if count > 1 and not -count <= query < count:  # a step of decoding has but one
+            if count > 1 and not -count <= query < count:  # a decoding step has one query only
                 raise InputError(
                     f"no such query in {name}", got=query, expected=f"0 to {count - 1}"
                 )
@@ -161,7 +161,7 @@ class Tap:
         return [edit for edit in self.edits if fnmatchcase(site, edit.site)]
 
     def visit(self, site: str, value: Tensor) -> Tensor:
-        """Edits, then records, a value that is already in rows."""
+        """Edits, then records, a tensor of padded rows; returns the edited tensor."""
         for edit in self.edits_at(site):
             value = edit.change(value)
         if self.wants(site):
@@ -169,7 +169,7 @@ class Tap:
         return value
 
     def visit_tokens(self, site: str, x: Tensor, layout: Layout) -> Tensor:
-        """The same for (tokens, dim); people see it as rows (batch, length, dim)."""
+        """`visit` for packed tokens (tokens, dim); edits and records get (batch, length, dim)."""
         if self.edits_at(site):
             return layout.unpad(self.visit(site, layout.pad(x)))
         if self.wants(site):
@@ -177,10 +177,10 @@ class Tap:
         return x
 
     def visit_heads(self, site: str, value: Tensor, layout: Layout, own: Layout) -> Tensor:
-        """The same for (batch, heads, query, …), shown in the rows of `own`.
+        """`visit` for (batch, heads, query, …); edits and records get the rows of layout `own`.
 
-        In cross-attention the beams of a sentence are queries of one row; people ask for a row
-        each.
+        In cross-attention the beams of a sequence are the queries of one row (`layout`); a record
+        has one row for each beam (`own`).
         """
         if layout is own or not (self.wants(site) or self.edits_at(site)):
             return self.visit(site, value)
@@ -189,7 +189,10 @@ class Tap:
         return layout.rows(own.tokens(rows), heads)
 
     def visit_memory(self, site: str, value: Tensor, rows: int) -> Tensor:
-        """The same for keys and values of the memory, which the beams of a sentence share."""
+        """`visit` for keys and values of the memory, which the beams of a sequence share.
+
+        Edits get one row for each sequence; records get `rows` rows, one for each beam.
+        """
         for edit in self.edits_at(site):
             value = edit.change(value)
         if self.wants(site):
@@ -197,9 +200,9 @@ class Tap:
         return value
 
     def attention(self, product: Product, out: Tensor) -> Tensor:
-        """Records scores and weights beside the kernel's output, as far as they were asked for.
+        """Records scores, weights and heads of an attention layer where requested.
 
-        out: (batch, heads, query, head_dim), returned as it is unless an edit asks otherwise.
+        out: the kernel's output (batch, heads, query, head_dim); returned unchanged unless edited.
         """
         name = product.name
         scores_at, weights_at = f"{name}.scores", f"{name}.weights"
@@ -213,10 +216,10 @@ class Tap:
         return self.visit_heads(f"{name}.heads", out, product.layout, product.own)
 
     def _look(self, product: Product, site: str, *, softmax: bool) -> None:
-        """Records the scores or weights of the heads and queries that were asked for."""
+        """Records the scores or weights of the requested heads and queries."""
         if not self.wants(site):
             return
-        alone = product.layout is product.own  # else the queries are beams, each with its own row
+        alone = product.layout is product.own  # else the queries of a row are different beams
         pattern = product.pattern(self.heads, self.queries if alone else None)
         pattern = altered(pattern, softmax=softmax)
         if alone:
@@ -228,7 +231,7 @@ class Tap:
     def _edited(self, product: Product) -> Tensor:
         """Each head's output, from edited scores or weights: (batch, heads, query, head_dim).
 
-        They are computed whole, since nobody knows what an edit looks at.
+        All scores and weights are computed, since an edit may use any of them.
         """
         layouts = product.layout, product.own
         scores_at, weights_at = f"{product.name}.scores", f"{product.name}.weights"
@@ -244,12 +247,12 @@ class Tap:
         return weights @ product.v.repeat_interleave(weights.shape[1] // product.v.shape[1], dim=1)
 
     def _narrow(self, site: str) -> None:
-        """Keeps, of the record of a layer that was computed whole, what was asked for."""
+        """Reduces the record of a site to the requested heads and queries."""
         if site in self.records:
             self.records[site] = chosen(self.records[site], self.heads, self.queries)
 
     def next_step(self) -> None:
-        """Closes a step of decoding: what the decoder recorded since the last one belongs to it.
+        """Ends a decoding step: moves the decoder's records into `steps`.
 
         The encoder runs once, before the first step; its records stay in `records`.
         """
@@ -257,11 +260,11 @@ class Tap:
         self.steps.append({site: self.records.pop(site) for site in of_step})
 
     def follow(self, rows: Sequence[int]) -> dict[str, Tensor]:
-        """Joins the steps along one hypothesis, whose ancestor at step t was row rows[t].
+        """Concatenates the steps of one hypothesis, which was in row rows[t] at step t.
 
         Returns:
-            For each site its value without the batch: weights are (heads, query, key), one query
-            a step; keys that did not yet exist have weight 0 (and score -inf).
+            Site -> tensor without the batch dimension: weights are (heads, query, key), with one
+            query for each step; keys that did not exist at a step have weight 0 (and score -inf).
         """
         joined: dict[str, Tensor] = {}
         for site in self.steps[0] if rows else ():

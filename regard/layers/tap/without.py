@@ -1,7 +1,8 @@
-"""A model without some of its heads, for everything that reads or writes with it.
+"""A model with some of its attention heads removed.
 
-In: a model and names of heads. Out: a twin that shares all its weights; what the heads would have
-added is zero. It computes what a tap with `knock_out` computes, in places that take no tap.
+In: a model and names of heads. Out: a copy that shares all its weights, in which the output of
+these heads is zero. It computes the same as a tap with `knock_out`, and can be used where no tap
+can be passed.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 class Silenced(nn.Module):
-    """An attention's output matrix that hears nothing of some heads.
+    """An attention layer's output projection that ignores some heads.
 
     Args:
-        out: The matrix.
-        kept: (heads · head_dim,) 0 for what comes from the heads that are away, else 1.
+        out: The output projection.
+        kept: (heads · head_dim,), 0 at the features of the removed heads, else 1.
     """
 
     def __init__(self, out: nn.Module, kept: Tensor) -> None:
@@ -38,10 +39,10 @@ class Silenced(nn.Module):
 
 
 def without(model: ModuleT, heads: Sequence[str]) -> ModuleT:
-    """The model with these heads, such as `decoder.1.cross.3`, taken away.
+    """A copy of the model, sharing its weights, without these heads (`decoder.1.cross.3`, …).
 
     Raises:
-        InputError: The model has no such head.
+        InputError: If the model has no such head.
     """
     Tap(edits=[knock_out(head) for head in heads]).begin(model.sites())  # type: ignore[operator]
     gone, device = [split_head(head) for head in heads], next(model.parameters()).device
@@ -58,7 +59,7 @@ def without(model: ModuleT, heads: Sequence[str]) -> ModuleT:
 
 
 def _replaced(module: ModuleT, path: str, new: nn.Module) -> ModuleT:
-    """The module with another one at a place inside it; all others are the same objects."""
+    """A copy of the module with `new` at `path`; all other submodules are the same objects."""
     twin = copy.copy(module)
     twin._modules = dict(module._modules)
     name, _, rest = path.partition(".")

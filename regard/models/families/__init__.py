@@ -1,4 +1,4 @@
-"""The families, by name: a file each, and a line each. None of them imports torch."""
+"""The model families by name. Each has a file here, which does not import torch at module level."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FAMILIES: dict[str, Family] = {
 
 
 class _Configs(Mapping[str, type[ModelConfig]]):
-    """The families' configs, of those that there are when it is asked."""
+    """Family name -> config class, a live view of `FAMILIES`."""
 
     def __getitem__(self, name: str) -> type[ModelConfig]:
         return FAMILIES[name].config
@@ -52,17 +52,17 @@ CONFIGS = _Configs()
 
 
 def build(config: ModelConfig, *vocabularies: int) -> Any:
-    """A model of this config, with fresh weights from torch's present random state.
+    """Builds a model with initial weights drawn from torch's current random state.
 
     Args:
-        config: Of a family.
-        vocabularies: Entries of the source's and the target's vocabulary, or of the only one.
+        config: The config of a model.
+        vocabularies: Sizes of the source and target vocabulary, or of the only one.
     """
     return FAMILIES[config.family].build(config, *vocabularies)
 
 
 def describe(model: Any) -> dict[str, Any]:
-    """What `config.json` says of a model: enough to build it again."""
+    """The content of a model's `config.json`, from which `rebuild` builds the model."""
     return {
         "regard": 1,
         "family": model.config.family,
@@ -72,22 +72,22 @@ def describe(model: Any) -> dict[str, Any]:
 
 
 def vocabularies_in(description: dict[str, Any]) -> tuple[int, ...]:
-    """The sizes of the vocabularies that `describe` wrote down, the source's first."""
+    """The vocabulary sizes in a description made by `describe`, the source's first."""
     names = ("vocab", "source_vocab", "target_vocab")
     return tuple(int(description[name]) for name in names if name in description)
 
 
 def rebuild(description: dict[str, Any]) -> Any:
-    """The model that `describe` described, with fresh weights."""
+    """Builds a model from a description made by `describe`, with initial weights."""
     config, vocabularies = understood(description)
     return build(config, *vocabularies)
 
 
 def understood(description: dict[str, Any]) -> tuple[ModelConfig, tuple[int, ...]]:
-    """The config and the sizes of the vocabularies that `describe` wrote down.
+    """Parses a description made by `describe`: the config and the vocabulary sizes.
 
     Raises:
-        InputError: It is not a description, or of no model that there can be.
+        InputError: If it is no such description, or its config is invalid.
     """
     family = description.get("family")
     if family == "vectors":

@@ -18,7 +18,7 @@ from regard.models.families.family import BROWN, Family, Named
 
 
 class BertConfig(EncoderConfig):
-    """BERT: an encoder alone (Devlin et al. 2019), and RoBERTa's and DistilBERT's variants."""
+    """BERT, an encoder-only model (Devlin et al. 2019); also RoBERTa and DistilBERT."""
 
     SIZES: ClassVar[Sizes] = {
         "tiny": {"dim": 128, "heads": 2, "hidden": 512, "layers": 2, "max_length": 256},
@@ -40,7 +40,7 @@ class BertConfig(EncoderConfig):
 
 
 def build(config: BertConfig, vocab: int) -> Any:
-    """Its encoder, with the heads that the config names."""
+    """Builds the encoder, with the heads that the config names."""
     from regard.models.encoder import Encoder
 
     return Encoder(config, vocab)

@@ -1,4 +1,4 @@
-"""What a family is, and a training of it that people know by name."""
+"""`Family`, the registry entry of a model family, and `Named`, a published model and training."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 from regard.models.config import ModelConfig, Shape
 
 BROWN = "Brown et al. 2020"
-"""Their table D.1 counts the training of others too."""
+"""Table D.1 of this paper gives training FLOPs of other models, too."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """A model that people know by name: its sizes, vocabulary and training, as far as published.
+    """A model known by name: its sizes, vocabulary and training, as far as published.
 
     Attributes:
         model: The `model:` section of a recipe.
-        vocab: Entries of the vocabulary.
-        lengths: Tokens of its texts in training: of source and target, or of the only one.
-        step_tokens: Tokens of a training step.
-        steps: Of the training; 0 where nobody published how many.
-        source: Where that was published.
-        flops: Of the training, where somebody published a count of their own.
-        flops_source: Who, and how they counted.
+        vocab: Size of the vocabulary.
+        lengths: Lengths of its training texts in tokens: source and target, or the only one.
+        step_tokens: Number of tokens of a training step.
+        steps: Number of training steps; 0 if not published.
+        source: The publication of these figures.
+        flops: Published FLOPs of the training, if there is such a figure.
+        flops_source: The publication of `flops`, and its formula.
     """
 
     model: dict[str, Any]
@@ -38,20 +38,20 @@ class Named:
 
     @property
     def tokens(self) -> int:
-        """Of the whole training."""
+        """Number of tokens of the whole training."""
         return self.steps * self.step_tokens
 
 
 @dataclass(frozen=True)
 class Family:
-    """Models of one kind.
+    """A model family.
 
     Attributes:
-        config: Their config, with named sizes.
-        build: A config and the sizes of the vocabularies -> the model, with fresh weights. It
-            imports torch; the family's file does not.
-        task: What such a model is for, where nothing else is said.
-        named: Models of it that `regard plan` knows by name.
+        config: The config class, with named sizes.
+        build: Builds the model with initial weights from a config and the vocabulary sizes. It
+            imports torch when called; the family's file does not.
+        task: The default task of such a model.
+        named: The models of this family that `regard plan` knows by name.
     """
 
     config: type[ModelConfig]
@@ -61,5 +61,5 @@ class Family:
 
     @property
     def shape(self) -> Shape:
-        """What its models are made of: an encoder, a decoder, or both."""
+        """`encoder`, `decoder` or `encoder_decoder`."""
         return self.config.shape

@@ -1,4 +1,4 @@
-"""GPT, and what has become of it: Llama, Mistral, Qwen."""
+"""GPT, and its successors Llama, Mistral and Qwen."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from regard.models.families.family import BROWN, Family, Named
 
 _LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rms", "activation": "gated_silu",
                           "bias": False, "tied": False, "norm_epsilon": 1e-5}  # fmt: skip
-"""What has changed since GPT-2, in the models of the Llama kind."""
+"""The differences of Llama models from GPT-2."""
 
 
 class GPTConfig(DecoderConfig):
-    """GPT: a decoder alone (Radford et al. 2019), and today's dialect of it (Llama)."""
+    """GPT, a decoder-only model (Radford et al. 2019); also Llama and its relatives."""
 
     SIZES: ClassVar[Sizes] = {
         "nano": {"dim": 128, "heads": 4, "hidden": 512, "layers": 4, "max_length": 256},
@@ -32,7 +32,7 @@ class GPTConfig(DecoderConfig):
         "llama-7b": {**_LLAMA, "dim": 4096, "heads": 32, "hidden": 11008, "layers": 32,
                      "max_length": 4096},
     }  # fmt: skip
-    """OpenAI's, and two for a laptop; with `llama`, those of today's dialect."""
+    """OpenAI's sizes, and two for a laptop (nano, mini); names with `llama` are Llama models."""
     family: Literal["gpt"] = "gpt"
     size: Literal[
         "nano", "mini", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3",
@@ -46,7 +46,7 @@ class GPTConfig(DecoderConfig):
 
 
 def build(config: GPTConfig, vocab: int) -> Any:
-    """Its decoder."""
+    """Builds the decoder."""
     from regard.models.decoder import Decoder
 
     return Decoder(config, vocab)

@@ -26,7 +26,7 @@ class T5Config(EncoderDecoderConfig):
                      "decoder_layers": 12, "activation": "gated_gelu_tanh", "tied": "inputs",
                      "scaled_output": False},
     }  # fmt: skip
-    """As published, and one for a laptop."""
+    """The published sizes, and one for a laptop (tiny)."""
     family: Literal["t5"] = "t5"
     size: Literal["tiny", "small", "base", "large", "small-1.1", "base-1.1"] | None = None
     norm: NormKind = "rms"
@@ -38,7 +38,7 @@ class T5Config(EncoderDecoderConfig):
 
 
 def build(config: T5Config, source_vocab: int, target_vocab: int) -> Any:
-    """Its encoder and decoder."""
+    """Builds the encoder and decoder."""
     from regard.models.encoder_decoder import EncoderDecoder
 
     return EncoderDecoder(config, source_vocab, target_vocab)

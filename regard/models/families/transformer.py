@@ -25,7 +25,7 @@ class TransformerConfig(EncoderDecoderConfig):
 
 
 def build(config: TransformerConfig, source_vocab: int, target_vocab: int) -> Any:
-    """Its encoder and decoder."""
+    """Builds the encoder and decoder."""
     from regard.models.encoder_decoder import EncoderDecoder
 
     return EncoderDecoder(config, source_vocab, target_vocab)

@@ -29,14 +29,14 @@ class ViTConfig(ImageEncoderConfig):
 
 
 def build(config: ViTConfig) -> Any:
-    """Its encoder, with a head for the classes that the config names."""
+    """Builds the encoder, with a head for the classes that the config names."""
     from regard.models.image_encoder import ImageEncoder
 
     return ImageEncoder(config)
 
 
 CLASSES = tuple(str(number) for number in range(1000))
-"""As many as ImageNet has, for the sizes that `regard plan` knows by name."""
+"""Class names, as many as ImageNet has, for the sizes that `regard plan` knows by name."""
 
 
 def _named(size: str, batch: int, steps: int, source: str) -> Named:
