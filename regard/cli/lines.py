@@ -226,6 +226,7 @@ def _typed() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _batches(descriptor: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Yields batches of lines as they become available, with the number of the first line."""
     number, rest = 1, b""
     while chunk := os.read(descriptor, 1 << 16):
         if len(rest) > LONGEST_LINE:  # too long and an error anyway: skip the rest of the line

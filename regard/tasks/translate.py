@@ -446,6 +446,7 @@ class Translate(ReadsAndWrites):
         return self._pieces(model, steps)
 
     def _pieces(self, model: EncoderDecoder, steps: Iterator[Step]) -> Iterator[str]:
+        """Yields the text of the ids that each decoding step settles, and the rest at the end."""
         writer, shown, said = self.vocabulary.target.writer(), "", 0
         with evaluating(model):
             for step in steps:
@@ -531,6 +532,7 @@ def _warn_of_overlap(loaded: Loaded) -> None:
 
 
 def _checked(ids: list[int], what: str, longest: int) -> list[int]:
+    """Returns the ids; raises an error if there are none or more than `longest`."""
     if not ids:
         raise InputError(what, got="nothing", expected="some words")
     if len(ids) > longest:

@@ -249,6 +249,7 @@ def _compared(
     places: Sequence[tuple[int, range]],
     count: int,
 ) -> Words:
+    """Compares the occurrences at `places`, given as (sentence, range of words)."""
     own = F.normalize(torch.stack([reading.vector(*place) for place in places]), dim=1)
     static = F.normalize(torch.stack([reading.static(*place) for place in places]), dim=1)
     others = reading.all_words()
