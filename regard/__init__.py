@@ -1,6 +1,6 @@
 """Regard: attention models that can be trained, run, looked into, edited and watched change.
 
-Public names are imported on first use, so that `import regard` and `regard --help` stay light.
+Public names are imported on first use, so that `import regard` and `regard --help` are fast.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ __getattr__ = lazily(__name__, _PUBLIC)
 
 
 def _always_the_function(name: str) -> property:
-    """A public name that a folder or file of the package also has.
+    """A property for a public function that has the same name as a submodule of the package.
 
-    Importing `regard.train` would put the folder in the place of the function; what is set here is
-    let go, and `from regard.train import …` finds the folder all the same.
+    Importing the submodule `regard.train` would set the attribute `train` to the module. This
+    property ignores the assignment, so that `regard.train` stays the function;
+    `from regard.train import …` still finds the submodule in `sys.modules`.
     """
 
     def keep(package: Any, module: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""`python -m regard` is `regard`."""
+"""The entry point of `regard` and of `python -m regard`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from regard.runtime.stopping import be_the_command
 
 
 def command() -> None:
-    """What was typed, in a process of its own."""
-    be_the_command()  # before the commands are imported
+    """Runs the command line in a process of its own."""
+    be_the_command()  # first, so that a signal during the slow imports ends the process properly
     postpone()
 
     from regard.cli import main

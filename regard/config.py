@@ -1,4 +1,4 @@
-"""The parent of every typed section of a recipe, and values of JSON as a type has them."""
+"""The base class of the sections of a recipe, and the strict checking of JSON values."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from regard.errors import InputError
 
 Result = TypeVar("Result")
 
-_SHOWN = Repr()  # a value in an error, cut short
+_SHOWN = Repr()  # shortens a value for an error
 _SHOWN.maxlevel = 2
 _SHOWN.maxlong = _SHOWN.maxstring = 40
 
 
 class Config(BaseModel):
-    """A frozen, closed set of fields: unknown keys are refused, values never change."""
+    """Base class of configs: immutable, with an error for unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
 class NameIn:
-    """Marks a field whose value is a name in a table, as the table is when a value is checked."""
+    """Marks a field whose value must be a key of a table, looked up when a value is checked."""
 
     table: Mapping[str, Any]
 
@@ -52,15 +52,15 @@ class NameIn:
 
 
 def checked(kind: TypeAdapter[Result], values: Any, what: str) -> Result:
-    """Values as JSON has them -> what they are of; nothing is converted, nothing left over.
+    """Converts JSON values to a type, strictly: without conversions between types of values.
 
     Args:
-        kind: Of a `Config` or a dataclass.
-        values: As `json.loads` gives them.
-        what: Where they stand, for the error.
+        kind: The adapter of a `Config`, a dataclass or another type.
+        values: The values, as `json.loads` returns them.
+        what: The name of the file or value, for the error.
 
     Raises:
-        InputError: About the first value that is not allowed.
+        InputError: A value is not allowed; the message names the first one.
 
     Example:
         >>> checked(TypeAdapter(dict[str, int]), {"a": 1}, "a.json")
@@ -70,16 +70,16 @@ def checked(kind: TypeAdapter[Result], values: Any, what: str) -> Result:
         return kind.validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         raise refused(error, what) from None
-    except (ValueError, RecursionError):  # nested so deeply that it cannot be written
+    except (ValueError, RecursionError):  # nested too deeply for json.dumps
         raise InputError(what, got=_SHOWN.repr(values), expected="less nesting") from None
 
 
 def refused(error: ValidationError, what: str) -> InputError:
-    """What is wrong in values that a program wrote: the first that is not as it should be.
+    """Converts a validation error to an `InputError` about the first wrong value.
 
     Args:
-        error: What pydantic found.
-        what: Where the values stand.
+        error: The error of pydantic.
+        what: The name of the file or value, for the message.
     """
     fault = error.errors(include_url=False)[0]
     place = f"{what}: {'.'.join(map(str, fault['loc']))}" if fault["loc"] else what

@@ -1,19 +1,20 @@
-"""What a user can cause, said in two lines: what was got, what was expected, what to do."""
+"""Errors that a user can cause, in two lines: what was got, what was expected, what to do."""
 
 from __future__ import annotations
 
 LONGEST = 500
-"""Characters of each part of a message: a file by somebody else may hold a name of any length."""
+"""The maximal number of characters of each part of a message; names in files may be very long."""
 
 
 class UserError(Exception):
-    """Something the user can put right.
+    """An error that the user can correct.
 
     The command line prints it without a traceback and exits with `exit_code`.
 
     Args:
-        what: What is wrong, in a few words, with file and line where there is one.
-        got: What was found; like all parts, shown in printable characters, and not too long.
+        what: What is wrong, in a few words, with file and line if there are any.
+        got: What was found. In this and all other parts, unprintable characters are escaped and
+            long texts shortened.
         expected: What would have been right.
         fix: What to do, as a command or a sentence.
 
@@ -44,9 +45,9 @@ class UserError(Exception):
 
 
 def _plain(part: object) -> str:
-    """A part of a message on one line: what cannot be printed is escaped, a long text shortened."""
+    """A part of a message on one line: unprintable characters escaped, a long text shortened."""
     text = str(part)
-    if len(text) > LONGEST:  # the end often tells as much as the beginning
+    if len(text) > LONGEST:  # keep beginning and end, because the end is often as informative
         text = f"{text[: LONGEST // 2]}…{text[-LONGEST // 2 + 1 :]}"
     if text.isprintable():
         return text
@@ -61,7 +62,7 @@ class InputError(UserError):
 
 
 class FoundProblems(UserError):
-    """The command ran, and what it found or reached is bad."""
+    """The command ran, but its result is bad: problems in the data, or meaningless scores."""
 
     exit_code = 1
 
@@ -73,7 +74,7 @@ class WriteError(UserError):
 
 
 class Interrupted(UserError):
-    """Stopped by a signal, after saving."""
+    """The command was stopped by a signal, after saving its state."""
 
     def __init__(self, what: str, *, signal: int, fix: str | None = None) -> None:
         super().__init__(what, fix=fix)

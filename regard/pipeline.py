@@ -1,4 +1,9 @@
-"""A model with all it needs to be used: what `regard.load` and `regard.train` return."""
+"""A model with tokenizer and recipe, ready to use: what `regard.load` and `regard.train` return.
+
+Texts, images or token ids come in; `Pipeline.run` finds the verb (`translate`, `fill`, ...) and the
+task that implements it, and returns the predictions as Python objects. The command line calls the
+same methods.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +44,7 @@ from regard.train.checkpoint.folder import STORED
 from regard.train.checkpoint.run import Snapshot
 from regard.train.checkpoint.storage import check_store
 
-if TYPE_CHECKING:  # what a verb does not need is not imported before it is used
+if TYPE_CHECKING:  # imported on first use, so that a verb loads only the modules it needs
     import torch
 
     from regard.explain.heads import HeadSummary
@@ -63,14 +68,16 @@ PRECISIONS = ("fp32", "int8")
 
 
 class Pipeline:
-    """Text or images in, text out, and everything in between to look at.
+    """A model with its preprocessing: predicts, evaluates, and shows attention and heads.
+
+    Each verb of the model's task is a method: `p.translate(text)`, `p.fill(text)`, and so on.
 
     Args:
-        model: The plain module.
-        vocabulary: Text <-> ids, or what reads images; None for a model that came without, which
-            then takes ids alone.
-        recipe: What it was made by.
-        name: What to call it.
+        model: The PyTorch module.
+        vocabulary: The tokenizers, or the image reader; None for a model without a tokenizer, which
+            then takes token ids only.
+        recipe: The recipe of the model: task, data, model and decoding settings.
+        name: The name of the model in messages.
     """
 
     def __init__(
@@ -84,11 +91,11 @@ class Pipeline:
 
     @property
     def device(self) -> torch.device:
-        """Where the model computes."""
+        """The device of the model."""
         return self.model.device
 
     def to(self, device: str | torch.device, dtype: str = "fp32") -> Pipeline:
-        """Moves the model to a device; gives this pipeline.
+        """Moves the model to a device, and returns this pipeline.
 
         Args:
             device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`, or a `torch.device`.
@@ -101,10 +108,10 @@ class Pipeline:
 
     @property
     def processor(self) -> Any:
-        """What makes items into what the model reads: tokenizers, or an image reader.
+        """The preprocessing of the model: tokenizers, or an image reader.
 
         Raises:
-            InputError: The model came without.
+            InputError: The model has none.
         """
         if self._vocabulary is None:
             raise no_tokenizer(self.name)
@@ -112,10 +119,10 @@ class Pipeline:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Text <-> ids.
+        """The tokenizers of the model.
 
         Raises:
-            InputError: The model came without, or reads images.
+            InputError: The model has no tokenizer, or reads images.
         """
         if self.reads_images:
             raise InputError(self.name, got="a model of images", expected="one that reads text")
@@ -124,45 +131,51 @@ class Pipeline:
 
     @property
     def reads_images(self) -> bool:
-        """Whether an item is an image: a path, bytes, a Pillow image or an array."""
+        """Whether the model reads images, given as paths, bytes, Pillow images or arrays."""
         return bool(self.model.config.reads == "images")
 
     def tokens(self, text: str, *, target: bool = False) -> list[Token]:
-        """The tokens of a text as the model gets it: the first step of all the others.
+        """The tokens of a text, as the model reads it.
 
         Args:
             text: Any text.
-            target: Whether to read it as the side that a translator writes.
+            target: Whether to use the tokenizer of the target side, for a translation model.
         """
         return self.vocabulary.tokens(text, target=target)
 
     @cached_property
     def task(self) -> Any:
-        """How text or images become what the model reads, and back."""
+        """The task of the model: encodes inputs, decodes outputs, computes losses."""
         return TASKS[self.recipe.task].kind.ready(self.recipe, self.processor)
 
     def translator(self) -> Translate:
-        """How sentences are read and translated.
+        """The task of the model, if it is translation.
 
         Raises:
-            InputError: The model does something else.
+            InputError: The model does not translate.
         """
         self._asked("translate")
         return self.task
 
     def run(self, name: str, items: Any, *positions: Any, mask: Any = None, **options: Any) -> Any:
-        """What a verb gives for an item, or for each of several.
+        """Applies a verb to one item or to several.
 
         Args:
-            name: Of the verb: `p.run("fill", text)` is `p.fill(text)`.
-            items: One or several; ids, too, where the model alone can do it.
+            name: The name of the verb: `p.run("fill", text)` is `p.fill(text)`.
+            items: One item or a sequence of items: texts, images, or, for verbs that need no
+                tokenizer, token ids.
             *positions: Options of the verb, in their order.
-            mask: (batch, length) Beside ids in rows: 1 for real ones, 0 for padding.
-            **options: Of the verb, and, of one that decodes, what differs from the recipe's
-                `decode`, such as `beam=4`; `max_new_tokens` is another name of `max_length`.
+            mask: (batch, length) For ids given as rows: 1 for tokens, 0 for padding.
+            **options: Options of the verb by name. A verb that decodes also takes settings that
+                replace the recipe's `decode`, such as `beam=4`; `max_new_tokens` means
+                `max_length`.
+
+        Returns:
+            The answer to the item; for several items a list of answers, or what the verb makes of
+            them, such as a tensor (texts, dim) for `embed`.
 
         Raises:
-            InputError: The model does something else; an item or an option is not as it should be.
+            InputError: The model does not have this verb, or an item or option is not valid.
         """
         verb = self._verb(name)
         if self.reads_images:
@@ -186,13 +199,13 @@ class Pipeline:
     def answers(
         self, verb: Verb, items: Sequence[Any], options: Options, settings: Mapping[str, Any]
     ) -> Any:
-        """What a task answers to each item, whole: n-best lists, probabilities, positions.
+        """The complete answers of the task, one per item: n-best lists, probabilities, positions.
 
         Args:
-            verb: What is asked.
-            items: Of it.
-            options: Of it.
-            settings: What differs from the recipe's way of decoding.
+            verb: The verb.
+            items: Texts or images.
+            options: The checked options of the verb.
+            settings: Decoding settings that replace those of the recipe.
         """
         self._check_items(verb.name, items)
         task, model = self._asked(verb.name), self._model(options.knock_out)
@@ -202,7 +215,10 @@ class Pipeline:
     def pieces(
         self, verb: Verb, item: Any, options: Options, settings: Mapping[str, Any]
     ) -> Iterator[str]:
-        """The same for one item, as the answer grows; see `answers`."""
+        """Yields the answer to one item piece by piece while it is decoded; see `answers`.
+
+        If the task cannot stream, the answer is computed at once and its lines are yielded.
+        """
         check_texts(verb.name, item)
         task, model = self._asked(verb.name), self._model(options.knock_out)
         if not hasattr(task.asked_of(item), "grow"):
@@ -212,16 +228,16 @@ class Pipeline:
         return task.grow(model, item, config, **_own(options))
 
     def check(self, verb: Verb, item: Any, options: Options) -> None:
-        """Refuses an item that the model cannot read; warns of what is lost of it."""
+        """Raises an error if the model cannot read an item; warns if part of it is ignored."""
         self._check_items(verb.name, item)
         self._asked(verb.name).check(self.model, item, **_own(options))
 
     def item(self, verb: Verb, line: str) -> Any:
-        """What a line of a file, or an argument, means: a text, or the path of an image."""
+        """Converts a line of a file, or an argument, to an item: a text, or an image's path."""
         return line if self.reads_images else verb.item(line)
 
     def _check_items(self, what: str, items: Any) -> None:
-        """Refuses empty texts; what is wrong with an image, its reader says."""
+        """Raises an error for empty texts; images are checked when they are read."""
         if not self.reads_images:
             check_texts(what, items)
 
@@ -229,7 +245,7 @@ class Pipeline:
         return every_verb().get(name) or self._refuse(name)
 
     def _asked(self, name: str) -> Any:
-        """The task that a verb is asked of: the model's own, or another that it is able to do."""
+        """The task that implements a verb: the model's own, or another that the model can do."""
         if hasattr(TASKS[self.recipe.task].kind, name) and hasattr(self.task, name):
             return self.task
         if name not in self.verbs:
@@ -255,7 +271,7 @@ class Pipeline:
     def __dir__(self) -> list[str]:
         return sorted([*super().__dir__(), *every_verb()])
 
-    if TYPE_CHECKING:  # the verbs that ship, for editors and checkers
+    if TYPE_CHECKING:  # the signatures of the built-in verbs, for editors and type checkers
 
         @overload
         def translate(self, texts: str, **options: Any) -> str: ...
@@ -265,7 +281,7 @@ class Pipeline:
             """The best translation of a sentence, or of each of several."""
 
         def generate(self, prompts: Any, **options: Any) -> Any:
-            """What follows a prompt, or each of several, without the prompt; ids give ids."""
+            """Continues a prompt, or each of several, without repeating it; ids give ids."""
 
         @overload
         def suggest(self, texts: str, top: int = 3, **options: Any) -> list[Suggestion]: ...
@@ -274,7 +290,7 @@ class Pipeline:
             self, texts: Sequence[str], top: int = 3, **options: Any
         ) -> list[list[Suggestion]]: ...
         def suggest(self, texts: Any, top: int = 3, **options: Any) -> Any:
-            """The likeliest next words with their probabilities, as a phone offers them."""
+            """The most probable next words with their probabilities, as on a phone keyboard."""
 
         @overload
         def fill(self, texts: str, top: int = 5, **options: Any) -> list[list[Filling]]: ...
@@ -283,28 +299,28 @@ class Pipeline:
             self, texts: Sequence[str], top: int = 5, **options: Any
         ) -> list[list[list[Filling]]]: ...
         def fill(self, texts: Any, top: int = 5, **options: Any) -> Any:
-            """For each `[MASK]` of a text, or of each of several, the likeliest words."""
+            """The most probable words for each `[MASK]` of a text, or of each of several."""
 
         @overload
         def restore(self, texts: str, **options: Any) -> Restored: ...
         @overload
         def restore(self, texts: Sequence[str], **options: Any) -> list[Restored]: ...
         def restore(self, texts: Any, **options: Any) -> Any:
-            """A text whose holes (`<extra_id_0>`, or `___`) are filled, and what was put there."""
+            """Fills the holes of a text (`<extra_id_0>`, or `___`), or of each of several."""
 
         @overload
         def classify(self, texts: Text, **options: Any) -> list[Labelled]: ...
         @overload
         def classify(self, texts: list[Text], **options: Any) -> list[list[Labelled]]: ...
         def classify(self, texts: Any, **options: Any) -> Any:
-            """The classes of a text (or pair), or of each of several, likeliest first."""
+            """The classes of a text or pair, or of each of several, most probable first."""
 
         @overload
         def tag(self, texts: str | list[str], **options: Any) -> list[Tagged]: ...
         @overload
         def tag(self, texts: list[list[str]], **options: Any) -> list[list[Tagged]]: ...
         def tag(self, texts: Any, **options: Any) -> Any:
-            """The tag of each word of a text, given as such or as its words, or of several."""
+            """The tag of each word of a text (a string or a list of words), or of several."""
 
         @overload
         def answer(
@@ -315,14 +331,14 @@ class Pipeline:
             self, questions: list[str], context: str | list[str], top: int = 1, **options: Any
         ) -> list[list[FoundAnswer]]: ...
         def answer(self, questions: Any, context: Any, top: int = 1, **options: Any) -> Any:
-            """The likeliest answers to a question, cut out of a text, best first."""
+            """The most probable answers to a question, as spans of the context, best first."""
 
         def embed(self, texts: Any, **options: Any) -> Any:
             """A vector for a text, (dim,), or for each of several, (texts, dim)."""
 
     @cached_property
     def verbs(self) -> dict[str, str]:
-        """What the model can do by itself, each with the task that it is asked of."""
+        """The verbs of the model, each with the name of the task that implements it."""
         return dict(verbs_of(self.recipe.task, self.model.config, self._vocabulary))
 
     def _run_ids(self, verb: Verb, items: Any, mask: Any, read: tuple[Any, dict[str, Any]]) -> Any:
@@ -342,62 +358,75 @@ class Pipeline:
 
         Args:
             texts: Sentences.
-            **options: As of `translate`; `prefixes` says how each is to begin.
+            **options: As for `translate`; `prefixes` are the texts that the translations of each
+                sentence must begin with.
         """
         verb = self._verb("translate")
         return self.answers(verb, texts, *verb.read((), options))
 
     def stream(self, text: str, **options: Any) -> Iterator[str]:
-        """The translation as it grows: each text begins with the one before, the last is whole.
+        """Yields the translation so far while it is decoded; the last text is complete.
+
+        Each text begins with the one before.
 
         Args:
             text: The sentence.
-            **options: As of `translate`.
+            **options: As for `translate`.
 
         Raises:
-            InputError: As `translate`, before anything is computed.
+            InputError: As for `translate`, before anything is computed.
         """
         verb = self._verb("translate")
         return accumulate(self.pieces(verb, text, *verb.read((), options)))
 
     def write(self, prompt: str, **options: Any) -> Iterator[str]:
-        """What follows a prompt, piece by piece, as the text becomes certain.
+        """Yields the continuation of a prompt piece by piece; no piece is revised later.
 
         Args:
-            prompt: What to go on from.
-            **options: As of `generate`.
+            prompt: The text to continue.
+            **options: As for `generate`.
         """
         verb = self._verb("generate")
         return self.pieces(verb, prompt, *verb.read((), options))
 
     def decoding(self, **changes: Any) -> DecodeConfig:
-        """The recipe's way of decoding with some changes, checked."""
+        """The decoding settings of the recipe with some changes, checked.
+
+        Args:
+            **changes: Settings of `DecodeConfig`; `max_new_tokens` means `max_length`.
+
+        Raises:
+            InputError: A setting is not known or not valid.
+        """
         if not changes:
             return self.recipe.decode
-        if "max_new_tokens" in changes:  # as transformers calls it
+        if "max_new_tokens" in changes:  # the name that transformers uses
             if "max_length" in changes:
                 raise InputError(
                     "max_new_tokens", got="max_length beside it", expected="one of the two"
                 )
             changes["max_length"] = changes.pop("max_new_tokens")
-        if changes.get("sample") is False:  # then how the recipe draws has nothing to say
+        if changes.get("sample") is False:  # greedy decoding ignores the recipe's sampling options
             changes = {
                 **{name: DecodeConfig.model_fields[name].default for name in DRAWING},
                 **changes,
             }
         most = changes.get("max_length")
         if isinstance(most, int) and 0 < most < self.recipe.decode.min_length:
-            changes = {"min_length": most, **changes}  # a short text is not asked to be long
+            changes = {"min_length": most, **changes}  # min_length must not exceed max_length
         config = _changed(self.recipe, changes)
         check_roles(config, self.model)
         return config
 
     def measure(self, examples: Sequence[Any]) -> Measures:
-        """How good a classifier, tagger or answerer is on examples with labels.
+        """Evaluates a classifier, tagger or question-answering model on labelled examples.
 
         Args:
-            examples: `LabelledText`s, `TaggedWords` or `Question`s, of
+            examples: `LabelledText`, `TaggedWords` or `Question` objects of
                 `regard.data.text.annotations`.
+
+        Raises:
+            InputError: The model is for another task.
         """
         if not TASKS[self.recipe.task].head or not hasattr(self.task, "measure"):
             raise InputError(f"{self.name}", got=f"a model for {self.recipe.task}",
@@ -408,13 +437,16 @@ class Pipeline:
     def words(
         self, word: str, sentences: Sequence[str], *, layer: int | None = None, count: int = 5
     ) -> Words:
-        """A word's vector in each of several sentences, how alike these are, and what is near them.
+        """Compares the contextual vectors of a word in several sentences.
 
         Args:
             word: The word.
-            sentences: Where it occurs.
-            layer: Take what leaves this block, from 0; None: the top.
-            count: How many near words to list.
+            sentences: Sentences that contain the word.
+            layer: The block whose output is used, from 0; None: the output of the whole stack.
+            count: The number of nearest words to list.
+
+        Returns:
+            The vector of each occurrence, the cosines between them, and their nearest words.
         """
         from regard.tasks.words import compare
 
@@ -423,15 +455,24 @@ class Pipeline:
         return compare(self.model, tokenizer, word, sentences, layer=layer, count=count)
 
     def logits(self, ids: Any, target_ids: Any = None, *, mask: Any = None) -> Any:
-        """Logits of the token after each token (an encoder: at each token, or what its head gives).
+        """The logits of the model for given token ids, or for the pixels of images.
+
+        For a model that generates, these are the logits of the next token after each token; for an
+        encoder, the output of its head at each token, or for a classifier of each text.
 
         Args:
-            ids: The ids of a text: (tokens, vocab) comes out. Of several, as lists: a list of
-                these. As a tensor (batch, length): (batch, length, vocab), zeros at padding. With
-                a head for classes, one row a text comes out. For a model of images: pixels as
-                its reader normalises them, (batch, channels, height, width).
-            target_ids: The same of the target, for an encoder-decoder, whose source `ids` are.
-            mask: (batch, length) With a tensor: 1 for real tokens, 0 for padding, on either side.
+            ids: The ids of a text, of several texts as a list of lists, or of a padded batch as a
+                tensor (batch, length). For a model that reads images: normalised pixels
+                (batch, channels, height, width).
+            target_ids: For an encoder-decoder, the ids of the target in the same form; `ids` are
+                then those of the source.
+            mask: (batch, length) For a padded batch: 1 for tokens, 0 for padding, which may stand
+                on either side.
+
+        Returns:
+            For one text (tokens, vocab); for a list of texts a list of such tensors; for a padded
+            batch (batch, length, vocab) with zeros at padding. A head with other outputs replaces
+            `vocab`, and a classifier returns one row per text: (texts, classes).
         """
         return logits_of(self.model, ids, target_ids, mask)
 
@@ -444,15 +485,15 @@ class Pipeline:
         allow_unknown: bool = False,
         **decode: Any,
     ) -> Look:
-        """The attention of every layer and head while this sentence is translated, or restored.
+        """The attention weights of every layer and head while the model reads (and writes) a text.
 
         Args:
-            text: The sentence; a text with holes, if the model restores such; an image's path or
-                the image itself, if the model reads images.
-            target: What to follow instead of searching for it.
-            knock_out: Heads to take away, such as `decoder.1.cross.3`.
-            allow_unknown: Look at words that a vocabulary of words does not have, too.
-            **decode: What differs from the recipe's `decode`.
+            text: The sentence; a text with holes for a model that restores; a path or an image for
+                a model that reads images.
+            target: The output to force, instead of decoding one; for an encoder-decoder.
+            knock_out: Heads to remove, such as `decoder.1.cross.3`.
+            allow_unknown: Whether the text may contain words that are not in a word vocabulary.
+            **decode: Settings that replace those of the recipe's `decode`.
         """
         from regard.explain.look import look_of
 
@@ -474,7 +515,7 @@ class Pipeline:
         return look_of(trace, text, model=self.name, without=gone)
 
     def _check_attends(self, what: str) -> None:
-        """Refuses a model that has no attention to look at."""
+        """Raises an error if the model has no attention."""
         if not self.model.heads():
             raise InputError(
                 what,
@@ -488,12 +529,12 @@ class Pipeline:
     def heads(
         self, texts: Sequence[Any], progress: Callable[[int, int], None] | None = None
     ) -> list[HeadSummary]:
-        """What each head does on these texts, and what breaks without it.
+        """Summarises what each head attends to on some texts, and the effect of removing it.
 
         Args:
             texts: Pairs of source and target; for a model of plain text, texts or their ids; for a
-                classifier, tagger or answerer, examples as `measure` takes them.
-            progress: Told how many heads of how many are done.
+                classifier, tagger or question-answering model, examples as for `measure`.
+            progress: Called with the number of heads done and the number of all heads.
         """
         from regard.explain.heads import summarise
 
@@ -516,11 +557,11 @@ class Pipeline:
         """Loss, perplexity, BLEU and chrF on pairs, and the translations.
 
         Args:
-            pairs: Sources and targets; a `Pair` with `others` has several right targets.
-            lowercase: Score without regard to case.
-            allow_unknown: Score also what is mostly unknown words.
-            tell: Told of the pairs that are done.
-            **decode: What differs from the recipe's `decode`.
+            pairs: Sources and targets; a `Pair` with `others` has several references.
+            lowercase: Whether to score without regard to case.
+            allow_unknown: Whether to accept pairs in which most words are unknown.
+            tell: Called with the number of pairs just translated.
+            **decode: Settings that replace those of the recipe's `decode`.
 
         Raises:
             FoundProblems: More than half of the words of one side are unknown.
@@ -533,7 +574,7 @@ class Pipeline:
         return found
 
     def quantised(self) -> Pipeline:
-        """The same in 8 bits: to decode, score and look into, not to train or save."""
+        """A copy of the pipeline with 8-bit weights, for inference only: not to train or save."""
         from regard.layers.kernels.int8 import quantise
 
         twin = Pipeline(quantise(self.model), self._vocabulary, self.recipe, self.name)
@@ -541,12 +582,12 @@ class Pipeline:
         return twin
 
     def save(self, folder: str | Path, *, store: str = "fp32") -> Path:
-        """Writes a checkpoint folder that `regard.load` reads; nothing in it can run code.
+        """Writes a checkpoint folder that `regard.load` reads; none of its files can run code.
 
         Args:
-            folder: A new name, or an empty folder.
-            store: `fp32`; `fp16` for half the size; `int8` for a quarter, matrices in 8 bits with
-                a scale for each row. What is loaded is in 32 bits again, rounded so.
+            folder: The path of a new or empty folder.
+            store: `fp32`; `fp16` for half the size; `int8` for a quarter, with matrices in 8 bits
+                and a scale per row. Loading converts the rounded weights back to 32 bits.
         """
         folder = Path(folder)
         checkpoint.write_folder(folder, self._snapshot(check_store(store, "store")))
@@ -558,7 +599,8 @@ class Pipeline:
 
         decode = self.recipe.decode
         if self._vocabulary is not None:
-            banned = {*decode.banned, *self.task.banned()}  # there, its config must say so
+            # transformers knows the banned tokens only if the exported config lists them.
+            banned = {*decode.banned, *self.task.banned()}
             decode = decode.model_copy(update={"banned": tuple(sorted(banned))})
         return export(self.model, self._vocabulary, decode, Path(folder))
 
@@ -572,7 +614,7 @@ class Pipeline:
         )
 
     def _model(self, gone: Sequence[str]) -> Any:
-        """The model, without these heads if there are any."""
+        """The model; if heads are named in `gone`, a version of it without them."""
         return without(self.model, _names(gone)) if gone else self.model
 
     def __repr__(self) -> str:
@@ -581,22 +623,22 @@ class Pipeline:
 
 
 def _changed(recipe: Recipe, changes: Mapping[str, Any]) -> DecodeConfig:
-    """The recipe's decoding with some changes, each checked as a recipe's values are."""
+    """The decoding settings of a recipe with some changes, checked as a recipe's values are."""
     try:
         values = {**recipe.decode.model_dump(), **changes}
         return DecodeConfig.model_validate(values, strict=True)
-    except ValidationError:  # the recipe has the words for what is wrong, and reads lists
+    except ValidationError:  # reading it as a recipe accepts lists and gives a helpful error
         overrides = [f"decode.{key}={json.dumps(value)}" for key, value in changes.items()]
         return recipes.from_text(recipes.dump(recipe), "recipe", overrides).decode
 
 
 def _own(options: Options) -> dict[str, Any]:
-    """The options that a task takes by name; the heads that are away are the model's."""
+    """The options that are passed to the task: all but `knock_out`, which changes the model."""
     return {name: value for name, value in options if name != "knock_out"}
 
 
 def no_tokenizer(name: str) -> InputError:
-    """The error for a model that came without."""
+    """The error for a model without a tokenizer."""
     return InputError(
         f"{name} has no tokenizer",
         expected="tokenizer.json or a vocabulary file in its folder",
@@ -605,5 +647,5 @@ def no_tokenizer(name: str) -> InputError:
 
 
 def _names(heads: Sequence[str]) -> Sequence[str]:
-    """The names of heads, given as one or several."""
+    """The names of heads as a sequence, whether one name or several are given."""
     return [heads] if isinstance(heads, str) else heads

@@ -1,4 +1,4 @@
-"""The command line: `regard COMMAND …`, whose errors are two lines and an exit code."""
+"""The command line `regard COMMAND …`: runs a command, and turns errors into two lines of text."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from regard.errors import InputError, Interrupted, UserError, WriteError
 from regard.runtime.stopping import be_the_command, end, end_at_once, give_back
 
 USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-"""What typer raises for a wrong option; its home differs between versions of typer."""
+"""The exception that typer raises for a wrong option; its module differs between versions."""
 
 
 def fail(error: UserError) -> NoReturn:
-    """Two lines at most, no traceback, the exit code of the error."""
-    if isinstance(error, Interrupted):  # another signal must not interrupt the interpreter's end
+    """Prints an error in at most two lines, without a traceback, and exits with its exit code."""
+    if isinstance(error, Interrupted):  # another signal must not interrupt the shutdown
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         end(error.exit_code, str(error))
@@ -32,14 +32,14 @@ def fail(error: UserError) -> NoReturn:
 
 
 def write_utf8() -> None:
-    """Whatever the locale says: translations have umlauts."""
+    """Sets the output encoding to UTF-8 in any locale, because translations have umlauts."""
     for out in (sys.stdout, sys.stderr):
         if isinstance(out, io.TextIOWrapper):
             out.reconfigure(encoding="utf-8")
 
 
 def misused(error: Any) -> NoReturn:
-    """A wrong option, or a command that needs another word after it."""
+    """Handles wrong options: prints an error, or the help of a command that needs a subcommand."""
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)
         raise SystemExit(2)
@@ -47,7 +47,7 @@ def misused(error: Any) -> NoReturn:
 
 
 def main() -> None:
-    """Runs a command; anything a user can cause ends in two lines and an exit code."""
+    """Runs the command line, with the signal handlers of a command."""
     before = be_the_command()
     try:
         run_command()
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def run_command() -> None:
-    """What was typed; an error is said, and becomes an exit code."""
+    """Runs the command that was typed; an error is printed and becomes an exit code."""
     write_utf8()
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
@@ -70,14 +70,14 @@ def run_command() -> None:
     except KeyboardInterrupt:
         end_at_once(signal.SIGINT, None)
     except BrokenPipeError:
-        # Whoever read our output has enough; nothing is wrong.
+        # The reader of our output closed the pipe, such as `head`: not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except OSError as error:
         name = f" {error.filename}" if error.filename else ""
         fail(WriteError(f"could not read or write{name}: {error.strerror or error}"))
     except SystemExit:
-        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # typer met a closed pipe
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # typer found the pipe closed
             raise SystemExit(0) from None
         raise
     if code:

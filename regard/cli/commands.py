@@ -1,6 +1,6 @@
-"""The commands. Each is thin: it reads its arguments and calls the Pipeline.
+"""The commands of `regard`. Each one reads its arguments and calls the Pipeline or another module.
 
-Nothing heavy is imported at the top: `regard --help` answers before torch would have loaded.
+Heavy modules such as torch are imported inside the commands, so that `regard --help` is fast.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _regard(
     ] = False,
 ) -> None:
     """Attention models that can be trained, run, looked into, edited and watched change."""
-    del version  # said before anything else is done
+    del version  # handled by its callback
 
 
 @app.command()
@@ -79,7 +79,7 @@ def demo(
     threads: Threads = None,
     device: Device = "auto",
 ) -> None:
-    """The guided tour: translate, look inside, take a head away, train from scratch."""
+    """Run a guided tour: translate, look inside, remove a head, train from scratch."""
     from regard.atlas.demo import run
 
     run(Path("regard-demo"), quick=quick, quiet=quiet, threads=threads, device=device)
@@ -103,7 +103,7 @@ def train(
     device: Device = "auto",
     dtype: Dtype = "fp32",
 ) -> None:
-    """Train a recipe; a run that was stopped, even by kill -9, goes on with --resume.
+    """Train a model from a recipe; --resume continues a run that was stopped, even by kill -9.
 
     In several processes: torchrun --nproc-per-node 2 -m regard train RECIPE -o RUN
     """
@@ -176,9 +176,9 @@ def evaluate(
     device: Device = "auto",
     dtype: Dtype = "fp32",
 ) -> None:
-    """Loss, perplexity, and the measures of the task: BLEU and chrF (sacrebleu), accuracy, F1.
+    """Score a model: loss, perplexity, and the task's metrics (BLEU and chrF, accuracy, F1).
 
-    Of word vectors: how many analogies they solve, and Spearman correlations with people's scores.
+    For word vectors: the share of analogies solved, and Spearman correlations with human scores.
     """
     from regard.cli.vectors import evaluate_vectors
     from regard.runs.evaluate import evaluate as score
@@ -256,18 +256,19 @@ def look(
     device: Device = "auto",
     dtype: Dtype = "fp32",
 ) -> None:
-    """Draw what a model looks at while it reads, translates or restores a text, or an image."""
+    """Draw a model's attention while it reads, translates or restores a text, or an image."""
     from regard.explain.look import picture_ending
     from regard.tasks.task import check_texts
 
     out = Path("look.html") if out is None else out
-    picture_ending(out)  # refuse before the work, not after it
+    picture_ending(out)  # raise errors before the work, not after it
     pipeline = open_pipeline(place, threads, precision, device, dtype)
     if not pipeline.reads_images:
         check_texts("look", text)
     pipeline.task.asked_of(text).check(pipeline.model, text, allow_unknown=allow_unknown)
     given = {"target": target, "knock_out": knock_out or (), **chosen(beam=beam)}
-    seen = pipeline.look(text, allow_unknown=True, **given)  # refused before, or allowed
+    # Unknown words were already checked above, so they are allowed here.
+    seen = pipeline.look(text, allow_unknown=True, **given)
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
     seen.save(out, kind, number, head, word, details=details, paper=paper)
     print(seen.target or text)
@@ -292,7 +293,7 @@ def words(
     device: Device = "auto",
     dtype: Dtype = "fp32",
 ) -> None:
-    """How alike a word is to itself in several sentences, and which words are near it there."""
+    """Compare a word's vectors in several sentences, and list the nearest words."""
     pipeline = open_pipeline(place, threads, precision, device, dtype)
     found = pipeline.words(word, sentences, layer=layer, count=top)
     print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.table())
@@ -317,11 +318,11 @@ def heads(
     device: Device = "auto",
     dtype: Dtype = "fp32",
 ) -> None:
-    """What each head does, and what breaks when it is knocked out.
+    """List what each attention head does, and the effect of removing it.
 
-    A line a head: effect is the rise of the loss without it; previous, first, positional (at which
-    distance) say where it looks, entropy how spread out. Encoders count, too: by the loss of hidden
-    tokens, classes, tags or answers.
+    One line per head: effect is the rise of the loss without the head; previous, first and
+    positional (with the distance) say where it attends, entropy how spread out its attention is.
+    For encoders the loss is that of masked tokens, classes, tags or answers.
     """
     from dataclasses import asdict
 
@@ -359,7 +360,7 @@ def show(
     quiet: Quiet = False,
     threads: Threads = None,
 ) -> None:
-    """Draw a figure of the lectures from a live model or computation."""
+    """Draw a figure of the lectures, computed from a model or by a calculation."""
     from regard.atlas import find, listing, parse_options
     from regard.atlas import show as draw
 
@@ -369,7 +370,7 @@ def show(
     figure = find(name)
     settings: Any = parse_options(name, options or [])
     out = Path(f"{name}{figure.usual}") if out is None else out
-    figure.check_ending(out)  # refuse before the work, not after it
+    figure.check_ending(out)  # raise errors before the work, not after it
     from regard.runtime.device import setup
 
     hush(quiet=quiet)
@@ -410,7 +411,7 @@ def plan(
     as_json: AsJson = False,
     threads: Threads = None,
 ) -> None:
-    """Parameters, FLOPs, memory, time and cost of a model before any of it is spent."""
+    """Estimate parameters, FLOPs, memory, time and cost of a model before training it."""
     from regard.cost.plan import plan as compute
     from regard.runtime.device import setup
 
@@ -456,7 +457,7 @@ def bench_command(
     quiet: Quiet = False,
     threads: Threads = None,
 ) -> None:
-    """How fast this machine trains, decodes and looks, beside what the machine itself can do."""
+    """Measure the speed of training, decoding and looking, beside what the hardware can do."""
     from regard.bench.command import Request, bench
     from regard.bench.suite import EXPERIMENTS
     from regard.data.text.files import split_files
@@ -482,7 +483,7 @@ def recipe_command(
         str | None, typer.Argument(metavar="[NAME]", help="Without it: the list.")
     ] = None,
 ) -> None:
-    """Print a shipped recipe, to read or to start your own from."""
+    """Print a shipped recipe, to read it or to start your own from it."""
     from regard.recipes import recipe as recipes
 
     if name is not None:
@@ -502,7 +503,7 @@ def list_runs(
     ] = ".",
     as_json: AsJson = False,
 ) -> None:
-    """List the shelf, and a folder's runs and models; with a name of the shelf, show its card."""
+    """List shipped models and the runs of a folder, or show the card of a shipped model."""
     from regard.recipes.shelf import card_of
     from regard.runs.list import listing, runs_in
     from regard.runs.places import find, is_ours
@@ -525,7 +526,7 @@ def env(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Versions, threads and what this machine can do."""
+    """Show versions, threads and the capabilities of this machine."""
     from regard.runtime.device import describe
 
     found = describe(kernels=kernels)
@@ -547,7 +548,7 @@ def data_check(
     ] = 250,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is wrong with parallel text, by file and line; exit 1 if anything is."""
+    """Report problems in parallel text by file and line; exit with 1 if there are any."""
     from dataclasses import asdict
 
     from regard.data.text.files import check, split_files
@@ -565,7 +566,7 @@ def data_sample(
     split: Annotated[str, typer.Option(help="train, valid, or a test's name.")] = "train",
     count: Annotated[int, typer.Option("--pairs", help="How many.", min=1)] = 10,
 ) -> None:
-    """Print pairs of a recipe's data, source and target with a tab between."""
+    """Print pairs of a recipe's data: source and target, separated by a tab."""
     from regard.data.sources import pairs_of
     from regard.recipes import recipe as recipes
 

@@ -1,4 +1,4 @@
-"""`regard import` and `export`: models that come from other people, and go to them."""
+"""`regard import` and `regard export`: models from and for other libraries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def import_model(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Read somebody's model, without running anything in it, into a checkpoint of Regard's own."""
+    """Convert a model of another library to a Regard checkpoint, without running its code."""
     from regard.runs.load import bring
 
     pipeline = bring(source, tokenizer)
@@ -43,7 +43,7 @@ def export_model(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a model for transformers (--to hf), or small, to be used or begun from (--store)."""
+    """Write a model for transformers (--to hf), or as a smaller Regard checkpoint (--store)."""
     to = to or ("hf" if store is None else "regard")
     if to not in ("hf", "regard"):
         raise InputError("--to", got=to, expected="hf or regard")

@@ -1,4 +1,4 @@
-"""`regard lecture`: the slides of a lecture, what shows each, and all of them on one page."""
+"""`regard lecture`: lists the slides of a lecture with their commands, or draws all on one page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lecture(
     quiet: Quiet = False,
     threads: Threads = None,
 ) -> None:
-    """The slides of a lecture in their order, each with the command that shows it.
+    """List the slides of a lecture, each with the command that shows it.
 
     With --show: every command is run once, with a progress bar, and the page steps through the
     slides at a key press (F: full screen). A figure that trains takes a minute or two.
@@ -81,7 +81,7 @@ def lecture(
 
 
 def _calmly(words: Sequence[str], threads: int | None) -> list[str]:
-    """What keeps a command's own progress bar away, where it has one, and its threads."""
+    """Options to add to a command: no progress bar of its own, and the number of threads."""
     return [
         *(["--quiet"] if words[0] in ("show", "look") else []),
         *(["--threads", str(threads)] if threads and words[0] in ("show", "look", "plan") else []),
@@ -89,7 +89,7 @@ def _calmly(words: Sequence[str], threads: int | None) -> list[str]:
 
 
 def _printed(context: typer.Context, words: Sequence[str], folder: Path) -> str:
-    """What a command prints, run in this process and in a folder."""
+    """Runs a command in this process, in the given folder, and returns what it prints."""
     app: Any = context.find_root().command
     log, out = logging.getLogger("regard"), io.StringIO()
     level = log.level
@@ -97,12 +97,12 @@ def _printed(context: typer.Context, words: Sequence[str], folder: Path) -> str:
         with contextlib.chdir(folder), contextlib.redirect_stdout(out):
             app.main(list(words), standalone_mode=False)
     finally:
-        log.setLevel(level)  # --quiet is for that command alone
+        log.setLevel(level)  # --quiet must affect that command only
     return out.getvalue()
 
 
 def _open(page: Path) -> None:
-    """Opens a page in a browser that has a window; a terminal is not one."""
+    """Opens a page in a graphical browser; does nothing on Linux without a display."""
     if sys.platform.startswith("linux") and not any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     ):

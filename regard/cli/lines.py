@@ -1,8 +1,9 @@
-"""Texts in, answers out: arguments, files, pipes, and what a person types.
+"""Reads texts from arguments, files, pipes or a terminal, and writes an answer for each.
 
-On a stream one line in is one line out, in order, flushed. An empty line gives an empty line; one
-that cannot be read gives an empty line and a warning with its number. As an argument the same
-input is an error. At a terminal one line is asked for at a time, and what is wrong with it is said.
+For a file or pipe, each line of input gives one line of output, in order and flushed. An empty line
+gives an empty line; a line that cannot be read gives an empty line and a warning with its number,
+while the same text as an argument is an error. At a terminal, the user is prompted for one line at
+a time, and errors are printed before the next prompt.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ from regard.errors import InputError
 T = TypeVar("T")
 PROMPT = "> "
 AT_ONCE = 64
-"""Lines answered together, if that many are there already."""
+"""The maximal number of lines answered in one batch, if that many are already available."""
 
 
 @dataclass(frozen=True)
 class Answerer:
-    """What a command says of its lines.
+    """Writes the answers of a command to texts.
 
     Attributes:
-        show: What to write for each of some texts, whole or piece by piece.
-        blank: What stands in the place of an answer to a text that cannot be used.
-        check: Refuses a text that cannot be used, before any work.
-        strict: Stop at a line that cannot be used.
-        at_once: Texts that are shown together, if that many are there already; None: all.
-        ranked: Whether what is shown is of the best texts, not of each.
-        quiet: Whether nothing is said of lines that cannot be used.
-        dash_is_lines: Whether `-` alone means the lines of standard input, and not one item.
+        show: Computes the output for each of some texts, as pieces that are written in turn.
+        blank: The output in place of an answer for a text that cannot be used.
+        check: Raises `InputError` for a text that cannot be used, before any work is done.
+        strict: Whether to stop at a line that cannot be used.
+        at_once: The maximal number of texts in one batch; None: all.
+        ranked: Whether the output ranks the texts, instead of one answer per text.
+        quiet: Whether to omit warnings about lines that cannot be used.
+        dash_is_lines: Whether the single argument `-` means the lines of standard input, rather
+            than one item.
     """
 
     show: Callable[[list[str]], Iterable[Iterable[str]]]
@@ -50,11 +52,11 @@ class Answerer:
     dash_is_lines: bool = True
 
     def run(self, texts: list[str] | None, source: str | None) -> None:
-        """Answers arguments, or the lines of a file or pipe, or what a person types.
+        """Answers arguments, or else the lines of a file, a pipe or a terminal.
 
         Args:
             texts: The arguments; a single `-` is standard input.
-            source: A file instead; `-` is standard input.
+            source: A file to read instead; `-` is standard input.
         """
         if texts == ["-"] and self.dash_is_lines:
             texts, source = None, "-"
@@ -75,7 +77,7 @@ class Answerer:
             self._stream(source)
 
     def _stream(self, source: str | None) -> None:
-        """One line in, one line out, in order, flushed."""
+        """Answers the lines of a file or pipe in order, one line of output per line of input."""
         batches = read_lines(source)
         if self.at_once is None:
             batches = iter([(1, [line for _, lines in batches for line in lines])])
@@ -85,7 +87,13 @@ class Answerer:
                 self._answer(first + start, lines[start : start + len(some)], some)
 
     def _answer(self, first: int, lines: list[bytes], texts: list[str | None]) -> None:
-        """Answers those of some lines that could be read; one by one, if one of them is wrong."""
+        """Answers a batch of lines; if one of them causes an error, each line by itself.
+
+        Args:
+            first: The number of the first line.
+            lines: The lines.
+            texts: Their texts; None for lines that cannot be used.
+        """
         good = [text for text in texts if text is not None]
         try:
             shown = list(self.show(good)) if good else []
@@ -108,7 +116,7 @@ class Answerer:
             _written(block)
 
     def _readable(self, number: int, line: bytes) -> str | None:
-        """The text of a line if it can be used; else None, and a warning unless it is empty."""
+        """The text of a line; None if it is empty or cannot be used, the latter with a warning."""
         try:
             text = text_of(line)
             if text.strip():
@@ -127,7 +135,7 @@ class Answerer:
 
 
 def _written(block: Iterable[str]) -> None:
-    """Writes an answer, each piece of it as soon as it is there."""
+    """Writes the pieces of an answer as soon as they are computed."""
     for piece in block:
         sys.stdout.write(piece)
         sys.stdout.flush()
@@ -143,11 +151,11 @@ def _parts_with_places(texts: list[T], size: int | None) -> Iterator[tuple[int, 
 
 
 def text_of(line: bytes) -> str:
-    """The text of a line.
+    """Decodes a line.
 
     Raises:
-        InputError: There is too much of it.
-        UnicodeDecodeError: It is not UTF-8.
+        InputError: The line is too long.
+        UnicodeDecodeError: The line is not UTF-8.
     """
     if len(line) > LONGEST_LINE:
         raise InputError("too long", expected=f"at most {LONGEST_LINE:,} bytes")
@@ -155,9 +163,9 @@ def text_of(line: bytes) -> str:
 
 
 def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines that are there already, with the number of the first.
+    """Yields batches of the lines that are available, with the number of the first line.
 
-    A pipe that gives one line at a time gets its answer at once; a file is read in batches.
+    So a pipe that sends one line at a time gets each answer at once; a file is read in batches.
 
     Args:
         source: A file; `-` or None is standard input.
@@ -178,13 +186,13 @@ def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def asking(source: str | None) -> bool:
-    """Whether lines come from a person at a terminal, one by one."""
+    """Whether lines are typed at a terminal."""
     return source is None and sys.stdin is not None and sys.stdin.isatty()
 
 
 @contextmanager
 def saying() -> Iterator[None]:
-    """At a terminal: says what is wrong with a line, so that the next can be asked for."""
+    """Prints an `InputError` instead of raising it, so that a terminal session continues."""
     try:
         yield
     except InputError as error:
@@ -192,10 +200,10 @@ def saying() -> Iterator[None]:
 
 
 def decoded_line(line: bytes) -> str:
-    """The text of a line that a person typed.
+    """Decodes a line typed at a terminal.
 
     Raises:
-        InputError: It is not UTF-8, or there is too much of it.
+        InputError: The line is not UTF-8 or too long.
     """
     try:
         return text_of(line)
@@ -204,7 +212,7 @@ def decoded_line(line: bytes) -> str:
 
 
 def _typed() -> Iterator[tuple[int, list[bytes]]]:
-    """What a person types, a line at a time; an empty line or Ctrl-D is the end."""
+    """Prompts for lines at a terminal and yields each; an empty line or Ctrl-D ends the input."""
     number = 1
     while True:
         sys.stderr.write(PROMPT)
@@ -218,9 +226,10 @@ def _typed() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _batches(descriptor: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Yields batches of lines as they become available, with the number of the first line."""
     number, rest = 1, b""
     while chunk := os.read(descriptor, 1 << 16):
-        if len(rest) > LONGEST_LINE:  # it is refused: no more of it is kept, only its end counts
+        if len(rest) > LONGEST_LINE:  # too long and an error anyway: skip the rest of the line
             _, end, chunk = chunk.partition(b"\n")
             if not end:
                 continue

@@ -1,4 +1,4 @@
-"""What many commands have in common: their options, opening a model, saying things."""
+"""Shared parts of the commands: common options, loading a model, messages to standard error."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def open_pipeline(
     *,
     download: bool = True,
 ) -> Pipeline:
-    """Loads what DIR names, on the device and with the threads that were asked for."""
+    """Loads the model that DIR names, on the given device and with the given number of threads."""
     from regard.runs.load import load
     from regard.runtime.device import setup
 
@@ -68,18 +68,18 @@ def open_pipeline(
 
 
 def chosen(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
+    """The options that are not None."""
     return {key: value for key, value in options.items() if value is not None}
 
 
 def hush(*, quiet: bool) -> None:
-    """Leaves out warnings, if asked to; errors are always said."""
+    """Turns off warnings if `quiet` is set; errors are always printed."""
     if quiet:
         logging.getLogger("regard").setLevel(logging.ERROR)
 
 
 def say(message: str, *, quiet: bool = False) -> None:
-    """A line to standard error, so that standard output holds only results."""
+    """Prints a line to standard error, so that standard output holds only results."""
     if not quiet:
-        with contextlib.suppress(OSError):  # if nobody reads it, the work is done all the same
+        with contextlib.suppress(OSError):  # a closed standard error must not stop the work
             print(message, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`regard tokens`: what a model reads of a text, before any of it is computed with."""
+"""`regard tokens`: shows how a tokenizer splits a text, or decodes ids."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def tokens(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The tokens of a text, their ids and places: the first step of everything else.
+    """Show the tokens of a text with their ids and positions.
 
-    A line a token: the token (spaces as ▁), its id, and which characters of the text it stands
-    for. What the ids cannot give back is said below. Weights are not read.
+    One line per token: the token (spaces as ▁), its id, and the characters of the text that it
+    stands for. Below it says what of the text the ids cannot reproduce. Weights are not loaded.
     """
     from regard.cli.lines import Answerer
 
@@ -64,7 +64,7 @@ def _side(place: str, *, target: bool) -> Tokenizer:
 
 
 def _decoder(tokenizer: Tokenizer, *, as_json: bool) -> Callable[[str], str]:
-    """What shows a line of ids as text and tokens."""
+    """A function that formats a line of ids as text and tokens."""
     from regard.tokens.listing import id_table, read_ids
 
     def show(line: str) -> str:
@@ -81,7 +81,7 @@ def _decoder(tokenizer: Tokenizer, *, as_json: bool) -> Callable[[str], str]:
 def _cutter(
     names: list[str], sides: list[Tokenizer], *, target: bool, as_json: bool
 ) -> Callable[[str], str]:
-    """What shows the tokens of a text, of one tokenizer or of several side by side."""
+    """A function that formats the tokens of a text, of one tokenizer or of several in columns."""
     from regard.tokens.listing import cut, side_by_side, table
 
     def show(text: str) -> str:

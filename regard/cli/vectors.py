@@ -1,4 +1,4 @@
-"""`regard vectors`: what the vectors of words say of the words."""
+"""`regard vectors`, and `regard train` and `regard eval` for word vectors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def vectors(
     quiet: Quiet = False,
     seed: Seed = None,
 ) -> None:
-    """Word vectors: neighbours, analogies, differences, the odd one out, a map.
+    """Query word vectors: neighbours, analogies, differences, the odd one out, a map.
 
     nearest tower | analogy king - man + woman | difference mother father woman man |
     odd breakfast lunch table dinner | map cat dog car bus -o map.png | save -o mine.npz
@@ -59,7 +59,7 @@ def vectors(
     if question == "map":
         from regard.vectors.projection import map_ending
 
-        map_ending(out or Path("map.png"))  # refused before the work, not after it
+        map_ending(out or Path("map.png"))  # raise errors before the work, not after it
     table = opened(place)
     if question == "map":
         _map(table, given, out or Path("map.png"), method, seed or 0, as_json=as_json, quiet=quiet)
@@ -72,7 +72,7 @@ def vectors(
 
 
 def _check_count(question: str, words: list[str]) -> None:
-    """Refuses too few or too many words, before anything is read."""
+    """Raises an error for too few or too many words, before anything is loaded."""
     least, most = {
         "nearest": (1, 10**6),
         "analogy": (1, 10**6),
@@ -93,7 +93,7 @@ def _near(
 
     asked: list[tuple[str, list[Near]]]
     if question == "nearest":
-        table.places(words)  # all that are unknown are named at once
+        table.places(words)  # raises one error that names all unknown words
         asked = [(word, table.nearest(word, top or TOP)) for word in words]
     elif question == "analogy":
         asked = [(" ".join(words), table.analogy(words, top or TOP))]
@@ -175,7 +175,7 @@ def train_vectors(
     threads: int | None,
     device: str = "auto",
 ) -> None:
-    """`regard train` of a recipe with `task: vectors`."""
+    """Runs `regard train` for a recipe with `task: vectors`."""
     from regard.recipes import recipe as recipes
     from regard.runtime.device import setup
     from regard.vectors.recipe import FORM
@@ -198,14 +198,14 @@ def train_vectors(
 def evaluate_vectors(
     place: str, analogies: list[str], similarity: list[str], others: list[str], *, as_json: bool
 ) -> bool:
-    """`regard eval` of word vectors; False if a place holds something else.
+    """Runs `regard eval` for word vectors; returns False if the place holds something else.
 
     Args:
-        place: To be opened.
-        analogies: Files of questions.
-        similarity: Files of scored pairs.
-        others: Options that say nothing of vectors.
-        as_json: Print JSON.
+        place: The name, run or file to load.
+        analogies: Files of analogy questions.
+        similarity: Files of word pairs with scores.
+        others: Given options that do not apply to word vectors, for the error.
+        as_json: Whether to print JSON.
     """
     from regard.vectors.store import holds_vectors
     from regard.vectors.store import vectors as opened

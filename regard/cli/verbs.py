@@ -1,4 +1,8 @@
-"""The verbs of all tasks as commands: their options become the command's."""
+"""The commands of the verbs (`regard translate`, `regard fill`, ...), made from their options.
+
+The fields of a verb's options and its decoding settings become the options of the command. The
+command loads the model, reads its items through `regard/cli/lines.py` and prints the answers.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +45,16 @@ if TYPE_CHECKING:
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at a line that cannot be read.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Show the answer as it grows.")]
 FILE = "_file"
-"""The end of the name of an option whose value stands in a file."""
+"""The suffix of the name of an option whose value is read from a file."""
 
 
 class VerbCommand(TyperCommand):
-    """A verb's command; its options are looked up when it is called, not for `regard --help`."""
+    """The command of a verb; its options are made when it is called, not for `regard --help`."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """Reads the words behind the command."""
+        """Parses the arguments of the command."""
         command = command_of(every_verb()[self.name or ""])
         whole = get_command_from_info(
             CommandInfo(
@@ -63,7 +67,7 @@ class VerbCommand(TyperCommand):
 
 
 def command_of(verb: Verb) -> Callable[..., None]:
-    """The command of a verb: typer reads its options from the signature."""
+    """The function of a verb's command, with a signature from which typer reads the options."""
 
     def command(**given: Any) -> None:
         from regard.cli.lines import asking
@@ -89,7 +93,7 @@ def command_of(verb: Verb) -> Callable[..., None]:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A verb that is asked of a model, with all that was typed."""
+    """One call of a verb's command: the model, the verb and all options."""
 
     pipeline: Pipeline
     verb: Verb
@@ -101,10 +105,10 @@ class Asked:
     stream: bool = False
 
     def answerer(self, *, whole: bool) -> Answerer:
-        """How lines are answered.
+        """The `Answerer` of the command.
 
         Args:
-            whole: Whether all lines are there before the first is answered.
+            whole: Whether all items are available before the first is answered.
         """
         from regard.cli.lines import AT_ONCE, Answerer
 
@@ -123,20 +127,23 @@ class Asked:
         )
 
     def _item(self, text: str) -> Any:
-        """What an argument or a line means; `-` is the bytes of an image, of a model of images."""
+        """Converts an argument or a line to an item.
+
+        For a model that reads images, `-` means the image on standard input.
+        """
         if self.pipeline.reads_images and text == "-":
             return self._piped
         return self.pipeline.item(self.verb, text)
 
     @cached_property
     def _piped(self) -> bytes:
-        """The image on standard input."""
+        """The bytes of the image on standard input."""
         from regard.data.images.opening import MOST_BYTES
 
         return b"" if sys.stdin is None else sys.stdin.buffer.read(MOST_BYTES + 1)
 
     def _show(self, texts: list[str]) -> Iterable[Iterable[str]]:
-        """The lines of each text's answer."""
+        """The output lines of the answer to each text."""
         options = self._allowing()
         items = [self._item(text) for text in texts]
         answers = self.pipeline.answers(self.verb, items, options, self.settings)
@@ -162,7 +169,7 @@ class Asked:
         return "".join(f"{line}\n" for line in self.verb.blank(self.settings))
 
     def _grow(self, texts: list[str]) -> Iterable[Iterable[str]]:
-        """Each text's answers as they are written; what is wrong is said before the first."""
+        """The streamed answers to each text; errors are raised before the first is written."""
         found = []
         for text in texts:
             grown = [self._grown(text, settings) for settings in self._draws()]
@@ -170,14 +177,14 @@ class Asked:
         return found
 
     def _draws(self) -> Iterator[dict[str, Any]]:
-        """The settings of each text that is to be written from one item."""
+        """Yields the decoding settings of each sample of one item; each has its own seed."""
         first = self.settings.get("seed", self.pipeline.recipe.decode.seed)
         for sample in range(getattr(self.options, "samples", 1)):
             yield {**self.settings, "seed": first + sample} if sample else self.settings
 
     def _grown(self, text: str, settings: dict[str, Any]) -> Iterator[str]:
         pieces = self.pipeline.pieces(self.verb, text, self._allowing(), settings)
-        begun = next(pieces, "")  # what is wrong is said before anything is written
+        begun = next(pieces, "")  # raises errors before anything is written
 
         def write() -> Iterator[str]:
             yield text + begun if self._echoes() else begun
@@ -187,19 +194,19 @@ class Asked:
         return write()
 
     def _echoes(self) -> bool:
-        """Whether the answer is shown behind its item: not where a model rewrites it."""
+        """Whether the answer is printed after its item; not for an encoder-decoder."""
         goes_on = self.pipeline.model.config.sides == 1
         return self.verb.echoes and goes_on and not self.quiet
 
     def _allowing(self) -> Any:
-        """The options; unknown words, which `check` refuses if they are, are read around."""
+        """The options with unknown words allowed, because `check` has already checked them."""
         if not self.verb.names_unknown:
             return self.options
         return self.options.model_copy(update={"allow_unknown": True})
 
 
 def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
-    """The parameters of a verb's command, as typer reads them."""
+    """Yields the parameters of the function of a verb's command, for typer."""
     from regard.decode.config import DecodeConfig
 
     texts = Annotated[
@@ -228,12 +235,12 @@ def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
 
 
 def _option(verb: Verb, name: str, field: FieldInfo) -> Iterator[inspect.Parameter]:
-    """An option of a command, from a field; without it, the default holds."""
+    """Yields the option of a command for a field; if it is not given, its value is None."""
     from annotated_types import Ge
 
     flag = f"--{name.replace('_', '-')}"
     kind = _typed(field.annotation)
-    own = name in verb.options.model_fields  # a recipe says what is wrong with the others
+    own = name in verb.options.model_fields  # decoding settings are checked as in a recipe
     least: Any = next((each.ge for each in field.metadata if own and isinstance(each, Ge)), None)
     names = [flag, *([verb.other_flags[name]] if name in verb.other_flags else [])]
     if kind is bool and field.default is not False:
@@ -250,7 +257,7 @@ def _option(verb: Verb, name: str, field: FieldInfo) -> Iterator[inspect.Paramet
 
 
 def _typed(annotation: Any) -> Any:
-    """What is typed for a field: a text where it is a text or several, a list where several."""
+    """The type of an option for a field's type: the first of a union, a list for a tuple."""
     kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
     if annotation == tuple[str, ...]:
         return list[str]
@@ -265,7 +272,7 @@ def _keyword(
 
 
 def _with_files(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
-    """The options, those that were given as files read."""
+    """The options, with the contents of files for those that were given as files."""
     for name, field in verb.options.model_fields.items():
         if not (field.json_schema_extra or {}).get("file"):  # type: ignore[union-attr]
             continue
@@ -280,7 +287,7 @@ def _with_files(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _content(file: Path) -> str:
-    """The text of a file, within bounds."""
+    """The text of a file; raises an error if it is too long."""
     from regard.cli.lines import text_of
     from regard.data.text.files import LONGEST_LINE
 
@@ -296,6 +303,6 @@ def _content(file: Path) -> str:
 
 
 def add_verbs(app: typer.Typer) -> None:
-    """Adds the commands of all verbs."""
+    """Adds the commands of all verbs to the app."""
     for verb in every_verb().values():
         app.command(verb.name, cls=VerbCommand, help=verb.help)(lambda: None)

@@ -1,1 +1,1 @@
-"""What a model costs, before it is built."""
+"""Estimates of what a model costs, before it is built."""

@@ -1,8 +1,8 @@
-"""What a model of a config costs: parameters, FLOPs, numbers kept, keys and values.
+"""Counts what a model needs: parameters, FLOPs, activations, and the key-value cache.
 
-Comes in: a config of any family and lengths of texts: of source and target where there are two
-sides, of the only text where there is one. Go out: counts. Nothing is allocated: `sketch` builds
-the real model on the meta device, whose tensors have shapes and no numbers.
+A config or model of any family and the lengths of texts come in (source and target, or the only
+text); counts go out. No memory is allocated: `sketch` builds the real model on the meta device,
+whose tensors have shapes but no data.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from regard.models.config import BlocksConfig, EncoderConfig, ModelConfig
 from regard.models.model import Model
 
 TRAINING = 3
-"""Forward is one product for each matrix; backward is two, for the input and for the matrix."""
+"""Training FLOPs per forward FLOPs: for each matrix product, the backward pass computes two more,
+for the gradients of the input and of the matrix."""
 
 VOCABULARY_PARTS = ("embedding", "source embedding", "target embedding", "output")
-"""The parts as large as the vocabulary, which counts of Transformers often leave out."""
+"""The parts whose size depends on the vocabulary, often left out of published parameter counts."""
 
 _EMBEDDINGS = {
     "embed": "embedding",
@@ -35,7 +36,7 @@ _OF_FRONTS = {
     "types": "token types",
     "norm": "embedding norms",
 }
-"""What a front has beside its matrix, by the names of its parameters."""
+"""The parts of an embedding module other than its matrix, by the names of their parameters."""
 _SUBLAYERS = {
     "self_attention": "self-attention",
     "cross_attention": "cross-attention",
@@ -44,9 +45,9 @@ _SUBLAYERS = {
     "feed_forward": "feed-forward",
     "norm": "norms",
 }
-"""How the names of a block's parameters end, after a word that tells two of a kind apart."""
+"""The parts of a block, by the end of the names of its modules; a prefix may tell two apart."""
 _ENDS = {"first": "first state", "readout": "readout"}
-"""What stands below and above the layers of a recurrent decoder."""
+"""The parts below and above the layers of a recurrent decoder."""
 _OF_A_STACK = ("positions", *dict.fromkeys(_SUBLAYERS.values()), *_ENDS.values())
 _PARTS = (
     *_EMBEDDINGS.values(),
@@ -55,11 +56,11 @@ _PARTS = (
     "task heads",
     "output",
 )
-"""Every part of every family, in the order in which data meets them."""
+"""The parts of all families, in the order of the forward pass."""
 
 
 def parameters(model: Model) -> dict[str, int]:
-    """Parameters by part; a matrix that several parts share is counted in the first of them.
+    """The number of parameters of each part; a shared matrix is counted in its first part.
 
     Example:
         >>> from regard.models import GPTConfig
@@ -77,7 +78,7 @@ def parameters(model: Model) -> dict[str, int]:
 
 
 def shared_parts(model: Model) -> dict[str, str]:
-    """The parts that have no matrix of their own, and the part whose matrix they use."""
+    """The parts that share a matrix, each with the part that the matrix belongs to."""
     owners: dict[int, str] = {}
     shared = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -92,7 +93,7 @@ def _part(name: str) -> str:
     """`decoder.blocks.2.cross_attention.query.weight` -> `decoder cross-attention`."""
     match name.split("."):
         case [stack, "blocks", _, module, *_]:
-            plain = module.replace("_", " ")  # a sub-layer that only its own family has
+            plain = module.replace("_", " ")  # a sub-layer of one family only
             kinds = (part for end, part in _SUBLAYERS.items() if module.endswith(end))
             return f"{stack} {next(kinds, plain)}"
         case [stack, "final_norm", _]:
@@ -109,22 +110,23 @@ def _part(name: str) -> str:
             return "output"
         case [module, *_] if module in ("pooler", *EncoderConfig.HEADS):
             return "task heads"
-    return name.partition(".")[0].replace("_", " ")  # a part that only its own family has
+    return name.partition(".")[0].replace("_", " ")  # a part of one family only
 
 
 def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> dict[str, int]:
-    """FLOPs to read one example: 2·m·n·k for each (m, k) times (k, n), by part.
+    """The FLOPs of a forward pass of one example by part: 2·m·n·k for each (m, k) times (k, n).
 
-    The products of attention are counted for every query and key, as a profiler does; a causal
-    kernel may skip half of the decoder's, and a window most of them. Norms, softmax and other sums
-    are not counted. Of an encoder's heads each is counted that the config names; the pooler only
-    where one of them reads what it gives.
+    The products of attention are counted for every query and key, as by a profiler, although a
+    causal kernel may skip half of the decoder's, and a window most of them. Norms, softmax and
+    other sums are not counted. All heads of an encoder that the config names are counted; the
+    pooler only if one of them reads its output.
 
     Args:
-        model: What reads, on any device.
-        lengths: Tokens of source and target (its begin symbol included), or of the only text.
-        targets: Tokens whose logits over the vocabulary are computed: of a masked text those
-            that are hidden. None: all of the last text.
+        model: The model, on any device.
+        lengths: The number of tokens of source and target (its begin symbol included), or of the
+            only text.
+        targets: The number of tokens whose logits over the vocabulary are computed: for a masked
+            text the masked ones. None: all tokens of the last text.
     """
     targets = lengths[-1] if targets is None else targets
     config = model.config
@@ -141,20 +143,22 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
             part = top if top in counts else "task heads"
             of_source = name.endswith("cross_attention.key_value")
             met = lengths[0] if of_source else tokens.get(top, lengths[-1])
-            # each token meets each entry of a matrix once, a cell's and a kernel's too
+            # Each token is multiplied once with each entry of a matrix, also in RNN cells and
+            # convolution kernels.
             counts[part] += 2 * met * sum(w.numel() for w in module.parameters() if w.dim() > 1)
     for name in config.stacks:
         for layer in getattr(model, name).attentions():
             keys = lengths[0] if layer.cross else tokens[name]
-            # Q Kᵀ and weights · V: (query, head_dim) (head_dim, key) and back, for every head
+            # For every head Q Kᵀ: (query, head_dim) (head_dim, key), and weights · V:
+            # (query, key) (key, head_dim).
             counts["attention products"] += 4 * tokens[name] * keys * layer.heads * layer.head_dim
     counts = {"patch embedding": counts.pop("embed"), **counts}
     return {part: count for part, count in counts.items() if count}
 
 
 def _head_tokens(config: ModelConfig, length: int, targets: int) -> dict[str, int]:
-    """How many tokens of a text each of an encoder's heads reads."""
-    heads = {"next_sentence", "classes"}  # those that read what the pooler gives
+    """The number of tokens of a text that each output head of an encoder reads."""
+    heads = {"next_sentence", "classes"}  # the heads that read the pooler's output
     return {
         "masked": targets,
         "pooler": int(any(getattr(config, head, False) for head in heads)),
@@ -166,17 +170,17 @@ def _head_tokens(config: ModelConfig, length: int, targets: int) -> dict[str, in
 
 
 def kept_floats(config: ModelConfig, *lengths: int, targets: int | None = None) -> int:
-    """Numbers that one example keeps from forward to backward: an estimate.
+    """An estimate of the numbers stored for the backward pass of one example (activations).
 
-    Each sub-layer keeps its input, the norm of it, and the noise of its dropout; attention also q,
-    k, v, its output in rows and end to end (texts of a batch differ in length), and a number
-    per head and query in place of the weights, which the fused kernel computes again; the
-    feed-forward its hidden layer. Padding and what the allocator wastes come on top of it.
+    Each sub-layer stores its input, the normalised input, and the dropout mask; attention also q,
+    k, v, its output twice (padded, and concatenated without padding), and one number per head and
+    query instead of the weights, which the fused kernel recomputes; the feed-forward its hidden
+    layer. Padding and the overhead of the allocator are not included.
 
     Args:
-        config: Of the model.
-        lengths: Tokens of source and target, or of the only text.
-        targets: Tokens that the loss is of; None: all of the last text.
+        config: The model config.
+        lengths: The number of tokens of source and target, or of the only text.
+        targets: The number of tokens in the loss; None: all tokens of the last text.
     """
     targets = lengths[-1] if targets is None else targets
     own = config.kept_numbers(lengths, targets)
@@ -184,23 +188,24 @@ def kept_floats(config: ModelConfig, *lengths: int, targets: int | None = None) 
 
 
 def _kept_by_blocks(config: BlocksConfig, lengths: Sequence[int], targets: int) -> int:
-    """The same, of stacks of blocks of attention and feed-forward."""
+    """Computes `kept_floats` for stacks of blocks of attention and feed-forward."""
     dim, noise = config.dim, config.dim if config.dropout else 0
     keys_values = 2 * _kv_dim(config)
     inputs = dim if config.norm == "none" else 2 * dim  # x, norm(x)
     queries = config.heads * config.head_width
     attention = inputs + 3 * queries + noise + config.heads  # q, and the output twice
     if config.query_key_norm:
-        # q and k as they were (k with v, which it was computed with), and before they are in rows
+        # q and k before their norm (k together with v, as they are computed together), and after
+        # it, before they are padded
         attention += 2 * queries + keys_values + keys_values // 2
     feed_forward = inputs + noise + _hidden_copies(config) * config.hidden
     if not getattr(config, "feed_forward", True):
         feed_forward = 0
-    ends = noise + 2 * dim  # the dropout of the embedding; the top of the stack and its norm
+    ends = noise + 2 * dim  # the embedding's dropout; the output of the stack and its norm
     ends += dim if config.embedding_norm else 0
     own, cross = _kept_weights(config)
     masks = getattr(config, "masked", False)
-    # the loss's own input; before a masked token's stand W x, f(W x), its norm
+    # the input of the loss; for masked tokens also W x, f(W x) and its norm
     total = targets * dim * (4 if masks else 1)
     for _, layers, tokens, memory in config.readings(lengths):
         linear = tokens * (layers * (attention + keys_values + feed_forward) + ends)
@@ -211,18 +216,18 @@ def _kept_by_blocks(config: BlocksConfig, lengths: Sequence[int], targets: int) 
 
 
 def loss_floats(config: ModelConfig, vocab: int, targets: int) -> int:
-    """Numbers that the loss of a batch holds beside: a block of logits, and W's gradient twice."""
+    """Additional numbers for the loss of a batch: a block of logits, and twice W's gradient."""
     return min(BLOCK, targets) * vocab + 2 * vocab * config.dim
 
 
 def cache_floats(config: ModelConfig, *, rows: int, length: int, source: int = 0) -> int:
-    """Keys and values that decoding one text holds: exact. An encoder alone holds none.
+    """The exact number of values in the key-value cache of one text; 0 for an encoder alone.
 
     Args:
-        config: Of the model.
-        rows: Hypotheses under way (the beam).
-        length: The most tokens of each.
-        source: Tokens of the sentence, whose keys and values all hypotheses share.
+        config: The model config.
+        rows: The number of hypotheses (the beam).
+        length: The maximal number of tokens of a hypothesis.
+        source: The number of tokens of the source, whose keys and values all hypotheses share.
     """
     own = config.held_numbers(rows, length, source)
     if own is not None:
@@ -237,27 +242,31 @@ def cache_floats(config: ModelConfig, *, rows: int, length: int, source: int = 0
 
 
 def _kv_dim(config: BlocksConfig) -> int:
-    """Width of the keys, or of the values, of a token."""
+    """The width of the keys, and of the values, of a token."""
     return (config.kv_heads or config.heads) * config.head_width
 
 
 def _hidden_copies(config: BlocksConfig) -> int:
-    """How many vectors as wide as its hidden layer the feed-forward keeps of a token."""
+    """The number of vectors of hidden width that the feed-forward stores per token."""
     _, gated = ACTIVATIONS[config.activation]
     dropout = config.dropout if config.hidden_dropout is None else config.hidden_dropout
-    if gated:  # W_1 x, f(W_1 x), W_3 x, and their product; of dropout, noise and what is left
+    # gated: W_1 x, f(W_1 x), W_3 x and their product; with dropout the mask, too, and the product
+    # after dropout in place of the one before it
+    if gated:
         return 5 if dropout else 4
-    if dropout:  # what f needs, the noise, and what is left
+    if dropout:  # what the backward pass of f needs, the dropout mask, and the dropped-out output
         return 3
     return 1 if config.activation == "relu" else 2  # ReLU needs only its output, GELU its input
 
 
 def _kept_weights(config: BlocksConfig) -> tuple[int, int]:
-    """Numbers kept for each query and key in self- and in cross-attention: 0 if it is fused."""
-    weights = config.heads * (3 if config.attention_dropout else 1)  # noise, and what is left
-    if config.score == "additive":  # tanh(W q + U k), and the layout that einsum makes of it
+    """Numbers stored per query and key in self- and in cross-attention: 0 for a fused kernel."""
+    # with dropout the weights, the mask and the dropped-out weights
+    weights = config.heads * (3 if config.attention_dropout else 1)
+    if config.score == "additive":  # tanh(W q + U k), and the copy that einsum makes of it
         weights += 2 * config.dim
         return weights, weights
     if config.attention_dropout:
         return weights, weights
-    return (weights if config.positions == "buckets" else 0), 0  # a bias that learns is not fused
+    # Self-attention with a learned bias (T5's buckets) does not use the fused kernel.
+    return (weights if config.positions == "buckets" else 0), 0

@@ -1,8 +1,8 @@
-"""A name -> what is to be planned: a recipe, the lengths of its texts, the tokens of its training.
+"""Resolves the name given to `regard plan` to a recipe, text lengths and a token budget.
 
-Names on the command line: the Transformer's sizes have their own (`base`), as have GPT's (`gpt2`);
-sizes of other families bear the family's (`bert-base`, `t5-small`). Beside them stand models that
-are no size here (`gopher`), shipped recipes, and files.
+A name can be a size of the Transformer (`base`) or of GPT (`gpt2`), a size of another family with
+its prefix (`bert-base`, `t5-small`), a published model that is not a size of a family here
+(`gopher`), a shipped recipe, a recipe file, or a model's folder.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from regard.runs.start import sketched
 from regard.tokens.config import BYTES_AND_SPECIAL
 
 LENGTH = 30
-"""Tokens of a sentence, where nobody says how many: about the mean of news text in sub-words. A
-model of one stack reads texts as long as it can."""
+"""The default number of tokens of a sentence, about the mean of news text in sub-words. For a model
+of a single stack, the default is its maximal length."""
 
 HIDDEN = 0.15
-"""The share of a text that an encoder learns to fill, and computes logits of (Devlin et al.)."""
+"""The share of tokens that are masked in training an encoder, and need logits (Devlin et al.)."""
 
 ENOUGH = 20
-"""Tokens a parameter, where nobody published how many (Hoffmann et al. 2022, table 3)."""
+"""Training tokens per parameter if none are published (Hoffmann et al. 2022, table 3)."""
 
 EXAMPLES = 8
-"""In a micro-batch of a model that is planned by its name."""
+"""Examples in a micro-batch of a model that is planned by its name."""
 
 RECIPES = {"tiny": "tiny/translate", "small": "own/translate", "base": "own/base", "big": "own/big"}
 """The shipped recipe whose vocabulary, training and decoding a size is planned with."""
@@ -61,35 +61,35 @@ OTHERS = {
         source="Yang et al. 2019, first version",
     ),
 }  # fmt: skip
-"""Models of no family here, counted as the one that is nearest."""
+"""Published models of other families, counted as the most similar family here."""
 
 
 class Found(NamedTuple):
-    """What is planned."""
+    """The recipe and the vocabulary sizes to plan with."""
 
     name: str
-    """The recipe's."""
+    """The name of the recipe."""
     recipe: Recipe
-    """With what the folder that it begins from decides."""
+    """The recipe, completed from the pretrained model that it starts from, if any."""
     vocabularies: tuple[int, ...]
-    """Their sizes, source and target or the only one."""
+    """The sizes of the vocabularies: of source and target, or of the only one."""
     vocabularies_from: str
-    """What those rest on."""
+    """Where the sizes come from."""
 
 
 def named() -> dict[str, Named]:
-    """Models that people know by name; those of one stack first, as their names are bare."""
+    """The published models by name; families of a single stack come first."""
     families = sorted(FAMILIES.values(), key=lambda family: family.config.sides)
     return {name: each for family in families for name, each in family.named.items()} | OTHERS
 
 
 def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found:
-    """The recipe that a name means: a size's, a named model's, or the recipe itself.
+    """The recipe that a name means: that of a size, of a published model, a recipe or a folder.
 
     Args:
         what: The name.
-        overrides: As a recipe takes them.
-        vocab: Entries of each vocabulary; by default what is known of them.
+        overrides: Changes of the recipe, such as `model.dim=1024`.
+        vocab: The size of each vocabulary; None: that of the folder, model or recipe.
     """
     if is_folder(what):
         recipe, sizes = outline(what)
@@ -109,9 +109,9 @@ def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found
 
 
 def is_folder(what: str) -> bool:
-    """Whether a name means a folder with a model, here or in the Hugging Face cache.
+    """Whether a name means a model's folder, on disk or in the Hugging Face cache.
 
-    Sizes and shipped recipes go first.
+    Names of sizes, published models and shipped recipes have precedence.
     """
     if what in {*named(), *RECIPES, *recipes.shipped()}:
         return False
@@ -136,7 +136,7 @@ def _named_or_loaded(what: str, overrides: Sequence[str]) -> tuple[str, Recipe]:
 
 
 def named_recipe(name: str, known: Named, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe of a model that has a name and no file: its sizes, and its training."""
+    """The recipe of a published model that has no recipe file: its sizes and its training."""
     batch = EXAMPLES * sum(known.lengths)
     train = {"batch_tokens": batch, "accumulate": max(1, known.step_tokens // batch)}
     values = {
@@ -152,7 +152,13 @@ def named_recipe(name: str, known: Named, overrides: Sequence[str] = ()) -> Reci
 
 
 def lengths_of(recipe: Recipe, known: Named | None, length: int | None) -> tuple[int, ...]:
-    """Tokens of the texts of an example."""
+    """The number of tokens of each text of an example: of source and target, or of the only one.
+
+    Args:
+        recipe: The recipe.
+        known: The published model, if it is one.
+        length: The length that the user gave; None: that of the model or recipe.
+    """
     config, longest = recipe.model, recipe.model.max_length
     if length is not None:
         if getattr(config, "positions", None) == "learned" and length > longest:
@@ -165,7 +171,7 @@ def lengths_of(recipe: Recipe, known: Named | None, length: int | None) -> tuple
 
 
 def targets_of(config: ModelConfig, lengths: Sequence[int]) -> int:
-    """Tokens of an example whose logits are computed."""
+    """The number of tokens of an example whose logits are computed in training."""
     if config.reads == "images":
         return 1
     if config.shape == "encoder":
@@ -174,7 +180,7 @@ def targets_of(config: ModelConfig, lengths: Sequence[int]) -> int:
 
 
 class Budget(NamedTuple):
-    """Tokens of a training, and what that number rests on."""
+    """The number of training tokens, and where the number comes from."""
 
     tokens: float
     source: str
@@ -183,7 +189,14 @@ class Budget(NamedTuple):
 def budget_of(
     what: str, recipe: Recipe, overrides: Sequence[str], counts: Mapping[str, int]
 ) -> Budget:
-    """The tokens of a training, and what that number rests on."""
+    """The number of training tokens, and where the number comes from.
+
+    Args:
+        what: The name that is planned.
+        recipe: Its recipe.
+        overrides: Changes of the recipe; one of `train.` replaces a published budget.
+        counts: The number of parameters of each part.
+    """
     known = named().get(what)
     trained = any(change.startswith("train.") for change in overrides)
     if isinstance(recipe.data, NoData) and is_folder(what) and not trained:
@@ -197,5 +210,5 @@ def budget_of(
 
 
 def tokens_of(recipe: Recipe) -> float:
-    """Tokens that a recipe's training reads, source and target."""
+    """The number of tokens that a recipe's training reads, of source and target together."""
     return float(recipe.train.steps * recipe.train.batch_tokens * recipe.train.accumulate)

@@ -1,10 +1,10 @@
-"""What a training will cost before any of it is spent: parameters, FLOPs, memory, time, money.
+"""Estimates the cost of a model before training: parameters, FLOPs, memory, time, money.
 
-Comes in: a recipe, or the name of a size or of a known model, and overrides. Goes out: a `Plan`, as
-a table for people or as JSON. Nothing is allocated; `regard/cost/count.py` does the counting.
+A recipe, or the name of a size or published model, and overrides come in; a `Plan` goes out, which
+can be formatted as a table or as JSON. The model is not allocated; `regard/cost/count.py` counts.
 
-Tokens are all tokens that are read, as `train.batch_tokens` counts them: source and target together
-where there are two sides. An example is one text, or one pair of them.
+Numbers of tokens include all tokens that are read, as in `train.batch_tokens`: for an
+encoder-decoder, source and target together. An example is one text, or one pair of texts.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from regard.tasks.task import rooms
 from regard.train.optim import BYTES, OF_A_PARAMETER
 
 PAPER = {"base": (8, 12.0), "big": (8, 84.0)}
-"""P100s and hours of the paper's trainings (section 5.2)."""
+"""The number of P100 GPUs and of hours of the paper's trainings (section 5.2)."""
 
 BENCHMARK_SIZE = 1024
 BENCHMARK_SECONDS = 0.5
 
 
 def paper_training_flops(gpus: int, hours: float, sustained: float = 9.5e12) -> float:
-    """The paper's estimate: GPUs × time × the FLOP/s that one sustains (its note 5: 9.5e12, P100).
+    """The paper's estimate: GPUs × time × sustained FLOP/s of one GPU (note 5: P100, 9.5e12).
 
     Example:
         >>> f"{paper_training_flops(8, 12):.1e}", f"{paper_training_flops(8, 84):.1e}"
@@ -66,7 +66,7 @@ def paper_training_flops(gpus: int, hours: float, sustained: float = 9.5e12) -> 
 
 
 def training_flops(size: str, tokens: float, *, length: int | None = None) -> float:
-    """Our own count for a size or a named model: training FLOPs per token × tokens.
+    """Our own count for a size or published model: training FLOPs per token × tokens.
 
     The paper's base saw 100,000 steps of 25,000 source and 25,000 target tokens: tokens=5e9.
     """
@@ -74,10 +74,12 @@ def training_flops(size: str, tokens: float, *, length: int | None = None) -> fl
 
 
 def measure_rate(threads: int | None = None) -> float:
-    """FLOP/s of this machine in a product of two large matrices: the median of half a second.
+    """Measures the FLOP/s of this machine in a product of two large matrices.
+
+    The result is the median over about half a second.
 
     Args:
-        threads: How many threads compute; by default as many as torch is set to.
+        threads: The number of threads; None: torch's present setting.
     """
     before = torch.get_num_threads()
     if threads is not None and not 1 <= threads <= MOST_THREADS:
@@ -98,7 +100,7 @@ def measure_rate(threads: int | None = None) -> float:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a model costs. Counts are exact; activations and times are estimates."""
+    """The cost of a model. Counts are exact; activations and times are estimates."""
 
     what: str
     recipe: Recipe
@@ -106,16 +108,16 @@ class Plan:
     vocab: int
     vocab_from: str
     lengths: tuple[int, ...]
-    """Tokens of source and target, or of the only text."""
+    """The number of tokens of source and target, or of the only text."""
     parameters: Mapping[str, int]
     shared: Mapping[str, str]
-    """The parts that have no matrix of their own, and whose they use."""
+    """The parts that share a matrix, each with the part that the matrix belongs to."""
     forward: Mapping[str, float]
-    """FLOPs per token by part."""
+    """Forward FLOPs per token, by part."""
     tokens: float
     tokens_from: str
     rate: float
-    """FLOP/s."""
+    """The rate of matrix products in FLOP/s."""
     rate_from: str
     price_per_hour: float | None = None
 
@@ -124,39 +126,40 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """All parameters, shared ones once."""
+        """The number of all parameters; shared ones count once."""
         return sum(self.parameters.values())
 
     @property
     def without_vocabulary(self) -> int:
-        """Parameters without embeddings and output."""
+        """The number of parameters without embeddings and output."""
         return self.total - sum(self.parameters.get(part, 0) for part in VOCABULARY_PARTS)
 
     @property
     def layers(self) -> int:
-        """Of all stacks together."""
+        """The number of layers of all stacks."""
         return sum(self.recipe.model.stacks.values())
 
     @property
     def flops_per_token(self) -> float:
-        """Forward and backward."""
+        """FLOPs per token in training: forward and backward."""
         return TRAINING * sum(self.forward.values())
 
     @property
     def training_flops(self) -> float:
-        """Of the whole token budget."""
+        """FLOPs of the whole training."""
         return self.flops_per_token * self.tokens
 
     @property
     def hours(self) -> float:
-        """Of the whole training, if every moment went into products at the matrix rate."""
+        """Hours of the whole training, if all time were spent in products at the matrix rate."""
         return self.training_flops / self.rate / 3600
 
     @property
     def training_memory(self) -> dict[str, int]:
-        """Bytes while training: 16 a parameter, and the activations of a micro-batch.
+        """Bytes in training: 16 per parameter, and the activations of a micro-batch.
 
-        For one thread; each more that takes a part of the micro-batch has gradients of its own.
+        This is for one thread; each further thread that computes a part of the micro-batch has
+        gradients of its own.
         """
         model, tokens, length = self.recipe.model, self.recipe.train.batch_tokens, sum(self.lengths)
         targets = targets_of(model, self.lengths)
@@ -169,13 +172,13 @@ class Plan:
 
     @property
     def rows(self) -> int:
-        """Hypotheses under way for one text."""
+        """The number of hypotheses in decoding one text."""
         decode = self.recipe.decode
         return decode.n_best if decode.sample else decode.beam
 
     @property
     def room(self) -> int:
-        """The most tokens of a hypothesis; where it goes on with a text, the text among them."""
+        """The maximal number of tokens of a hypothesis, for a decoder including the prompt."""
         model, length = self.recipe.model, self.lengths[0]
         if model.sides == 1:
             return length
@@ -183,7 +186,7 @@ class Plan:
 
     @property
     def inference_memory(self) -> dict[str, int]:
-        """Bytes to decode one text; an encoder alone remembers nothing."""
+        """Bytes to decode one text: weights, and the key-value cache unless it is an encoder."""
         rows, length, source = self.rows, self.room, self.lengths[0]
         held = cache_floats(self.recipe.model, rows=rows, length=length, source=source)
         weights = {"weights": BYTES * self.total}
@@ -191,13 +194,13 @@ class Plan:
 
     @property
     def published(self) -> float | None:
-        """Somebody's own count of this training, if it was published and this is the same one."""
+        """The published FLOPs of this training, if there are any and model and tokens agree."""
         found = self._published
         return None if found is None else found[0]
 
     @property
     def _published(self) -> tuple[float, str] | None:
-        """The count, and whose it is."""
+        """The published FLOPs of this training, and their source."""
         size, known = self.recipe.model.size, named().get(self.what)
         if known is not None:
             theirs, count, note = named_recipe(self.what, known), known.flops, known.flops_source
@@ -211,7 +214,7 @@ class Plan:
         return (count, note) if same and count is not None else None
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as numbers: FLOPs, bytes, hours."""
+        """The plan as JSON values, in FLOPs, bytes and hours."""
         training, inference = self.training_memory, self.inference_memory
         price = self.price_per_hour
         return {
@@ -247,7 +250,7 @@ class Plan:
         }
 
     def table(self) -> str:
-        """For people: aligned, in human units, with what each number rests on."""
+        """Formats the plan as an aligned table with units and the origin of each number."""
         config = self.recipe.model
         layers = " + ".join(map(str, config.stacks.values()))
         trained = "" if self.what == self.recipe_name else f", trained as {self.recipe_name}"
@@ -261,7 +264,7 @@ class Plan:
 
     @property
     def _read(self) -> str:
-        """What the model reads, in a line."""
+        """A line about the input of the model: vocabulary and lengths, or image size."""
         model: Any = self.recipe.model
         if model.reads == "images":
             height, width = model.image
@@ -339,22 +342,23 @@ def plan(
     threads: int | None = None,
     length: int | None = None,
 ) -> Plan:
-    """What a recipe, a size or a known model costs, without allocating it.
+    """Estimates the cost of a recipe, a size or a published model, without allocating it.
 
     Args:
-        what: A size of `RECIPES`, a name of `named()`, a shipped recipe, a recipe's file, or the
-            folder of a model: a run, a checkpoint, or one of Hugging Face.
-        overrides: Such as `model.dim=1024`, as a recipe takes them.
-        tokens: Of the training, source and target; by default those of the recipe's steps.
-        flops: The matrix rate in FLOP/s; by default it is measured here.
-        price_per_hour: For the cost.
-        vocab: Entries of each vocabulary; by default those of the folder that the recipe begins
-            from, or the most that it allows.
-        threads: How many threads the measurement uses; by default as many as torch is set to.
-        length: Tokens of a text, on each side; by default what the model is trained on.
+        what: A size of `RECIPES`, a name of `named()`, a shipped recipe, a recipe file, or the
+            folder of a model: a run, a checkpoint, or a Hugging Face model.
+        overrides: Changes of the recipe, such as `model.dim=1024`.
+        tokens: The number of training tokens, source and target together; by default that of the
+            recipe's steps.
+        flops: The rate of matrix products in FLOP/s; by default it is measured.
+        price_per_hour: The price of an hour, for the cost.
+        vocab: The size of each vocabulary; by default that of the model that the recipe starts
+            from, or else the maximum that the recipe allows.
+        threads: The number of threads of the measurement; by default torch's present setting.
+        length: The number of tokens of each text; by default that of the model or recipe.
 
     Raises:
-        InputError: No such size or recipe, or a number that makes no sense.
+        InputError: There is no such size or recipe, or a number is not positive and finite.
 
     Example:
         >>> plan("base", flops=1e12).without_vocabulary
@@ -370,7 +374,7 @@ def plan(
         "length": length,
     }
     for option, value in given.items():
-        if value is not None and not 0 < value < math.inf:  # nan is in no interval
+        if value is not None and not 0 < value < math.inf:  # nan fails the comparison, too
             raise InputError(option, got=value, expected="a number above 0")
     name, recipe, vocabularies, vocab_from = find(what, overrides, vocab)
     config = recipe.model
@@ -399,7 +403,7 @@ def plan(
 
 
 Row = tuple[str, str, str]
-"""A label, a number in human units, and what it rests on."""
+"""A row of the table: a label, a number with its unit, and a note on where it comes from."""
 
 
 def _whole_and_parts(

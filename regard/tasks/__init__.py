@@ -1,4 +1,4 @@
-"""Tasks: what a model is for."""
+"""Tasks: what models are trained for, how they are evaluated and used to predict."""
 
 from __future__ import annotations
 

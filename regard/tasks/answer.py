@@ -1,9 +1,9 @@
-"""Extractive question answering: where in a text the answer stands -> loss, exact match, answers.
+"""Extractive question answering: questions, contexts and answers -> loss, exact match, answers.
 
-The encoder reads question and context together and gives each token a logit as the first and as the
-last of the answer. A context that is too long is read in windows that overlap; a window without
-the answer points at its first token, which stands for "not here". An answer is cut out of the
-original text by the characters that its tokens cover, in whole words: it is never spelt anew.
+The encoder reads question and context together and computes for each token a logit as the first and
+as the last token of the answer. A context that is too long is read in overlapping windows; for a
+window without the answer, the target is its first token, which stands for "no answer here". An
+answer is a substring of the original context, extended to whole words.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ _INSIDE = re.compile(
     "(?:(?![\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
     r"[^\W_]){2}"
 )
-"""Two letters or digits of one word; not in scripts that put no space between words."""
+"""Two letters or digits inside one word; never matches scripts without spaces between words."""
 LONGEST_ANSWER = 30
-"""In tokens, as in BERT. With an overlap of twice that, no answer falls between two windows."""
+"""The maximal number of tokens of an answer, as in BERT. Windows overlap by more than twice as many
+tokens by default, so that every answer lies within one window."""
 NOT_HERE = 0
-"""The place that a window without the answer points at: its first token."""
+"""The target of a window without the answer: its first token."""
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class FoundAnswer:
-    """An answer: `context[start:end]`; of nothing if there is none."""
+    """An answer, `context[start:end]`; an empty text if there is no answer."""
 
     text: str
     start: int
     end: int
     probability: float
-    """Among all spans of the context, and that there is no answer if that is allowed."""
+    """The probability among all spans of the context, and "no answer" if that is allowed."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,11 @@ class _Part:
     row: Row
     window: Window
     before: int
-    """Tokens of the row in front of the window."""
+    """The number of tokens in the row before the window."""
 
 
 class Answer(Supervised[Question]):
-    """Answers in a text as a task to train on and a way to predict."""
+    """Extractive question answering: training, evaluation and prediction."""
 
     noun = "training windows"
     form = "answer"
@@ -70,8 +71,12 @@ class Answer(Supervised[Question]):
     effect = rise("end of an answer")
 
     def rows(self, examples: Sequence[Question], labels: Sequence[str], longest: int) -> list[Row]:
-        """One row a window; the targets are the places of the answer's first and last token."""
-        del labels  # the places of a text have no names
+        """One row per window; the targets are the positions of the answer's first and last token.
+
+        Raises:
+            InputError: A question has no answer though `unanswerable` is not set.
+        """
+        del labels  # the targets are positions, not labels
         rows = []
         for example in examples:
             if not example.answers and not self.options.unanswerable:
@@ -86,13 +91,25 @@ class Answer(Supervised[Question]):
         return rows
 
     def _space(self, longest: int) -> int:
-        """The most tokens of a question, which may fill half of it, and a part of its context."""
+        """The maximal number of tokens of a question and a window together.
+
+        A question may take up half of it.
+        """
         return self.room(longest) - len(self.tokenizer.template([], []))
 
     def _parts(
         self, example: Question, longest: int, answer: Excerpt | None
     ) -> tuple[list[_Part], list[Span]]:
-        """The windows of a question's context, and the characters that its tokens cover."""
+        """Splits a question's context into windows.
+
+        Args:
+            example: The question with its context.
+            longest: The maximal number of tokens that the model can read.
+            answer: The answer, for the targets of the rows; None: no answer.
+
+        Returns:
+            The windows, and for each token of the context its characters (start, end).
+        """
         tokenizer = self.tokenizer
         ids, spans = tokenizer.spans(example.context)
         around = tokenizer.template([-1], [-2])
@@ -115,18 +132,18 @@ class Answer(Supervised[Question]):
         return parts, spans
 
     def targets(self, batch: Batch[Ragged]) -> int:
-        """Two for each window: the first and the last token of the answer."""
+        """The number of targets: two per window, the first and the last token of the answer."""
         return 2 * len(batch.index)
 
     def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
-        """Cross-entropy of first and last among all tokens of a window, a sum over both."""
+        """Cross-entropy of the first and last token among all tokens of a window, summed."""
         logits = torch.split(model.answer(batch.source), list(batch.source.lengths))
         padded = pad_sequence(list(logits), batch_first=True, padding_value=-torch.inf)
         choices = padded.transpose(1, 2).flatten(0, 1)  # (windows · first or last, longest)
         return F.cross_entropy(choices, batch.wanted.ids, reduction="sum")
 
     def _logits(self, model: Encoder, rows: Sequence[Row]) -> list[Tensor]:
-        """For each row (tokens, first or last)."""
+        """The logits of each row: (tokens, 2), as the first and as the last token."""
         model.need("spans")
         out: list[Tensor] = [torch.empty(0)] * len(rows)
         with evaluating(model):
@@ -146,15 +163,15 @@ class Answer(Supervised[Question]):
         top: int = 1,
         unanswerable: bool | None = None,
     ) -> list[list[FoundAnswer]]:
-        """The likeliest answers to each question, best first.
+        """The most probable answers to each question, best first.
 
         Args:
             model: The encoder.
-            questions: What to look for.
-            context: Where to look, for all questions or for each; a longer one than the model
-                reads is read in windows.
-            top: How many answers of each.
-            unanswerable: Whether "no answer" may be said. None: if it was trained to.
+            questions: The questions.
+            context: The text to find answers in, for all questions or one for each. A context that
+                is longer than the model can read is read in windows.
+            top: The number of answers per question.
+            unanswerable: Whether "no answer" is a possible answer; None: as in training.
         """
         contexts = [context] * len(questions) if isinstance(context, str) else context
         if len(contexts) != len(questions):
@@ -178,7 +195,7 @@ class Answer(Supervised[Question]):
         return found
 
     def measure(self, model: Encoder, examples: Sequence[Question]) -> Measures:
-        """Mean loss of a place, exact match and F1 as SQuAD computes them."""
+        """Mean loss per target, and exact match and F1 as in SQuAD."""
         rows, cuts = [], []
         for example in examples:
             answer = example.answers[0] if example.answers else None
@@ -202,7 +219,7 @@ class Answer(Supervised[Question]):
 
 
 def _tokens_of(answer: Excerpt, spans: Sequence[Span]) -> Span | None:
-    """The first and the last token that cover something of an answer."""
+    """The first and the last token that overlap an answer; None if there is none."""
     end = answer.start + len(answer.text)
     touched = [
         place
@@ -221,10 +238,20 @@ def _best(
     *,
     unanswerable: bool,
 ) -> list[FoundAnswer]:
-    """The likeliest spans over all windows; each is looked at in the window its start is own to.
+    """The most probable answers over all windows.
 
-    A span's score is start logit + end logit (section 4.2 of BERT); that there is no answer scores
-    as the window that believes it least.
+    The score of a span is the sum of its start logit and its end logit (section 4.2 of BERT). Each
+    token belongs to one window (`Window.own`); a span is scored in the window of its first token.
+    The score of "no answer" is the sum of the two logits at a window's first token, and of all
+    windows the lowest one counts.
+
+    Args:
+        context: The text.
+        parts: The windows of the context.
+        spans: For each token of the context its characters (start, end).
+        logits: For each window (tokens, 2).
+        count: The number of answers.
+        unanswerable: Whether "no answer" is a possible answer.
     """
     scores, places = [], []
     for part, each in zip(parts, logits, strict=True):
@@ -252,14 +279,15 @@ def _best(
             first, last = place[number].tolist()
             start, end = _whole_words(context, spans[first][0], spans[last][1])
         answer = FoundAnswer(context[start:end], start, end, float(chances[number]))
-        found.setdefault((start, end), answer)  # a part of a word likelier than another
+        # Two token spans may extend to the same whole words: the more probable one counts.
+        found.setdefault((start, end), answer)
         if len(found) == count:
             break
     return list(found.values())
 
 
 def _whole_words(context: str, start: int, end: int) -> Span:
-    """Where a span begins and ends that does not cut through a word.
+    """Extends a span of characters so that it does not cut through a word.
 
     Example:
         >>> _whole_words("Anna lives in Rome.", 6, 9)

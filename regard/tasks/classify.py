@@ -1,9 +1,8 @@
-"""Classification: texts or pairs of them, each with a class -> loss, accuracy, classes.
+"""Classification of texts or pairs of texts: examples with a class -> loss, accuracy, classes.
 
-A model that reads images has the same task in another class, `regard/tasks/pictures.py`, which
-`prepare` and `ready` hand over to.
+The hidden state of a text's first token, through the pooler, gives the logits of its classes.
 
-The vector of a text's first token, through the pooler, gives the logits of its classes.
+For models that read images, `prepare` and `ready` return the task of `regard/tasks/pictures.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from regard.tasks.task import Prepared, Settings, rise
 
 
 class Classify(Supervised[LabelledText]):
-    """Classes of texts as a task to train on and a way to predict."""
+    """Text classification: training, evaluation and prediction."""
 
     noun = "training texts"
     form = "classify"
@@ -37,14 +36,19 @@ class Classify(Supervised[LabelledText]):
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Any = None) -> Prepared:
-        """Reads the examples that a recipe names: texts, or images if its model reads them."""
+        """Reads the examples of a recipe: images if its model reads images, else texts.
+
+        Args:
+            settings: The recipe.
+            vocabulary: The vocabulary of a resumed run or of the pretrained model; None: learn one.
+        """
         if settings.model.reads == "images":
             return ClassifyPictures.prepare(settings, vocabulary)
         return super().prepare(settings, vocabulary)
 
     @classmethod
     def ready(cls, settings: Settings, vocabulary: Any) -> Any:
-        """The task of a trained model, of texts or of images."""
+        """Builds the task for a trained model that reads texts or images."""
         if settings.model.reads == "images":
             return ClassifyPictures(vocabulary)
         return super().ready(settings, vocabulary)
@@ -52,7 +56,7 @@ class Classify(Supervised[LabelledText]):
     def rows(
         self, examples: Sequence[LabelledText], labels: Sequence[str], longest: int
     ) -> list[Row]:
-        """One row a text, cut where it is too long; its target is the number of its class."""
+        """One row per text, truncated to `longest` tokens; its target is the index of its class."""
         numbers = numbered(labels, [example.label for example in examples])
         texts = [
             example.text if example.pair is None else (example.text, example.pair)
@@ -64,11 +68,11 @@ class Classify(Supervised[LabelledText]):
         ]
 
     def targets(self, batch: Batch[Ragged]) -> int:
-        """The texts of a batch: each has one class."""
+        """The number of texts in a batch: each has one class."""
         return len(batch.index)
 
     def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
-        """Cross-entropy of the classes, a sum over the texts."""
+        """Cross-entropy of the classes with label smoothing, summed over the texts: a scalar."""
         return F.cross_entropy(
             model.classify(batch.source),  # (texts, classes)
             batch.wanted.ids,
@@ -77,7 +81,7 @@ class Classify(Supervised[LabelledText]):
         )
 
     def measure(self, model: Encoder, examples: Sequence[LabelledText]) -> Measures:
-        """Mean loss (no smoothing), accuracy, the mean of the classes' F1; and each class's."""
+        """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
         model.need("classes")
         classes = model.config.classes
         rows = self.rows(examples, classes, model.config.max_length)

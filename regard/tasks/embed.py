@@ -1,4 +1,4 @@
-"""Vectors of texts, which any encoder gives: a task to ask for, not to train on."""
+"""Vectors of texts from the hidden states of an encoder; for prediction only, not for training."""
 
 from __future__ import annotations
 
@@ -21,26 +21,29 @@ from regard.tokens import Vocabulary
 
 
 class Embed(ReadsText, Reader):
-    """What an encoder without a head of its own is for."""
+    """The task of an encoder without an output head: a vector for each text."""
 
     effect = "how far the vector of a text moves without the head: 1 - cosine"
 
     @classmethod
     def ready(cls, settings: Settings, vocabulary: Any) -> Any:
-        """The task of a model, of texts or of images."""
+        """Builds the task for a model that reads texts or images."""
         if settings.model.reads == "images":
             return ClassifyPictures(vocabulary)
         return super().ready(settings, vocabulary)
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
-        """Refuses: there is nothing to learn."""
+        """Raises an error, because this task cannot be trained."""
         del vocabulary
         others = ", ".join(name for name in TASKS if name != settings.task)
         raise InputError(f"task: {settings.task}", got="a recipe to train", expected=others)
 
     def passages(self, model: Encoder, items: Any) -> list[Passages]:
-        """Texts, or their ids, whose vectors should stay where they are, to look at heads."""
+        """Batches of texts, given as such or as ids, on which heads are measured.
+
+        The loss of a model without a head is how far it moves the vectors of the texts.
+        """
         found = []
         for some in some_at_a_time(self.id_rows(model, items, self.room_in(model))):
             texts = Ragged.of([self.tokenizer.template(ids) for ids in some]).to(model.device)
@@ -51,6 +54,6 @@ class Embed(ReadsText, Reader):
 
 
 def _moved(texts: Ragged, usual: Tensor, model: Encoder) -> Tensor:
-    """How far the vectors of texts are from the usual ones: 1 - cosine, a sum."""
+    """The distance 1 - cosine of each text's vector to that of the full model, summed."""
     vectors = vectors_of(model, texts, pool="mean", normalise=True)
     return (1 - (vectors * usual).sum(1)).sum()

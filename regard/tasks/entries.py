@@ -1,4 +1,7 @@
-"""The tasks, by name: what a recipe's `task` can be. Light on purpose: it does not import torch."""
+"""The table of tasks, by the name that a recipe's `task` gives.
+
+This file does not import torch, so that `regard --help` starts quickly.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +28,23 @@ if TYPE_CHECKING:
     from regard.tokens import Vocabulary
 
 EVERY_MODEL = ("words", "look", "heads")
-"""What any model can do, whatever it is for."""
+"""The commands that work with a model of any task."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A task.
+    """One row of the table of tasks.
 
     Attributes:
-        home: The class that asks a model of it, imported on use.
-        shapes: The shapes of models that can do it.
-        family: What a recipe's model is if it does not say.
-        verbs: What a model can be asked for, each a method of the class.
-        head: The key of a model's config that names the head it needs; none: the vocabulary's.
-        needs: The function that tells whether a vocabulary has what it takes; none: any has.
-        reads: What its models can read.
+        home: The import path of the task's class, imported on first use.
+        shapes: The model shapes that can do the task.
+        family: The default model family of a recipe for this task.
+        verbs: What a model of this task can be asked to do; each is a method of the class.
+        head: The config key of the output head that the task needs; empty if the logits over the
+            vocabulary suffice.
+        needs: The import path of a function that tells whether a vocabulary suits the task; empty
+            if every vocabulary does.
+        reads: The kinds of input that its models can read.
     """
 
     home: str
@@ -51,16 +56,20 @@ class Entry:
     reads: tuple[Reads, ...] = ("text",)
 
     def fits(self, config: ModelConfig) -> bool:
-        """Whether models of a config are of a shape, and read what it takes, to do it."""
+        """Whether a model of this config has the right shape and kind of input for the task."""
         return config.shape in self.shapes and config.reads in self.reads
 
     @property
     def kind(self) -> Any:
-        """The class at home."""
+        """The task's class, imported from `home`."""
         return imported(self.home)
 
     def able(self, config: ModelConfig, vocabulary: Vocabulary | None) -> bool:
-        """Whether a model can do it though it is for another, by a head or symbols that it has."""
+        """Whether a model trained for another task can do this one as well.
+
+        It can if its shape and kind of input fit and it has the head (`head`) and the special
+        tokens (`needs`) that this task asks for. A task that asks for neither is never offered.
+        """
         if not (self.head or self.needs):
             return False
         if not self.fits(config) or (self.head and not getattr(config, self.head, None)):
@@ -105,19 +114,19 @@ TASKS: dict[str, Entry] = {
 
 
 def every_verb() -> dict[str, Verb]:
-    """The verbs of all tasks, by name, each once."""
+    """The verbs of all tasks, by name."""
     return {verb.name: verb for entry in TASKS.values() for verb in entry.verbs}
 
 
 def verbs_of(
     task: str, config: ModelConfig, vocabulary: Vocabulary | None
 ) -> Iterator[tuple[str, str]]:
-    """The verbs of a model, each with the task that it is asked of: its own first.
+    """Yields the verbs of a model as (verb, task): first those of its own task, then of others.
 
     Args:
-        task: As its recipe says.
-        config: Of the model.
-        vocabulary: Text <-> ids.
+        task: The name of the task in the model's recipe.
+        config: The model's config.
+        vocabulary: The model's tokenizers; None if it has none.
     """
     seen = set[str]()
     for name in (task, *TASKS):

@@ -1,8 +1,7 @@
-"""Masked tokens: texts and an encoder -> loss, how many holes are filled right (BERT).
+"""Masked language modelling (BERT): texts and an encoder -> loss, accuracy of masked tokens.
 
-Comes in: rows of plain text. Goes out: what the trainer needs to teach an encoder to say what is
-hidden behind masks; it is asked as any encoder is (`Reader`). Three published ways are settings:
-
+Rows of plain text come in; batches with masked tokens and their loss go out to the trainer.
+Predictions are those of any encoder (`Reader`). Settings give three published variants:
     BERT                model.next_sentence: true, data.rows: packed     pairs of texts
     BERT, one text      model.next_sentence: false, data.rows: packed    stretches of documents
     RoBERTa             model.next_sentence: false, data.rows: stream, model.token_types: 0
@@ -42,11 +41,15 @@ from regard.tasks.task import Settings, rise
 from regard.tokens import Tokenizer
 
 ENDS = (b".", b"!", b"?", b"\n")
-"""What a sentence ends with."""
+"""The bytes that end a sentence."""
 
 
 def symbols_of(tokenizer: Tokenizer) -> Symbols:
-    """What masking must know of a vocabulary."""
+    """The special tokens and the vocabulary size that masking needs.
+
+    Raises:
+        InputError: The vocabulary has no mask token.
+    """
     mask = tokenizer.specials.mask
     if mask is None:
         raise InputError("task: fill", got="a vocabulary without a mask", expected="one with it")
@@ -61,21 +64,21 @@ def symbols_of(tokenizer: Tokenizer) -> Symbols:
 
 
 def room(length: int, *, pairs: bool) -> int:
-    """The most tokens of text in a sequence of a length: begin and end are in it, too."""
+    """The maximal number of text tokens in a sequence, without its begin and end symbols."""
     return max(1, length - (3 if pairs else 2))
 
 
 def corruption(
     tokenizer: Tokenizer, corpus: Corpus, seed: int, *, pairs: bool, spare: Corpus | None = None
 ) -> Corrupt:
-    """How the texts of a corpus become sequences with holes.
+    """The function that masks texts, and combines them to pairs if the model needs pairs.
 
     Args:
-        tokenizer: Of the corpus.
-        corpus: Where the texts come from, and the second ones of pairs that do not belong together.
-        seed: Decides what is hidden.
-        pairs: Whether sequences are pairs of texts.
-        spare: Where second texts come from if the corpus has a single document.
+        tokenizer: The tokenizer of the corpus.
+        corpus: The source of the texts, and of the random second texts of pairs.
+        seed: The seed of the masks.
+        pairs: Whether sequences are pairs of texts, for next-sentence prediction.
+        spare: The source of random second texts if the corpus has a single document.
     """
     masking = Masking(symbols_of(tokenizer), seed=seed)
     if not pairs:
@@ -89,9 +92,9 @@ def corruption(
 
 
 class Fill(PlainText, Reader):
-    """Filling masks as a task to train on and a way to predict.
+    """Masked language modelling: training, evaluation and prediction.
 
-    Its training text has new holes in each epoch, its validation text always the same.
+    The training text is masked anew in each epoch; the masks of the validation text are fixed.
     """
 
     around = READING
@@ -101,7 +104,7 @@ class Fill(PlainText, Reader):
     def rows(
         self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
     ) -> CorruptedRows:
-        """Rows with holes; of a model that learns which sentences follow, pairs of texts."""
+        """Cuts a corpus into masked rows; for next-sentence prediction, into pairs of texts."""
         pairs = getattr(settings.model, "next_sentence", False)
         if pairs and make.func is not Packed:
             raise InputError(
@@ -115,16 +118,16 @@ class Fill(PlainText, Reader):
         )
 
     def targets(self, batch: Batch[Ragged]) -> int:
-        """The hidden tokens."""
+        """The number of masked tokens in a batch."""
         return batch.places.numel()
 
     def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
-        """Cross-entropy of what is hidden; of pairs, whether they belong together is added.
+        """Cross-entropy of the masked tokens, plus that of next-sentence prediction for pairs.
 
         BERT adds two means: L = mean of -log p(token) + mean of -log p(follows). The trainer
-        divides one sum by the number of hidden tokens, so in the second each pair counts as often
-        as it has hidden tokens: divided, that is a mean over pairs by their length, and the sum is
-        the same however pairs are dealt out to micro-batches and cores.
+        divides the summed loss by the number of masked tokens. Therefore each pair is weighted by
+        its number of masked tokens: after the division, the second term is a weighted mean over
+        pairs, and the sum does not depend on how pairs are split into micro-batches and cores.
         """
         hidden = model.hidden(batch.source)  # (tokens, dim)
         masked: Any = model.need("masked")
@@ -141,12 +144,12 @@ class Fill(PlainText, Reader):
         rows: CorruptedRows | None = None,
         tell: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
-        """On fixed holes: mean loss and share of right tokens; of pairs, the same of those.
+        """Mean loss, perplexity and accuracy of masked tokens; for pairs also of next sentences.
 
         Args:
-            model: What fills holes.
-            rows: Text and its holes; by default what is held out for validation.
-            tell: Told of the tokens of each batch that is done.
+            model: The encoder.
+            rows: Masked text; by default the validation text, whose masks are fixed.
+            tell: Called after each batch with its number of tokens.
         """
         sums: dict[str, float] = {}
         with evaluating(model):
@@ -165,18 +168,18 @@ class Fill(PlainText, Reader):
         return found
 
     def of_files(self, settings: Settings) -> MakeRows:
-        """How text that somebody gives is cut into rows: in batches as in training."""
+        """How the text of files given by the user is cut: with the batch size of training."""
         return partial(Packed, batch_tokens=settings.train.batch_tokens)
 
     def details(
         self, model: Encoder, rows: CorruptedRows, found: Mapping[str, float], scoring: Scoring
     ) -> dict[str, Any]:
-        """How many of the hidden tokens are found."""
+        """The percentage of masked tokens that are predicted right."""
         del model, rows, scoring
         return {"masked": 100 * found["accuracy"]}
 
     def passages(self, model: Encoder, items: Any) -> list[Passages]:
-        """Texts, or their ids, of which some tokens are hidden, to look at heads."""
+        """Batches of masked texts, given as such or as ids, on which heads are measured."""
         masking = Masking(symbols_of(self.tokenizer))
         found = []
         for some in some_at_a_time(self.id_rows(model, items, self.room_in(model))):
@@ -188,13 +191,13 @@ class Fill(PlainText, Reader):
 
 
 def _said(batch: Batch[Ragged], model: Encoder) -> Tensor:
-    """The loss of what is hidden, however texts were put together, a sum."""
+    """The summed loss of the masked tokens, without next-sentence prediction."""
     logits = model.need("masked")(model.hidden(batch.source)[batch.places])
     return F.cross_entropy(logits, batch.asked, reduction="sum")
 
 
 def _measure(model: Encoder, batch: Batch[Ragged]) -> dict[str, float]:
-    """Sums over one batch, and what each is a sum over."""
+    """Sums of losses and of right predictions over one batch, and their numbers of targets."""
     hidden = model.hidden(batch.source)
     logits = model.need("masked")(hidden[batch.places])  # (holes, vocab)
     found = {
@@ -212,12 +215,12 @@ def _measure(model: Encoder, batch: Batch[Ragged]) -> dict[str, float]:
 
 
 def _classes(follows: Tensor) -> Tensor:
-    """The class of each pair, numbered as in published BERTs: 0 for one that belongs together."""
+    """The class of each pair, as in published BERT models: 0 if the second text follows, else 1."""
     return 1 - follows
 
 
 def _holes_in_each(batch: Batch[Ragged]) -> Tensor:
-    """How many hidden tokens each sequence has: (sequences,)."""
+    """The number of masked tokens in each sequence: (sequences,)."""
     lengths = batch.source.lengths
     ends = torch.tensor(lengths, device=batch.places.device).cumsum(0)
     which = torch.searchsorted(ends, batch.places, right=True)

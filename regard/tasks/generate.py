@@ -1,4 +1,8 @@
-"""Language modelling: texts and a decoder -> loss, perplexity, what comes next."""
+"""Language modelling: plain text and a decoder -> loss, perplexity, continuations, next words.
+
+Rows of plain text come in for training and evaluation; prompts come in for prediction, and go out
+as continuations (`generate`) or as the most probable next words (`suggest`).
+"""
 
 from __future__ import annotations
 
@@ -38,38 +42,38 @@ from regard.tasks.translate import Output
 from regard.tokens import Around, Tokenizer
 
 ROWS_AT_ONCE = 32
-"""Texts continued together."""
+"""Hypotheses per decoding batch."""
 _WORD = re.compile(r"[^\W_][\w'’-]*")
 WORDS_AT_ONCE = 16
-"""Beginnings of words that are looked at together when words are suggested."""
+"""Partial words per batch in the search for the next word."""
 WAYS_ON = 64
-"""Tokens with which the beginning of a word is followed, the likeliest of all."""
+"""The search for the next word extends a partial word by this many of the most probable tokens."""
 TORN = 32
-"""Tokens that are left out where a long text is cut: a word torn there would have others."""
+"""Tokens dropped where a long text is cut: the first word may be cut off and tokenize otherwise."""
 LONGEST_WORD = 12
-"""The most tokens of a word that is suggested."""
+"""The maximal number of tokens of a suggested word."""
 MOST_SUGGESTED = 1000
-"""The most words that are suggested: each has to be read."""
+"""The maximal number of suggested words; the model has to read each of them."""
 MOST_READ = 4096
-"""Beginnings of words that are read, at most; a model that knows of no words would have no end."""
+"""The maximal number of partial words that the model reads, to bound the search in any case."""
 SUGGESTED = 300
-"""Next words that a report asks for, if they are wanted."""
+"""The number of places in a text at which an evaluation report asks for the next word."""
 DOCUMENTS = 100
-"""Documents of which words are asked, at least, if there are so many."""
+"""A report asks for next words in at least this many documents, if there are so many."""
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A word that may come next."""
+    """A possible next word with its probability."""
 
     word: str
     probability: float
 
 
 class Generate(PlainText):
-    """Writing on as a task to train on and a way to predict."""
+    """Language modelling: training, evaluation and prediction."""
 
     around = Around("<s> $A", "<s> $A $B")
     tried = 'generate {} "The"'
@@ -79,31 +83,31 @@ class Generate(PlainText):
 
     @property
     def begins(self) -> bool:
-        """Whether documents open with the begin symbol: if there is one."""
+        """Whether documents start with a begin symbol: if the vocabulary has one."""
         return opens(self.tokenizer)
 
     def rows(self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus) -> Rows:
-        """Rows as long as the model reads."""
+        """Cuts the corpus into rows of the model's maximal length."""
         del train
         return make(corpus, length=settings.model.max_length)
 
     def targets(self, batch: Batch[Ragged]) -> int:
-        """The tokens of a batch: each has one that follows it."""
+        """The number of tokens in a batch; the target of each is the next token."""
         return batch.wanted.ids.numel()
 
     def loss(self, model: Decoder, batch: Batch[Ragged]) -> Tensor:
-        """Cross-entropy of what follows each token, a sum."""
+        """Cross-entropy of the next tokens with label smoothing, summed: a scalar."""
         return model.loss(batch.source, batch.wanted.ids, self.smoothing)
 
     def evaluate(
         self, model: Decoder, rows: Rows | None = None, tell: Callable[[int], None] | None = None
     ) -> dict[str, float]:
-        """Mean negative log-likelihood of a token (no smoothing), and its exponential.
+        """Mean negative log-likelihood per token (without smoothing), and perplexity.
 
         Args:
-            model: What writes on.
-            rows: Text; by default what is held out for validation.
-            tell: Told of the tokens of each batch that is done.
+            model: The language model.
+            rows: The text to evaluate on; by default the validation text.
+            tell: Called after each batch with its number of tokens.
         """
         total, count = 0.0, 0
         with evaluating(model):
@@ -118,7 +122,7 @@ class Generate(PlainText):
     def details(
         self, model: Decoder, rows: Rows, found: Mapping[str, float], scoring: Scoring
     ) -> dict[str, Any]:
-        """How often the next word is suggested, if that is asked for."""
+        """The accuracy of suggested next words, if `scoring.suggest` asks for it."""
         del found
         if not scoring.suggest:
             return {}
@@ -130,45 +134,47 @@ class Generate(PlainText):
         return {"words": word_accuracy(self, model, texts, words=SUGGESTED, tell=asked)}
 
     def passages(self, model: Decoder, items: Any) -> list[Passages]:
-        """Texts to go on with, or their ids, to look at heads."""
+        """Batches of texts, given as such or as ids, on which heads are measured."""
         rows = self.id_rows(model, items, model.config.max_length + 1)
         parts = some_at_a_time(rows)
         return [_followed(model, batch_of_ids(some).to(model.device)) for some in parts]
 
     def start_of(self, text: str, most: int) -> list[int]:
-        """The ids of a text, of a long one of its end, as a prompt has them."""
+        """Encodes a text as a prompt: of a long text, the last tokens are kept."""
         return self.prompt(text, most)
 
     def trace(self, model: Decoder, text: str, tap: Tap, **_: Any) -> Trace:
-        """What a tap records of a text that is read; nothing is searched for."""
+        """Encodes one text and returns what the tap records in the forward pass."""
         return read_alone(
             model, self.tokenizer, text, tap, "decoder", lambda ids, _: Ragged.of([ids])
         )
 
     def symbols(self) -> Symbols:
-        """The tokens that have a role in decoding."""
+        """The special tokens of decoding."""
         return Symbols(self._begin, self.tokenizer.end, self.tokenizer.pad)
 
     @property
     def _begin(self) -> int:
-        """What to go on from where there is nothing: else what ended the text before."""
+        """The token that stands for an empty prompt: the begin symbol, or else the end symbol."""
         return self.tokenizer.begin if opens(self.tokenizer) else self.tokenizer.end
 
     def prompt(self, text: str, longest: int) -> list[int]:
-        """The ids of a text to go on with; a text of nothing is the begin symbol alone.
+        """Encodes a prompt to at most `longest - 1` tokens; an empty one is the begin symbol.
 
-        A prompt that is too long loses its beginning: what comes next hangs on its end.
+        A prompt that is too long loses its beginning, because the next token depends most on the
+        end.
         """
         ids = self._last(text, longest) or [self._begin]
         return ids[-(longest - 1) :]
 
     def begun(self, text: str, longest: int, config: DecodeConfig) -> list[int]:
-        """The same for a text to be written on; says so if not all of it can be read, or written.
+        """Encodes a prompt to be continued; warns if it is cut or if little room is left.
 
         Args:
-            text: What to go on with.
-            longest: The most tokens the model has positions for.
-            config: How many are wanted; a prompt that is cut leaves room for these, up to a half.
+            text: The prompt.
+            longest: The number of positions of the model.
+            config: Its `max_length` is the number of tokens to generate. A prompt that has to be
+                cut leaves room for them, but keeps at least half of the positions.
         """
         ids = self._last(text, longest) or [self._begin]
         wanted, left = config.max_length or 1, longest - len(ids)
@@ -181,10 +187,13 @@ class Generate(PlainText):
         return ids
 
     def _last(self, text: str, count: int) -> list[int]:
-        """The ids of a text; of a long one, at least its last `count`, for the time of those."""
+        """Encodes a text; of a long text at least its last `count` tokens.
+
+        Only the end of a long text is tokenized, so the time depends on `count`, not on the text.
+        """
         characters = 8 * max(1, count)
         while characters < len(text):
-            # The first word of a piece may be torn, so that its tokens are others.
+            # The first word may be cut off and so tokenize otherwise: its tokens are dropped.
             ids = self.tokenizer.template(self.tokenizer.encode(text[-characters:]))
             if len(ids) > count + TORN:
                 return ids[TORN:]
@@ -199,7 +208,14 @@ class Generate(PlainText):
         *,
         tap: Tap | None = None,
     ) -> list[list[Output]]:
-        """What follows each prompt, best first, in the order of the prompts."""
+        """The best continuations of each prompt, best first, in the order of the prompts.
+
+        Args:
+            model: The language model.
+            prompts: The ids of each prompt.
+            config: The decoding settings.
+            tap: Records or edits activations; all prompts are then decoded in a single batch.
+        """
 
         def some(part: list[int]) -> list[list[Hypothesis]]:
             chosen = [prompts[i] for i in part]
@@ -231,13 +247,14 @@ class Generate(PlainText):
         samples: int = 1,
         **_: Any,
     ) -> list[list[str]]:
-        """What follows each text, without the text itself; several times, if asked.
+        """Continues each prompt `samples` times; the continuations do not repeat the prompt.
 
         Args:
-            model: What writes on.
+            model: The language model.
             texts: Prompts.
-            config: How tokens are chosen.
-            samples: How many texts for each; the first is drawn with the config's seed.
+            config: The decoding settings.
+            samples: The number of continuations per prompt. The i-th, from 0, uses the seed
+                `config.seed + i`.
         """
         ids = [self.begun(text, model.config.max_length, config) for text in texts]
         found: list[list[str]] = [[] for _ in texts]
@@ -248,16 +265,17 @@ class Generate(PlainText):
         return found
 
     def grow(self, model: Decoder, text: str, config: DecodeConfig, **_: Any) -> Iterator[str]:
-        """What follows one text, piece by piece, as it becomes certain."""
+        """Yields the continuation of one prompt piece by piece; no piece is revised later."""
         return self.write(model, self.begun(text, model.config.max_length, config), config)
 
     def write(self, model: Decoder, prompt: Sequence[int], config: DecodeConfig) -> Iterator[str]:
-        """The text that follows a prompt, piece by piece, as it becomes certain.
+        """Yields the continuation of a prompt's ids piece by piece; no piece is revised later.
 
-        Of beams, what all of them have in common is certain.
+        In beam search a token is final once all beams agree on it.
         """
         writer, said = self.tokenizer.writer(), 0
-        # Ids are written with the prompt before them: whether a word follows a space is seen there.
+        # The writer gets the prompt first: whether a space precedes a token depends on what comes
+        # before it.
         for token in prompt:
             writer.push(token)
         with evaluating(model):
@@ -280,7 +298,7 @@ class Generate(PlainText):
 
     @cached_property
     def _edges(self) -> tuple[Tensor, Tensor]:
-        """For each token, whether it begins a word, and whether it goes on with one: (vocab,)."""
+        """Two masks (vocab,): tokens that can begin a word, and tokens that can continue one."""
         written = [self.tokenizer.bytes_of(token) for token in range(self.tokenizer.vocab)]
         texts = [piece.decode("utf-8", "replace") for piece in written]
         begins = [text[:1] == " " and all(map(_inside_a_word, text[1:])) for text in texts]
@@ -288,21 +306,21 @@ class Generate(PlainText):
         return torch.tensor(begins), torch.tensor(goes_on)
 
     def suggest(self, model: Decoder, texts: Sequence[str], top: int = 3) -> list[list[Suggestion]]:
-        """The likeliest next words of each text; see `next_words`."""
+        """The most probable next words of each text; see `next_words`."""
         return [self.next_words(model, text, top) for text in texts]
 
     def next_words(self, model: Decoder, text: str, count: int = 3) -> list[Suggestion]:
-        """The likeliest next words, put together from sub-words, with their probabilities.
+        """The most probable next words, composed of sub-words, with their probabilities.
 
-        Says so if not all of the text can be read.
+        Logs a warning if the text is longer than the model can read.
 
         Args:
-            model: What was trained to write on.
-            text: What has been written so far.
-            count: How many words.
+            model: The language model.
+            text: The text so far.
+            count: The number of words to suggest.
 
         Raises:
-            InputError: For more words than `MOST_SUGGESTED`, or none.
+            InputError: `count` is not between 1 and `MOST_SUGGESTED`.
         """
         if not 1 <= count <= MOST_SUGGESTED:
             expected = f"1 to {MOST_SUGGESTED}"
@@ -313,32 +331,33 @@ class Generate(PlainText):
         return self.likeliest(model, text, count)
 
     def _room(self, model: Decoder) -> tuple[int, int]:
-        """The most tokens of a word to suggest, and what is left for the text before it."""
+        """The maximal number of tokens of a suggested word, and of the text before it."""
         room = min(LONGEST_WORD, model.config.max_length // 2)
         return room, max(2, model.config.max_length - room)
 
     def likeliest(self, model: Decoder, text: str, count: int) -> list[Suggestion]:
-        """The same without a word about what is not read.
+        """Computes `next_words` without checks and warnings.
 
-        P(word) = P(its tokens) · P(what follows begins something else), summed over the ways to
-        spell it. Beginnings are followed best first; no word is likelier than its beginning, so
-        that the search can stop; it stops at `MOST_READ` beginnings in any case.
+        P(word) = P(its tokens) · P(the next token does not continue the word), summed over all
+        tokenizations of the word. The search extends partial words best first. No word is more
+        probable than its beginning, so the search stops when the best partial word left is less
+        probable than the `count`-th word found, and in any case after `MOST_READ` partial words.
 
         Args:
-            model: What was trained to write on.
-            text: What has been written so far.
-            count: How many words.
+            model: The language model.
+            text: The text so far.
+            count: The number of words to suggest.
         """
         room, longest = self._room(model)
         prompt = self.prompt(text.rstrip(), longest)
         begins, goes_on = (edge.to(model.device) for edge in self._edges)
-        if not text.strip():  # the first word of all has no space before it
+        if not text.strip():  # the first word of a text has no space before it
             begins = begins | goes_on
         words: dict[str, float] = {}
         waiting: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
         with evaluating(model):
             state = model.start(None, 1, len(prompt) + room)
-            if prompt[:-1]:  # read once; its last token is read with each beginning
+            if prompt[:-1]:  # read once; the last token is read again with each partial word
                 model.read(Ragged.of([prompt[:-1]]).to(model.device), state)
             for _ in range(MOST_READ // WORDS_AT_ONCE):
                 enough = sorted(words.values(), reverse=True)[count - 1 : count]
@@ -361,9 +380,16 @@ class Generate(PlainText):
 
 
 def _next(model: Decoder, state: KVCache, last: int, some: Sequence[tuple[int, ...]]) -> Tensor:
-    """Log-probabilities of what follows the prompt and each beginning: (beginnings, vocab).
+    """Log-probabilities of the next token after the prompt and each partial word.
 
-    The state's rows hold the prompt but for its last token, before and after.
+    Args:
+        model: The language model.
+        state: The cache; each row holds the prompt without its last token, before and after.
+        last: The last token of the prompt.
+        some: The ids of each partial word.
+
+    Returns:
+        A tensor of shape (partial words, vocab).
     """
     there = len(state.lengths)
     state.reorder(torch.tensor([row if row < there else 0 for row in range(len(some))]))
@@ -375,7 +401,7 @@ def _next(model: Decoder, state: KVCache, last: int, some: Sequence[tuple[int, .
 
 
 def _followed(model: Decoder, batch: Batch[Ragged]) -> Passages:
-    """Texts with what follows each token."""
+    """Wraps a batch of texts for measuring heads; the loss is that of the next tokens."""
 
     def loss(twin: Decoder) -> Tensor:
         return F.cross_entropy(twin(batch.source), batch.wanted.ids, reduction="sum")
@@ -390,12 +416,17 @@ def _warn_read(count: int) -> None:
 
 
 def opens(tokenizer: Tokenizer) -> bool:
-    """Whether texts of a vocabulary open with a symbol of their own; Qwen's do not."""
+    """Whether the vocabulary has a begin symbol with which texts start; Qwen's has none."""
     return tokenizer.specials.begin is not None
 
 
 def _likeliest(log_probs: Tensor, allowed: Tensor) -> Iterator[tuple[float, int]]:
-    """The likeliest of the tokens that are allowed, with their log-probabilities."""
+    """Yields the most probable allowed tokens as (log-probability, token), at most `WAYS_ON`.
+
+    Args:
+        log_probs: (vocab,) Log-probabilities.
+        allowed: (vocab,) True for allowed tokens.
+    """
     found = log_probs.masked_fill(~allowed, -math.inf)
     values, tokens = found.topk(min(WAYS_ON, len(found)))
     for value, token in zip(values.tolist(), tokens.tolist(), strict=True):
@@ -416,15 +447,15 @@ def word_accuracy(
     top: int = 3,
     tell: Callable[[int], None] | None = None,
 ) -> WordAccuracy:
-    """Asks for the next word at places spread evenly over texts, and counts how often it is there.
+    """Measures how often the next word is among the suggested words.
 
     Args:
-        task: How words are suggested.
-        model: What was trained to write on.
-        texts: Held out from training.
-        words: How many places to ask at.
-        top: How many words are suggested at each.
-        tell: Told of each word that is done.
+        task: Suggests the words.
+        model: The language model.
+        texts: Texts that were held out from training.
+        words: The number of places to ask at, spread evenly over the texts.
+        top: The number of words suggested at each place.
+        tell: Called with 1 after each place.
     """
     places = [
         (text, found.start(), found.group())

@@ -1,7 +1,7 @@
-"""Ids in, numbers or ids out: a model without its tokenizer, one text or many, padded or not.
+"""Logits, vectors and generated ids for given token ids, without a tokenizer.
 
-Comes in: ids as a list, lists, or a tensor whose rows are padded on either side. Goes out: the same
-shape of what was asked for; padding takes no part in it.
+Token ids come in as a list, as lists, or as a tensor whose rows are padded on either side; results
+go out in the same form. Padding has no influence on them.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from regard.tokens import Vocabulary
 
 Ids = Sequence[int]
 NO_SYMBOL = -1
-"""In the place of a symbol that a model without a tokenizer does not have: no token is it."""
+"""Stands for a special token that is not known without a tokenizer; no token has this id."""
 
 
 def is_ids(value: Any) -> bool:
-    """Whether these are the ids of one text, as a list, an array or a tensor."""
+    """Whether a value is the ids of one text, as a list, an array or a tensor."""
     if hasattr(value, "ndim"):
         return bool(value.ndim == 1)
     return isinstance(value, Sequence) and bool(value) and isinstance(value[0], Integral)
 
 
 def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
-    """See `Pipeline.logits`."""
+    """The logits of the model for ids, or for pixels; see `Pipeline.logits`."""
     if model.config.reads == "images":
         return _logits_of_images(model, ids)
     both = model.config.sides == 2
@@ -58,14 +58,14 @@ def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
             found = model(Ragged.of(sources).to(model.device), Ragged.of(rows).to(model.device))
         else:
             found = _head(model)(Ragged.of(rows).to(model.device))
-    found = found.to(getattr(ids, "device", "cpu"))  # back to where the ids came from
-    if getattr(model.config, "classes", ()):  # one row a text, not a token
+    found = found.to(getattr(ids, "device", "cpu"))  # the device of the given ids
+    if getattr(model.config, "classes", ()):  # one row per text, not per token
         return found[0] if is_ids(ids) else found
     return back(list(torch.split(found, [len(row) for row in rows])))
 
 
 def _logits_of_images(model: Any, images: Any) -> Tensor:
-    """(batch, channels, height, width) -> (batch, classes)."""
+    """The logits of images: (batch, channels, height, width) -> (batch, classes)."""
     values = torch.as_tensor(images)
     if values.ndim != 4 or not values.is_floating_point():
         shape = " x ".join(map(str, values.shape))
@@ -79,14 +79,14 @@ def _logits_of_images(model: Any, images: Any) -> Tensor:
 
 
 def _head(model: Any) -> Callable[[Ragged], Tensor]:
-    """What a model has logits of: classes, tags, the ends of answers, or its vocabulary."""
+    """The function that computes a model's logits: of classes, tags, spans, or the vocabulary."""
     heads = {"classes": "classify", "tags": "tag", "spans": "answer"}
     has = [getattr(model, says) for head, says in heads.items() if getattr(model.config, head, ())]
     return next(iter(has), model)
 
 
 def embed_ids(model: Model, ids: Any, *, pool: str, normalise: bool) -> Tensor:
-    """See `Pipeline.embed`."""
+    """One vector for each text given as ids: (texts, dim); see `Pipeline.embed`."""
     rows, _ = rows_of(ids, None)
     for row in rows:
         check_ids(row, model)
@@ -98,10 +98,18 @@ def embed_ids(model: Model, ids: Any, *, pool: str, normalise: bool) -> Tensor:
 
 
 def rows_of(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor]], Any]]:
-    """The ids of each text without padding, and how results go back into the shape they came in.
+    """Removes the padding from token ids.
+
+    Args:
+        ids: The ids of one text, of several as a list of lists, or a tensor (batch, length).
+        mask: (batch, length) 1 for tokens, 0 for padding; None: no padding.
+
+    Returns:
+        The ids of each text without padding, and a function that converts the results of all texts
+        back to the form of `ids`, with zeros at padding.
 
     Raises:
-        InputError: There is a mask of another shape.
+        InputError: The mask has another shape than the ids.
     """
     if mask is not None or getattr(ids, "ndim", 0) == 2:
         one = is_ids(ids)
@@ -127,12 +135,16 @@ def rows_of(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor
 
 
 def check_ids(ids: Ids, model: Model, side: int = 0) -> None:
-    """Refuses more ids than the model has positions for, or others than it has.
+    """Checks that a model can read some ids.
 
     Args:
-        ids: Of one text.
-        model: What is to read them.
+        ids: The ids of one text.
+        model: The model.
         side: 0 for a source or the only text, -1 for a target.
+
+    Raises:
+        InputError: There are no ids, more than the model has positions for, or some that are not in
+            its vocabulary.
     """
     longest, vocab = model.config.bound or sys.maxsize, [*model.vocabularies().values()][side]
     if not 0 < len(ids) <= longest:
@@ -143,7 +155,7 @@ def check_ids(ids: Ids, model: Model, side: int = 0) -> None:
 
 
 def check_roles(config: DecodeConfig, model: Model) -> None:
-    """Refuses settings that name ids which the model cannot write."""
+    """Raises an error if decoding settings name ids that are not in the model's vocabulary."""
     vocab = [1, *model.vocabularies().values()][-1]
     for name in ("begin", "forced_begin", "forced_end", "ends", "banned"):
         value = getattr(config, name)
@@ -155,7 +167,17 @@ def check_roles(config: DecodeConfig, model: Model) -> None:
 def generate_ids(
     model: Any, vocabulary: Vocabulary | None, rows: Sequence[Ids], config: DecodeConfig
 ) -> list[list[int]]:
-    """The ids that follow each prompt, or that translate each source."""
+    """The best output for each row of ids: its continuation, or its translation.
+
+    Args:
+        model: A decoder or an encoder-decoder.
+        vocabulary: The tokenizers, for the special tokens; None if there are none.
+        rows: The ids of each prompt or source.
+        config: The decoding settings.
+
+    Raises:
+        InputError: The model does not generate, ids are not valid, or no begin symbol is known.
+    """
     for row in rows:
         check_ids(row, model)
     if model.config.shape == "encoder":
@@ -178,8 +200,9 @@ def generate_ids(
 
 
 def _symbols(vocabulary: Vocabulary | None, *, begins: bool) -> Symbols:
-    """The symbols with a role; what goes on with a prompt needs none to begin with."""
+    """The special tokens of decoding; a decoder that continues a prompt needs no begin symbol."""
     if vocabulary is None:
-        return Symbols(NO_SYMBOL, NO_SYMBOL, pad=0)  # fed to rows that have ended: any token does
+        # The padding is only fed to rows that have ended, so any token will do.
+        return Symbols(NO_SYMBOL, NO_SYMBOL, pad=0)
     target = vocabulary.target
     return Symbols(target.begin if begins else NO_SYMBOL, target.end, target.pad)

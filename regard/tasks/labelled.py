@@ -1,8 +1,8 @@
-"""What the tasks that learn from labels have in common: examples, rows in an order, evaluation.
+"""Base class of the tasks that learn from labelled examples: classify, tag, answer.
 
-In: examples with labels and an encoder with a head for them. Out: what the trainer needs. A task of
-this kind says how an example becomes rows, what the loss of some rows is, and how good the
-predictions are; the head may be new, the encoder pretrained.
+Labelled examples and an encoder with an output head come in; batches, losses and metrics go out. A
+subclass converts examples to rows and computes the loss of a batch and the metrics. The encoder is
+usually pretrained and the head new.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from regard.tokens import Vocabulary
 from regard.tokens.learn import learn_plain
 
 NAMES = ("classes", "tags")
-"""The heads that a config gives as the names of what they tell."""
+"""The config keys of heads whose value is the list of their labels."""
 Example = TypeVar("Example")
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How examples are read and learned from."""
+    """How examples are read, batched and learned from."""
 
     longest: int | None = None
-    """The most tokens read at once; None: as many as the model can."""
+    """The maximal number of tokens in a row; None: as many as the model can read."""
     overlap: int = 64
-    """Tokens that two windows of a longer text share."""
+    """The number of tokens that neighbouring windows of a long text share."""
     unanswerable: bool = False
     """Whether a question may have no answer."""
     batch_tokens: int = 4096
@@ -57,19 +57,19 @@ class ReadingOptions:
 
 
 class Supervised(Reader, ABC, Generic[Example]):
-    """A task that is learned from labels.
+    """Base class of the tasks that learn from labelled examples.
 
     Args:
-        vocabulary: Text <-> ids.
-        train: Examples to learn from; may be empty when nothing is to be trained.
-        valid: Examples to validate with.
-        labels: The names of the classes or tags, in the order of the model's.
-        options: How they are read and learned from.
+        vocabulary: The tokenizers.
+        train: Training examples; empty if nothing is to be trained.
+        valid: Validation examples.
+        labels: The names of the classes or tags, in the order of the model's outputs.
+        options: How examples are read and learned from.
     """
 
     noun = "training examples"
     form: ClassVar[str]
-    """How its examples are written in files: a key of `READERS`."""
+    """The format of the examples in files: a key of `READERS`."""
 
     def __init__(
         self,
@@ -89,11 +89,13 @@ class Supervised(Reader, ABC, Generic[Example]):
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
-        """Reads the examples that a recipe names, and settles which labels the model tells.
+        """Reads the examples of a recipe, and determines the labels of the model.
+
+        The labels are those of the model config or, without any, those of the training examples.
 
         Args:
-            settings: Of the run.
-            vocabulary: Of a run that goes on, or of the model that it begins from.
+            settings: The recipe.
+            vocabulary: The vocabulary of a resumed run or of the pretrained model; None: learn one.
         """
         data, model = settings.data, settings.model
         if data.gives != "labels":
@@ -127,7 +129,7 @@ class Supervised(Reader, ABC, Generic[Example]):
 
     @classmethod
     def ready(cls, settings: Settings, vocabulary: Vocabulary) -> Self:
-        """The task of a trained model, which reads as it did in training; it has no data."""
+        """Builds the task for a trained model: the same preprocessing as in training, no data."""
         data = settings.data
         if data.gives != "labels":
             return cls(vocabulary)
@@ -136,33 +138,41 @@ class Supervised(Reader, ABC, Generic[Example]):
 
     @classmethod
     def settled(cls, task: str, config: ModelConfig, before: ModelConfig) -> ModelConfig:
-        """The config of a run that goes on, with the head and the labels that it has."""
+        """The config of a resumed run, with its head and its labels."""
         kinds = [key for key in NAMES if key in config.HEADS]
         names = {key: getattr(config, key) or getattr(before, key, ()) for key in kinds}
         return headed(task, config.model_copy(update=names))
 
     @abstractmethod
     def rows(self, examples: Sequence[Example], labels: Sequence[str], longest: int) -> list[Row]:
-        """Examples as an encoder reads them, with what it should say."""
+        """Converts examples to rows: token ids, token types and targets.
+
+        Args:
+            examples: Labelled examples.
+            labels: The names of the classes or tags; a target is an index into them.
+            longest: The maximal number of tokens that the model can read.
+        """
 
     @abstractmethod
     def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
-        """The loss of a batch, a sum over its targets."""
+        """The training loss of a batch, summed over its targets: a scalar."""
 
     @abstractmethod
     def targets(self, batch: Batch[Ragged]) -> int:
-        """How many targets a batch has."""
+        """The number of targets in a batch."""
 
     @abstractmethod
     def measure(self, model: Encoder, examples: Sequence[Example]) -> Measures:
-        """How good the model is on some examples: its mean loss, and the task's own measures."""
+        """The metrics of the model on some examples: mean loss, and those of the task."""
 
     def examples(self, settings: Settings, asked: Selection) -> dict[str, Sequence[Any]]:
-        """The examples that were asked for: of a file, a split, or by default the test, else valid.
+        """The selected examples: of a file, of a split, or by default of the test sets.
+
+        Without test sets the default is the validation split.
 
         Args:
-            settings: Of the run.
-            asked: Which, and for what.
+            settings: The recipe.
+            asked: The selection.
         """
         if asked.files is not None and asked.split is not None:
             raise InputError("--data with --split", expected="one of the two")
@@ -192,7 +202,7 @@ class Supervised(Reader, ABC, Generic[Example]):
         return LabelledReport(found, unknown)
 
     def passages(self, model: Encoder, examples: Sequence[Any]) -> list[Passages]:
-        """Examples with what is to be said of them, to look at heads; some at a time."""
+        """Batches of labelled examples on which heads are measured."""
         if not examples:
             raise InputError("heads", got="no example", expected="some, with labels")
         config = model.config
@@ -206,34 +216,35 @@ class Supervised(Reader, ABC, Generic[Example]):
         return self.loss(model, batch)
 
     def read(self, texts: Sequence[Text], longest: int, *, symbols: bool = False) -> list[Read]:
-        """As any reader does, and at most as much as was read in training."""
+        """Encodes texts as `Reader.read` does, truncated to at most the length used in training."""
         return super().read(texts, self.room(longest), symbols=symbols)
 
     def room(self, longest: int) -> int:
-        """The most tokens to read at once with a model that can read `longest`."""
+        """The maximal number of tokens in a row, for a model that can read `longest` tokens."""
         return min(longest, self.options.longest or longest)
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
-        """Training batches without end; their order is a pure function of (seed, epoch)."""
+        """Yields training batches without end; their order depends only on seed and epoch."""
         if not self.train:
             raise InputError("training", got="no examples", expected="some to learn from")
         return training(self.train, self.options.batch_tokens, self.options.seed, start)
 
     def evaluate(self, model: Any) -> dict[str, float]:
-        """Measures on the validation examples."""
+        """Metrics on the validation examples."""
         return self.measure(model, self.valid).overall
 
 
 def is_labelled(task: str) -> bool:
-    """Whether a task puts a head of its own on an encoder, and learns from labels."""
+    """Whether a task learns from labels, with an output head of its own on an encoder."""
     return issubclass(TASKS[task].kind, Supervised)
 
 
 def headed(task: str, config: Any) -> Any:
-    """The config with the head of a task in place of all others.
+    """The config with the head of a task in place of all other heads.
 
-    A class of a text is told from the pooled first token, by a pooler as transformers has it for
-    models of this kind; tags and answers look at every token, and nothing would look at a pooler.
+    A classifier reads the pooled first token. If the config has no pooler, it gets the one that
+    transformers uses: tanh for models with token types, else ReLU. Tags and answers are computed
+    from every token, so the pooler is removed.
     """
     if config.reads == "images":
         return config  # the classes are its only head
@@ -248,10 +259,10 @@ def headed(task: str, config: Any) -> Any:
 
 
 def numbered(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """The number of each wanted label.
+    """The index of each wanted label among the labels of the model.
 
     Raises:
-        InputError: The model does not know one.
+        InputError: The model does not have one of the labels.
     """
     places = {label: place for place, label in enumerate(labels)}
     for label in wanted:

@@ -1,6 +1,7 @@
-"""What the verbs take beside their items: a class each, whose fields are the options.
+"""The options of the verbs: one class per verb, whose fields are the options.
 
-A field's description is its help at the command line, its type and bounds are the checks.
+A field's description is the help of the option at the command line; its type and bounds are checked
+there and in Python.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from regard.config import Config
 
 
 class Options(Config):
-    """What every verb takes beside its items."""
+    """The options that every verb takes."""
 
     knock_out: tuple[str, ...] = Field(
         default=(),
@@ -20,7 +21,7 @@ class Options(Config):
 
 
 class TranslateOptions(Options):
-    """Of `translate`."""
+    """The options of `translate`."""
 
     prefix: str | tuple[str, ...] = Field(default="", description="How translations must begin.")
     allow_unknown: bool = Field(
@@ -29,7 +30,7 @@ class TranslateOptions(Options):
 
 
 class GenerateOptions(Options):
-    """Of `generate`."""
+    """The options of `generate`."""
 
     greedy: bool = Field(
         default=False, description="Always the likeliest token, instead of drawing."
@@ -41,19 +42,19 @@ class GenerateOptions(Options):
 
 
 class SuggestOptions(Options):
-    """Of `suggest`."""
+    """The options of `suggest`."""
 
     top: int = Field(default=3, description="How many to show.")
 
 
 class FillOptions(Options):
-    """Of `fill`."""
+    """The options of `fill`."""
 
     top: int = Field(default=5, ge=1, description="How many to show.")
 
 
 class ClassifyOptions(Options):
-    """Of `classify`."""
+    """The options of `classify`."""
 
     top: int | None = Field(
         default=None,
@@ -63,7 +64,7 @@ class ClassifyOptions(Options):
 
 
 class AnswerOptions(Options):
-    """Of `answer`."""
+    """The options of `answer`."""
 
     context: str | tuple[str, ...] = Field(
         description="The text to find answers in.", json_schema_extra={"file": True}
@@ -76,7 +77,7 @@ class AnswerOptions(Options):
 
 
 class EmbedOptions(Options):
-    """Of `embed`."""
+    """The options of `embed`."""
 
     pool: str = Field(default="mean", description="mean of all tokens, or cls: the first.")
     normalise: bool = Field(

@@ -1,4 +1,8 @@
-"""What heads are looked at on: texts that a model reads, and what it loses by them."""
+"""Batches of texts on which attention heads are measured, with the loss of a model on them.
+
+A task's `passages` makes them; `regard/explain/heads.py` records the attention on them, and
+compares the loss with and without each head.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +21,24 @@ from regard.models.encoder_decoder import EncoderDecoder
 
 T = TypeVar("T")
 AT_ONCE = 16
-"""Texts that are read together: logits of all of them are held."""
+"""Texts per batch; few, because the logits of all of them are held in memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Passages:
-    """Some texts, read together."""
+    """One batch of texts, with functions to read it and to compute its loss."""
 
     read: Callable[[Tap], object]
-    """Reads them with a tap."""
+    """Runs the model on the texts with a tap."""
     loss: Callable[[Any], Tensor]
-    """Of a model, perhaps of one without a head: a sum over targets."""
+    """The loss of a given model, such as a copy without a head, summed over the targets."""
     targets: int
     lengths: Callable[[str], tuple[Sequence[int], Sequence[int]]]
-    """Of a layer, how many queries and keys each text has there."""
+    """For the name of a layer, the numbers of queries and of keys of each text in that layer."""
 
 
 def of_pairs(model: EncoderDecoder, batch: Batch[Ragged]) -> Passages:
-    """Sources with what is to be written."""
+    """Wraps a batch of sources and targets; the loss is that of the target tokens."""
     (source, target), wanted = batch.sides, batch.wanted.ids
 
     def lengths(layer: str) -> tuple[Sequence[int], Sequence[int]]:
@@ -51,18 +55,18 @@ def of_pairs(model: EncoderDecoder, batch: Batch[Ragged]) -> Passages:
 def of_texts(
     model: BaseEncoder, texts: Input, loss: Callable[[Any], Tensor], targets: int
 ) -> Passages:
-    """Texts or images that an encoder reads, with what their loss is."""
+    """Wraps texts or images for an encoder, with a given loss and number of targets."""
     lengths = model.embed.layout(texts).lengths
     both = lengths, lengths
     return Passages(lambda tap: model.hidden(texts, tap), loss, targets, lambda _: both)
 
 
 def batch_of_ids(texts: Sequence[Sequence[int]]) -> Batch[Ragged]:
-    """Texts without their last tokens, and what follows each token."""
+    """A batch for next-token prediction: texts without their last token, and the next tokens."""
     wanted = Ragged.of([ids[1:] for ids in texts])
     return Batch(Ragged.of([ids[:-1] for ids in texts]), wanted, tuple(range(len(texts))))
 
 
 def some_at_a_time(texts: Sequence[T]) -> list[Sequence[T]]:
-    """Texts in parts of `AT_ONCE`."""
+    """Splits texts into parts of at most `AT_ONCE`."""
     return [texts[first : first + AT_ONCE] for first in range(0, len(texts), AT_ONCE)]

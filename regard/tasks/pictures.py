@@ -1,7 +1,7 @@
-"""Classification of images: pictures, each with a class -> loss, accuracy, classes.
+"""Classification of images: images with a class -> loss, accuracy, classes.
 
-It is the task `classify` for models that read images: items are paths, bytes, Pillow images or
-arrays, which the model's own reader makes into pixels of its size.
+This is the task `classify` for models that read images. Images come in as paths, bytes, Pillow
+images or arrays; the model's image reader converts them to pixels of the model's size.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from regard.tokens.processor import Processor
 
 @dataclass(frozen=True)
 class PictureOptions:
-    """How images are learned from."""
+    """How images are batched, augmented and learned from."""
 
     classes: tuple[str, ...] = ()
     tokens: int = 1
-    """Of an image."""
+    """The number of tokens of an image."""
     batch_tokens: int = 4096
     smoothing: float = 0.0
     augment: float = 0.0
@@ -55,13 +55,13 @@ class PictureOptions:
 
 
 class ClassifyPictures(BaseTask):
-    """Classes of images as a task to train on and a way to predict.
+    """Image classification: training, evaluation and prediction.
 
     Args:
-        processor: With the model's image reader.
-        train: Images to learn from; None when nothing is to be trained.
-        valid: Images to validate with.
-        options: How they are learned from.
+        processor: Holds the model's image reader.
+        train: Training images; None if nothing is to be trained.
+        valid: Validation images.
+        options: How images are learned from.
     """
 
     noun = "training images"
@@ -84,11 +84,11 @@ class ClassifyPictures(BaseTask):
 
     @classmethod
     def prepare(cls, settings: Settings, processor: Processor | None = None) -> Prepared:
-        """Takes the images that a recipe names, and settles which classes the model tells.
+        """Reads the images of a recipe, and determines the classes of the model.
 
         Args:
-            settings: Of the run.
-            processor: Of a run that goes on, or of the model that it begins from.
+            settings: The recipe.
+            processor: The processor of a resumed run or of the pretrained model; None: make one.
 
         Raises:
             InputError: The data holds no images, or images of another size than the model's.
@@ -119,12 +119,12 @@ class ClassifyPictures(BaseTask):
         return Prepared(processor, task, found.checksums, settled)
 
     def check(self, model: Any, item: Any, **options: Any) -> None:
-        """Refuses a path or bytes that are no image."""
+        """Raises an error if a path or bytes are not an image."""
         del model, options
         self.reader.check(item)
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Dense], Cursor]]:
-        """Training batches without end, in an order that is a pure function of (seed, epoch)."""
+        """Yields training batches without end; their order depends only on seed and epoch."""
         options, train = self.options, self.train
         if not train:
             raise InputError("training", got="no images", expected="some to learn from")
@@ -141,11 +141,11 @@ class ClassifyPictures(BaseTask):
         return epochs(plan, make, start)
 
     def targets(self, batch: Batch[Dense]) -> int:
-        """The images of a batch: each has one class."""
+        """The number of images in a batch: each has one class."""
         return len(batch.index)
 
     def loss(self, model: ImageEncoder, batch: Batch[Dense]) -> Tensor:
-        """Cross-entropy of the classes, a sum over the images."""
+        """Cross-entropy of the classes with label smoothing, summed over the images: a scalar."""
         return F.cross_entropy(
             model.classify(batch.source),  # (images, classes)
             batch.wanted.ids,
@@ -154,13 +154,13 @@ class ClassifyPictures(BaseTask):
         )
 
     def evaluate(self, model: Any) -> dict[str, float]:
-        """Measures on the validation images."""
+        """Metrics on the validation images."""
         if self.valid is None:
             raise InputError("validation", got="no images", expected="some")
         return self.measure(model, self.valid).overall
 
     def measure(self, model: ImageEncoder, examples: Pictures) -> Measures:
-        """Mean loss (no smoothing), accuracy, the mean of the classes' F1; and each class's."""
+        """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
         model.need("classes")
         classes = model.config.classes
         wanted = torch.tensor(numbered(classes, examples.labels))
@@ -173,7 +173,7 @@ class ClassifyPictures(BaseTask):
         return Measures({"loss": loss, **scores.overall}, scores.by_label)
 
     def _held(self, model: ImageEncoder, examples: Pictures) -> list[Batch[Dense]]:
-        """Images with their classes in their order, some at a time."""
+        """Batches of images with their classes, in their order, on the model's device."""
         if not len(examples):
             raise InputError("images", got="none", expected="some, with classes")
         numbers = torch.tensor(numbered(model.config.classes, examples.labels))
@@ -185,11 +185,11 @@ class ClassifyPictures(BaseTask):
         return [batch.to(model.device) for batch in batches]
 
     def examples(self, settings: Settings, asked: Selection) -> dict[str, Pictures]:
-        """The images that were asked for: of a list of files, a split, or by default the test.
+        """The selected images: of a list of files, of a split, or by default of the test split.
 
         Args:
-            settings: Of the run.
-            asked: Which; `files` is a TSV or CSV of paths (from its own folder) and classes.
+            settings: The recipe.
+            asked: The selection; `files` is a TSV or CSV of paths (relative to it) and classes.
         """
         if asked.files is not None and asked.split is not None:
             raise InputError("--data with --split", expected="one of the two")
@@ -221,7 +221,7 @@ class ClassifyPictures(BaseTask):
         return LabelledReport(found, {})
 
     def passages(self, model: ImageEncoder, examples: Pictures) -> list[Passages]:
-        """Images with their classes, to look at heads; some at a time."""
+        """Batches of images with their classes on which heads are measured."""
         return [
             of_texts(model, batch.source, partial(self._loss, batch), self.targets(batch))
             for batch in self._held(model, examples)
@@ -233,7 +233,7 @@ class ClassifyPictures(BaseTask):
     def classify(
         self, model: ImageEncoder, images: Sequence[Any], top: int | None = None
     ) -> list[list[Labelled]]:
-        """The classes of each image, likeliest first; at most `top` of them."""
+        """The classes of each image, most probable first; at most `top` of them."""
         model.need("classes")
         shares = self._each(model, images, lambda part: model.classify(part).softmax(dim=1))
         return likeliest(model.config.classes, shares, top)
@@ -247,14 +247,17 @@ class ClassifyPictures(BaseTask):
         near: Any = None,
         **_: Any,
     ) -> Any:
-        """A vector for each image, (images, dim); or how near each is to another.
+        """A vector for each image, (images, dim); or the similarity of each image to another.
 
         Args:
             model: The encoder.
-            images: Items.
-            pool: `mean` of all its tokens, or `cls`: its first.
-            normalise: Whether vectors have length 1, so that their product is their cosine.
-            near: The other image.
+            images: Paths, bytes, Pillow images or arrays.
+            pool: `mean` averages the hidden states of an image, `cls` takes that of its first
+                token.
+            normalise: Whether to scale vectors to length 1, so that their dot product is the
+                cosine.
+            near: Another image; if given, the result is one `Closeness` per image, the dot product
+                of its vector with that of `near`.
         """
         vectors = partial(vectors_of, model, pool=pool, normalise=normalise)
         found = self._each(model, images, vectors)
@@ -267,13 +270,13 @@ class ClassifyPictures(BaseTask):
     def _each(
         self, model: ImageEncoder, images: Sequence[Any], answer: Callable[[Dense], Tensor]
     ) -> Tensor:
-        """What `answer` makes of all images, in their order: (images, …), on the CPU."""
+        """Applies `answer` to all images in batches: (images, …), in their order, on the CPU."""
         parts = [self.reader.read([images[i] for i in rows]) for rows in _some(len(images), model)]
         with evaluating(model):
             return torch.cat(spread(answer, [part.to(model.device) for part in parts])).cpu()
 
     def trace(self, model: ImageEncoder, image: Any, tap: Tap, **_: Any) -> Trace:
-        """What a tap records of an image that is read, and its class."""
+        """Reads one image, and returns what the tap records and the predicted class."""
         pixels = self.reader.pixels(image)
         source = Dense(self.reader.normalised(torch.from_numpy(pixels)[None])).to(model.device)
         written, note = None, ""
@@ -292,6 +295,6 @@ class ClassifyPictures(BaseTask):
 
 
 def _some(count: int, model: ImageEncoder) -> Iterator[list[int]]:
-    """The places of images that are read together."""
+    """Yields the indices of the images of each batch."""
     size = max(1, TOKENS_AT_ONCE // model.config.tokens)
     return ([*range(first, min(count, first + size))] for first in range(0, count, size))

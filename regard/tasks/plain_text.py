@@ -1,7 +1,7 @@
-"""What the tasks that learn from plain text have in common: documents -> ids -> rows.
+"""Base classes of the tasks that learn from plain text: documents -> ids -> rows.
 
-In: files of text, or Python's own documentation. Out: the text to train on and that to validate
-with, each cut into rows as the task wants them; pieces of text; how well a model does on text.
+Text files or Python's own documentation come in. Out go the training and validation text, cut into
+rows as the task needs them; pieces of text on which heads are measured; and evaluation reports.
 """
 
 from __future__ import annotations
@@ -29,36 +29,45 @@ from regard.tokens.learn import Around, learn_plain
 
 KINDS_OF_ROWS: dict[str, type[Packed] | type[Stream]] = {"packed": Packed, "stream": Stream}
 MakeRows = partial[Packed] | partial[Stream]
-"""Makes rows of some length from a corpus."""
+"""Cuts a corpus into rows of a given length."""
 PIECE = 64
-"""Tokens of a piece of text that heads are looked at on."""
+"""The number of tokens in a piece of text on which heads are measured."""
 
 
 class ReadsText(BaseTask):
-    """A task whose models are looked into on plain text."""
+    """A task whose models read plain text, so that heads can be measured on plain text."""
 
     symbols_around: ClassVar[int] = 4
-    """Tokens that a piece of text leaves room for."""
+    """A piece of text leaves room for this many special tokens."""
 
     @property
     def begins(self) -> bool:
-        """Whether documents open with the begin symbol, so that what they begin with is learned."""
+        """Whether documents start with the begin symbol, so that their first token is a target."""
         return False
 
     def encoded(self, text: Text) -> Corpus:
-        """The ids of a text."""
+        """Encodes a text to ids, through a cache on disk."""
         cache = cache_folder() / "text"
         return encode(text, self.vocabulary.source, cache, begin=self.begins)
 
     def corpora(self, data: Any, text: Text, valid: Text | None) -> tuple[Corpus, Corpus]:
-        """The ids of a recipe's training text, and of that to validate with or a part of it."""
+        """Encodes the training and the validation text of a recipe.
+
+        Args:
+            data: The data config.
+            text: The training text.
+            valid: The validation text; None: a part of the training text is held out.
+        """
         corpus = self.encoded(text)
         if valid is None:
             return corpus.split(data.held_out, data.seed)
         return corpus, self.encoded(valid)
 
     def chosen(self, settings: Settings, asked: Selection) -> tuple[Corpus, Corpus]:
-        """The same of the text that was asked for; files are both."""
+        """Encodes the selected text, as (training, evaluation) text.
+
+        If files are selected, their text is returned as both.
+        """
         if asked.files:
             names = tuple(name.strip() for name in asked.files.split(","))
             corpus = self.encoded(TextFiles(find_files(names)))
@@ -69,7 +78,7 @@ class ReadsText(BaseTask):
         return self.corpora(settings.data, *_documents(settings.data))
 
     def pieces(self, settings: Settings, asked: Selection, count: int) -> list[list[int]]:
-        """Pieces of text, as ids, from places spread evenly over files or what was held out."""
+        """Up to `count` pieces of text as ids, spread evenly over files or the held-out text."""
         if asked.split is not None:
             got, expected = "a model of plain text", "--data FILES, or what was held out"
             raise InputError("--split", got=got, expected=expected)
@@ -87,12 +96,12 @@ class ReadsText(BaseTask):
         ]
 
     def id_rows(self, model: Any, items: Any, most: int) -> list[list[int]]:
-        """Texts or their ids as rows of ids that a model reads, to look at its heads.
+        """Converts texts or token ids to rows of ids on which heads are measured.
 
         Args:
-            model: What reads them.
-            items: One or several.
-            most: The most ids of a row; each has two at least.
+            model: The model that reads the rows.
+            items: A text, the ids of a text, or a sequence of either.
+            most: The maximal number of ids in a row. Rows of less than two ids are dropped.
         """
         several: Sequence[Any] = [items] if isinstance(items, str) or is_ids(items) else items
         check_texts("heads", several)
@@ -106,23 +115,23 @@ class ReadsText(BaseTask):
         return rows
 
     def start_of(self, text: str, most: int) -> list[int]:
-        """The ids of a text, of a long one of its beginning."""
+        """Encodes the beginning of a text to at most `most` ids."""
         return self.vocabulary.source.encode(text)[:most]
 
 
 class PlainText(ReadsText, ABC):
-    """A task that is learned from plain text.
+    """Base class of the tasks that learn from plain text.
 
     Args:
-        vocabulary: Text <-> ids.
-        train: Training text; None when nothing is to be trained.
+        vocabulary: The tokenizers.
+        train: Training text; None if nothing is to be trained.
         valid: Validation text.
-        smoothing: Label smoothing while training.
+        smoothing: Label smoothing ε in training.
     """
 
     noun = "texts from token"
     around: ClassVar[Around]
-    """What stands around a text in a vocabulary that is learned for it."""
+    """The special tokens around a text, for vocabularies learned for this task."""
 
     def __init__(
         self,
@@ -137,22 +146,22 @@ class PlainText(ReadsText, ABC):
 
     @abstractmethod
     def rows(self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus) -> Rows:
-        """A corpus as the task reads it.
+        """Cuts a corpus into rows, with the targets that the task needs.
 
         Args:
-            settings: Of the run.
-            corpus: What to cut into rows.
-            make: Cuts it.
-            train: What the model is trained on.
+            settings: The recipe.
+            corpus: The text to cut into rows.
+            make: Cuts a corpus into rows of a given length.
+            train: The training text.
         """
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
-        """Reads the text that a recipe names, and learns a vocabulary of it.
+        """Reads the text of a recipe, and learns a vocabulary from the training text.
 
         Args:
-            settings: Of the run.
-            vocabulary: Of a run that goes on, or of the model that it begins from.
+            settings: The recipe.
+            vocabulary: The vocabulary of a resumed run or of the pretrained model; None: learn one.
         """
         data = settings.data
         if data.gives != "text":
@@ -172,17 +181,17 @@ class PlainText(ReadsText, ABC):
         return Prepared(vocabulary, task, train.checksums | aside.checksums)
 
     def to_train_on(self) -> Rows:
-        """The training text, refused if there is none."""
+        """The training text; raises an error if there is none."""
         if self.train is None:
             raise InputError("training", got="no text", expected="some to learn from")
         return self.train
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
-        """Training batches without end; order and holes are a pure function of (seed, epoch)."""
+        """Yields training batches without end; order and masks depend only on seed and epoch."""
         return batches(self.to_train_on(), start)
 
     def to_evaluate_on(self, rows: Rows | None) -> Rows:
-        """The text that is given, else that to validate with, refused if there is none."""
+        """The given text, or else the validation text; raises an error if there is none."""
         rows = self.valid if rows is None else rows
         if rows is None:
             raise InputError("evaluation", got="no text", expected="some to evaluate on")
@@ -190,21 +199,21 @@ class PlainText(ReadsText, ABC):
 
     @abstractmethod
     def evaluate(self, model: Any, rows: Any = None, tell: Any = None) -> dict[str, float]:
-        """Measures on rows, by default those to validate with."""
+        """Metrics on rows of text, by default on the validation text."""
 
     def examples(self, settings: Settings, asked: Selection) -> dict[str, Any]:
-        """The text of files, or what the recipe held out, in rows; text has no other splits."""
+        """The rows of the selected files, or of the held-out text; there are no other splits."""
         train, corpus = self.chosen(settings, asked)
         make = self.of_files(settings) if asked.files else _made(settings)
         return {asked.files or "held out": self.rows(settings, corpus, make, train)}
 
     def of_files(self, settings: Settings) -> MakeRows:
-        """How text that somebody gives is cut into rows."""
+        """How the text of files given by the user is cut into rows."""
         del settings
         return partial(Packed, batch_tokens=4096)
 
     def report(self, model: Any, sets: Mapping[str, Any], scoring: Scoring) -> TextReport:
-        """Loss and perplexity, told at once, and what else the task measures."""
+        """Scores one set: loss and perplexity, shown at once, then the task's other metrics."""
         [(name, rows)] = sets.items()
         corpus, tokenizer = rows.corpus, self.tokenizer
         found = self.evaluate(model, rows, counted(scoring.tell, corpus.tokens, "loss"))
@@ -219,20 +228,20 @@ class PlainText(ReadsText, ABC):
     def details(
         self, model: Any, rows: Any, found: Mapping[str, float], scoring: Scoring
     ) -> dict[str, Any]:
-        """What a report says beside: fields of `TextReport`.
+        """Additional metrics of the report, as fields of `TextReport`.
 
         Args:
-            model: What is scored.
+            model: The model to score.
             rows: The text.
-            found: What `evaluate` found.
-            scoring: What is asked for.
+            found: The result of `evaluate`.
+            scoring: The options of the evaluation.
         """
         del model, rows, found, scoring
         return {}
 
 
 def _made(settings: Settings) -> MakeRows:
-    """How a recipe cuts text into rows."""
+    """How a recipe's text is cut into rows."""
     return partial(
         KINDS_OF_ROWS[settings.data.rows],
         batch_tokens=settings.train.batch_tokens,
@@ -241,7 +250,7 @@ def _made(settings: Settings) -> MakeRows:
 
 
 def _documents(data: Any) -> tuple[Text, Text | None]:
-    """The training text, and that to validate with if it is given."""
+    """The documents of the training text, and of the validation text if the recipe names one."""
     if data.kind == "python":
         return PythonText(), None
 

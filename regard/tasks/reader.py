@@ -1,4 +1,8 @@
-"""What an encoder can be asked: masked words, vectors, classes."""
+"""Predictions of an encoder: words for masks, vectors, classes.
+
+Texts or pairs of texts come in, are encoded, batched by similar length and read by the model; words
+with probabilities, vectors or classes go out, in the order of the texts.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +29,23 @@ from regard.tasks.verbs import Closeness
 from regard.tokens import Around
 
 TOKENS_AT_ONCE = 1024
-"""Tokens that a core reads together: their hidden layers stay in its cache."""
+"""Tokens in one batch of a core: few enough that their hidden layers stay in its cache."""
 MASKS = ("[MASK]", "<mask>", "___")
-"""What a person may write for a word to be filled, whatever the model's own symbol is."""
+"""The ways to write a mask in a text, independent of the model's own mask symbol."""
 POOLS = ("mean", "cls")
 AROUND = 3
-"""Symbols that stand around a text, at most."""
+"""The maximal number of special tokens around a text or a pair of texts."""
 
 READING = Around("<s> $A </s>", "<s> $A </s> $B:1 </s>:1", holes="mask")
-"""What stands around a text in a vocabulary that is learned for an encoder, as BERT's."""
+"""The special tokens around a text, for vocabularies learned for an encoder; as in BERT."""
 
 Text = str | tuple[str, str]
-"""One text, or two of which the second is about the first."""
+"""One text, or a pair of texts that are read together."""
 
 
 @dataclass(frozen=True)
 class Filling:
-    """One word for one mask."""
+    """A predicted word for one mask."""
 
     word: str
     probability: float
@@ -49,31 +53,31 @@ class Filling:
 
 @dataclass(frozen=True)
 class Labelled:
-    """A class and how likely it is."""
+    """A class with its probability."""
 
     label: str
     probability: float
 
 
 class Reader(BaseTask):
-    """How texts become what an encoder reads, and what it gives becomes an answer.
+    """Base class of the tasks of encoders: encodes texts and computes predictions.
 
     Args:
-        vocabulary: Text <-> ids.
+        vocabulary: The tokenizers of the model.
     """
 
     @staticmethod
     def room_in(model: Encoder) -> int:
-        """The most tokens of a text, with what stands around it."""
+        """The maximal number of tokens of a text, leaving room for the special tokens around it."""
         return model.config.max_length - AROUND
 
     def read(self, texts: Sequence[Text], longest: int, *, symbols: bool = False) -> list[Read]:
-        """Each text as ids with what the model wants around them, cut where it is too long.
+        """Encodes each text with the special tokens around it, truncated to `longest` tokens.
 
         Args:
-            texts: Ragged, or pairs of them.
-            longest: The most tokens the model can read.
-            symbols: Whether symbols such as `[MASK]` in a text are meant.
+            texts: Texts or pairs of texts.
+            longest: The maximal number of tokens that the model can read, special tokens included.
+            symbols: Whether to read special tokens written in a text, such as `[MASK]`, as such.
         """
         tokenizer = self.tokenizer
         encode = tokenizer.encode_with_specials if symbols else tokenizer.encode
@@ -90,14 +94,14 @@ class Reader(BaseTask):
         return found
 
     def _asked(self, texts: Sequence[Text], longest: int, *, symbols: bool = False) -> list[Read]:
-        """The same for texts that somebody asks about, who is told what is not read of them."""
+        """Encodes texts as `read` does, and warns about those that were truncated."""
         read = self.read(texts, longest, symbols=symbols)
         cut = [len(each.ids) for each in read if each.left_out]
         warn_cut(texts, [each.left_out for each in read], max(cut, default=longest))
         return read
 
     def parts(self, read: Sequence[Read]) -> Iterator[tuple[list[int], Ragged]]:
-        """Texts of like length together, each with its place among all of them."""
+        """Yields batches of texts of similar length, each with the indices of its texts."""
         for index in alike([len(each.ids) for each in read], TOKENS_AT_ONCE):
             types = [kind for i in index for kind in read[i].types]
             ids = Ragged.of([read[i].ids for i in index])
@@ -112,14 +116,16 @@ class Reader(BaseTask):
         near: str | None = None,
         **_: Any,
     ) -> Any:
-        """A vector for each text, (texts, dim); or how near each is to another.
+        """A vector for each text, (texts, dim); or the similarity of each text to another.
 
         Args:
             model: The encoder.
-            texts: Texts.
-            pool: `mean` of all its tokens, or `cls`: its first.
-            normalise: Whether vectors have length 1, so that their product is their cosine.
-            near: The other text.
+            texts: Texts or pairs of texts.
+            pool: `mean` averages the hidden states of a text, `cls` takes that of its first token.
+            normalise: Whether to scale vectors to length 1, so that their dot product is the
+                cosine.
+            near: Another text; if given, the result is one `Closeness` per text, the dot product of
+                its vector with that of `near`.
         """
         vectors = partial(vectors_of, model, pool=pool, normalise=normalise)
         found = self._each(model, texts, vectors, model.config.dim)
@@ -137,9 +143,16 @@ class Reader(BaseTask):
         answer: Callable[[Ragged], Tensor],
         width: int,
     ) -> Tensor:
-        """What `answer` makes of all texts, in their order: (texts, width).
+        """Applies `answer` to all texts in batches: (texts, width), in the order of the texts.
 
-        On the CPU each core takes texts of its own: 1.25 × as fast as if all shared each product.
+        On the CPU each core computes batches of its own: 1.25 × as fast as if all cores shared each
+        matrix product.
+
+        Args:
+            model: The encoder.
+            texts: Texts or pairs of texts.
+            answer: Maps a batch of n texts to a tensor (n, width).
+            width: The number of columns of the result.
         """
         out = torch.empty(len(texts), width)
         with evaluating(model):
@@ -151,7 +164,7 @@ class Reader(BaseTask):
         return out
 
     def fill(self, model: Encoder, texts: Sequence[str], top: int = 5) -> list[list[list[Filling]]]:
-        """For each mask of each text, the likeliest words."""
+        """The `top` most probable words for each mask of each text: (texts, masks, top)."""
         mask = self.tokenizer.specials.mask
         if mask is None:
             raise InputError("fill", got="a vocabulary without a mask", expected="one with it")
@@ -173,7 +186,7 @@ class Reader(BaseTask):
         return found
 
     def _likeliest(self, probabilities: Tensor, count: int) -> list[list[Filling]]:
-        """The best of each row, (rows, vocab)."""
+        """The `count` most probable words of each row of probabilities (rows, vocab)."""
         best, tokens = probabilities.topk(min(count, probabilities.shape[1]))
         return [
             [
@@ -184,7 +197,7 @@ class Reader(BaseTask):
         ]
 
     def trace(self, model: Encoder, text: str, tap: Tap, **_: Any) -> Trace:
-        """What a tap records of a text that is read; nothing is searched for."""
+        """Encodes one text and returns what the tap records in the forward pass."""
 
         def read(ids: list[int], types: list[int]) -> Ragged:
             return Ragged.of([ids]).typed(torch.tensor(types))
@@ -194,7 +207,7 @@ class Reader(BaseTask):
     def classify(
         self, model: Encoder, texts: Sequence[Text], top: int | None = None
     ) -> list[list[Labelled]]:
-        """The classes of each text, likeliest first; at most `top` of them."""
+        """The classes of each text, most probable first; at most `top` of them."""
         model.need("classes")
         classes = len(model.config.classes)
         out = self._each(model, texts, lambda part: model.classify(part).softmax(dim=1), classes)
@@ -202,7 +215,7 @@ class Reader(BaseTask):
 
 
 def likeliest(classes: Sequence[str], shares: Tensor, top: int | None) -> list[list[Labelled]]:
-    """The classes of each row of probabilities (rows, classes), likeliest first."""
+    """The `top` classes of each row of probabilities (rows, classes), most probable first."""
     return [
         sorted(map(Labelled, classes, row), key=lambda found: -found.probability)[:top]
         for row in shares.tolist()
@@ -210,7 +223,7 @@ def likeliest(classes: Sequence[str], shares: Tensor, top: int | None) -> list[l
 
 
 def vectors_of(model: Model, source: Input, *, pool: str, normalise: bool) -> Tensor:
-    """A vector for each text or image: (examples, dim). See `Reader.embed`."""
+    """One vector for each text or image: (examples, dim). See `Reader.embed` for the options."""
     if pool not in POOLS:
         raise InputError("pool", got=pool, expected=" or ".join(POOLS))
     hidden = model.hidden(source)  # (tokens, dim)
@@ -225,18 +238,18 @@ def vectors_of(model: Model, source: Input, *, pool: str, normalise: bool) -> Te
 
 @dataclass(frozen=True)
 class Read:
-    """A text as a model reads it."""
+    """An encoded text: token ids and token types, special tokens included."""
 
     ids: list[int]
     types: list[int]
     left_out: int = 0
-    """The tokens of the text that are more than the model reads."""
+    """How many tokens of the text were cut off because the model cannot read them."""
 
 
 def _shortened(
     ids: list[int], pair: list[int] | None, room: int
 ) -> tuple[list[int], list[int] | None]:
-    """Both within the room, the longer one cut first."""
+    """Truncates a text or a pair to `room` tokens in all; the longer text is shortened first."""
     if pair is None:
         return ids[:room], None
     while len(ids) + len(pair) > room:

@@ -1,11 +1,12 @@
-"""Spans cut out of texts and an encoder-decoder -> loss, perplexity, what was cut out (T5).
+"""Span corruption (T5): texts and an encoder-decoder -> loss, perplexity, restored texts.
 
-Comes in: rows of plain text. Goes out: what the trainer needs, and texts without their holes.
+Rows of plain text come in; batches with spans cut out and their loss go out to the trainer, and
+texts with their holes filled go out to users.
 
     source    The <extra_id_0> sat on <extra_id_1>.
     target    <extra_id_0> cat <extra_id_1> the mat </s>
 
-The spans are chosen anew in each epoch, as are the holes of `Fill`.
+The spans are chosen anew in each epoch, like the masks of `Fill`.
 """
 
 from __future__ import annotations
@@ -42,32 +43,35 @@ from regard.tokens import Vocabulary
 from regard.tokens.learn import Around, sentinels_of
 
 HOLES = ("[MASK]", "<mask>", "___")
-"""What a person may write for a hole; the first becomes `<extra_id_0>`, and so on."""
+"""The ways to write a hole in a text; the first hole becomes `<extra_id_0>`, and so on."""
 ROWS_AT_ONCE = 32
-"""Texts restored together."""
+"""Hypotheses per decoding batch."""
 SPANNED = 100
-"""Texts that are restored for a report, at most."""
+"""The maximal number of texts that are restored for an evaluation report."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """A text without its holes, and what was put into each."""
+    """A text with its holes filled, and the span that was put into each hole."""
 
     text: str
     spans: tuple[str, ...]
 
 
 class Restore(PlainText, ReadsAndWrites):
-    """Saying what is missing, as a task to train on and a way to predict.
+    """Span corruption: training, evaluation and prediction.
 
     Args:
-        vocabulary: Text <-> ids, with sentinels.
-        train: Training text; None when nothing is to be trained.
+        vocabulary: The tokenizers, with sentinel tokens.
+        train: Training text; None if nothing is to be trained.
         valid: Validation text.
-        smoothing: Label smoothing while training.
+        smoothing: Label smoothing ε in training.
+
+    Raises:
+        InputError: The vocabulary has no sentinel tokens.
     """
 
-    around = Around("$A </s>", "$A </s> $B </s>", holes="sentinels")  # as T5's
+    around = Around("$A </s>", "$A </s> $B </s>", holes="sentinels")  # as in T5
     tried = 'restore {} "The ___ is open."'
 
     def __init__(
@@ -86,43 +90,46 @@ class Restore(PlainText, ReadsAndWrites):
             )
 
     def corruption(self, seed: int) -> SpanCorruption:
-        """What cuts spans out of texts; the seed decides which."""
+        """The function that cuts spans out of texts; the seed determines which spans."""
         tokenizer = self.tokenizer
         return SpanCorruption(self.sentinels, begin=tokenizer.begin, end=tokenizer.end, seed=seed)
 
     def rows(
         self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
     ) -> CorruptedRows:
-        """Rows whose corrupted form the model can read."""
+        """Cuts a corpus into rows that, with spans cut out, fit the model's maximal length."""
         del train
         length = self.room(settings.model.max_length)
         return CorruptedRows(make(corpus, length=length), self.corruption(settings.seed))
 
     def has_sentinel(self, text: str) -> bool:
-        """Whether a text has one in it."""
+        """Whether a text contains a sentinel token."""
         return any(name in text for name in self.tokenizer.tokens(self.sentinels))
 
     def has_hole(self, text: str) -> bool:
-        """Whether something is missing in a text, however that is written."""
+        """Whether a text contains a hole, written as a sentinel or as one of `HOLES`."""
         return self.has_sentinel(text) or any(hole in text for hole in HOLES)
 
     def room(self, length: int) -> int:
-        """The most tokens of a text whose corrupted form a model of this length can read.
+        """The maximal number of tokens of a text that fits the model after spans are cut out.
+
+        Args:
+            length: The maximal number of tokens that the model can read.
 
         Raises:
-            InputError: There are too few sentinels for such a text.
+            InputError: The vocabulary has too few sentinels for such a text.
         """
         text, _ = span_lengths(length)
-        # How many spans there are depends on the length alone, so one try tells for all texts.
+        # The number of spans depends on the length alone, so one trial checks all texts.
         cut_spans(np.zeros(text, np.int64), span_mask(text, generator(0)), self.sentinels)
         return text
 
     def targets(self, batch: Batch[Ragged]) -> int:
-        """The tokens that are to be said: sentinels, what is missing, and the end symbols."""
+        """The number of target tokens: sentinels, tokens of the spans, and end symbols."""
         return batch.wanted.ids.numel()
 
     def loss(self, model: EncoderDecoder, batch: Batch[Ragged]) -> Tensor:
-        """Cross-entropy of what is to be said, a sum."""
+        """Cross-entropy of the target tokens with label smoothing, summed: a scalar."""
         return model.loss(*batch.sides, batch.wanted.ids, self.smoothing)
 
     def evaluate(
@@ -131,12 +138,12 @@ class Restore(PlainText, ReadsAndWrites):
         rows: CorruptedRows | None = None,
         tell: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
-        """On fixed spans: mean negative log-likelihood of a token to say, and its exponential.
+        """Mean negative log-likelihood per target token, and perplexity, on fixed spans.
 
         Args:
-            model: What restores.
-            rows: Text; None: the validation text.
-            tell: Told of the tokens of each batch that is done.
+            model: The encoder-decoder.
+            rows: The text to evaluate on; None: the validation text.
+            tell: Called after each batch with its number of source and target tokens.
         """
         total, count = 0.0, 0
         with evaluating(model):
@@ -157,14 +164,16 @@ class Restore(PlainText, ReadsAndWrites):
         texts: int = 100,
         tell: Callable[[int], None] | None = None,
     ) -> SpanAccuracy:
-        """How many of the same spans are put back token by token.
+        """The percentage of spans that are restored with every token right.
+
+        The spans are the same as in `evaluate`.
 
         Args:
-            model: What restores.
-            config: How to search.
-            rows: Text; None: the validation text.
-            texts: How many texts at most, spread evenly over all.
-            tell: Told of the texts that are done.
+            model: The encoder-decoder.
+            config: The decoding settings.
+            rows: The text to evaluate on; None: the validation text.
+            texts: The maximal number of texts, spread evenly over all.
+            tell: Called with the number of texts just decoded.
         """
         pairs = [
             pair
@@ -188,27 +197,31 @@ class Restore(PlainText, ReadsAndWrites):
         found: Mapping[str, float],
         scoring: Scoring,
     ) -> dict[str, Any]:
-        """How many spans are put back."""
+        """The accuracy of restored spans."""
         del found
         asked = counted(scoring.tell, SPANNED, "spans")
         return {"spans": self.accuracy(model, scoring.decode, rows, texts=SPANNED, tell=asked)}
 
     def passages(self, model: EncoderDecoder, items: Any) -> list[Passages]:
-        """Texts, or their ids, of which pieces are cut out, to look at heads."""
+        """Batches of texts with spans cut out, given as such or as ids, to measure heads on."""
         rows = self.id_rows(model, items, self.room(model.config.max_length))
         corrupt = self.corruption(0)
         made = (corrupt(batch_of_ids(some), 0) for some in some_at_a_time(rows))
         return [of_pairs(model, batch.to(model.device)) for batch in made]
 
     def symbols(self) -> Symbols:
-        """The tokens that have a role in decoding; neither padding nor an unknown is said."""
+        """The special tokens of decoding; padding and the unknown token are never generated."""
         tokenizer = self.tokenizer
         banned = (tokenizer.pad, tokenizer.unknown)
         return Symbols(tokenizer.begin, tokenizer.end, tokenizer.pad, banned)
 
     def source_ids(self, text: str, longest: int, *, allow_unknown: bool = True) -> list[int]:
-        """The ids of a text in which sentinels are meant, with what stands around them."""
-        del allow_unknown  # sub-words spell what is unknown
+        """Encodes a text with holes; each of `HOLES` becomes the next unused sentinel.
+
+        Raises:
+            InputError: The text is longer than the model can read.
+        """
+        del allow_unknown  # a vocabulary of sub-words can spell unknown words
         names = self.tokenizer.tokens(self.sentinels)
         free = (name for name in names if name not in text)
         for hole in HOLES:
@@ -225,7 +238,7 @@ class Restore(PlainText, ReadsAndWrites):
         return ids
 
     def target_ids(self, text: str, longest: int) -> list[int]:
-        """The ids of what is to be said, sentinels among them, with room for its end."""
+        """Encodes a given output with sentinels; it may have `longest - 1` tokens, plus the end."""
         ids = self.tokenizer.encode_with_specials(text)
         if not 0 < len(ids) < longest:
             got, expected = f"{len(ids)} tokens", f"1 to {longest - 1}"
@@ -240,13 +253,13 @@ class Restore(PlainText, ReadsAndWrites):
         *,
         tap: Tap | None = None,
     ) -> list[list[Output]]:
-        """What is missing in each text, best first: `<extra_id_0> cat <extra_id_1> the mat`.
+        """The best outputs for each text, best first: `<extra_id_0> cat <extra_id_1> the mat`.
 
         Args:
-            model: What restores.
-            texts: With holes.
-            config: How to search.
-            tap: What to record or edit; all texts are then decoded in one batch.
+            model: The encoder-decoder.
+            texts: Texts with holes.
+            config: The decoding settings.
+            tap: Records or edits activations; all texts are then decoded in a single batch.
         """
         ids = [self.source_ids(text, model.config.max_length) for text in texts]
         found = self._decode(model, ids, config, tap)
@@ -255,13 +268,13 @@ class Restore(PlainText, ReadsAndWrites):
     def generate(
         self, model: EncoderDecoder, texts: Sequence[str], config: DecodeConfig, **_: Any
     ) -> list[list[str]]:
-        """What is missing in each text, as the model says it."""
+        """The best output for each text, in a list of one: the missing spans with sentinels."""
         return [[best.text] for best, *_ in self.predict(model, texts, config)]
 
     def restore(
         self, model: EncoderDecoder, texts: Sequence[str], config: DecodeConfig
     ) -> list[Restored]:
-        """Each text with its holes (`<extra_id_0>`, or `___`) filled, and what was put into each.
+        """Fills the holes (`<extra_id_0>`, or `___`) of each text.
 
         Raises:
             InputError: A text has no hole.
@@ -282,7 +295,7 @@ class Restore(PlainText, ReadsAndWrites):
         tap: Tap | None = None,
         tell: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """What is said of each source, best first, in their order."""
+        """The best hypotheses for each source, best first, in the order of the sources."""
 
         def some(part: list[int]) -> list[list[Hypothesis]]:
             sources = Ragged.of([ids[i] for i in part])
@@ -301,7 +314,7 @@ class Restore(PlainText, ReadsAndWrites):
             return decode_many(lengths, some, config, rows=ROWS_AT_ONCE, tap=tap, tell=tell)
 
     def restored(self, text: str, output: Output, longest: int) -> Restored:
-        """The text with what was said in the place of its holes."""
+        """Replaces the holes of a text by the spans of an output."""
         shown, said = self.source_ids(text, longest), self._spans(output.hypothesis.ids)
         whole = [token for each in shown for token in said.get(each, [each])]
         holes = [token for token in shown if token in self.sentinels]
@@ -309,7 +322,7 @@ class Restore(PlainText, ReadsAndWrites):
         return Restored(self._decoded(whole), spans)
 
     def _spans(self, ids: Sequence[int]) -> dict[int, list[int]]:
-        """What stands behind each sentinel, by its id; the first counts if it is said twice."""
+        """The ids after each sentinel, by sentinel; if one occurs twice, the first counts."""
         spans: dict[int, list[int]] = {}
         current: list[int] = []
         for token in ids:
@@ -324,7 +337,7 @@ class Restore(PlainText, ReadsAndWrites):
         return self.tokenizer.decode(ids).strip()
 
     def written(self, ids: Sequence[int]) -> str:
-        """The text of what was said, with its sentinels, and with what stands before the first."""
+        """Decodes the ids of an output to text, with its sentinels."""
         first = next((i for i, token in enumerate(ids) if token in self.sentinels), len(ids))
         said = [self._decoded(ids[:first])]
         for token, span in self._spans(ids[first:]).items():

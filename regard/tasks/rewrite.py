@@ -1,7 +1,7 @@
-"""Many tasks as text to text: what to do with a source stands before it (T5).
+"""Many tasks as text to text (T5): the source begins with a prefix that names the task.
 
-Such as `translate to German: `. So a model of several tasks is trained and asked like a translator;
-`data.kind: mixture` gives each set of pairs its share of the training.
+With a prefix such as `translate to German: `, a model of several tasks is trained and used like a
+translation model; `data.kind: mixture` weights the datasets in training.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from regard.tasks.translate import Translate
 
 
 class Rewrite(Translate):
-    """Texts made into others, as they ask for."""
+    """Text-to-text tasks, trained like translation and also scored by ROUGE."""
 
     def rouge(self, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> dict[str, float] | None:
-        """ROUGE-1, -2 and -L, by which summaries are scored."""
+        """The mean ROUGE-1, -2 and -L of the outputs, as for summaries, in percent."""
         return mean_rouge(hypotheses, [pair.references for pair in pairs])

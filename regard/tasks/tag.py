@@ -1,10 +1,10 @@
 """Tagging: sentences with a tag for each word -> loss, entity F1, tags.
 
-Models read sub-words, labels belong to words. A word's tag is asked of its first sub-word, the
-others are left out of loss and answer: so every word counts once, however it is spelt. Which
-sub-word is the first is told by the characters that each covers in the text, accents and emoji
-included, not by marks such as `##`. What is longer than the model reads goes through it in
-windows, and each word is asked of the window that shows most around it.
+Models read sub-words, but tags belong to words. The tag of a word is predicted at its first
+sub-word; the other sub-words count neither in the loss nor in the prediction, so every word counts
+once. The first sub-word is found by the characters that each token covers in the text, which works
+for accents and emoji, too, and does not depend on marks such as `##`. A text that is too long for
+the model is read in windows; each word is tagged in the window with the most context around it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from regard.tasks.measures.accuracy import Measures, entity_scores
 from regard.tasks.task import rise
 
 LEFT_OUT = -1
-"""The target of a token that nothing is asked of."""
+"""The target of a token that has no tag."""
 OUTSIDE = "O"
 Span = tuple[int, int]
 
@@ -43,12 +43,12 @@ class Tagged:
     tag: str
     probability: float
     start: int
-    """Its characters are `text[start:end]`."""
+    """The word is `text[start:end]`."""
     end: int
 
 
 class Tags(list[Tagged]):
-    """The words of a text, in order."""
+    """The tagged words of a text, in order, with the text."""
 
     def __init__(self, text: str, words: Iterable[Tagged]) -> None:
         super().__init__(words)
@@ -56,7 +56,7 @@ class Tags(list[Tagged]):
 
 
 class Tag(Supervised[TaggedWords]):
-    """Tags of words as a task to train on and a way to predict."""
+    """Tagging of words: training, evaluation and prediction."""
 
     noun = "training sentences"
     form = "tag"
@@ -67,7 +67,10 @@ class Tag(Supervised[TaggedWords]):
     def rows(
         self, examples: Sequence[TaggedWords], labels: Sequence[str], longest: int
     ) -> list[Row]:
-        """Each sentence in one row or several; a first sub-word's target is its word's tag."""
+        """Converts each sentence to one or more rows; rows without a target are dropped.
+
+        The target of a word's first sub-word is the index of the word's tag.
+        """
         rows = [
             row
             for example in examples
@@ -78,7 +81,14 @@ class Tag(Supervised[TaggedWords]):
     def _cut(
         self, text: str, words: Sequence[Span], values: Sequence[int], longest: int
     ) -> Iterator[Row]:
-        """The windows of a text; at each word's first sub-word, the word's value is the target."""
+        """Yields the windows of a text as rows.
+
+        Args:
+            text: The text.
+            words: The characters (start, end) of each word.
+            values: The target of each word, set at its first sub-word.
+            longest: The maximal number of tokens that the model can read.
+        """
         ids, spans = self.tokenizer.spans(text)
         wanted = [LEFT_OUT] * len(ids)
         for word, token in enumerate(first_pieces(words, spans)):
@@ -96,11 +106,11 @@ class Tag(Supervised[TaggedWords]):
             yield Row(row, self.tokenizer.token_types(part), targets)
 
     def targets(self, batch: Batch[Ragged]) -> int:
-        """The words of a batch, each of which is one sub-word's to tag."""
+        """The number of words in a batch, each tagged at one sub-word."""
         return batch.places.numel()
 
     def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
-        """Cross-entropy of the tags at the words' first sub-words, a sum over words."""
+        """Cross-entropy of the tags at the first sub-words, summed over the words: a scalar."""
         return F.cross_entropy(
             model.tag(batch.source)[batch.places],  # (words, tags)
             batch.asked,
@@ -111,11 +121,15 @@ class Tag(Supervised[TaggedWords]):
     def log_probabilities(
         self, model: Encoder, sentences: Sequence[tuple[str, Sequence[Span]]]
     ) -> tuple[Tensor, Tensor]:
-        """Of the tags of each word of all sentences, one after the other.
+        """Log-probabilities of the tags of the words of all sentences, one after the other.
+
+        Args:
+            model: The encoder.
+            sentences: Texts, each with the characters (start, end) of its words.
 
         Returns:
-            (words, tags), and (words,) whether a word was read at all: one of characters that the
-            tokenizer drops is not.
+            The log-probabilities (words, tags), and a mask (words,) of the words that have a token:
+            a word of characters that the tokenizer drops has none.
         """
         rows: list[Row] = []
         count = 0
@@ -137,7 +151,7 @@ class Tag(Supervised[TaggedWords]):
 
         Args:
             model: The encoder.
-            texts: Each a text, whose words are found, or its words.
+            texts: Texts, which are split into words, or lists of words.
         """
         model.need("tags")
         for word in (word for words in texts if not isinstance(words, str) for word in words):
@@ -161,7 +175,7 @@ class Tag(Supervised[TaggedWords]):
         return found
 
     def _names(self, model: Encoder, logs: Tensor, read: Tensor) -> list[str]:
-        """The likeliest tag of each word; a word that was not read is outside of everything."""
+        """The most probable tag of each word; `O` (or the first tag) for a word without tokens."""
         tags = model.config.tags
         unread = OUTSIDE if OUTSIDE in tags else tags[0]
         return [
@@ -170,7 +184,7 @@ class Tag(Supervised[TaggedWords]):
         ]
 
     def measure(self, model: Encoder, examples: Sequence[TaggedWords]) -> Measures:
-        """Mean loss of a word, entity F1 as conlleval computes it; and each type's."""
+        """Mean loss per word, accuracy and entity F1 as in conlleval, and scores per type."""
         model.need("tags")
         logs, read = self.log_probabilities(model, [joined(each.words) for each in examples])
         wanted = [number for each in examples for number in numbered(model.config.tags, each.tags)]
@@ -186,7 +200,7 @@ class Tag(Supervised[TaggedWords]):
 
 
 def joined(words: Sequence[str]) -> tuple[str, list[Span]]:
-    """Words with spaces between them, and where each stands.
+    """Joins words with spaces, and returns the characters (start, end) of each word.
 
     Example:
         >>> joined(["New", "York"])
@@ -200,7 +214,9 @@ def joined(words: Sequence[str]) -> tuple[str, list[Span]]:
 
 
 def words_in(text: str) -> list[Span]:
-    """Where the words of a text stand: between spaces, punctuation at their edges apart.
+    """The characters (start, end) of the words of a text, split at spaces.
+
+    Punctuation at the edges of a word becomes words of one character.
 
     Example:
         >>> [("(Bob's) cat, @sue!"[start:end]) for start, end in words_in("(Bob's) cat, @sue!")]
@@ -227,7 +243,7 @@ def _is_mark(letter: str) -> bool:
 
 
 def first_pieces(words: Sequence[Span], pieces: Sequence[Span]) -> list[int | None]:
-    """For each word the first piece that begins in it; None for a word that has none.
+    """For each word the index of the first token that begins in it; None if there is none.
 
     Example:
         >>> first_pieces([(0, 3), (4, 8)], [(0, 2), (2, 3), (4, 8)])
@@ -237,7 +253,7 @@ def first_pieces(words: Sequence[Span], pieces: Sequence[Span]) -> list[int | No
     starts = [start for start, _ in words]
     for place, (start, end) in enumerate(pieces):
         word = bisect_right(starts, start) - 1
-        # a mere space covers nothing, and is no beginning of a word
+        # A token that covers no characters, such as a mere space, does not begin a word.
         if start < end and word >= 0 and start < words[word][1] and found[word] is None:
             found[word] = place
     return found

@@ -1,4 +1,8 @@
-"""What a task is: settings -> data, vocabulary; (data, model) -> loss, metric, prediction."""
+"""The interface of a task, and the base class of all tasks.
+
+A task prepares data and vocabulary from a recipe, and computes loss, metrics and predictions from
+examples and a model. The trainer calls `Task`; `regard/tasks/entries.py` lists the tasks by name.
+"""
 
 from __future__ import annotations
 
@@ -19,43 +23,57 @@ from regard.tasks.measures.report import Selection
 from regard.tokens import Processor, Tokenizer, TokensConfig, Vocabulary
 
 SHOWN = 40
-"""Characters by which a long text is named."""
+"""A warning quotes at most this many characters of a text."""
 _logger = logging.getLogger(__name__)
 
 
 class Task(Protocol):
-    """What the trainer needs of a task.
+    """The methods that the trainer calls on a task.
 
-    One whose loss couples the examples of a batch says `whole = True`: its batches are never cut.
+    A task whose loss couples the examples of a batch sets `whole = True`: its batches are then
+    never split.
     """
 
     def batches(self, start: Cursor) -> Iterator[tuple[Any, Cursor]]:
-        """Training micro-batches without end from a place on, each with the place after it."""
+        """Yields training micro-batches without end, each with the cursor that follows it.
+
+        Args:
+            start: The position in the data at which to begin or resume.
+        """
         ...
 
     def targets(self, batch: Any) -> int:
-        """How many targets a micro-batch has: what the sums of losses of a step are divided by."""
+        """The number of targets in a micro-batch; the summed loss of a step is divided by it."""
         ...
 
     def split(self, batch: Any, parts: int) -> Sequence[Any]:
-        """A micro-batch in at most so many parts of like size, whose losses add up to its own."""
+        """Splits a micro-batch into at most `parts` similar parts whose losses add up to its."""
         ...
 
     def loss(self, model: Any, batch: Any) -> Tensor:
-        """The training loss of one micro-batch, a sum over its targets."""
+        """The training loss of one micro-batch, summed over its targets: a scalar."""
         ...
 
     def evaluate(self, model: Any) -> dict[str, float]:
-        """Measures on the validation split; `loss` is the one that chooses."""
+        """Metrics on the validation split, by name; `loss` selects the best checkpoint."""
         ...
 
     def name(self, batch: Any) -> str:
-        """Which examples a micro-batch holds, for the log of a bad one."""
+        """Names the examples of a micro-batch, to log one whose loss is not finite."""
         ...
 
 
 def check_texts(what: str, texts: Any) -> None:
-    """Refuses an empty text among one or several, or pairs of them; ids are no texts."""
+    """Raises an error if a text is empty.
+
+    Args:
+        what: The name of the caller, for the error message.
+        texts: A text, a pair of texts, or a sequence of either. Anything else in it, such as token
+            ids, is not checked.
+
+    Raises:
+        InputError: A text is empty or only whitespace.
+    """
     for text in [texts] if isinstance(texts, str | tuple) else texts:
         for part in text if isinstance(text, tuple) else (text,):
             if isinstance(part, str) and not part.strip():
@@ -63,73 +81,76 @@ def check_texts(what: str, texts: Any) -> None:
 
 
 class TrainSettings(Protocol):
-    """What a task needs to know of a training."""
+    """The training settings that a task reads."""
 
     @property
     def batch_tokens(self) -> int:
-        """The most tokens of a micro-batch."""
+        """The maximal number of tokens in a micro-batch."""
         ...
 
     @property
     def label_smoothing(self) -> float:
-        """How much of each target is spread over all others."""
+        """The share ε of each target's probability that is spread over all classes or tokens."""
         ...
 
 
 class Settings(Protocol):
-    """What a task needs of a recipe: its sections."""
+    """The sections of a recipe that a task reads."""
 
     @property
     def task(self) -> str:
-        """Its name in `TASKS`."""
+        """The name of the task in `TASKS`."""
         ...
 
     @property
     def data(self) -> Any:
-        """Of the kind that it names; `gives` says what can be learned from it."""
+        """The data config; its `gives` says what can be learned from it, such as `pairs`."""
         ...
 
     @property
     def tokens(self) -> TokensConfig:
-        """Which vocabulary to learn."""
+        """The kind and size of the vocabulary to learn."""
         ...
 
     @property
     def model(self) -> ModelConfig:
-        """Its config."""
+        """The model config."""
         ...
 
     @property
     def train(self) -> TrainSettings:
-        """How it is trained."""
+        """The training settings."""
         ...
 
     @property
     def decode(self) -> DecodeConfig:
-        """How it is decoded."""
+        """The decoding settings."""
         ...
 
     @property
     def seed(self) -> int:
-        """Of the weights and the order of the data."""
+        """The seed of the initial weights and of the order of the data."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What a training begins with."""
+    """The prepared data of a training: vocabulary, task and model config."""
 
     vocabulary: Processor
     task: Any
-    """With its data."""
+    """The task, holding its training and validation data."""
     checksums: dict[str, str]
-    """Of what was read, by name."""
+    """The checksums of the files that were read, by name."""
     model: ModelConfig | None = None
-    """The config with what the data decides, the names of classes and tags; None: as it was."""
+    """The config completed with what the data decides (names of classes, tags); None: unchanged."""
 
 
 def rise(target: str) -> str:
-    """What the effect of a head is where a loss tells it, by what one target of the loss is.
+    """Describes the effect of removing a head, for tasks that measure it by the loss.
+
+    Args:
+        target: The unit of one target of the loss, such as `token`.
 
     Example:
         >>> rise("word")
@@ -139,91 +160,97 @@ def rise(target: str) -> str:
 
 
 class BaseTask:
-    """What all tasks have in common."""
+    """The base class of all tasks, with defaults for what most of them share."""
 
     noun: ClassVar[str] = "examples"
-    """What a batch holds, where a bad one is named."""
+    """The noun for the examples of a batch, in the log of a bad batch."""
     items: ClassVar[str] = "texts"
-    """What its models read, for people."""
+    """The noun for the inputs of the models, in messages."""
     unit: ClassVar[str] = "targets"
-    """What `targets` counts, where training says how fast it is."""
+    """The noun for what `targets` counts, in the training speed of the log."""
 
     effect: ClassVar[str] = rise("token")
-    """What `regard heads` says of a head first, in words."""
+    """The meaning of the effect that `regard heads` shows for each head."""
     tried: ClassVar[str] = ""
-    """A command to try first, `{}` for the model."""
+    """A command to suggest after training, with `{}` in place of the model."""
     whole: ClassVar[bool] = False
-    """Whether the loss couples the examples of a batch, which so can never be cut."""
+    """Whether the loss couples the examples of a batch, so that a batch must not be split."""
     takes_ids: ClassVar[bool] = False
-    """Whether it needs no vocabulary where ids are given."""
+    """Whether the task works without a vocabulary on inputs that are token ids."""
     scoring: ClassVar[frozenset[str]] = frozenset()
-    """Which options of `Scoring` it takes; the others mean nothing to it."""
+    """The options of `Scoring` that apply to this task."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The one tokenizer of a model of plain text; without a vocabulary it is not asked for."""
+        """The source tokenizer, the only one of a model that has no separate target side."""
         return self.vocabulary.source
 
     @classmethod
     def ready(cls, settings: Settings, vocabulary: Vocabulary) -> Self:
-        """The task of a trained model, which reads as it did in training; it has no data."""
+        """Builds the task for a trained model: the same preprocessing as in training, no data."""
         del settings
         return cls(vocabulary)
 
     @classmethod
     def settled(cls, task: str, config: ModelConfig, before: ModelConfig) -> ModelConfig:
-        """The config of a run that goes on, with what its data had decided.
+        """The config of a resumed run, completed with what its data had decided.
 
         Args:
-            task: Its name.
-            config: As the recipe has it.
-            before: As the run has it.
+            task: The name of the task.
+            config: The config of the recipe.
+            before: The config that the run was started with.
         """
         del task, before
         return config
 
     def asked_of(self, text: str) -> BaseTask:
-        """The task that a text is one of: this, unless what stands in the text says otherwise."""
+        """The task that handles a text: this one, unless the text is marked for another."""
         del text
         return self
 
     def check(self, model: Any, item: Any, **options: Any) -> None:
-        """Refuses an item that the model cannot read; warns of what is lost of it."""
+        """Raises an error if the model cannot read an item; warns if part of it is ignored."""
 
     def banned(self) -> Sequence[int]:
-        """The symbols that are never written, though nothing but their role forbids them."""
+        """The ids of special tokens that are never generated."""
         return ()
 
     def trial(self, settings: Settings, place: str) -> str:
-        """A command to try first on a model at a place."""
+        """A command to suggest after training, for the model at the path `place`."""
         del settings
         return self.tried.format(place)
 
     def examples(self, settings: Settings, asked: Selection) -> Mapping[str, Any]:
-        """The sets that were asked for, by name."""
+        """The selected sets of examples, by name."""
         raise NotImplementedError
 
     def pieces(self, settings: Settings, asked: Selection, count: int) -> Sequence[Any]:
-        """What heads are looked at on: the first examples of a split, else valid, or of files."""
+        """The first `count` examples of the selected files or split, to measure heads on.
+
+        The default is the validation split.
+        """
         split = asked.split if asked.files else asked.split or "valid"
         [found] = self.examples(settings, replace(asked, split=split)).values()
         return cast("Sequence[Any]", found[:count])
 
     def split(self, batch: Any, parts: int) -> Sequence[Any]:
-        """The examples of a batch dealt out to several, so that each core has its own."""
+        """Splits a batch by examples into at most `parts` batches, one for each core."""
         found: Sequence[Any] = batch.split(parts)
         return found
 
     def name(self, batch: Any) -> str:
-        """Which examples a batch holds."""
+        """Names the examples of a batch."""
         return listed(self.noun, batch.index)
 
 
 def rooms(lengths: Iterable[int]) -> list[int]:
-    """How long what is written of each text may become where nobody says it, end included.
+    """The default maximal length of each output, in tokens with the end symbol.
+
+    Args:
+        lengths: The number of tokens of each input.
 
     Example:
         >>> rooms([3, 20])
@@ -233,7 +260,7 @@ def rooms(lengths: Iterable[int]) -> list[int]:
 
 
 def per_token(total: float, count: int) -> dict[str, float]:
-    """The mean of a loss that was summed over `count` tokens, and its exponential.
+    """Mean loss and perplexity from a loss that was summed over `count` tokens.
 
     Example:
         >>> per_token(0.0, 5)
@@ -244,12 +271,12 @@ def per_token(total: float, count: int) -> dict[str, float]:
 
 
 def warn_cut(texts: Sequence[Any], left_out: Sequence[int], longest: int) -> None:
-    """Says in a line which texts are longer than a model reads, and how much of them is left out.
+    """Logs one warning for all texts that were truncated to what the model can read.
 
     Args:
-        texts: Texts, or pairs of them.
-        left_out: The tokens of each that are left out.
-        longest: The most tokens the model reads.
+        texts: Texts or pairs of texts.
+        left_out: For each text, how many of its tokens were left out.
+        longest: The maximal number of tokens that the model reads.
     """
     cut = [place for place, count in enumerate(left_out) if count]
     if not cut:
@@ -268,7 +295,7 @@ def warn_cut(texts: Sequence[Any], left_out: Sequence[int], longest: int) -> Non
 
 
 def listed(what: str, index: Sequence[int]) -> str:
-    """The first of the examples that a batch holds, by name, for the log of a bad one.
+    """Lists the first eight examples of a batch, for the log of a bad batch.
 
     Example:
         >>> listed("pairs", range(20))

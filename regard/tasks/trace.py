@@ -1,6 +1,7 @@
-"""What is recorded while a model reads one text: the weights of every attention, and its words.
+"""The attention weights recorded while a model reads one text or image, with the words they are of.
 
-A tap records the weights beside the fast path; the words say what each row and column is.
+A task's `trace` runs the model with a `Tap` and returns a `Trace`; `regard/explain/look.py` draws
+it. The words label the rows (queries) and columns (keys) of the weights.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from regard.tasks.task import BaseTask
 from regard.tokens import Tokenizer
 
 Words = tuple[Sequence[str], Sequence[int]]
-"""The words of a text, and which of them each token is of."""
+"""The words of a text, and for each token the index of its word."""
 AsInput = Callable[[list[int], list[int]], Input]
-"""Ids and their types as a model takes them."""
+"""Converts token ids and token types to the input of a model."""
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """An image as a model reads it, and the patches that its tokens are."""
+    """An image as the model reads it, and the grid of patches that are its tokens."""
 
     pixels: NDArray[np.float32]
-    """(channels, height, width) From 0 to 1."""
+    """(channels, height, width) Values from 0 to 1."""
     grid: tuple[int, int]
-    """Rows and columns of patches."""
+    """The number of rows and columns of patches."""
     first: int
-    """Tokens before the patches."""
+    """The number of tokens before the patches."""
 
     @property
     def names(self) -> list[str]:
-        """Of the tokens: [CLS], then `row,column` of each patch, from 0."""
+        """The names of the tokens: [CLS], then `row,column` of each patch, counted from 0."""
         rows, columns = self.grid
         patches = [f"{row},{column}" for row in range(rows) for column in range(columns)]
         return ["[CLS]"] * self.first + patches
@@ -50,43 +51,43 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One text or image, read by a model."""
+    """What was recorded while a model read one text or image."""
 
     weights: Mapping[str, Tensor]
-    """By site: (heads, query, key)."""
+    """Attention weights by site: (heads, query, key)."""
     words: Mapping[str, tuple[Words, Words]]
-    """What queries and keys are, by the kind of attention, such as `decoder.cross`."""
+    """The words of queries and keys, by the kind of attention, such as `decoder.cross`."""
     written: str | None = None
-    """What came out or was given; None if nothing is written."""
+    """The output text or class, decoded or given; None if the model has no output."""
     note: str = ""
-    """What to know of it."""
+    """A remark for the reader, such as that the translation was given."""
     picture: Picture | None = None
-    """What was read, if it was an image."""
+    """The image, if an image was read."""
     pieces: Mapping[str, tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
-    """The tokens that queries and keys were made of, by the kind of attention. In `words` a query
-    of a decoder that translates is the word it writes; here it is the token it reads."""
+    """The input tokens of queries and keys, by the kind of attention. In `words` the query of a
+    translating decoder is the word that it writes; here it is the token that it reads."""
 
 
 class ReadsAndWrites(BaseTask, ABC):
-    """A task whose models read a source and write a target."""
+    """Base class of the tasks whose models read a source and write a target."""
 
     @abstractmethod
     def source_ids(self, text: str, longest: int, *, allow_unknown: bool = True) -> list[int]:
-        """The ids of a source, refused if the model cannot read them."""
+        """Encodes a source; raises an error if the model cannot read it."""
 
     @abstractmethod
     def target_ids(self, text: str, longest: int) -> list[int]:
-        """The ids of a given target, refused in the same way."""
+        """Encodes a given target; raises an error if the model cannot write it."""
 
     @abstractmethod
     def written(self, ids: Sequence[int]) -> str:
-        """The text of a target's ids."""
+        """Decodes the ids of a target to text."""
 
     @abstractmethod
     def predict(
         self, model: Any, texts: Sequence[str], config: DecodeConfig, *, tap: Tap | None = None
     ) -> Any:
-        """The best targets of each source."""
+        """The best targets of each source, best first."""
 
     def trace(
         self,
@@ -98,15 +99,16 @@ class ReadsAndWrites(BaseTask, ABC):
         target: str | None = None,
         allow_unknown: bool = True,
     ) -> Trace:
-        """A source that is read, and what is written of it.
+        """Reads a source, decodes or forces its target, and returns the recorded attention.
 
         Args:
-            model: What reads and writes.
+            model: The encoder-decoder.
             text: The source.
-            tap: What records.
-            decode: How to search, if no target is given; the weights are those of the winner.
-            target: What to follow instead (forced decoding).
-            allow_unknown: Whether the source may have unknown words.
+            tap: Records the attention weights.
+            decode: The decoding settings, if no target is given; the recorded weights are then
+                those of the best hypothesis.
+            target: A target to force instead of decoding one.
+            allow_unknown: Whether the source may contain unknown words.
         """
         longest, both, note = model.config.max_length, self.vocabulary, ""
         source = self.source_ids(text, longest, allow_unknown=allow_unknown)
@@ -122,7 +124,8 @@ class ReadsAndWrites(BaseTask, ABC):
                 sides = Ragged.of([source]), Ragged.of([[both.target.begin, *ids]])
                 model(*(side.to(model.device) for side in sides), tap)
             weights, note = firsts(tap), "the translation was given"
-        # A translation cut short has no step that writes its end, and never reads its last token.
+        # A translation cut at its maximal length has no step that writes the end symbol, so its
+        # last token is never read.
         out = [*ids, both.target.end] if finished else ids
         back = [both.target.begin, *ids][: len(out)]
         shown, queries = both.source.words(source), both.target.words(out)
@@ -143,15 +146,18 @@ class ReadsAndWrites(BaseTask, ABC):
 def read_alone(
     model: Any, tokenizer: Tokenizer, text: str, tap: Tap, stack: str, read: AsInput
 ) -> Trace:
-    """A text that a model of one stack reads.
+    """Reads one text with a model of a single stack, and returns the recorded attention.
 
     Args:
-        model: What reads it.
-        tokenizer: How text becomes ids and back.
+        model: The encoder or decoder.
+        tokenizer: The model's tokenizer.
         text: The text.
-        tap: What records.
-        stack: The name of the stack.
-        read: Ids and their types as the model takes them.
+        tap: Records the attention weights.
+        stack: The name of the stack: `encoder` or `decoder`.
+        read: Converts token ids and token types to the input of the model.
+
+    Raises:
+        InputError: The text has no tokens or more than the model can read.
     """
     plain = tokenizer.encode(text)
     ids, most = tokenizer.template(plain), model.config.max_length
@@ -166,5 +172,5 @@ def read_alone(
 
 
 def firsts(tap: Tap) -> dict[str, Tensor]:
-    """What was recorded of the first text of a batch, which is the only one."""
+    """The records of the first example of a batch, which is the only one, by site."""
     return {site: value[0] for site, value in tap.records.items()}

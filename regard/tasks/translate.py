@@ -1,4 +1,8 @@
-"""Translation: pairs of sentences and an encoder-decoder -> loss, perplexity, translations."""
+"""Translation: pairs of sentences and an encoder-decoder -> loss, perplexity, translations.
+
+Pairs of texts come in and are encoded to ids; out go training batches and the loss for the trainer,
+BLEU and chrF for evaluation, and translations (n-best lists or streams) for users.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +48,15 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 ROWS_AT_ONCE = 128
-"""Hypotheses decoded together: enough to fill two cores, few enough to stay in their caches."""
+"""Hypotheses per decoding batch: enough to fill two cores, few enough to stay in their caches."""
 FEW = 50
-"""Pairs among which a source to try is looked for."""
+"""The number of pairs from which the source of the suggested command is chosen."""
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Output:
-    """One translation of one source."""
+    """One translation of one source, with its log-probability and the score of the search."""
 
     text: str
     logprob: float
@@ -61,17 +65,17 @@ class Output:
 
 
 class Translate(ReadsAndWrites):
-    """Translation as a task to train on and a way to predict.
+    """Translation: training, evaluation and prediction.
 
     Args:
-        vocabulary: Text <-> ids for both sides.
-        train: Training pairs; may be empty when nothing is to be trained.
+        vocabulary: The tokenizers of source and target.
+        train: Training pairs; empty if nothing is to be trained.
         valid: Validation pairs.
         batch_tokens: Token budget of a micro-batch.
-        smoothing: Label smoothing while training.
-        seed: Decides the order of the data.
-        weights: Of a mixture (T5), the weight of each of its sets; the first tag of a pair names
-            the set that it is of.
+        smoothing: Label smoothing ε in training.
+        seed: The seed of the order of the data.
+        weights: For a mixture of datasets (T5), the weight of each dataset by name; the first tag
+            of a pair is the name of its dataset.
     """
 
     noun = "training pairs"
@@ -102,11 +106,14 @@ class Translate(ReadsAndWrites):
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
-        """Reads or generates the pairs that a recipe names, and learns a vocabulary of them.
+        """Reads or generates the pairs of a recipe, and learns a vocabulary from the training set.
 
         Args:
-            settings: Of the run.
-            vocabulary: Of a run that goes on, or of the model that it begins from.
+            settings: The recipe.
+            vocabulary: The vocabulary of a resumed run or of the pretrained model; None: learn one.
+
+        Raises:
+            InputError: A sentence is longer than the model can read.
         """
         loaded = load_splits(settings.data)
         for problem, count in loaded.skipped.items():
@@ -135,13 +142,13 @@ class Translate(ReadsAndWrites):
 
     @cached_property
     def restorer(self) -> Restore | None:
-        """How holes are filled, by a model of text to text whose vocabulary has sentinels."""
+        """The task that fills holes in a text; None if the vocabulary has no sentinel tokens."""
         from regard.tasks.restore import Restore
 
         return Restore(self.vocabulary) if has_sentinels(self.vocabulary) else None
 
     def encode(self, pairs: Sequence[Pair]) -> EncodedPairs:
-        """Pairs of texts as ids."""
+        """Encodes pairs of texts to ids."""
         vocabulary = self.vocabulary
         sources = vocabulary.source.encode_batch([pair.source for pair in pairs])
         return EncodedPairs(
@@ -152,15 +159,18 @@ class Translate(ReadsAndWrites):
         )
 
     def longest(self) -> int:
-        """The most tokens on one side of any training or validation pair, as the model reads it."""
+        """The maximal number of tokens on one side of any training or validation pair."""
         return max(self.train.longest, self.valid.longest)
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
-        """Training batches without end; their order is a pure function of (seed, epoch)."""
+        """Yields training batches without end; their order depends only on seed and epoch."""
         return epochs(self._order, lambda index, _: self.train.batch(index), start)
 
     def _order(self, epoch: int) -> list[list[int]]:
-        """The pairs of each batch of an epoch; of a mixture, each set has its share of them."""
+        """The indices of the pairs of each batch of an epoch.
+
+        For a mixture, the epoch contains the pairs that `Mixture.epoch` draws by the weights.
+        """
         if self.mixture is None:
             return order(self.train.lengths.tolist(), self.batch_tokens, self.seed, epoch)
         index = self.mixture.epoch(epoch)
@@ -169,18 +179,19 @@ class Translate(ReadsAndWrites):
         return [index[batch].tolist() for batch in batches]
 
     def targets(self, batch: Batch[Ragged]) -> int:
-        """The target tokens, end symbols included. There is no padding to leave out."""
+        """The number of target tokens, end symbols included; batches have no padding."""
         return batch.wanted.ids.numel()
 
     def loss(self, model: EncoderDecoder, batch: Batch[Ragged]) -> Tensor:
-        """Cross-entropy to the smoothed targets: (1 - ε) on the right token, ε spread over all.
+        """Cross-entropy with label smoothing, summed over the target tokens: a scalar.
 
-        A sum over the target tokens. It differs from the KL divergence only by a constant.
+        The smoothed target has 1 - ε on the right token and ε spread over all tokens. The
+        cross-entropy differs from the KL divergence only by a constant.
         """
         return model.loss(*batch.sides, batch.wanted.ids, self.smoothing)
 
     def evaluate(self, model: EncoderDecoder) -> dict[str, float]:
-        """Loss and perplexity on all validation pairs; of a mixture also the loss on each set."""
+        """Loss and perplexity on the validation pairs; for a mixture also the loss per dataset."""
         found = self.likelihood(model, self.valid)
         return found | {
             f"loss_{name}": self.likelihood(model, pairs)["loss"]
@@ -188,7 +199,7 @@ class Translate(ReadsAndWrites):
         }
 
     def likelihood(self, model: EncoderDecoder, pairs: EncodedPairs) -> dict[str, float]:
-        """Mean negative log-likelihood of a target token (no smoothing), and its exponential."""
+        """Mean negative log-likelihood per target token (without smoothing), and perplexity."""
         total, count = 0.0, 0
         with evaluating(model):
             for index in sequential(pairs.lengths.tolist(), self.batch_tokens):
@@ -198,9 +209,10 @@ class Translate(ReadsAndWrites):
         return per_token(total, count)
 
     def examples(self, settings: Settings, asked: Selection) -> dict[str, Sequence[Pair]]:
-        """The pairs that were asked for: files, a split, or by default the tests, else validation.
+        """The selected pairs: those of files, of a split, or by default of the test sets.
 
-        Where the recipe says `data.group: source`, each source stands once, with all its targets.
+        Without test sets the default is the validation split. If the recipe has
+        `data.group: source`, pairs with the same source become one pair with several references.
         """
         if asked.files is not None and asked.split is not None:
             raise InputError("--data with --split", expected="one of the two")
@@ -229,11 +241,11 @@ class Translate(ReadsAndWrites):
         """Loss, perplexity, BLEU and chrF on pairs, and the translations.
 
         Args:
-            model: What translates.
-            pairs: Sources and targets; one with `others` has several right targets.
-            decode: How to search.
-            lowercase: Score without regard to case.
-            tell: Told of the pairs that are done.
+            model: The translation model.
+            pairs: Sources and targets; a `Pair` with `others` has several references.
+            decode: The decoding settings.
+            lowercase: Whether to score without regard to case.
+            tell: Called with the number of pairs just translated.
         """
         all_pairs = _pairs(pairs)
         sources = [each.source for each in all_pairs]
@@ -256,7 +268,7 @@ class Translate(ReadsAndWrites):
     def report(
         self, model: EncoderDecoder, sets: Mapping[str, Sequence[Pair]], scoring: Scoring
     ) -> TranslationReport:
-        """Scores each set of pairs."""
+        """Scores each set of pairs, and reports progress and results through `scoring`."""
         done, whole, reports = 0, sum(map(len, sets.values())), []
 
         def told(name: str, count: int) -> None:
@@ -273,20 +285,20 @@ class Translate(ReadsAndWrites):
         return TranslationReport(tuple(reports))
 
     def rouge(self, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> dict[str, float] | None:
-        """Translations are not scored by ROUGE."""
+        """ROUGE scores, for tasks that use them; None for translation."""
         del pairs, hypotheses
         return None
 
     def passages(
         self, model: EncoderDecoder, pairs: Sequence[Pair | tuple[str, str]]
     ) -> list[Passages]:
-        """Sentences with the translations to follow, to look at heads; some dozens are enough."""
+        """One batch of pairs on which heads are measured; a few dozen pairs are enough."""
         encoded = self.readable(_pairs(pairs), model.config.max_length)
         return [of_pairs(model, encoded.batch(range(len(pairs))).to(model.device))]
 
     def trial(self, settings: Settings, place: str) -> str:
-        """A command to try first on a model at a place: a short source of words that it knows."""
-        # about six words: a sentence, and short
+        """A command to suggest after training: translates a short source of known words."""
+        # The closest to six words: short, and yet a sentence.
         sources = sorted(
             (pair.source for pair in few_pairs(settings.data, FEW)),
             key=lambda text: abs(len(text.split()) - 6),
@@ -297,17 +309,20 @@ class Translate(ReadsAndWrites):
         return f"translate {place} {chosen}"
 
     def symbols(self) -> Symbols:
-        """The tokens that have a role in decoding; `decode.banned` may ban more."""
+        """The special tokens of decoding; `decode.banned` may ban further tokens."""
         target = self.vocabulary.target
         return Symbols(target.begin, target.end, target.pad, target.specials.banned)
 
     def source_ids(self, text: str, longest: int, *, allow_unknown: bool = True) -> list[int]:
-        """The ids of one sentence to translate, refused if there are none or too many.
+        """Encodes one sentence to translate, with the special tokens around it.
 
         Args:
             text: The sentence.
-            longest: The most tokens the model can read.
-            allow_unknown: Whether it may have words that a vocabulary of words does not have.
+            longest: The maximal number of tokens that the model can read.
+            allow_unknown: Whether the sentence may contain words that are not in a word vocabulary.
+
+        Raises:
+            InputError: The sentence has no tokens, too many, or unknown words.
         """
         ids = self.vocabulary.source.encode(text)
         _checked(ids, "the sentence to translate", longest)
@@ -315,18 +330,26 @@ class Translate(ReadsAndWrites):
         return self.vocabulary.source.template(ids)
 
     def target_ids(self, text: str, longest: int) -> list[int]:
-        """The ids of a given translation, refused in the same way; it needs room for its end."""
+        """Encodes a given translation; it may have `longest - 1` tokens, as the end is added.
+
+        Raises:
+            InputError: The translation has no tokens, too many, or unknown words.
+        """
         unknown = self.vocabulary.target.unknown_words(text)
         if unknown:
             raise InputError("the translation has words the model cannot write", got=unknown[0])
         return _checked(self.vocabulary.target.encode(text), "the translation", longest - 1)
 
     def opening(self, text: str, longest: int) -> list[int]:
-        """The ids that a translation is to begin with; none for an empty text."""
+        """Encodes the prefix that a translation must begin with; no ids for an empty text."""
         return self.target_ids(text, longest) if text else []
 
     def readable(self, pairs: Sequence[Pair], longest: int) -> EncodedPairs:
-        """Pairs as ids, refused if one is longer than the model can read."""
+        """Encodes pairs.
+
+        Raises:
+            InputError: A sentence is longer than the model can read.
+        """
         encoded = self.encode(pairs)
         if encoded.longest > longest:
             raise InputError(
@@ -338,18 +361,18 @@ class Translate(ReadsAndWrites):
         return encoded
 
     def asked_of(self, text: str) -> BaseTask:
-        """To be restored is what has a hole, if the model's vocabulary has symbols for such."""
+        """The task for a text: `Restore` if the text contains a sentinel token, else this task."""
         restorer = self.restorer
         return self if restorer is None or not restorer.has_sentinel(text) else restorer
 
     def banned(self) -> Sequence[int]:
-        """Padding, begin and unknown words, if the vocabulary was learned here."""
+        """The ids that are never generated, such as padding, if the vocabulary names any."""
         return self.symbols().banned
 
     def check(
         self, model: EncoderDecoder, item: str, *, allow_unknown: bool = True, **_: Any
     ) -> None:
-        """Refuses a sentence that the model cannot read; a warning names what is lost of it."""
+        """Raises an error if the model cannot read a sentence; warns about unknown words."""
         self.source_ids(item, model.config.max_length, allow_unknown=allow_unknown)
         words = self.vocabulary.source.unknown_words(item)
         if words:
@@ -367,11 +390,11 @@ class Translate(ReadsAndWrites):
         """The n best translations of each sentence, with log-probabilities and scores.
 
         Args:
-            model: What translates.
+            model: The translation model.
             texts: Sentences.
-            config: How to search.
-            prefix: How all translations are to begin, or each.
-            allow_unknown: Go on around words that a vocabulary of words does not have.
+            config: The decoding settings.
+            prefix: The text that all translations must begin with, or one text for each.
+            allow_unknown: Whether sentences may contain words that are not in a word vocabulary.
         """
         prefixes = [prefix] * len(texts) if isinstance(prefix, str) else prefix
         return self.predict(model, texts, config, prefixes=prefixes, allow_unknown=allow_unknown)
@@ -385,7 +408,7 @@ class Translate(ReadsAndWrites):
         allow_unknown: bool = False,
         **_: Any,
     ) -> list[list[str]]:
-        """What is written for each text: its translation, or what is missing in it."""
+        """The output for each text, in a list of one: its translation, or the filled-in holes."""
         holed = [self.asked_of(text) is not self for text in texts]
         plain = [text for text, hole in zip(texts, holed, strict=True) if not hole]
         torn = [text for text, hole in zip(texts, holed, strict=True) if hole]
@@ -403,9 +426,9 @@ class Translate(ReadsAndWrites):
         allow_unknown: bool = False,
         **_: Any,
     ) -> Iterator[str]:
-        """The translation as it grows, of which nothing is taken back.
+        """Yields the translation piece by piece while it is decoded; no piece is revised later.
 
-        In beam search a word is shown once all beams have it, so that a translation grows by
+        In beam search a token is final once all beams agree on it, so a translation may grow by
         several words at a time.
         """
         longest = model.config.max_length
@@ -423,6 +446,7 @@ class Translate(ReadsAndWrites):
         return self._pieces(model, steps)
 
     def _pieces(self, model: EncoderDecoder, steps: Iterator[Step]) -> Iterator[str]:
+        """Yields the text of the ids that each decoding step settles, and the rest at the end."""
         writer, shown, said = self.vocabulary.target.writer(), "", 0
         with evaluating(model):
             for step in steps:
@@ -451,14 +475,14 @@ class Translate(ReadsAndWrites):
         """The best translations of each source, best first, in the order of the sources.
 
         Args:
-            model: What translates.
+            model: The translation model.
             sources: Sentences.
-            config: How to search.
-            prefixes: How each translation is to begin.
-            tap: What to record or edit. Records are those of one batch, row by row as the
-                sources stand, so all sources are then decoded in one.
-            allow_unknown: Whether sources may have unknown words.
-            tell: Told of the sentences that are done.
+            config: The decoding settings.
+            prefixes: The text that each translation must begin with.
+            tap: Records or edits activations. A record belongs to one batch, with rows in the order
+                of the sources; so with a tap all sources are decoded in a single batch.
+            allow_unknown: Whether sources may contain unknown words.
+            tell: Called with the number of sentences just translated.
         """
         longest = model.config.max_length
         ids = [self.source_ids(text, longest, allow_unknown=allow_unknown) for text in sources]
@@ -483,7 +507,7 @@ class Translate(ReadsAndWrites):
         return [[self._output(each) for each in hypotheses] for hypotheses in found]
 
     def written(self, ids: Sequence[int]) -> str:
-        """The text of a translation's ids."""
+        """Decodes the ids of a translation to text."""
         return self.vocabulary.target.decode(ids)
 
     def _output(self, hypothesis: Hypothesis) -> Output:
@@ -492,14 +516,14 @@ class Translate(ReadsAndWrites):
 
 
 def _pairs(pairs: Sequence[Pair | tuple[str, str]]) -> list[Pair]:
-    """Pairs of (source, target) as `Pair`s; at least one."""
+    """Converts (source, target) tuples to `Pair`s; raises an error if there are none."""
     if not pairs:
         raise InputError("pairs", got="none", expected="at least one (source, target)")
     return [pair if isinstance(pair, Pair) else Pair(*pair) for pair in pairs]
 
 
 def _warn_of_overlap(loaded: Loaded) -> None:
-    """Says how many pairs that are to be scored were trained on."""
+    """Warns about validation and test pairs that are also in the training set."""
     known = {(pair.source, pair.target) for pair in loaded.splits.train}
     for name, pairs in {"valid": loaded.splits.valid, **loaded.splits.tests}.items():
         seen = sum((pair.source, pair.target) in known for pair in pairs)
@@ -508,6 +532,7 @@ def _warn_of_overlap(loaded: Loaded) -> None:
 
 
 def _checked(ids: list[int], what: str, longest: int) -> list[int]:
+    """Returns the ids; raises an error if there are none or more than `longest`."""
     if not ids:
         raise InputError(what, got="nothing", expected="some words")
     if len(ids) > longest:

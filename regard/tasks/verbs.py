@@ -1,9 +1,9 @@
-"""What a model can be asked to do: names, options, and how answers are shown.
+"""The verbs: what a model can be asked to do, with the options and how answers are shown.
 
-A verb stands in the `Entry` of each task that has it, and is a method of the task's class. Its
-options are written once, in `options.py`: the command line, Python and the checks read them.
-`Pipeline.run` asks for it, `regard/cli/verbs.py` makes a command of it. `regard --help` reads this
-file, so it imports next to nothing.
+A verb is listed in the `Entry` of each task that has it, and is a method of the task's class. Its
+options are defined once, in `options.py`, for the command line, for Python and for the checks.
+`Pipeline.run` calls the method; `regard/cli/verbs.py` makes a command of the verb. This file is
+loaded by `regard --help` and therefore imports almost nothing.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ if TYPE_CHECKING:
 DRAWN = ("temperature", "top_k", "top_p", "min_p")
 FREE_OF_REPETITION = ("repetition_penalty", "no_repeat_ngram")
 OTHER_NAMES = {"count": "top", "prefixes": "prefix"}
-"""Of options, as they were called before."""
+"""Former names of options, which still work."""
 
 
 class Verb:
-    """Something that a model can do with texts.
+    """Something that a model can do with texts or images.
 
     Attributes:
-        name: The command, the method of a `Pipeline`, and that of a task.
-        help: What it does, in a sentence.
-        options_at: The class of what else it takes, imported on use; in Python, positions after the
-            items fill its fields in order.
-        decode: The settings of decoding that the command offers; Python takes all, if any.
-        usual: Those of them that a command has where nothing else is said.
-        noun: What an item is, in the help of the command.
-        key: What an item is called in JSON.
+        name: The name of the command, of the method of `Pipeline`, and of the method of the task.
+        help: What the verb does, in a sentence.
+        options_at: The import path of the class of its options, imported on use. In Python,
+            positional arguments after the items fill the fields in order.
+        decode: The decoding settings that the command offers. If there are any, the Python method
+            takes all decoding settings.
+        usual: The command's own defaults of decoding settings.
+        noun: The name of an item in the help of the command.
+        key: The key of an item in JSON output.
     """
 
     name: ClassVar[str]
@@ -47,32 +48,39 @@ class Verb:
     noun: ClassVar[str] = "TEXT"
     key: ClassVar[str] = "text"
     other_flags: ClassVar[Mapping[str, str]] = {}
-    """More names of options at the command line."""
+    """Additional flags of options at the command line, by option."""
     takes_ids: ClassVar[bool] = False
-    """Whether a model without a tokenizer can do it with ids."""
+    """Whether items may be token ids, as for a model without a tokenizer."""
     streams: ClassVar[str] = "never"
-    """Whether the command shows an answer as it grows: `never`, `asked` (--stream), `always`."""
+    """Whether the command streams answers: `never`, `asked` (with --stream) or `always`."""
     echoes: ClassVar[bool] = False
-    """Whether what grows is shown behind the item that it goes on from."""
+    """Whether a streamed answer is printed after its item, which it continues."""
     at_once: ClassVar[bool] = False
-    """Whether the command has to see all items before it can say anything."""
+    """Whether the command needs all items before it can print an answer."""
     no_row: ClassVar[Mapping[str, Any]] = {}
-    """What JSON has in the place of an answer to a line that cannot be read."""
+    """The JSON fields printed in place of an answer for a line that cannot be read."""
     names_unknown: ClassVar[bool] = False
-    """Whether JSON names the words of an item that the vocabulary does not have."""
+    """Whether JSON output lists the unknown words of an item."""
 
     @property
     def options(self) -> type[Options]:
-        """The class of its options."""
+        """The class of the verb's options."""
         return imported(self.options_at)
 
     def read(
         self, positions: Sequence[Any], given: Mapping[str, Any]
     ) -> tuple[Options, dict[str, Any]]:
-        """Checked options, and what is left for decoding.
+        """Separates and checks the options of a call.
+
+        Args:
+            positions: Positional options, in the order of the fields of `options`.
+            given: Options by name; names that are not the verb's own are decoding settings.
+
+        Returns:
+            The checked options of the verb, and the decoding settings, not yet checked.
 
         Raises:
-            InputError: One is not known, or not as it should be.
+            InputError: An option is not known or not valid.
         """
         own = [name for name in self.options.model_fields if name != "knock_out"]
         names = [*own, "knock_out"]
@@ -102,64 +110,64 @@ class Verb:
             raise refused(error, self.name) from None
 
     def settled(self, options: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The settings of decoding, with what the options say of them."""
+        """The decoding settings, completed by options of the verb that imply some."""
         del options
         return settings
 
     def typed(
         self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
     ) -> dict[str, Any]:
-        """The settings of decoding that a command means by those that were typed."""
+        """The decoding settings of a command: those that were typed, and the command's defaults."""
         del options, recipe
         return {**self.usual, **settings}
 
     def is_one(self, items: Any) -> bool:
-        """Whether this is one item, not several."""
+        """Whether `items` is a single item rather than a sequence of items."""
         return isinstance(items, str)
 
     def item(self, line: str) -> Any:
-        """What a line of a file means."""
+        """Converts a line of a file to an item."""
         return line
 
     def lines(self, answer: Any) -> list[str]:
-        """An answer for people."""
+        """Formats an answer as lines of text."""
         raise NotImplementedError
 
     def shown(self, answer: Any, options: Any) -> list[str]:
-        """The same at the command line, where options may ask for more or less of it."""
+        """Formats an answer for the command line, where options may select parts of it."""
         del options
         return self.lines(answer)
 
     def to_json(self, answer: Any) -> dict[str, Any]:
-        """An answer as JSON, beside the item itself."""
+        """Converts an answer to JSON fields, which are printed together with the item."""
         raise NotImplementedError
 
     def rows(self, answer: Any) -> list[dict[str, Any]]:
-        """The same as objects of JSON: one, unless an item has several answers."""
+        """Converts an answer to JSON objects: one, unless an item has several answers."""
         return [self.to_json(answer)]
 
     def ranks(self, options: Any) -> bool:
-        """Whether answers are those of the best items, best first, not one an item."""
+        """Whether the output ranks the items, best first, instead of one answer per item."""
         del options
         return False
 
     def blank(self, settings: Mapping[str, Any]) -> list[str]:
-        """What stands for people in the place of an answer to a line that cannot be read."""
+        """The lines of text printed in place of an answer for a line that cannot be read."""
         del settings
         return [""]
 
     def value(self, answer: Any) -> Any:
-        """An answer as Python gets it."""
+        """Converts an answer to the return value of the Python method."""
         return answer
 
     def together(self, answers: Sequence[Any], options: Any) -> Any:
-        """The answers to several items as Python gets them."""
+        """Converts the answers to several items to the return value of the Python method."""
         del options
         return [self.value(answer) for answer in answers]
 
 
 def likely(words: Sequence[Any]) -> str:
-    """Words with their probabilities, for people."""
+    """Formats words with their probabilities on one line."""
     return "  ".join(f"{each.word} {each.probability:.0%}" for each in words)
 
 
@@ -204,7 +212,7 @@ class _Translate(Verb):
         }
 
     def blank(self, settings: Mapping[str, Any]) -> list[str]:
-        return [""] * settings.get("n_best", 1)  # the places of the others hold
+        return [""] * settings.get("n_best", 1)  # keeps the number of lines per input constant
 
     def value(self, answer: Any) -> Any:
         return answer[0].text
@@ -283,7 +291,7 @@ class _Classify(Verb):
     noun = "TEXT|FILE"
 
     def is_one(self, items: Any) -> bool:
-        return not isinstance(items, list)  # a pair of texts is one
+        return not isinstance(items, list)  # a pair of texts is a single item
 
     def item(self, line: str) -> Any:
         first, tab, second = line.partition("\t")
@@ -342,7 +350,7 @@ class _Answer(Verb):
 
 @dataclass(frozen=True)
 class Closeness:
-    """A text, and the cosine of its vector with that of another."""
+    """An item, and the cosine of its vector with that of another item."""
 
     text: Any
     closeness: float

@@ -1,8 +1,9 @@
-"""One word in several sentences -> a vector of each occurrence, and how alike they are.
+"""Compares the contextual vectors of one word in several sentences.
 
-Comes in: a word, sentences, and a model that reads. Goes out: cosines between the occurrences, the
-words nearest to each, and beside them the static embedding, which is the same in every sentence.
-"The model walked" and "the model was trained" are one vector in the embedding and two above it.
+A word, sentences and a model come in. Out go the cosines between the occurrences of the word, the
+words nearest to each occurrence, and for comparison the cosines of the static embedding, which is
+the same in every sentence. In "the model walked" and "the model was trained", the word "model" has
+one vector in the embedding and two different ones above it.
 """
 
 from __future__ import annotations
@@ -25,33 +26,33 @@ from regard.tasks.task import warn_cut
 from regard.tokens import Tokenizer
 
 TOKENS_AT_ONCE = 4096
-"""Tokens that are read together."""
+"""The maximal number of tokens in a batch."""
 
 
 @dataclass(frozen=True)
 class Near:
-    """A word that is near, and how near."""
+    """A nearby word with its cosine."""
 
     word: str
     cosine: float
     sentence: int | None = None
-    """The number of its sentence, from 0; None for an entry of the vocabulary."""
+    """The index of its sentence, from 0; None for an entry of the vocabulary."""
 
 
 @dataclass(frozen=True, eq=False)
 class Occurrence:
-    """The word in one sentence."""
+    """One occurrence of the word."""
 
     sentence: int
-    """The number of the sentence, from 0."""
+    """The index of the sentence, from 0."""
     text: str
     """The sentence as the model reads it, the word in brackets."""
     vector: Tensor
-    """(dim,) The mean over its sub-words."""
+    """(dim,) The mean of the vectors of its sub-words."""
     near: tuple[Near, ...]
-    """The nearest of all other words of the sentences, nearest first."""
+    """The nearest other words of all sentences, nearest first."""
     vocabulary: tuple[Near, ...]
-    """The nearest entries of the embedding."""
+    """The nearest entries of the embedding matrix, nearest first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,18 +61,18 @@ class Words:
 
     word: str
     layer: int | None
-    """The layer the vectors are of; None for the top."""
+    """The block whose output the vectors are, from 0; None: the output of the whole stack."""
     occurrences: tuple[Occurrence, ...]
     cosines: Tensor
-    """(occurrences, occurrences) Between their vectors."""
+    """(occurrences, occurrences) The cosines between their vectors."""
     static: Tensor
-    """(occurrences, occurrences) The same of the embedding: 1 where the spelling is the same."""
+    """(occurrences, occurrences) The cosines of their static embeddings: 1 if spelled the same."""
     usual: float
-    """The mean cosine of two different words of these sentences: what a cosine is to be held
-    against, for in many models all vectors point one way."""
+    """The mean cosine of two different words of these sentences. Compare cosines with it, because
+    in many models all vectors point in similar directions."""
 
     def to_json(self) -> dict[str, Any]:
-        """All of it but the vectors."""
+        """Everything but the vectors, as JSON values."""
         return {
             "word": self.word,
             "layer": self.layer,
@@ -90,7 +91,7 @@ class Words:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Formats the comparison as a text table."""
         numbers = range(1, len(self.occurrences) + 1)
         lines = [f"{n:>4}  {each.text}" for n, each in zip(numbers, self.occurrences, strict=True)]
         where = "top" if self.layer is None else f"layer {self.layer}"
@@ -114,23 +115,24 @@ def compare(
     layer: int | None = None,
     count: int = 5,
 ) -> Words:
-    """The vectors of a word in its sentences, and how alike they are.
+    """Compares the contextual vectors of a word in several sentences.
 
     Args:
-        model: What reads; of an encoder-decoder the encoder does.
-        tokenizer: Text <-> ids.
-        word: One word, or several that follow each other; however it is written.
-        sentences: Where it occurs, each at least once.
-        layer: Take what leaves this block, from 0; None: the top of the stack.
-        count: How many near words to list.
+        model: The model; of an encoder-decoder, the encoder is used.
+        tokenizer: The model's tokenizer.
+        word: One word, or several consecutive words; upper and lower case are not distinguished.
+        sentences: Sentences that contain the word at least once each.
+        layer: The block whose output is used, from 0; None: the output of the whole stack.
+        count: The number of nearest words to list.
 
     Raises:
-        InputError: The word is not in a sentence, or there is no such layer.
+        InputError: A sentence does not contain the word, the vocabulary does not have it, or there
+            is no such layer.
     """
     if not sentences:
         raise InputError("words", got="no sentence", expected="some with the word in them")
     unknown = tokenizer.unknown_words(word)
-    if unknown:  # it would be found wherever another unknown word stands
+    if unknown:  # it would match every other unknown word
         raise InputError(f"the model does not know the word {unknown[0]!r}", fix="ask for another")
     longest = model.config.max_length
     read = [_Sentence.of(tokenizer, text, longest) for text in sentences]
@@ -156,14 +158,14 @@ def compare(
 
 @dataclass(frozen=True)
 class _Sentence:
-    """A sentence as ids, and the words these spell."""
+    """A sentence as token ids and as words."""
 
     ids: list[int]
     words: list[str]
     index: list[int]
-    """For each id the number of its word."""
+    """For each token the index of its word."""
     left_out: int
-    """How many tokens more it has than the model reads."""
+    """How many tokens were cut off because the model cannot read them."""
 
     @staticmethod
     def of(tokenizer: Tokenizer, text: str, longest: int) -> _Sentence:
@@ -173,7 +175,16 @@ class _Sentence:
         return _Sentence(ids, *tokenizer.words(ids), max(0, len(whole) - room))
 
     def find(self, wanted: list[str], word: str, number: int) -> list[range]:
-        """The words of each occurrence."""
+        """The range of word indices of each occurrence of the wanted words.
+
+        Args:
+            wanted: The words to find, stripped and case-folded.
+            word: The word as the user gave it, for the error.
+            number: The index of the sentence, for the error.
+
+        Raises:
+            InputError: The sentence does not contain the word.
+        """
         own, size = _folded(self.words), max(1, len(wanted))
         found = [
             range(start, start + size)
@@ -189,7 +200,7 @@ class _Sentence:
         return found
 
     def tokens(self, words: range) -> list[int]:
-        """The places of the sub-words of some words."""
+        """The positions of the tokens of some words."""
         return [place for place, number in enumerate(self.index) if number in words]
 
     def shown(self, words: range) -> str:
@@ -200,7 +211,7 @@ class _Sentence:
 
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """Sentences with the vectors of their tokens."""
+    """Sentences with the contextual vectors and the static embeddings of their tokens."""
 
     sentences: list[_Sentence]
     vectors: list[Tensor]  # of each sentence (tokens, dim)
@@ -208,16 +219,16 @@ class _Reading:
     tokenizer: Tokenizer
 
     def vector(self, number: int, words: range) -> Tensor:
-        """The mean over the sub-words of some words of a sentence: (dim,)."""
+        """The mean contextual vector of the tokens of some words of a sentence: (dim,)."""
         return self.vectors[number][self.sentences[number].tokens(words)].mean(0)
 
     def static(self, number: int, words: range) -> Tensor:
-        """The same of the embedding."""
+        """The mean static embedding of the tokens of some words of a sentence: (dim,)."""
         sentence = self.sentences[number]
         return self.embedding[[sentence.ids[place] for place in sentence.tokens(words)]].mean(0)
 
     def all_words(self) -> list[tuple[int, int]]:
-        """Every word as (sentence, number); marks and the model's own symbols are left out."""
+        """All words as (sentence, word) indices, without punctuation and special tokens."""
         return [
             (number, word)
             for number, sentence in enumerate(self.sentences)
@@ -227,7 +238,7 @@ class _Reading:
 
     def _is_word(self, sentence: _Sentence, word: int) -> bool:
         ids = [sentence.ids[place] for place in sentence.tokens(range(word, word + 1))]
-        written = self.tokenizer.decode(ids)  # of a symbol nothing
+        written = self.tokenizer.decode(ids)  # empty for a special token
         return any(letter.isalnum() for letter in written)
 
 
@@ -238,6 +249,7 @@ def _compared(
     places: Sequence[tuple[int, range]],
     count: int,
 ) -> Words:
+    """Compares the occurrences at `places`, given as (sentence, range of words)."""
     own = F.normalize(torch.stack([reading.vector(*place) for place in places]), dim=1)
     static = F.normalize(torch.stack([reading.static(*place) for place in places]), dim=1)
     others = reading.all_words()
@@ -272,7 +284,7 @@ def _compared(
 
 
 def _usual(vectors: Tensor, texts: Sequence[str]) -> float:
-    """The mean cosine of two words that are spelt differently; 0 where there are none."""
+    """The mean cosine of pairs of words that are spelled differently; 0 if there are none."""
     folded = _folded(texts)
     different = torch.tensor([[one != two for two in folded] for one in folded])
     cosines = vectors @ vectors.t()
@@ -280,7 +292,7 @@ def _usual(vectors: Tensor, texts: Sequence[str]) -> float:
 
 
 def _vectors(model: Model, texts: Sequence[list[int]], layer: int | None) -> list[Tensor]:
-    """The vectors of the tokens of each text: (tokens, dim) each."""
+    """The contextual vectors of the tokens of each text: a list of tensors (tokens, dim)."""
     found: dict[int, Tensor] = {}
     for index in sequential([len(ids) for ids in texts], TOKENS_AT_ONCE):
         part = Ragged.of([texts[i] for i in index]).to(model.device)

@@ -1,7 +1,7 @@
-"""How good labels are: accuracy and F1 of classes, F1 of entities, exact match of answers.
+"""Metrics of labels: accuracy and F1 of classes, F1 of entities, exact match and F1 of answers.
 
-Each is computed as those who compare results compute it: classes as scikit-learn's macro F1,
-entities as CoNLL's conlleval, answers as SQuAD's evaluation script. All are percentages.
+Each is computed as by the usual tool: classes as scikit-learn's macro F1, entities as CoNLL's
+conlleval, answers as SQuAD's evaluation script. All are percentages.
 """
 
 from __future__ import annotations
@@ -16,31 +16,36 @@ Numbers = dict[str, float]
 
 _ENTITY_TAG = re.compile(r"O|[BIESLU]-.+")
 _SAME_AS = {"L": "E", "U": "S"}
-"""BILOU's letters for the last word of an entity and for an entity of one word, in BIOES."""
+"""Maps BILOU to BIOES: the letters for the last word of an entity and for a one-word entity."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What a model reached on some examples."""
+    """The metrics of a model on some examples."""
 
     overall: Numbers
     by_label: dict[str, Numbers] = field(default_factory=dict)
-    """The same for each class or type of entity, with how many there are."""
+    """The metrics of each class or type of entity, with its number of examples as `count`."""
 
 
 @dataclass(frozen=True)
 class Entity:
-    """Words that name one thing: `words[first:last]`."""
+    """A named entity: the words `words[first:last]`."""
 
     kind: str
     first: int
     last: int
-    """The place after its last word."""
+    """The index after its last word."""
 
 
 def class_scores(wanted: Sequence[str], found: Sequence[str], classes: Sequence[str]) -> Measures:
-    """Accuracy, the mean of the classes' F1, and precision, recall and F1 of each class.
+    """Accuracy, macro-averaged F1, and precision, recall and F1 of each class, in percent.
+
+    Args:
+        wanted: The right class of each example.
+        found: The predicted class of each example.
+        classes: The names of all classes.
 
     Example:
         >>> class_scores(["a", "a", "b", "b"], ["a", "a", "a", "b"], ["a", "b"]).overall["accuracy"]
@@ -56,23 +61,23 @@ def class_scores(wanted: Sequence[str], found: Sequence[str], classes: Sequence[
         for name in classes
     }
     right = sum(count for (one, other), count in pairs.items() if one == other)
-    # a class that neither occurs nor is said does not count
+    # A class that neither occurs nor is predicted does not count.
     seen = {name for pair in pairs for name in pair}
     mean = sum(by_label[name]["f1"] for name in seen) / max(1, len(seen))
     return Measures({"accuracy": _percent(right, len(wanted)), "f1": mean}, by_label)
 
 
 def has_entities(tags: Iterable[str]) -> bool:
-    """Whether tags mark entities (`B-person`, `I-person`, `O`), rather than every word."""
+    """Whether tags mark entities (`B-person`, `I-person`, `O`), unlike part-of-speech tags."""
     tags = list(tags)
     return any(tag != "O" for tag in tags) and all(_ENTITY_TAG.fullmatch(tag) for tag in tags)
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
-    """The entities that tags mark, in BIO, BIOES or BILOU, as conlleval reads them.
+    """The entities that tags in BIO, BIOES or BILOU mark, as conlleval reads them.
 
-    A new one begins with B or S, after O, E or S, and where the type changes: tags that no
-    scheme allows, such as an I after O, are read kindly.
+    A new entity begins with B or S, after O, E or S, and where the type changes. Sequences that no
+    scheme allows are accepted: an I after O begins an entity.
 
     Example:
         >>> entities(["B-per", "I-per", "O", "I-loc", "B-loc"])[1]
@@ -95,10 +100,14 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
 
 def entity_scores(wanted: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> Measures:
-    """Precision, recall and F1 of whole entities, overall and by type; accuracy of the tags.
+    """Accuracy of the tags, and precision, recall and F1 of whole entities, overall and by type.
 
-    An entity is right if its type, its first and its last word are. For tags that mark no entities
-    there is only the accuracy.
+    An entity is right if its type, its first and its last word are. Tags that do not mark entities
+    have only the accuracy.
+
+    Args:
+        wanted: The right tags of each sentence.
+        found: The predicted tags of each sentence.
     """
     words = [
         pair for sentence in zip(wanted, found, strict=True) for pair in zip(*sentence, strict=True)
@@ -121,7 +130,7 @@ def entity_scores(wanted: Sequence[Sequence[str]], found: Sequence[Sequence[str]
 
 
 def normalised(answer: str) -> str:
-    """An answer as SQuAD compares it: lower case, without punctuation, articles, extra spaces.
+    """Normalises an answer as SQuAD does: lower case, no punctuation, articles or extra spaces.
 
     Example:
         >>> normalised("The  Denver Broncos!")
@@ -132,18 +141,29 @@ def normalised(answer: str) -> str:
 
 
 def exact_match(answer: str, accepted: Sequence[str]) -> float:
-    """1 if the answer equals one of those accepted; an empty one if there is none."""
+    """1.0 if the normalised answer equals an accepted one, else 0.0.
+
+    If there is no accepted answer, the empty answer is right.
+    """
     return float(normalised(answer) in {normalised(each) for each in accepted or [""]})
 
 
 def overlap(answer: str, accepted: Sequence[str]) -> float:
-    """F1 of the words that the answer shares with the nearest of those accepted."""
+    """F1 of the words that an answer shares with an accepted one; the best of all accepted ones."""
     return max(_word_f1(normalised(answer).split(), normalised(each).split())
                for each in accepted or [""])  # fmt: skip
 
 
 def answer_scores(answers: Sequence[str], accepted: Sequence[Sequence[str]]) -> Measures:
-    """Means of exact match and F1; apart for questions with and without answer, if both occur."""
+    """Mean exact match and F1, in percent.
+
+    If some questions have no answer, `by_label` has the means of answerable and of unanswerable
+    questions.
+
+    Args:
+        answers: The predicted answer to each question.
+        accepted: The accepted answers to each question; empty if it has no answer.
+    """
 
     def means(places: Sequence[int]) -> Numbers:
         pairs = [(answers[place], accepted[place]) for place in places]

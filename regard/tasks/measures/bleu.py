@@ -1,4 +1,4 @@
-"""How good translations are: BLEU and chrF as sacrebleu computes them, signature included."""
+"""BLEU and chrF of translations, computed by sacrebleu, with its signatures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a set of translations, with what another person needs to repeat them."""
+    """The scores of a set of translations, with the signatures needed to reproduce them."""
 
     sentences: int
     bleu: float
@@ -30,21 +30,21 @@ def score(
 
     Args:
         hypotheses: The translations.
-        references: For each, what is right: a text or several.
-        lowercase: Score without regard to case.
+        references: For each translation one reference, or several.
+        lowercase: Whether to score without regard to case.
 
     Example:
         >>> score(["Das Tier ist müde."], ["Das Tier ist müde."]).bleu
         100.0
     """
-    from sacrebleu.metrics.bleu import BLEU  # which takes a while to import: only to score
+    from sacrebleu.metrics.bleu import BLEU  # slow to import, so imported only when used
     from sacrebleu.metrics.chrf import CHRF
 
     bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
     right = [(each,) if isinstance(each, str) else tuple(each) for each in references]
     pairs = list(zip(hypotheses, right, strict=True))
-    # sacrebleu takes the first references of all sentences, then the second, None where there is
-    # none.
+    # sacrebleu takes a list of the first references of all sentences, then one of the second, and
+    # so on, with None for sentences that have fewer.
     streams = [list(stream) for stream in zip_longest(*right)] or [[]]
     found_bleu = bleu.corpus_score(list(hypotheses), streams)
     found_chrf = chrf.corpus_score(list(hypotheses), streams)
@@ -68,10 +68,17 @@ def by_length(
     groups: int = 6,
     lowercase: bool = False,
 ) -> list[tuple[str, int, float]]:
-    """BLEU of short to long sources, in groups of about equally many sentences.
+    """BLEU by the length of the source, in groups of about equally many sentences.
+
+    Args:
+        sources: The sources.
+        hypotheses: Their translations.
+        references: For each translation one reference, or several.
+        groups: The maximal number of groups.
+        lowercase: Whether to score without regard to case.
 
     Returns:
-        For each group the range of its lengths in words, its sentences, its BLEU.
+        For each group its range of lengths in words, its number of sentences, and its BLEU.
     """
     words = [len(source.split()) for source in sources]
     edges = sorted({sorted(words)[len(words) * g // groups] for g in range(groups)})

@@ -1,4 +1,4 @@
-"""How well a classifier, tagger or answerer does on examples with labels."""
+"""The evaluation report of a classifier, tagger or question-answering model."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from regard.tasks.measures.unknown import Unknown
 
 @dataclass(frozen=True)
 class LabelledReport(Report):
-    """All sets of labelled examples that were scored: how many each has, and how well it went."""
+    """The scores of a model on one or more sets of labelled examples."""
 
     sets: Mapping[str, tuple[int, Measures]]
+    """By name, the number of examples of a set, and their scores."""
     unknown: Mapping[str, Unknown]
-    """How much of the texts of each the vocabulary cannot spell; of images there is none."""
+    """By name, the unknown words of a set of texts; a set of images has no entry."""
 
     def check(self) -> None:
-        """Refuses scores of a set of which more than half of the words are unknown."""
+        """Raises an error if more than half of the words of a set are unknown."""
         for name, unknown in self.unknown.items():
             unknown.check(f"the words of {name}")
 
     def to_json(self) -> list[dict[str, Any]]:
-        """One object a set."""
+        """One JSON object per set."""
         return [
             {
                 "set": name,
@@ -38,7 +39,7 @@ class LabelledReport(Report):
         ]
 
     def table(self) -> str:
-        """For people: a line a set, and below it one for each class or type."""
+        """Formats a line per set, followed by a line for each class or type of entity."""
         lines = []
         for name, (count, found) in self.sets.items():
             lines.append(f"{name:<24}{count:>7}  {_numbers(found.overall)}")
@@ -48,7 +49,7 @@ class LabelledReport(Report):
         return "\n".join(lines)
 
     def files(self) -> dict[str, str]:
-        """The numbers."""
+        """The scores as one JSON file."""
         return self.whole()
 
 

@@ -1,4 +1,4 @@
-"""How well a model of plain text does on text that it has not seen."""
+"""The evaluation report of a model of plain text: loss, perplexity, accuracies."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class WordAccuracy:
     words: int
     top: int
     right: float
-    """Percentage of words that were among the `top` likeliest."""
+    """Percentage of words that were among the `top` suggested words."""
     first: float
-    """Percentage of words that were the likeliest."""
+    """Percentage of words that were suggested first."""
 
 
 @dataclass(frozen=True)
 class SpanAccuracy:
-    """How many of the spans that were cut out of texts came back."""
+    """How many of the spans that were cut out of texts were restored."""
 
     texts: int
     spans: int
@@ -33,43 +33,42 @@ class SpanAccuracy:
 
 @dataclass(frozen=True)
 class TextReport(Report):
-    """What `regard eval` says of a model of plain text."""
+    """The report of `regard eval` for a model of plain text."""
 
     name: str
     tokens: int
     loss: float
     perplexity: float
     words: WordAccuracy | None = None
-    """Of a model that writes on."""
+    """The accuracy of suggested next words, for a language model."""
     spans: SpanAccuracy | None = None
-    """Of a model that says what is missing."""
+    """The accuracy of restored spans, for a model of the task `restore`."""
     masked: float | None = None
-    """Of a model that fills masks: the share of hidden tokens that it finds, in per cent."""
+    """Percentage of masked tokens that are predicted right, for a masked language model."""
     unknown: float | None = None
-    """The share of the tokens that stand for what the vocabulary cannot spell; None: it spells
-    everything."""
+    """The share of tokens that are the unknown token; None if the vocabulary can spell any text."""
 
     def to_json(self) -> dict[str, Any]:
         """All numbers; one line of `regard eval --json`."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
     def table(self) -> str:
-        """For people."""
+        """Formats the report as lines of text."""
         return "\n".join([self.headline(), *self._details()])
 
     def check(self) -> None:
-        """Refuses scores of a text of which more than half of the tokens are unknown."""
+        """Raises an error if more than half of the tokens are unknown."""
         Unknown(self.unknown or 0.0).check(self.name)
 
     def headline(self) -> str:
-        """What is known first."""
+        """The first line of the report: loss and perplexity."""
         return (
             f"{self.name}: {self.tokens:,} tokens, loss {self.loss:.3f}, perplexity "
             f"{self.perplexity:.4g}"
         )
 
     def _details(self) -> list[str]:
-        """What else there is, a line each."""
+        """The other metrics, a line each."""
         lines = []
         if self.unknown is not None:
             lines.append(f"unknown tokens: {self.unknown:.1%}")

@@ -1,4 +1,8 @@
-"""What `regard eval` asks of a task, and what it gets: a report for people and for scripts."""
+"""The interface between `regard eval` and a task: the selection, the options, and the report.
+
+`regard eval` passes a `Selection` of examples and a `Scoring` to the task, and gets a `Report`,
+which it prints as a table or as JSON.
+"""
 
 from __future__ import annotations
 
@@ -11,80 +15,86 @@ from typing import Any
 from regard.decode.config import DecodeConfig
 
 Tell = Callable[[float, str], None]
-"""Told which share of some work is done, and what of it."""
+"""Called with the share of the work that is done (0 to 1), and the name of that work."""
 Curve = Sequence[tuple[str, int, float]]
-"""By length: its name, how many there are of it, and their score."""
+"""Scores by length: the range of lengths as a text, the number of examples, and their score."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which examples are asked for."""
+    """The examples that a user selects for an evaluation."""
 
     split: str | None = None
-    """Of the run's own data; None: what the task takes by default."""
+    """A split of the run's own data; None: the task's default."""
     files: str | None = None
-    """Others instead."""
+    """Files to read instead of the run's own data."""
     verb: str = "eval"
-    """What they are for, for errors."""
+    """The name of the command, for errors."""
     model: str = "the model"
-    """Whose they would be, for errors."""
+    """The name of the model, for errors."""
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """How sets are scored. A task takes of it what it names in `scoring`."""
+    """The options of an evaluation; the `scoring` of a task names those that apply to it."""
 
     decode: DecodeConfig
     lowercase: bool = False
-    """Without regard to case."""
+    """Whether to score without regard to case."""
     suggest: bool = False
-    """Whether next words are asked for, too: each takes as long as hundreds of tokens do."""
+    """Whether to measure next-word suggestions, too; one takes as long as hundreds of tokens."""
     tell: Tell = lambda *_: None
     first: Callable[[str], None] | None = None
-    """Told of the first line of the table, if it is known before the others."""
+    """Called with the first line of the table as soon as it is known, before the others."""
     keep: Callable[[Mapping[str, str]], None] = lambda _: None
-    """Takes what is to be kept of a set, by the names of files, as soon as the set is done."""
+    """Called with the files to save for a set, as name -> content, as soon as the set is done."""
 
 
 class Report(ABC):
-    """How a model does on some sets."""
+    """The scores of a model on one or more sets of examples."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any] | list[dict[str, Any]]:
-        """All numbers: an object, or one a set."""
+        """All numbers as JSON values: one object, or one per set."""
 
     @abstractmethod
     def table(self) -> str:
-        """For people."""
+        """Formats the report as a text table."""
 
-    def check(self) -> None:  # noqa: B027 (most reports have nothing to refuse)
-        """Refuses scores of texts that the model cannot read.
+    def check(self) -> None:  # noqa: B027 (most reports have nothing to check)
+        """Raises an error if the scores are meaningless, because the model cannot read the texts.
 
         Raises:
             FoundProblems: More than half of the words, or tokens, are unknown.
         """
 
     def files(self) -> dict[str, str]:
-        """What is kept in a folder at the end, by the names of files."""
+        """The files to save at the end, as name -> content."""
         return {}
 
     def curves(self) -> Mapping[str, Curve]:
-        """Scores by length, to be drawn, of each set."""
+        """The scores by length of each set, to be drawn."""
         return {}
 
     def rows(self) -> list[str]:
-        """The numbers as lines of JSON."""
+        """The report as lines of JSON."""
         found = self.to_json()
         entries = found if isinstance(found, list) else [found]
         return [json.dumps(entry, ensure_ascii=False) for entry in entries]
 
     def whole(self) -> dict[str, str]:
-        """All numbers as one file."""
+        """The report as one JSON file, as name -> content."""
         return {"scores.json": json.dumps(self.to_json(), ensure_ascii=False, indent=1)}
 
 
 def counted(tell: Tell, whole: int, what: str) -> Callable[[int], None]:
-    """Tells which share of something is done, given how much more of it is."""
+    """Converts counts to progress: returns a function that adds a count and reports the share.
+
+    Args:
+        tell: Called with the share that is done, and `what`.
+        whole: The count at which the work is complete.
+        what: The name of the work.
+    """
     done = 0
 
     def count(more: int) -> None:

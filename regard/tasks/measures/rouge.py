@@ -1,4 +1,4 @@
-"""How much of a reference a summary has: ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004)."""
+"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004): the overlap of a summary with its reference."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 
 class Overlap(NamedTuple):
-    """What a summary shares with its reference, each from 0 to 1."""
+    """The overlap of a summary with its reference; each value is from 0 to 1."""
 
     precision: float
-    """Of what the summary has, the share that is in the reference."""
+    """The share of the summary's words (or n-grams) that are in the reference."""
     recall: float
-    """Of what the reference has, the share that is in the summary."""
+    """The share of the reference's words (or n-grams) that are in the summary."""
     f: float
-    """Their harmonic mean, which is what "ROUGE" alone means."""
+    """The harmonic mean of precision and recall; "ROUGE" alone means this value."""
 
 
 def rouge(summary: str, reference: str) -> dict[str, Overlap]:
@@ -40,11 +40,11 @@ def rouge(summary: str, reference: str) -> dict[str, Overlap]:
 def mean_rouge(
     summaries: Sequence[str], references: Sequence[str] | Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """The mean F of each ROUGE over summaries, in per cent.
+    """The mean F value of each ROUGE over all summaries, in percent.
 
     Args:
-        summaries: The texts.
-        references: For each, what is right: a text, or several of which the nearest counts.
+        summaries: The summaries.
+        references: For each summary one reference, or several, of which the best match counts.
 
     Example:
         >>> mean_rouge(["a b", "c"], ["a b", "d"])
@@ -59,11 +59,11 @@ def mean_rouge(
 
 
 def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
-    """The length of the longest sequence that both have in order, perhaps with gaps."""
-    # best[j] is that of the words of `first` so far and the first j of `second`.
+    """The length of the longest common subsequence, which may have gaps in both sequences."""
+    # best[j] is the length for the words of `first` so far and the first j words of `second`.
     best = [0] * (len(second) + 1)
     for word in first:
-        diagonal = 0  # best[j - 1] of the row before
+        diagonal = 0  # best[j - 1] before this word
         for place, other in enumerate(second, start=1):
             above = best[place]
             best[place] = diagonal + 1 if word == other else max(above, best[place - 1])

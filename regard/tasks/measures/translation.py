@@ -1,4 +1,4 @@
-"""How well a translator does on sets of pairs: over all, by phenomenon and by length."""
+"""The evaluation report of a translation model: scores per set, per phenomenon and by length."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ from regard.tasks.measures.report import Curve, Report
 from regard.tasks.measures.unknown import Unknown
 
 Row = tuple[str, int, float, float]
-"""Name, sentences, BLEU, exact match."""
+"""The name of a phenomenon, its number of sentences, BLEU, and exact match in percent."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """How a translator does on a set of pairs."""
+    """The scores and translations of a model on one set of pairs."""
 
     loss: float
     perplexity: float
     scores: Scores
     hypotheses: tuple[str, ...]
     unknown_source: Unknown
-    """How much of the sources the vocabulary does not have."""
+    """The unknown words of the sources."""
     unknown_target: Unknown
-    """The same of the targets."""
+    """The unknown words of the targets."""
     lowercase: bool = False
-    """Whether targets were scored without regard to case."""
+    """Whether translations were scored without regard to case."""
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers, without the hypotheses."""
+        """The scores as JSON values, without the translations."""
         found = {"loss": self.loss, "perplexity": self.perplexity}
         sides = {"source": self.unknown_source.share, "target": self.unknown_target.share}
         return {**found, **asdict(self.scores), "unknown": sides}
 
     def check(self) -> None:
-        """Refuses scores of texts that the model cannot read.
+        """Raises an error if the scores are meaningless, because the model cannot read the texts.
 
         Raises:
             FoundProblems: More than half of the words of one side are unknown.
         """
         self.unknown_source.check("the words of the sources")
-        if not self.lowercase:  # else words may be unknown for their case alone
+        if not self.lowercase:  # without regard to case, a word may be unknown only in its case
             self.unknown_target.check("the words of the targets")
 
 
 @dataclass(frozen=True, eq=False)
 class SetReport:
-    """One set of pairs: its scores, by phenomenon and by length."""
+    """The scores of one set of pairs: overall, by phenomenon and by length."""
 
     name: str
     pairs: Sequence[Pair]
     evaluation: Evaluation
     rouge: Mapping[str, float] | None = None
-    """ROUGE-1, -2 and -L of a model that rewrites."""
+    """ROUGE-1, -2 and -L, for the task `rewrite`."""
 
     @cached_property
     def phenomena(self) -> list[Row]:
-        """The scores of the pairs of each tag."""
+        """The scores of the pairs with each tag."""
         pairs, rows = self.pairs, []
         for tag in sorted({tag for pair in pairs for tag in pair.tags}):
             chosen = [i for i, pair in enumerate(pairs) if tag in pair.tags]
@@ -84,7 +84,7 @@ class SetReport:
 
     @cached_property
     def pronouns(self) -> float | None:
-        """Percentage of pronouns that are right, where the data has such."""
+        """Percentage of right pronouns; None if the data has no pairs tagged `pronoun`."""
         return pronouns(self.pairs, self.evaluation.hypotheses)
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class SetReport:
         }
 
     def files(self) -> dict[str, str]:
-        """The hypotheses, as they are and beside sources and references."""
+        """The files to save: the translations alone, and with sources and references as JSON."""
         stem, hypotheses = Path(self.name.split(",")[0]).name, self.evaluation.hypotheses
         lines = [
             json.dumps(
@@ -118,7 +118,7 @@ class SetReport:
         }
 
     def lines(self) -> list[str]:
-        """For people: the scores, and below them what is known of parts."""
+        """Formats the scores as lines of text, followed by those of parts of the set."""
         found, scores = self.evaluation, self.evaluation.scores
         lines = [
             f"{self.name:<24}{scores.sentences:>7}{found.loss:>8.3f}{found.perplexity:>9.3g}"
@@ -140,21 +140,21 @@ class SetReport:
 
 @dataclass(frozen=True, eq=False)
 class TranslationReport(Report):
-    """All sets of pairs that were scored."""
+    """The scores of a translation model on one or more sets of pairs."""
 
     sets: tuple[SetReport, ...]
 
     def check(self) -> None:
-        """Refuses scores of texts that the model cannot read; see `Evaluation.check`."""
+        """Raises an error if more than half of the words are unknown; see `Evaluation.check`."""
         for each in self.sets:
             each.evaluation.check()
 
     def to_json(self) -> list[dict[str, Any]]:
-        """One object a set."""
+        """One JSON object per set."""
         return [each.to_json() for each in self.sets]
 
     def table(self) -> str:
-        """For people."""
+        """Formats the report as a text table."""
         head = f"{'set':<24}{'pairs':>7}{'loss':>8}{'ppl':>9}{'BLEU':>8}{'chrF':>8}{'exact %':>9}"
         lines = [line for each in self.sets for line in each.lines()]
         scores = self.sets[0].evaluation.scores
@@ -163,16 +163,16 @@ class TranslationReport(Report):
         )
 
     def files(self) -> dict[str, str]:
-        """The numbers; hypotheses are kept as each set is done."""
+        """The scores as one JSON file; translations are saved when each set is done."""
         return self.whole()
 
     def curves(self) -> Mapping[str, Curve]:
-        """BLEU by length of each set."""
+        """BLEU by source length, for each set."""
         return {each.name: each.lengths for each in self.sets}
 
 
 def pronouns(pairs: Sequence[Pair], hypotheses: Sequence[str]) -> float | None:
-    """Percentage of the pairs with a pronoun whose pronoun is right; None where there is none."""
+    """Percentage of pairs tagged `pronoun` with the right pronoun; None without such pairs."""
     from regard.data.grammar import corpus as grammar
 
     right = [

@@ -1,7 +1,8 @@
-"""Words that a vocabulary does not have: when a text is refused for them, and when a test is.
+"""Checks for unknown words: in a text to predict for, and in a set of texts to score.
 
-A vocabulary of words reads all unknown words as one symbol: what a model says of them is made up.
-Sub-words spell most of what is new, and bytes all of it; there an unknown character is lost alone.
+A word vocabulary reads all unknown words as one token, so that a model's output for them is
+arbitrary. Sub-words can spell most new words, and bytes all of them; with these, at most single
+unknown characters are lost.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from regard.errors import FoundProblems, InputError
 from regard.tokens import Tokenizer
 
 MOST = 0.5
-"""The share of unknown words above which a score says nothing of the model."""
+"""The share of unknown words above which scores are meaningless."""
 SHOWN = 3
 
 
 def check_known(tokenizer: Tokenizer, text: str, *, allow_unknown: bool) -> None:
-    """Refuses a text with words that a vocabulary of words does not have, unless they are allowed.
+    """Checks that a word vocabulary has all words of a text, unless unknown words are allowed.
 
     Raises:
-        InputError: It names them.
+        InputError: The text has unknown words, which the message names.
     """
     if allow_unknown or not tokenizer.holds_words:
         return
@@ -36,15 +37,15 @@ def check_known(tokenizer: Tokenizer, text: str, *, allow_unknown: bool) -> None
 
 @dataclass(frozen=True)
 class Unknown:
-    """How much of some texts a vocabulary cannot read."""
+    """The unknown words of some texts."""
 
     share: float
-    """Of their words, marks aside: of those that are lost whole or in part."""
+    """The share of words, without punctuation, that are lost wholly or in part."""
     examples: tuple[str, ...] = ()
 
     @staticmethod
     def of(tokenizer: Tokenizer, texts: Iterable[str]) -> Unknown:
-        """What is unknown of texts."""
+        """Counts the unknown words of some texts."""
         count, lost = 0, []
         for text in texts:
             for word, is_lost in tokenizer.reading(text):
@@ -54,10 +55,13 @@ class Unknown:
         return Unknown(len(lost) / max(1, count), tuple(dict.fromkeys(lost))[:SHOWN])
 
     def check(self, what: str) -> None:
-        """Refuses scores of texts of which more than half the words are unknown.
+        """Checks that scores on these texts are meaningful.
+
+        Args:
+            what: The name of the texts, for the error.
 
         Raises:
-            FoundProblems: It says how many, and some of them.
+            FoundProblems: More than half of the words are unknown; the message names some.
         """
         if self.share > MOST:
             such = f", such as {', '.join(self.examples)}" if self.examples else ""
