@@ -156,7 +156,8 @@ def evaluate(
     ] = False,
     beam: Beam = None,
     suggest: Annotated[
-        bool, typer.Option("--suggest", help="Of a GPT: how often it suggests the next word, too.")
+        bool,
+        typer.Option("--suggest", help="Also measure how often the next word is suggested (GPT)."),
     ] = False,
     allow_unknown: Annotated[
         bool, typer.Option("--allow-unknown", help="Exit 0 even if most words are unknown.")
@@ -238,7 +239,7 @@ def look(
     ] = None,
     word: Annotated[
         str | None,
-        typer.Option(help="The word whose gaze to bring out; of an image a patch, as 2,3."),
+        typer.Option(help="The word whose attention to highlight; of an image a patch, as 2,3."),
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="A translation to follow (forced decoding).")

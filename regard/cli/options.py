@@ -42,7 +42,7 @@ Device = Annotated[
 Dtype = Annotated[
     str, typer.Option("--dtype", help="fp32; on cuda also bf16 or fp16: mixed precision.")
 ]
-Seed = Annotated[int | None, typer.Option("--seed", help="Where random numbers start.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Random seed.")]
 KnockOut = Annotated[
     list[str] | None,
     typer.Option("--knock-out", help="A head to take away, such as decoder.1.cross.3; repeatable."),

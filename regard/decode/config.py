@@ -21,24 +21,31 @@ class DecodeConfig(Config):
     """Decoding settings: greedy (`beam: 1`), beam search (`beam: 4`), sampling (`sample: true`)."""
 
     beam: int = Field(default=1, ge=1, le=1000, description="Beam width; 1 is greedy.")
-    n_best: int = Field(default=1, ge=1, le=10_000, description="How many texts for each.")
+    n_best: int = Field(
+        default=1, ge=1, le=10_000, description="Hypotheses to return for each input."
+    )
     """Number of hypotheses to return for each input; with `sample`, the number of samples."""
-    sample: bool = Field(default=False, description="Draw instead of search.")
+    sample: bool = Field(default=False, description="Sample instead of searching.")
     temperature: float = Field(
-        default=1.0, ge=SHARPEST, le=1 / SHARPEST, description="Of drawing; 1 is the model's."
+        default=1.0, ge=SHARPEST, le=1 / SHARPEST, description="Sampling temperature."
     )
-    top_k: int = Field(default=0, ge=0, description="Draw from the k likeliest.")
+    top_k: int = Field(default=0, ge=0, description="Sample from the k most likely tokens.")
     """Sample from the k most likely tokens; 0: from all."""
-    top_p: float = Field(default=1.0, gt=0, le=1, description="Draw from this much probability.")
-    min_p: float = Field(
-        default=0.0, ge=0, lt=1, description="Draw from those this close to the best."
+    top_p: float = Field(
+        default=1.0, gt=0, le=1, description="Sample from the top tokens of this total probability."
     )
-    min_length: int = Field(default=0, ge=0, description="Fewest tokens.")
+    min_p: float = Field(
+        default=0.0, ge=0, lt=1, description="Sample from tokens above this share of the best."
+    )
+    min_length: int = Field(default=0, ge=0, description="Minimum number of tokens.")
     """Minimum number of tokens before the end symbol."""
-    max_length: int | None = Field(default=None, ge=1, description="Most tokens.")
+    max_length: int | None = Field(default=None, ge=1, description="Maximum number of tokens.")
     """Maximum number of tokens, end symbol included; default: twice the source's length plus 10."""
     length_penalty: float = Field(
-        default=1.0, ge=-STEEPEST, le=STEEPEST, description="Of beam search: exponent α."
+        default=1.0,
+        ge=-STEEPEST,
+        le=STEEPEST,
+        description="Exponent α of beam search's length penalty.",
     )
     """alpha in: sum of log-probabilities / (generated length including the end) ** alpha."""
     stop: Literal["first", "bound", "never"] = "bound"
@@ -47,10 +54,10 @@ class DecodeConfig(Config):
     length, cannot beat the worst kept hypothesis (early_stopping=False), `never` = when no
     continuation of any length can (exact; early_stopping="never")."""
     repetition_penalty: float = Field(
-        default=1.0, ge=1e-6, le=1e6, description="Above 1: tokens that are there get less."
+        default=1.0, ge=1e-6, le=1e6, description="Above 1 penalises tokens that occurred before."
     )
     no_repeat_ngram: int = Field(
-        default=0, ge=0, description="So many tokens in a row are written once only."
+        default=0, ge=0, description="Forbid repeated n-grams of this size."
     )
     banned: tuple[int, ...] = ()
     """Ids of tokens that are never generated."""
@@ -62,4 +69,4 @@ class DecodeConfig(Config):
     """The id of the begin symbol, if the model's publisher gives another than the tokenizer's."""
     ends: tuple[int, ...] = ()
     """The ids of the end symbols, if the model's publisher gives others than the tokenizer's."""
-    seed: int = Field(default=0, description="Where random numbers start.")
+    seed: int = Field(default=0, description="Random seed.")

@@ -52,7 +52,9 @@ def symbols_of(tokenizer: Tokenizer) -> Symbols:
     """
     mask = tokenizer.specials.mask
     if mask is None:
-        raise InputError("task: fill", got="a vocabulary without a mask", expected="one with it")
+        raise InputError(
+            "task: fill", got="a vocabulary without a mask token", expected="one with it"
+        )
     special = {token for token in range(tokenizer.vocab) if not tokenizer.bytes_of(token)}
     return Symbols(
         vocab=tokenizer.vocab,

@@ -74,8 +74,8 @@ def _logits_of_images(model: Any, images: Any) -> Tensor:
             "logits", got=f"{shape or 'a number'} of {values.dtype}", expected=expected
         )
     with evaluating(model):
-        found: Tensor = model.classify(Dense(values.float()))
-    return found
+        found: Tensor = model.classify(Dense(values.float()).to(model.device))
+    return found.cpu()
 
 
 def _head(model: Any) -> Callable[[Ragged], Tensor]:

@@ -167,7 +167,9 @@ class Reader(BaseTask):
         """The `top` most probable words for each mask of each text: (texts, masks, top)."""
         mask = self.tokenizer.specials.mask
         if mask is None:
-            raise InputError("fill", got="a vocabulary without a mask", expected="one with it")
+            raise InputError(
+                "fill", got="a vocabulary without a mask token", expected="one with it"
+            )
         [symbol] = self.tokenizer.tokens([mask])
         for written in MASKS:
             texts = [text.replace(written, symbol) for text in texts]

@@ -51,7 +51,6 @@ ROWS_AT_ONCE = 128
 """Hypotheses per decoding batch: enough to fill two cores, few enough to stay in their caches."""
 FEW = 50
 """The number of pairs from which the source of the suggested command is chosen."""
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

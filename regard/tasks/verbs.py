@@ -286,7 +286,7 @@ class _Restore(Verb):
 
 class _Classify(Verb):
     name = "classify"
-    help = "The class of each text or image file; in a line, two texts are parted by a tab."
+    help = "The class of each text or image file; a tab separates the two texts of a pair."
     options_at = "regard.tasks.options.ClassifyOptions"
     noun = "TEXT|FILE"
 

@@ -347,6 +347,7 @@ def digits(_: Path) -> None:
     asked(pipeline, lambda p: [each.label for each in p.classify(image)])
     asked(pipeline.to(torch.device(DEVICE)), lambda p: p.embed(image).shape)
     asked(pipeline.to(torch.device(DEVICE)), lambda p: str(p.look(image)))
+    asked(pipeline.to(torch.device(DEVICE)), lambda p: p.logits(torch.ones(2, 1, 8, 8)).shape)
 
 
 def muon(_: Path) -> None:
