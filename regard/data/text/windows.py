@@ -75,8 +75,7 @@ class Window:
     start: int
     stop: int
     own: range
-    """The tokens for which this window has the most context; each token is in one window's `own`.
-    """
+    """The tokens for which this window has the most context; each token is `own` to one window."""
 
 
 def windows(tokens: int, room: int, overlap: int) -> list[Window]:
