@@ -40,7 +40,7 @@ class Batch(Generic[Source]):
     index: tuple[int, ...]
     """The indices of the examples in the dataset, used to name a bad batch in errors."""
     target: Ragged | None = None
-    """The decoder's input: the begin symbol and the target tokens up to the last but one."""
+    """The decoder's input: the begin symbol and the target tokens, without the end symbol."""
     labels: Tensor | None = None
     """(examples,) A class for each whole example, in addition to the labels in `wanted`."""
 

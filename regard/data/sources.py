@@ -200,7 +200,7 @@ def _told(pairs: Sequence[Pair], prefix: str, name: str) -> tuple[Pair, ...]:
 
 
 def _perhaps_unpunctuated(pair: Pair, share: float) -> Pair:
-    """Remove the final punctuation of both sides for this share of all pairs.
+    """Remove the final punctuation for this share of all pairs, if both sides have some.
 
     A hash of the pair decides, so that the choice is the same in every run.
     """

@@ -1,7 +1,7 @@
 """The generated English-German dataset: training, validation and five test splits.
 
 The start of the data path for a recipe with `kind: grammar`. In: how many pairs, and a seed. Out:
-`Splits` of `Pair`s, for the tokenizers. The test splits have sentences unlike those of training:
+`Splits` of `Pair`s, for the tokenizers. No test sentence is in training. The test splits are:
 
 - combinations: verb-object or adjective-noun combinations that are not in training, though all
   their words are;

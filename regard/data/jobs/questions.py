@@ -123,7 +123,7 @@ REMARKS: tuple[Callable[[Draw], Remark], ...] = (
 
 
 def sample(seed: str) -> Iterator[Pair]:
-    """Yield remarks with `yes` (toxic) or `no` endlessly, in turn."""
+    """Yield endless remarks, alternately toxic (`yes`) and not (`no`)."""
     draw = Draw(seed)
     wanted = True
     while True:

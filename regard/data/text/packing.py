@@ -144,8 +144,8 @@ class Packed:
 class Stream:
     """Rows that start at random tokens of the corpus and cross documents (as in nanoGPT).
 
-    An epoch has as many tokens as the corpus, but as the starts are random, some tokens are seen
-    several times and some not at all.
+    An epoch has about as many tokens as the corpus, but as the starts are random, some tokens are
+    seen several times and some not at all.
 
     Args:
         corpus: The documents.

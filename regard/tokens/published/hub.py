@@ -178,7 +178,7 @@ def _role_symbols(names: Mapping[str, str], settings: Settings) -> Iterator[dict
 
 
 def _symbols(settings: Settings) -> Iterator[dict[str, Any]]:
-    """Yield the symbols in the settings that have no role."""
+    """Yield the symbols that the settings list, in addition to those given by role."""
     decoder = settings.get("added_tokens_decoder") or {}
     for token, stated in sorted(decoder.items(), key=lambda entry: int(entry[0])):
         flags = stated if isinstance(stated, dict) else {}
