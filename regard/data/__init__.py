@@ -1,1 +1,1 @@
-"""Files and generators -> examples -> batches: the first step of the data path."""
+"""Datasets: files and generators -> examples -> batches, the first step of the data path."""

@@ -1,7 +1,8 @@
-"""Examples as tensors -> micro-batches without end: the last step of `data`.
+"""Examples as tensors -> an endless sequence of micro-batches: the last step of `data`.
 
-In: what each batch of an epoch is made of, and how. Out: `Batch`es, one after another. The place in
-their order is a `Cursor` of two numbers, so a run that stops goes on exactly where it was.
+In: a plan (which examples form each batch of an epoch) and a function that makes a batch. Out:
+`Batch`es. The position in the sequence is a `Cursor` of two numbers, so that a stopped run resumes
+at exactly the next batch.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, eq=False)
 class Batch(Generic[Source]):
-    """One micro-batch of any task. A task may add fields: tensors with a row an example, or inputs.
+    """One micro-batch. Tasks may add fields: tensors with one row per example, or inputs.
 
     Example:
         >>> batch = Batch(Ragged.of([[5, 6], [7]]), Ragged.of([[-1, 9], [8]]), index=(40, 2))
@@ -32,36 +33,36 @@ class Batch(Generic[Source]):
     """
 
     source: Source
-    """What is read."""
+    """The model's input."""
     wanted: Ragged
-    """What should be said: along the tokens of the target or, without one, of the source (-1 where
-    nothing is asked); or an entry or some for each example."""
+    """The labels of the loss: one for each token of the target or, without a target, of the source
+    (-1: no loss at this token); or one or several for each example."""
     index: tuple[int, ...]
-    """Which examples these are, so that a bad batch can be named."""
+    """The indices of the examples in the dataset, used to name a bad batch in errors."""
     target: Ragged | None = None
-    """What a decoder reads beside the source: the begin symbol and what it has said so far."""
+    """The decoder's input: the begin symbol and the target tokens, without the end symbol."""
     labels: Tensor | None = None
-    """(examples,) What is to be said of each as a whole, beside what is wanted of its tokens."""
+    """(examples,) A class for each whole example, in addition to the labels in `wanted`."""
 
     @cached_property
     def places(self) -> Tensor:
-        """(asked,) Where something is asked, in ascending order."""
+        """(asked,) The indices of the tokens that have a label, in ascending order."""
         return (self.wanted.values >= 0).nonzero()[:, 0]
 
     @cached_property
     def asked(self) -> Tensor:
-        """(asked,) What should be said there."""
+        """(asked,) The labels at `places`."""
         return self.wanted.values[self.places]
 
     @property
     def sides(self) -> tuple[Source, Ragged]:
-        """Source and target, of a batch for an encoder and a decoder."""
+        """Source and target of a batch for an encoder-decoder."""
         if self.target is None:
             raise ValueError("a batch without a target, for a model that reads one")
         return self.source, self.target
 
     def take(self, rows: Sequence[int]) -> Self:
-        """The batch of some of the examples, in the order in which they are named."""
+        """Select examples by index, in the order of `rows`."""
 
         def some(value: Any) -> Any:
             if isinstance(value, tuple):
@@ -71,12 +72,12 @@ class Batch(Generic[Source]):
         return self._with_each(some)
 
     def split(self, parts: int) -> list[Self]:
-        """As many batches as are asked for and have an example, dealt out like cards."""
+        """Split into at most `parts` batches, none empty: example i goes to batch i % parts."""
         count = len(self.index)
         return [self.take(range(part, count, parts)) for part in range(min(parts, count))]
 
     def to(self, device: torch.device | str) -> Self:
-        """The same batch with its tensors on a device."""
+        """Return the same batch with its tensors on a device."""
 
         def there(value: Any) -> Any:
             if isinstance(value, tuple):
@@ -92,7 +93,7 @@ class Batch(Generic[Source]):
 
 @dataclass(frozen=True)
 class Cursor:
-    """A place in the order of data: the next batch to give. `dataclasses.asdict` makes it JSON."""
+    """A position in the training data: the next batch. `dataclasses.asdict` makes it JSON."""
 
     epoch: int = 0
     batch: int = 0
@@ -101,12 +102,15 @@ class Cursor:
 def epochs(
     plan: Callable[[int], Sequence[T]], make: Callable[[T, int], Made], start: Cursor
 ) -> Iterator[tuple[Made, Cursor]]:
-    """Training batches without end from a place on, each with the place after it.
+    """Yield training batches endlessly from a position on, each with the position after it.
 
     Args:
-        plan: What each batch of an epoch is made of: a pure function of the epoch.
-        make: Makes a batch of that, for an epoch.
-        start: Where to begin.
+        plan: Epoch -> one item per batch, such as the indices of its examples: a pure function.
+        make: Item and epoch -> batch.
+        start: The first batch to yield.
+
+    Raises:
+        InputError: If an epoch has no batch.
 
     Example:
         >>> found = epochs(lambda _: "abc", lambda item, epoch: item * (epoch + 1), Cursor(0, 2))

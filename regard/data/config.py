@@ -1,4 +1,4 @@
-"""The `data:` section of a recipe: where the examples come from."""
+"""The `data:` section of a recipe: which dataset to read or generate, and how to split it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from regard.config import Config
 Files = str | tuple[str, str]
 """One TSV, CSV or JSONL file, or two line-aligned files (source, target); plain or `.gz`."""
 Group = Literal["pair", "source"]
-"""What stays together when pairs are set aside: copies of a pair, or all pairs of one source."""
+"""Which pairs stay in one split when pairs are held out: copies of a pair, or all pairs of one
+source."""
 Gives = Literal["pairs", "text", "labels", "pictures", "nothing"]
-"""What a kind of data gives to learn from; a task takes one of these."""
+"""The type of a dataset's examples; each task needs one of these."""
 
 
 class GrammarData(Config):
@@ -24,7 +25,7 @@ class GrammarData(Config):
     pairs: int = Field(default=60_000, ge=1)
     """How many training pairs to generate."""
     held_out: int = Field(default=500, ge=1)
-    """How many pairs of each held-out kind to generate, and of the validation split."""
+    """How many pairs to generate for the validation split and for each test split."""
     seed: int = 0
 
 
@@ -41,44 +42,48 @@ class ToyData(Config):
 
 
 class FileData(Config):
-    """A person's own parallel text."""
+    """Parallel text from your own files."""
 
     gives: ClassVar[Gives] = "pairs"
     kind: Literal["files"] = "files"
     train: Files
     valid: Files | None = None
-    """Without it, `held_out` training pairs are set aside, chosen by `seed`, and not trained on."""
+    """Validation file. Without it, `held_out` training pairs, chosen by `seed`, are held out."""
     test: Files | None = None
     held_out: int = Field(default=500, ge=1)
     held_out_test: int = Field(default=0, ge=0)
-    """Without `test`, so many training pairs are set aside for it, too."""
+    """Without `test`, this many training pairs are held out as the test split."""
     group: Group = "pair"
     """`source`: all pairs of one source stay in one split; `held_out` then counts sources, and
-    `regard eval` takes all targets of a source for right."""
+    `regard eval` accepts every target of a source as correct."""
     on_bad: Literal["stop", "skip"] = "stop"
-    """What to do with empty lines, bad UTF-8 and over-long pairs. Unequal lengths always stop."""
+    """What to do with empty lines, bad UTF-8 and over-long pairs. Two files with different numbers
+    of lines are always an error."""
     max_words: int = Field(default=250, ge=1)
-    """A pair with more words than this on a side is over-long."""
+    """A pair with more words than this on either side is over-long."""
     seed: int = 0
 
 
 class TextData(Config):
-    """Plain text to learn a language from."""
+    """Plain text for pretraining."""
 
     gives: ClassVar[Gives] = "text"
     kind: Literal["text"] = "text"
     files: tuple[str, ...]
-    """Files, folders or patterns: `.txt`, `.jsonl` with a `text` in each line, or `.tsv` of whose
-    lines the first column is taken; plain or `.gz`."""
+    """Files, folders or glob patterns: `.txt`, `.jsonl` with a `text` in each line, or `.tsv`, of
+    which the first column is read; plain or `.gz`."""
     valid: tuple[str, ...] = ()
-    """Without it, `held_out` of the documents are set aside, or the end of a single one."""
+    """Validation files. Without them, the fraction `held_out` of the text is held out: whole
+    documents, or the end of each if no document is that short."""
     held_out: float = Field(default=0.05, gt=0, lt=1)
     separator: str | None = None
-    """The line between two documents of a file, `""` for an empty line; None: a file is one."""
+    """The line that separates two documents of a file, `""` for an empty line. None: a file is one
+    document."""
     rows: Literal["packed", "stream"] = "packed"
-    """`packed`: documents apart from each other; `stream`: rows from anywhere in the text."""
+    """`packed`: no sequence crosses the border of two documents. `stream`: sequences start anywhere
+    in the text and cross documents."""
     on_bad: Literal["stop", "skip"] = "stop"
-    """What to do with empty documents, bad UTF-8 and lines that are no JSON."""
+    """What to do with empty documents, bad UTF-8 and lines that are not valid JSON."""
     seed: int = 0
 
     @field_validator("files", "valid", mode="before")
@@ -88,7 +93,7 @@ class TextData(Config):
 
 
 class PythonData(Config):
-    """The documentation inside Python's own standard library: English that every machine has."""
+    """The docstrings and comments of Python's standard library: English text on every machine."""
 
     gives: ClassVar[Gives] = "text"
     kind: Literal["python"] = "python"
@@ -98,62 +103,64 @@ class PythonData(Config):
 
 
 class LabelledData(Config):
-    """Examples with labels, to fine-tune on: which format, the task and the file's name tell."""
+    """Examples with labels, for fine-tuning. The task and the file's suffix decide the format."""
 
     gives: ClassVar[Gives] = "labels"
     kind: Literal["labelled"] = "labelled"
     train: str
-    """classify: `.tsv`, `.csv` (text, perhaps a second, label) or `.jsonl` (text, pair, label);
-    tag: a word a line with its tag in the last column, or `.jsonl` (words, tags);
+    """classify: `.tsv`, `.csv` (text, optional second text, label) or `.jsonl` (text, pair, label);
+    tag: one word per line with its tag in the last column, or `.jsonl` (words, tags);
     answer: SQuAD's `.json`, or `.jsonl` (context, question, answers)."""
     valid: str | None = None
-    """Without it, `held_out` examples are set aside, chosen by `seed`, and not trained on."""
+    """Validation file. Without it, `held_out` training examples, chosen by `seed`, are held out."""
     test: str | None = None
     header: bool = False
-    """Whether the first line of a `.tsv` or `.csv` names its columns."""
+    """Whether the first line of a `.tsv` or `.csv` file holds the names of the columns."""
     held_out: int = Field(default=500, ge=1)
     on_bad: Literal["stop", "skip"] = "stop"
     """What to do with examples that cannot be used."""
     longest: int | None = Field(default=None, ge=16)
-    """The most tokens that are read at once. None: as many as the model can."""
+    """The most tokens of an input. None: as many as the model can read."""
     overlap: int = Field(default=64, ge=0)
-    """tag, answer: how many tokens two windows of a text that is longer share."""
+    """tag, answer: how many tokens two neighbouring windows of a longer text share."""
     unanswerable: bool = False
-    """answer: whether a question may have no answer in its text."""
+    """answer: whether a question may have no answer in its context."""
     seed: int = 0
 
 
 class DigitsData(Config):
-    """1,797 handwritten digits of 8 x 8 pixels, which ship (UCI, CC BY 4.0)."""
+    """1,797 handwritten digits of 8 x 8 pixels, included in the package (UCI, CC BY 4.0)."""
 
     gives: ClassVar[Gives] = "pictures"
     kind: Literal["digits"] = "digits"
     fold: int = Field(default=0, ge=0, le=4)
-    """Which fifth is the test; each class is dealt out evenly. A tenth of the rest validates."""
+    """Which fifth is the test split, with an equal share of each class. A tenth of the rest is the
+    validation split."""
     augment: float = Field(default=0.5, ge=0, le=1)
-    """How far training images are moved, turned, scaled and made thicker or thinner; 0: not."""
+    """How strongly training images are shifted, rotated, scaled and made thicker or thinner; 0: not
+    at all."""
 
 
 class PartData(Config):
-    """One set of pairs of a mixture."""
+    """One dataset of pairs in a mixture."""
 
     kind: Literal["files", "grammar", "summaries", "questions"] = "files"
-    """Where its pairs come from: files, or a generator: of translations, of reports with a
-    one-sentence summary, of remarks with whether (yes, no) they are toxic."""
+    """The origin of the pairs: `files`, or a generator: `grammar` for translations, `summaries` for
+    reports with a one-sentence summary, `questions` for remarks that are toxic or not (yes, no)."""
     train: Files | None = None
-    """files: as with `kind: files`."""
+    """files: the training file, as with `kind: files`."""
     pairs: int = Field(default=60_000, ge=1)
-    """A generator: how many training pairs."""
+    """Generators: how many training pairs to generate."""
     valid: Files | None = None
-    """Without it, some training pairs are set aside, as with `kind: files`."""
+    """Validation file. Without it, some training pairs are held out, as with `kind: files`."""
     test: Files | None = None
     prefix: str = ""
-    """What to do with a source, put before it: `translate to German: `."""
+    """The instruction put before each source, such as `translate to German: `."""
     weight: float = Field(default=1.0, gt=0)
-    """Its share of the pairs that are trained on, beside those of the others."""
+    """Its share of the training pairs, relative to the weights of the other parts."""
     unpunctuated: float = Field(default=0.0, ge=0, le=1)
-    """The share of its training pairs that lose their final marks (. ! ?) on both sides, so that a
-    model learns to read what people type."""
+    """The share of its training pairs whose final punctuation (. ! ?) is removed on both sides, so
+    that the model learns to read what people type."""
 
     @model_validator(mode="after")
     def _files_or_generated(self) -> PartData:
@@ -165,28 +172,29 @@ class PartData(Config):
 
 
 Parts = dict[str, PartData]
-"""Sets of pairs, by name."""
+"""The parts of a mixture, by name."""
 
 
 class MixtureData(Config):
-    """Several tasks as text to text, in given proportions (T5)."""
+    """Several text-to-text tasks, mixed in given proportions (T5)."""
 
     gives: ClassVar[Gives] = "pairs"
     kind: Literal["mixture"] = "mixture"
     parts: Parts = Field(min_length=1)
     held_out: int = Field(default=500, ge=1)
-    """How many training pairs of each part are set aside where it has no `valid`."""
+    """How many training pairs of each part without `valid` are held out for validation."""
     held_out_test: int = Field(default=0, ge=0)
-    """The same for its `test`."""
+    """How many training pairs of each part without `test` are held out as its test split."""
     group: Group = "pair"
     on_bad: Literal["stop", "skip"] = "stop"
-    """What to do with empty lines, bad UTF-8 and over-long pairs. Unequal lengths always stop."""
+    """What to do with empty lines, bad UTF-8 and over-long pairs. Two files with different numbers
+    of lines are always an error."""
     max_words: int = Field(default=250, ge=1)
     seed: int = 0
 
 
 class NoData(Config):
-    """Of a model that came from elsewhere, with its weights."""
+    """No dataset: for a model whose weights were imported."""
 
     gives: ClassVar[Gives] = "nothing"
     kind: Literal["none"] = "none"

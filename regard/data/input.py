@@ -1,7 +1,8 @@
-"""What a model reads, as tensors: ids, frames, pictures, numbers, or two of these.
+"""Containers for a model's input: token ids, frames, images, columns of numbers, or two of these.
 
-In: examples that a reader has made into numbers. Out: containers that know how many examples they
-hold and can take some of them; what the numbers mean, a model's front knows.
+In: examples that a tokenizer or an image reader has turned into numbers. Out: containers of tensors
+that know their number of examples, can select some of them and move to a device. A model's front
+(its embedding) knows what the numbers mean.
 """
 
 from __future__ import annotations
@@ -17,27 +18,27 @@ from torch import Tensor
 
 
 class Input(Protocol):
-    """Some examples, as whoever trains or decodes sees them."""
+    """A collection of examples: the interface that training and decoding use."""
 
     def __len__(self) -> int:
-        """How many examples there are."""
+        """The number of examples."""
         ...
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """The device of the tensors."""
         ...
 
     def take(self, rows: Sequence[int]) -> Self:
-        """Some of the examples, in the order in which they are named."""
+        """Select examples by index, in the order of `rows`."""
         ...
 
     def to(self, device: torch.device | str) -> Self:
-        """The same examples on a device."""
+        """Return the same examples on a device."""
         ...
 
     def keys(self) -> list[str]:
-        """What each example says, in letters: equal examples get equal samples from it."""
+        """A string for each example, equal for equal examples, from which sampling is seeded."""
         ...
 
 
@@ -46,7 +47,7 @@ Source = TypeVar("Source", bound=Input)
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Sequences of different lengths, end to end.
+    """Sequences of different lengths, concatenated without padding.
 
     Example:
         >>> Ragged.of([[5, 6, 7], [8]]).ids.tolist()
@@ -54,26 +55,27 @@ class Ragged:
     """
 
     values: Tensor
-    """Ids (tokens,) int64; or frames (frames, numbers)."""
+    """Token ids, (tokens,) int64; or frames, (frames, features)."""
     lengths: tuple[int, ...]
     types: Tensor | None = None
-    """(tokens,) 0 for tokens of the first sentence of a pair, 1 for the second; None: all 0."""
+    """(tokens,) Segment of each token: 0 for the first sentence of a pair, 1 for the second.
+    None: all 0."""
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     @property
     def ids(self) -> Tensor:
-        """The values, where they are ids: (tokens,)."""
+        """The values, for sequences of token ids: (tokens,)."""
         return self.values
 
     @property
     def device(self) -> torch.device:
-        """Where the values are."""
+        """The device of the values."""
         return self.values.device
 
     def take(self, rows: Sequence[int]) -> Ragged:
-        """Some of the sequences, in the order in which they are named."""
+        """Select sequences by index, in the order of `rows`."""
         types = None if self.types is None else self._taken(self.types, rows)
         lengths = tuple(self.lengths[row] for row in rows)
         return Ragged(self._taken(self.values, rows), lengths, types)
@@ -83,34 +85,34 @@ class Ragged:
         return torch.cat([parts[row] for row in rows]) if rows else values[:0]
 
     def to(self, device: torch.device | str) -> Ragged:
-        """The same sequences on a device."""
+        """Return the same sequences on a device."""
         types = None if self.types is None else moved(self.types, device)
         return Ragged(moved(self.values, device), self.lengths, types)
 
     def keys(self) -> list[str]:
-        """The ids of each sequence, written out; of frames a digest."""
+        """For token ids, the list of ids of each sequence as a string; for frames, a digest."""
         if self.values.ndim == 1 and not self.values.is_floating_point():
             return [str(ids) for ids in self.split()]
         return [digest(part) for part in torch.split(self.values, list(self.lengths))]
 
     def typed(self, types: Tensor | None) -> Ragged:
-        """The same sequences with the type of each token."""
+        """Return the same sequences with these token types, (tokens,)."""
         return Ragged(self.values, self.lengths, types)
 
     @property
     def firsts(self) -> Tensor:
-        """The place of each sequence's first token: (sequences,)."""
+        """The index of each sequence's first token in `values`: (sequences,)."""
         lengths = torch.tensor(self.lengths)
         return (lengths.cumsum(0) - lengths).to(self.device)
 
     @staticmethod
     def of(sequences: Sequence[Sequence[int]]) -> Ragged:
-        """Put sequences end to end."""
+        """Concatenate sequences of token ids."""
         flat = [token for sequence in sequences for token in sequence]
         return Ragged(torch.tensor(flat, dtype=torch.int64), tuple(map(len, sequences)))
 
     def split(self) -> list[list[int]]:
-        """The sequences, one list each: undoes `of`."""
+        """Return one list of ids per sequence: the inverse of `of`."""
         ends = list(accumulate(self.lengths, initial=0))
         ids: list[int] = self.values.tolist()
         return [ids[start:end] for start, end in pairwise(ends)]
@@ -118,7 +120,7 @@ class Ragged:
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """Examples of one shape: pictures (n, channels, height, width), numbers (n, columns).
+    """Examples of equal shape: images (n, channels, height, width), or numbers (n, columns).
 
     Example:
         >>> pictures = Dense(torch.zeros(3, 1, 28, 28))
@@ -133,15 +135,15 @@ class Dense:
 
     @property
     def device(self) -> torch.device:
-        """Where the values are."""
+        """The device of the values."""
         return self.values.device
 
     def take(self, rows: Sequence[int]) -> Dense:
-        """Some of the examples, in the order in which they are named."""
+        """Select examples by index, in the order of `rows`."""
         return Dense(self.values[list(rows)])
 
     def to(self, device: torch.device | str) -> Dense:
-        """The same examples on a device."""
+        """Return the same examples on a device."""
         return Dense(moved(self.values, device))
 
     def keys(self) -> list[str]:
@@ -151,7 +153,7 @@ class Dense:
 
 @dataclass(frozen=True, eq=False)
 class Paired:
-    """Two inputs of the same examples: picture and text, or two views of a picture."""
+    """Two inputs per example: an image and a text, or two views of an image."""
 
     first: Input
     second: Input
@@ -165,28 +167,28 @@ class Paired:
 
     @property
     def device(self) -> torch.device:
-        """Where the values of both are."""
+        """The device of both inputs."""
         return self.first.device
 
     def take(self, rows: Sequence[int]) -> Paired:
-        """Some of the examples, in the order in which they are named."""
+        """Select examples by index, in the order of `rows`."""
         return Paired(self.first.take(rows), self.second.take(rows))
 
     def to(self, device: torch.device | str) -> Paired:
-        """The same examples on a device."""
+        """Return the same examples on a device."""
         return Paired(self.first.to(device), self.second.to(device))
 
     def keys(self) -> list[str]:
-        """What both say."""
+        """The keys of both inputs, joined."""
         return [
             f"{one} {two}" for one, two in zip(self.first.keys(), self.second.keys(), strict=True)
         ]
 
 
 def moved(values: Tensor, device: torch.device | str) -> Tensor:
-    """The same numbers on a device; to a GPU they travel while the CPU goes on.
+    """Return a tensor on a device; a copy to a GPU does not block the CPU.
 
-    Only memory that the system does not move about (pinned) can be read by a GPU on its own.
+    An asynchronous copy needs pinned memory.
     """
     if torch.device(device).type == "cuda" and values.is_cpu:
         return values.pin_memory().to(device, non_blocking=True)
@@ -194,7 +196,7 @@ def moved(values: Tensor, device: torch.device | str) -> Tensor:
 
 
 def digest(values: Tensor) -> str:
-    """What tells numbers of one kind and shape from others, the same on every machine.
+    """SHA-256 of a tensor's dtype, shape and values, in hexadecimal.
 
     Example:
         >>> digest(torch.tensor([1.5, 2.0]))[:8]

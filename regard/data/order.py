@@ -1,7 +1,8 @@
-"""Lengths of examples -> which of them go together, batch by batch.
+"""Lengths of examples -> which examples form each batch.
 
-The order of training is a pure function of (lengths, budget, seed, epoch); that of evaluation is
-always the same.
+In: the number of tokens of each example, and the most tokens of a batch. Out: the indices of the
+examples of each batch. For training they are a pure function of (lengths, budget, seed, epoch); for
+evaluation they are always the same.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 POOL_BATCHES = 100
-"""Sentences are sorted by length within pools of about this many batches: enough for batches of
-like lengths, few enough that neighbours change from epoch to epoch."""
+"""Examples are sorted by length within pools of about this many batches: enough for batches of
+similar lengths, few enough that the examples of a batch change from epoch to epoch."""
 
 
 def order(lengths: Sequence[int], budget: int, seed: int, epoch: int) -> list[list[int]]:
-    """The batches of one epoch, every example in exactly one: a pure function of its arguments.
+    """Compute the batches of one training epoch; every example is in exactly one of them.
 
-    Shuffle; within pools sort by length, so that the rows of a batch are about equally long; cut
-    into batches of at most `budget` tokens; shuffle the batches.
+    Shuffle the examples; sort them by length within pools, so that the rows of a batch are about
+    equally long; cut into batches of at most `budget` tokens; shuffle the batches.
 
     Args:
-        lengths: Tokens of each example.
-        budget: The most tokens in a batch. An example longer than that has a batch of its own.
-        seed: Of the run.
-        epoch: Counted from 0; each has another order.
+        lengths: Number of tokens of each example.
+        budget: The most tokens in a batch. A longer example has a batch of its own.
+        seed: Seed of the run.
+        epoch: Counted from 0; each epoch has another order.
 
     Returns:
-        For each batch the indices of its examples.
+        The indices of the examples of each batch.
     """
     sizes = np.asarray(lengths, dtype=np.int64)
     if not len(sizes):
@@ -38,8 +39,8 @@ def order(lengths: Sequence[int], budget: int, seed: int, epoch: int) -> list[li
     shuffled = random.permutation(len(sizes))
     pool = max(1, int(POOL_BATCHES * budget / max(1.0, float(sizes.mean()))))
     pools = np.arange(len(sizes)) // pool
-    # Every second pool runs from long to short: a batch across the border of two pools then
-    # also holds like lengths, and no pool leaves a small batch behind.
+    # Every second pool is sorted from long to short: a batch across the border of two pools then
+    # has similar lengths too, and no pool ends with a small batch.
     direction = 1 - 2 * (pools % 2)
     # lexsort is stable: examples of equal length stay shuffled
     batches = _cut(shuffled[np.lexsort((sizes[shuffled] * direction, pools))], sizes, budget)
@@ -47,22 +48,23 @@ def order(lengths: Sequence[int], budget: int, seed: int, epoch: int) -> list[li
 
 
 def sequential(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Batches for evaluation: from short to long, always the same; each example once."""
+    """Compute the batches of an evaluation: from short to long, each example once."""
     sizes = np.asarray(lengths, dtype=np.int64)
     return _cut(np.argsort(sizes, kind="stable"), sizes, budget)
 
 
 def alike(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """The same with texts of one length together where these fill half the budget.
+    """Compute batches from short to long, of equal lengths where these fill half the budget.
 
-    Rows of equal length need no padding and no mask.
+    A batch that is at least half full is closed when the length changes: rows of equal length need
+    no padding and no mask.
 
     Example:
         >>> alike([2, 9, 2, 2, 9, 5], budget=12)
         [[0, 2, 3], [5], [1], [4]]
     """
     batches: list[list[int]] = []
-    tokens = 0  # of the last batch
+    tokens = 0  # in the last batch
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):
         size = lengths[place]
         longer = bool(batches) and size != lengths[batches[-1][-1]]
@@ -75,12 +77,12 @@ def alike(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 def _cut(sorted_index: NDArray[np.int64], sizes: NDArray[np.int64], budget: int) -> list[list[int]]:
-    """Cut a row of examples into the longest batches that keep to the budget."""
+    """Cut examples, in the given order, into the longest batches within the budget."""
     filled = np.cumsum(sizes[sorted_index])
     batches, start, before = [], 0, 0
     while start < len(sorted_index):
         stop = int(np.searchsorted(filled, before + budget, side="right"))
-        stop = max(stop, start + 1)  # an example longer than the budget stands alone
+        stop = max(stop, start + 1)  # an example longer than the budget has its own batch
         batches.append(sorted_index[start:stop].tolist())
         start, before = stop, int(filled[stop - 1])
     return batches

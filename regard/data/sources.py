@@ -1,7 +1,7 @@
-"""The `data:` section of a recipe -> the splits of its corpus, with checksums.
+"""The `data:` section of a recipe -> training, validation and test pairs, with checksums.
 
-In: which generator with which settings, or which files. Out: training, validation and test pairs,
-how many bad lines were skipped, and a SHA-256 of what was read: a resumed run must see the same.
+In: a generator with its settings, or files. Out: the pairs of each split, the number of bad lines
+that were skipped, and a SHA-256 of the data, so that a resumed run can check that it is the same.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from regard.runtime.lazy import imported
 
 @dataclass(frozen=True)
 class Loaded:
-    """A corpus, and what to remember of where it came from."""
+    """The splits of a dataset of pairs, with counts of skipped lines and checksums."""
 
     splits: Splits
     skipped: dict[str, int]
-    """Lines left out, by kind of problem."""
+    """Number of skipped lines, by kind of problem."""
     checksums: dict[str, str]
-    """SHA-256 of each file by its name; of generated text by its kind."""
+    """SHA-256 of each file, by file name; of generated pairs, by `data.kind`."""
 
 
 def load_splits(config: DataConfig) -> Loaded:
-    """Generate or read the corpus that a recipe names.
+    """Generate or read the pairs that a recipe's `data:` section describes.
 
     Raises:
-        InputError: If a file cannot be used.
+        InputError: If a file cannot be used, or the kind of data does not give pairs.
     """
     if isinstance(config, FileData):
         return _read(config)
@@ -59,7 +59,7 @@ def load_splits(config: DataConfig) -> Loaded:
 
 
 def pairs_of(config: DataConfig, split: str) -> tuple[Pair, ...]:
-    """One split of the corpus that a recipe names: train, valid, or a test's name."""
+    """Return one split of a recipe's pairs: `train`, `valid`, or the name of a test split."""
     splits = load_splits(config).splits
     known = {"train": splits.train, "valid": splits.valid, **splits.tests}
     if split not in known:
@@ -68,7 +68,7 @@ def pairs_of(config: DataConfig, split: str) -> tuple[Pair, ...]:
 
 
 def few_pairs(config: DataConfig, count: int) -> Sequence[Pair]:
-    """The first training pairs of a corpus, of which no more is read or generated than needed."""
+    """Return the first training pairs, reading or generating no more than needed."""
     if isinstance(config, GrammarData | ToyData):
         return load_splits(
             config.model_copy(update={"pairs": count, "held_out": count})
@@ -86,7 +86,7 @@ def few_pairs(config: DataConfig, count: int) -> Sequence[Pair]:
 
 
 def _first(files: Files | None, max_words: int, count: int) -> Sequence[Pair]:
-    """The first good pairs of files."""
+    """Return the usable pairs among the first `count` lines of files."""
     rows = islice(read_pairs(files, max_words), count) if files else ()
     return [row for row in rows if isinstance(row, Pair)]
 
@@ -95,7 +95,10 @@ Generator = Callable[[int, int, int], Splits]
 
 
 def _generator(home: str) -> Generator:
-    """What makes pairs, imported when it is asked: who only uses a model needs no grammar."""
+    """Return a generator of pairs that is imported on its first call.
+
+    Using a trained model does not need the grammar.
+    """
     return lambda pairs, held_out, seed: imported(home)(pairs, held_out, seed)
 
 
@@ -104,7 +107,7 @@ GENERATORS: dict[str, Generator] = {
     "summaries": _generator("regard.data.jobs.summaries.splits"),
     "questions": _generator("regard.data.jobs.questions.splits"),
 }
-"""The splits of so many training pairs, so many held out, and a seed, by the kind of the data."""
+"""By `data.kind`: (number of training pairs, number of held-out pairs, seed) -> splits."""
 
 
 def _generated(config: GrammarData | ToyData) -> Loaded:
@@ -118,7 +121,7 @@ def _generated(config: GrammarData | ToyData) -> Loaded:
 
 
 def _digest(pairs: Sequence[Pair], settings: str) -> str:
-    """SHA-256 of generated pairs: settings would not tell that a generator has changed."""
+    """SHA-256 of generated pairs and settings; a changed generator changes only the pairs."""
     digest = hashlib.sha256(settings.encode())
     for pair in pairs:
         digest.update(f"\n{pair.source}\t{pair.target}".encode())
@@ -139,7 +142,8 @@ def _read(config: FileData) -> Loaded:
     counts = {"valid": config.held_out, "test": config.held_out_test}
     for place, (name, count) in enumerate(counts.items()):
         if name not in parts and count:
-            # Another draw for each split, and the same one for validation, test or not.
+            # Each split has its own seed, so that the validation split does not depend on
+            # whether a test split is held out.
             parts["train"], parts[name] = _set_aside(
                 parts["train"], count, config.seed + place * 2**32, KEYS[config.group]
             )
@@ -148,7 +152,7 @@ def _read(config: FileData) -> Loaded:
 
 
 def _mixed(config: MixtureData) -> Loaded:
-    """The pairs of all parts; what to do stands before each source, and a tag names its part."""
+    """Load all parts of a mixture: the part's prefix before each source, its name as a tag."""
     skipped: Counter[str] = Counter()
     checksums: dict[str, str] = {}
     tests: dict[str, tuple[Pair, ...]] = {}
@@ -163,7 +167,7 @@ def _mixed(config: MixtureData) -> Loaded:
             tests[name if test == "test" else f"{name}_{test}"] = _told(pairs, part.prefix, name)
         skipped.update(loaded.skipped)
         checksums |= loaded.checksums
-    if config.group == "source":  # also where two parts have the same sentence
+    if config.group == "source":  # two parts may have the same source
         aside = {pair.source for pairs in (valid, *tests.values()) for pair in pairs}
         keys = {_same_source(source) for source in aside}
         train = [pair for pair in train if _same_source(pair.source) not in keys]
@@ -171,11 +175,11 @@ def _mixed(config: MixtureData) -> Loaded:
 
 
 def _part(part: PartData, config: MixtureData) -> Loaded:
-    """The pairs of one part, without its prefix."""
+    """Load the pairs of one part, without its prefix."""
     if part.kind != "files":
         splits = GENERATORS[part.kind](part.pairs, config.held_out, config.seed)
         return Loaded(splits, {}, {part.kind: _digest(splits.train, part.model_dump_json())})
-    assert part.train is not None  # its config sees to it
+    assert part.train is not None  # validated by PartData
     files = FileData(
         train=part.train,
         valid=part.valid,
@@ -191,12 +195,15 @@ def _part(part: PartData, config: MixtureData) -> Loaded:
 
 
 def _told(pairs: Sequence[Pair], prefix: str, name: str) -> tuple[Pair, ...]:
-    """The pairs with what to do before the source, and the part's name before the other tags."""
+    """Put the prefix before each source, and the part's name before the other tags."""
     return tuple(Pair(prefix + pair.source, pair.target, (name, *pair.tags)) for pair in pairs)
 
 
 def _perhaps_unpunctuated(pair: Pair, share: float) -> Pair:
-    """The pair, or for this share of all pairs the same without the final mark of both sides."""
+    """Remove the final punctuation for this share of all pairs, if both sides have some.
+
+    A hash of the pair decides, so that the choice is the same in every run.
+    """
     source, target = (text.rstrip(".!?") for text in (pair.source, pair.target))
     spared = zlib.crc32(f"{pair.source}\t{pair.target}".encode()) >= share * 2**32
     if spared or not source or not target or pair.source == source or pair.target == target:
@@ -205,7 +212,7 @@ def _perhaps_unpunctuated(pair: Pair, share: float) -> Pair:
 
 
 def _same_source(source: str) -> str:
-    """A source without case, spaces and punctuation; all of it if it has nothing else."""
+    """Return a source without case, spaces and punctuation; unchanged if nothing would be left."""
     return re.sub(r"[\W_]+", "", source.casefold()) or source
 
 
@@ -213,19 +220,25 @@ KEYS: dict[str, Callable[[Pair], Hashable]] = {
     "pair": lambda pair: (pair.source, pair.target),
     "source": lambda pair: _same_source(pair.source),
 }
-"""What is the same for pairs that stay together, by `data.group`."""
+"""By `data.group`: a key that is equal for pairs that must stay in one split."""
 
 
 def _set_aside(
     pairs: Sequence[Pair], held_out: int, seed: int, key: Callable[[Pair], Hashable]
 ) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
-    """Part the training pairs into those to train on and those set aside.
+    """Split pairs into training pairs and held-out pairs.
 
     Args:
         pairs: All training pairs.
-        held_out: How many groups to set aside; at most a tenth are, and at least one.
-        seed: Chooses which.
-        key: The same for pairs of one group, which stay together.
+        held_out: How many groups to hold out; at most a tenth of them, at least one.
+        seed: Seed of the random choice.
+        key: Equal for the pairs of one group, which stay in one split.
+
+    Returns:
+        The pairs to train on, and the held-out pairs without duplicates.
+
+    Raises:
+        InputError: If there are fewer than two groups.
     """
     unique = dict.fromkeys(pairs)
     groups = list(dict.fromkeys(map(key, unique)))

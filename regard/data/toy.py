@@ -1,7 +1,7 @@
-"""The classic toys: sequences of symbols to copy, to reverse, to sort.
+"""Toy tasks: sequences of symbols to copy, to reverse or to sort.
 
-The first stop of the data path when a recipe says `kind: copy`, `reverse` or `sort`. Counts and
-a seed go in, `Splits` of symbols separated by spaces come out, for the tokenizers.
+The start of the data path for a recipe with `kind: copy`, `reverse` or `sort`. In: how many pairs,
+and a seed. Out: `Splits` of pairs of texts, symbols separated by spaces, for the tokenizers.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ TOYS: dict[str, Callable[[Sequence[int]], list[int]]] = {
 def toy_splits(
     kind: str, pairs: int, held_out: int, symbols: int, longest: int, seed: int
 ) -> Splits:
-    """Sequences and what the toy makes of them, no sequence in two splits.
+    """Generate random sequences and their targets; no sequence is in two splits.
 
     Args:
         kind: "copy", "reverse" or "sort".
         pairs: How many training pairs.
-        held_out: How many for validation, and how many for the test.
-        symbols: How many different symbols there are; they are the numbers from 0.
-        longest: The most symbols in a sequence; each length from 1 is as likely, as long as
-            it has sequences left.
-        seed: What decides everything.
+        held_out: How many validation pairs, and how many test pairs.
+        symbols: The number of different symbols, which are the numbers from 0 on.
+        longest: The most symbols in a sequence; each length from 1 is equally likely until all
+            of its sequences are used.
+        seed: Seed of the random choice.
 
     Returns:
-        Splits with the test "test".
+        Splits with one test split, "test".
 
     Raises:
-        InputError: If there is no such toy, or there are fewer sequences than were asked for.
+        InputError: If there is no such task, or fewer different sequences than requested.
     """
     if kind not in TOYS:
         raise InputError("data.kind", got=kind, expected=f"one of {', '.join(TOYS)}")
@@ -73,8 +73,8 @@ def toy_splits(
 def _distinct(
     rng: random.Random, count: int, symbols: int, left: dict[int, int]
 ) -> list[tuple[int, ...]]:
-    """Different sequences in random order; a length leaves the draw when it is used up."""
-    seen: dict[tuple[int, ...], None] = {}  # a dict, for its order
+    """Draw different sequences in random order; a length with none left is no longer drawn."""
+    seen: dict[tuple[int, ...], None] = {}  # a dict keeps the order, a set does not
     lengths = list(left)
     while len(seen) < count:
         length = rng.choice(lengths)
@@ -86,7 +86,7 @@ def _distinct(
         if not left[length]:
             lengths.remove(length)
     sequences = list(seen)
-    rng.shuffle(sequences)  # short ones are used up first: else all would be held out
+    rng.shuffle(sequences)  # short ones are drawn early: without this most would be held out
     return sequences
 
 

@@ -1,4 +1,4 @@
-"""Text <-> ids: the second step of the data path, a thin layer over the `tokenizers` library."""
+"""Tokenizers, text <-> token ids: the second step of the data path, built on `tokenizers`."""
 
 from __future__ import annotations
 

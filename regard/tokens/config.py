@@ -1,4 +1,4 @@
-"""The `tokens:` section of a recipe: how text becomes ids."""
+"""The `tokens:` section of a recipe: which vocabulary to learn."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ BYTES_AND_SPECIAL = 256 + 4
 
 
 class TokensConfig(Config):
-    """Which vocabulary to learn from the training split."""
+    """The kind and size of the vocabulary that is learned from the training split."""
 
     kind: Literal["words", "characters", "bytes", "bpe", "wordpiece", "unigram"] = "bpe"
     vocab: int = Field(default=8000, ge=8)
     """The largest number of entries, special symbols included (`bytes` always has 260)."""
     shared: bool = True
-    """One vocabulary for source and target, or one each."""
+    """Whether source and target share one vocabulary, or have one each."""
     lowercase: bool = False
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
-"""Training text -> a vocabulary of one of six kinds, as the `tokenizers` library keeps it.
+"""Training text -> a vocabulary of one of six kinds, trained with the `tokenizers` library.
 
 In: the sentences of the training split. Out: a `tokenizers.Tokenizer` with the four special symbols
-at ids 0 to 3. The same text and settings give the same vocabulary in every process; where the
-library's trainers go through hash maps in random order, this file puts order back.
+at ids 0 to 3. The same text and settings give the same vocabulary in every process: where the
+library's trainers depend on the random order of a hash map, this file makes them deterministic.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from regard.tokens.config import TokensConfig
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 PAD, BEGIN, END, UNKNOWN = range(4)
 CONTINUES = "##"
-"""What WordPiece puts before a piece that goes on with a word."""
+"""WordPiece's prefix of a piece that continues a word."""
 SPACE = "▁"
-"""What Unigram writes for a space."""
+"""Unigram's symbol for a space."""
 
 WORD = r"\w+(?:['’-]\w+|(?<=\d)[.,:](?=\d)\w+)*|[^\w\s]"
 """A word ("Didn't", "well-known", "3.5"), or one punctuation mark."""
 CHARACTER = r"[\s\S]"
 LONGEST_PIECE = 16
-"""Characters of the longest Unigram piece; the library's default too."""
+"""The most characters of a Unigram piece; also the library's default."""
 ROUNDS = 2
-"""How often Unigram's scores are estimated again once its pieces are chosen."""
+"""How often Unigram's scores are re-estimated after its pieces are chosen."""
 
 
 def split_words() -> pre_tokenizers.PreTokenizer:
-    """What cuts text into words and punctuation marks, without the spaces between."""
+    """Return a pre-tokenizer that splits text into words and punctuation, without spaces."""
     return pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
 
 
 def byte_symbols() -> list[str]:
-    """The printable character that stands for each byte in byte-level vocabularies (GPT-2's).
+    """Return the printable character for each byte in byte-level vocabularies (GPT-2's).
 
     Example:
         >>> byte_symbols()[ord("A")], byte_symbols()[ord(" ")]
@@ -54,12 +54,12 @@ def byte_symbols() -> list[str]:
 
 
 def train(texts: Sequence[str], config: TokensConfig) -> Inner:
-    """Learn a vocabulary from sentences."""
+    """Learn a vocabulary of the kind `config.kind` from sentences."""
     return KINDS[config.kind](texts, config)
 
 
 def _words(texts: Sequence[str], config: TokensConfig) -> Inner:
-    # The library's trainer keeps the most frequent words, equals in alphabetical order.
+    # The trainer keeps the most frequent words; ties are in alphabetical order.
     inner = _assemble(models.WordLevel(unk_token=SPECIAL[UNKNOWN]), config, split_words())
     inner.train_from_iterator(texts, trainers.WordLevelTrainer(**_settings(config)))
     return inner
@@ -80,7 +80,7 @@ def _bytes(texts: Sequence[str], config: TokensConfig) -> Inner:  # noqa: ARG001
 
 
 def _bpe(texts: Sequence[str], config: TokensConfig) -> Inner:
-    # GPT-2's split keeps letters and marks apart, so no merge can spell a special symbol
+    # GPT-2's split separates letters and punctuation, so that no merge can spell a special symbol
     split = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner = _assemble(models.BPE(), config, split, decoders.ByteLevel())
     trainer = trainers.BpeTrainer(
@@ -94,11 +94,11 @@ def _wordpiece(texts: Sequence[str], config: TokensConfig) -> Inner:
     decoder = decoders.WordPiece(prefix=CONTINUES)
     empty = models.WordPiece(unk_token=SPECIAL[UNKNOWN])
     draft = _assemble(empty, config, split_words(), decoder)
-    # each character is needed twice: as the beginning of a word and as its continuation
+    # each character needs two entries: one that begins a word and one that continues it
     texts = _without_rare(texts, draft, keep=(config.vocab - len(SPECIAL)) // 2)
     words = _word_counts(texts, draft)
-    # The trainer numbers continuations as it meets them in a hash map, and breaks ties between
-    # merges by number. Named beforehand as if they were special, they have fixed numbers.
+    # The trainer numbers continuations in the order of a hash map, and breaks ties between merges
+    # by number. Passing them as special tokens gives them fixed numbers.
     continuations = sorted({CONTINUES + letter for word in words for letter in word[1:]})
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocab,
@@ -112,12 +112,12 @@ def _wordpiece(texts: Sequence[str], config: TokensConfig) -> Inner:
 
 
 def _unigram(texts: Sequence[str], config: TokensConfig) -> Inner:
-    # marks stand apart, so that no piece can spell a special symbol
+    # punctuation is isolated, so that no piece can spell a special symbol
     split = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(SPACE), pre_tokenizers.Punctuation("isolated")]
     )
     draft = _assemble(models.Unigram(), config, split, decoders.Metaspace(SPACE))
-    texts = _without_rare(texts, draft, keep=config.vocab - len(SPECIAL) - 1)  # and the space
+    texts = _without_rare(texts, draft, keep=config.vocab - len(SPECIAL) - 1)  # 1 for the space
     trainer = trainers.UnigramTrainer(
         **_settings(config), unk_token=SPECIAL[UNKNOWN], max_piece_length=LONGEST_PIECE
     )
@@ -157,13 +157,13 @@ def _assemble(
     inner.pre_tokenizer = split
     if decoder is not None:
         inner.decoder = decoder
-    if inner.token_to_id(SPECIAL[UNKNOWN]) is not None:  # trained or given; a draft has none yet
+    if inner.token_to_id(SPECIAL[UNKNOWN]) is not None:  # not before training
         inner.add_special_tokens([AddedToken(symbol, special=True) for symbol in SPECIAL])
     return inner
 
 
 def _word_counts(texts: Iterable[str], inner: Inner) -> dict[str, int]:
-    """How often each unit that the vocabulary cuts further occurs, in alphabetical order."""
+    """Count the units that the pre-tokenizer makes, in alphabetical order."""
     counts: Counter[str] = Counter()
     for chunk, count in Counter(chunk for text in texts for chunk in text.split()).items():
         for word, _ in inner.pre_tokenizer.pre_tokenize_str(_normalized(chunk, inner)):
@@ -172,7 +172,7 @@ def _word_counts(texts: Iterable[str], inner: Inner) -> dict[str, int]:
 
 
 def _without_rare(texts: Sequence[str], inner: Inner, keep: int) -> Sequence[str]:
-    """The sentences with all but the `keep` most frequent characters made spaces."""
+    """Replace all but the `keep` most frequent characters of the sentences by spaces."""
     counts = Counter(_normalized("".join(texts), inner))
     letters = [letter for letter in counts if not letter.isspace()]
     if len(letters) <= keep:
@@ -187,11 +187,16 @@ def _normalized(text: str, inner: Inner) -> str:
 
 
 def _estimate(pieces: Sequence[str], words: Mapping[str, int], most: int) -> models.Unigram:
-    """Estimate Unigram's scores, log p(piece), from the likeliest cuts of the words.
+    """Estimate Unigram's scores, log p(piece), from the likeliest segmentations of the words.
 
-    The trainer sums its expected counts in the random order of a hash map, so that its scores
-    differ from process to process. Here they come from whole numbers: first how often each piece
-    occurs at all, then, twice, how often the likeliest cut uses it.
+    The trainer sums expected counts as floats in the random order of a hash map, so that its scores
+    differ between processes. Here they come from integer counts: first of all occurrences of each
+    piece, then, `ROUNDS` times, of its uses in the likeliest segmentations.
+
+    Args:
+        pieces: The candidate pieces.
+        words: The words with their counts.
+        most: The most pieces to keep.
     """
     known = set(pieces)
     uses = Counter[str]()
@@ -201,7 +206,8 @@ def _estimate(pieces: Sequence[str], words: Mapping[str, int], most: int) -> mod
                 if word[start:end] in known:
                     uses[word[start:end]] += count
     for _ in range(ROUNDS):
-        # The trainer may give a few too many. Characters stay: without them words are lost.
+        # The trainer may return a few pieces too many. Single characters are kept: without them
+        # words would become unknown.
         pieces = sorted(pieces, key=lambda piece: (len(piece) > 1, -uses[piece], piece))[:most]
         cut = Inner(_scored(pieces, uses))
         uses = Counter()
@@ -212,9 +218,9 @@ def _estimate(pieces: Sequence[str], words: Mapping[str, int], most: int) -> mod
 
 
 def _scored(pieces: Sequence[str], uses: Mapping[str, int]) -> models.Unigram:
-    # half a use for a piece that no likeliest cut has: rare, not impossible
+    # an unused piece counts as half a use: rare, but not impossible
     total = sum(uses[piece] or 0.5 for piece in pieces)
-    # six places: the library reads longer decimals back with another last bit
+    # six decimals: more would not survive the library's JSON bit for bit
     scores = [(piece, round(math.log((uses[piece] or 0.5) / total), 6)) for piece in pieces]
     scores.sort(key=lambda entry: (-entry[1], entry[0]))
     return models.Unigram([*((symbol, 0.0) for symbol in SPECIAL), *scores], unk_id=UNKNOWN)

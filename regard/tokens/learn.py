@@ -1,7 +1,8 @@
-"""Training text -> a vocabulary, learned from it.
+"""Training text -> a learned vocabulary.
 
-In: pairs, or plain text. Out: a `Vocabulary`. The pieces are the same for both; plain text has
-symbols beside them that its models need: a mask, sentinels, and what stands around a text.
+In: training pairs, or plain text. Out: a `Vocabulary`. Pieces are learned in the same way from
+both. Vocabularies of plain text also have the symbols that pretraining needs, a mask or sentinels,
+and a template around a text.
 """
 
 from __future__ import annotations
@@ -24,37 +25,41 @@ from regard.tokens.tokenizer import LEARNED, Roles, Tokenizer
 
 MASK = "<mask>"
 SENTINEL = "<extra_id_{}>"
-"""What T5 writes for a hole, by its number."""
+"""T5's symbol for a hidden span, by its number."""
 SENTINELS = 100
-"""As many as T5 has; a vocabulary of less than 800 has an eighth of itself."""
+"""Number of sentinels, as in T5; in a vocabulary below 800 entries, an eighth of its size."""
 SPACED = ("bpe", "unigram")
-"""Kinds in which a space belongs to the piece after it: one before a hole is then in the hole."""
+"""Kinds in which a space belongs to the piece after it; a mask or sentinel then includes the space
+before it."""
 
 
 @dataclass(frozen=True)
 class Around:
-    """What stands around a text, around a pair of texts, and for what is hidden in them."""
+    """The symbols that a task needs: templates around one and two texts, and mask or sentinels."""
 
     single: str
-    """The begin symbol `<s>`, the end `</s>`, and `$A` for the text."""
+    """Template of one text: `$A` for the text, begin symbol `<s>` and end symbol `</s>`."""
     pair: str
     holes: Literal["mask", "sentinels"] | None = None
 
     @property
     def begins(self) -> bool:
-        """Whether a begin symbol stands before a text."""
+        """Whether the template begins with the begin symbol."""
         return self.single.startswith(SPECIAL[BEGIN])
 
 
 def learn(pairs: Sequence[Pair], config: TokensConfig) -> Vocabulary:
-    """Learn the vocabulary of a corpus: from its training split only.
+    """Learn a vocabulary from training pairs.
 
     Args:
         pairs: The training pairs.
-        config: Which kind, how large, one for both sides or one each.
+        config: Kind and size, and whether source and target share one vocabulary.
 
     Returns:
-        The same, to the last byte of its JSON, in every process.
+        The vocabulary. It is deterministic: its JSON is byte for byte the same in every process.
+
+    Raises:
+        InputError: If there are no pairs, or a text is not valid Unicode.
     """
     if not pairs:
         raise InputError("tokens", got="no training pairs", expected="at least one to learn from")
@@ -71,12 +76,15 @@ def learn(pairs: Sequence[Pair], config: TokensConfig) -> Vocabulary:
 
 
 def learn_plain(texts: Sequence[str], config: TokensConfig, around: Around) -> Vocabulary:
-    """Learn the vocabulary of plain text.
+    """Learn a vocabulary from plain text.
 
     Args:
         texts: A sample of the training text.
-        config: Which kind, and how large, the symbols included.
-        around: What stands around a text.
+        config: Kind and size; the size includes the symbols.
+        around: The templates around texts, and whether mask or sentinels are needed.
+
+    Raises:
+        InputError: If there is no text.
     """
     if not texts:
         raise InputError("tokens", got="no text", expected="some to learn from")
@@ -98,7 +106,7 @@ def learn_plain(texts: Sequence[str], config: TokensConfig, around: Around) -> V
 
 
 def sentinels_of(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The ids of `<extra_id_0>` and all that follow it without a gap, in their order."""
+    """Return the ids of `<extra_id_0>`, `<extra_id_1>` and so on, up to the first missing one."""
     found: list[int] = []
     while (token := tokenizer.id_of(SENTINEL.format(len(found)))) is not None:
         found.append(token)
@@ -106,12 +114,12 @@ def sentinels_of(tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def has_sentinels(processor: Vocabulary) -> bool:
-    """Whether a vocabulary has symbols for holes, as T5's has, whatever a model is trained for."""
+    """Whether a vocabulary has sentinels, as T5's has, whichever task the model is trained for."""
     return bool(sentinels_of(processor.source))
 
 
 def _holes(around: Around, vocab: int) -> list[str]:
-    """The symbols that stand for what is hidden."""
+    """Return the symbols for hidden text: the mask, the sentinels, or none."""
     if around.holes == "mask":
         return [MASK]
     if around.holes == "sentinels":

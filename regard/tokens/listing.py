@@ -1,7 +1,7 @@
-"""A text -> its tokens, one by one: symbol, id, and which characters of the text each stands for.
+"""A text -> a list of its tokens: the piece, id and span of characters of each.
 
-In: a tokenizer and a text, or ids. Out: `Token`s, and what the tokenizer did not
-keep of the text: unknown words, case, accents, forms of letters, spaces.
+In: a tokenizer and a text, or ids. Out: `Token`s, what the tokenizer lost of the text (unknown
+words, case, accents, forms of letters, spaces), and tables of these to print.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from regard.tokens.tokenizer import Tokenizer
 
 _TEXT = -1
-"""Where the text stands in a template; no symbol has this id."""
+"""Placeholder id of the text in a template; no symbol has this id."""
 LONGEST_ID = 9
-"""Digits; no vocabulary is that large."""
+"""The most digits of an id; no vocabulary is that large."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Token:
     r"""One token of a text.
 
     Attributes:
-        token: In printable characters: spaces as `▁`, half characters as `\xc3`.
-        id: Its row in the vocabulary.
-        start: `text[start:end]` is what it stands for; of a symbol around the text it is empty.
+        token: The piece in printable characters: spaces as `▁`, partial characters as `\xc3`.
+        id: Its id in the vocabulary.
+        start: The token stands for `text[start:end]`, which is empty for symbols around the text.
         end: See `start`.
-        special: Whether it is a symbol such as `</s>`, `[MASK]` or the unknown one.
+        special: Whether it is a special symbol such as `</s>` or `[MASK]`, or the unknown symbol.
     """
 
     token: str
@@ -49,14 +49,14 @@ class Token:
 
 @dataclass(frozen=True)
 class Cut:
-    """A text, its tokens, and what they keep of it.
+    """A text, its tokens, and what the tokenizer lost of it.
 
     Attributes:
-        text: As it was typed.
-        tokens: As the model gets them, its symbols around the text included.
-        decoded: The text that the ids give back.
-        unknown: The words that the vocabulary cannot spell.
-        lost: What else differs in `decoded`: spaces, case, accents, forms or characters.
+        text: The text before tokenizing.
+        tokens: The model's input, including the symbols around the text.
+        decoded: The text decoded from the ids.
+        unknown: The words that the vocabulary cannot represent.
+        lost: Other differences of `decoded`: spaces, case, accents, forms or characters.
     """
 
     text: str
@@ -66,17 +66,18 @@ class Cut:
     lost: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it."""
+        """Return all fields as a dict."""
         return asdict(self)
 
 
 def tokens_of(tokenizer: Tokenizer, text: str, *, target: bool = False) -> list[Token]:
-    """The tokens of a text, with the symbols that the model wants around it.
+    """Tokenize a text, with the symbols that the model needs around it.
 
     Args:
-        tokenizer: Of one side.
+        tokenizer: The tokenizer of one side.
         text: Any text.
-        target: Whether a decoder reads it: it begins and ends with symbols of its own.
+        target: Whether the text is for a decoder, with begin and end symbols around it instead of
+            the tokenizer's template.
     """
     ids, spans = tokenizer.located(text)
     around = _around_target(tokenizer) if target else tokenizer.template([_TEXT])
@@ -95,7 +96,13 @@ def tokens_of(tokenizer: Tokenizer, text: str, *, target: bool = False) -> list[
 
 
 def cut(tokenizer: Tokenizer, text: str, *, target: bool = False) -> Cut:
-    """The tokens of a text, and what they do not keep of it."""
+    """Tokenize a text, and find out what the tokenizer lost of it.
+
+    Args:
+        tokenizer: The tokenizer of one side.
+        text: Any text.
+        target: Whether the text is for a decoder, as in `tokens_of`.
+    """
     ids, spans = tokenizer.located(text)
     unknown = tuple(tokenizer.unknown_words(text))
     decoded = tokenizer.decode(ids)
@@ -105,17 +112,17 @@ def cut(tokenizer: Tokenizer, text: str, *, target: bool = False) -> Cut:
         known = _without(text, gone)
         written = tokenizer.decode([token for token in ids if not tokenizer.is_unknown(token)])
     lost = _changes(known, written)
-    if unknown:  # where a word is left out, the spaces around it say nothing
+    if unknown:  # without the unknown words, spaces differ anyway
         lost = tuple(change for change in lost if change != "spaces")
     tokens = tuple(tokens_of(tokenizer, text, target=target))
     return Cut(text, tokens, decoded, unknown, lost)
 
 
 def read_ids(tokenizer: Tokenizer, line: str) -> list[int]:
-    """The ids in a line, with spaces or commas between.
+    """Parse a line of ids, separated by spaces or commas.
 
     Raises:
-        InputError: One is no whole number, or none of the vocabulary's.
+        InputError: If one is not an integer, or not in the vocabulary.
     """
     ids = []
     for word in line.replace(",", " ").split():
@@ -127,20 +134,20 @@ def read_ids(tokenizer: Tokenizer, line: str) -> list[int]:
 
 
 def table(found: Cut) -> str:
-    """Aligned lines: token, id, characters, and what is to be said of it; then what is lost."""
+    """Format tokens as aligned lines of token, id, span and a note; then what was lost."""
     rows = [("token", "id", "characters", ""), *(_row(found.text, each) for each in found.tokens)]
     return "\n".join([*aligned(rows), *_losses(found)])
 
 
 def id_table(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
-    """Aligned lines of ids: token, id, and whether it is a special symbol."""
+    """Format ids as aligned lines of token, id, and whether it is a special symbol."""
     marks = ("special" if tokenizer.is_special(token) else "" for token in ids)
     rows = zip(map(escaped, tokenizer.tokens(ids)), map(str, ids), marks, strict=True)
     return "\n".join(aligned([("token", "id", ""), *rows]))
 
 
 def side_by_side(names: Sequence[str], found: Sequence[Cut]) -> str:
-    """The tokens of several tokenizers in columns; what begins together stands in one line."""
+    """Format the tokens of several tokenizers in columns, aligned where tokens begin together."""
     edges = _common_edges(found)
     rows = [tuple(cell for name in names for cell in (name, "id"))]
     buckets = [_buckets(each, edges) for each in found]
@@ -156,7 +163,7 @@ def side_by_side(names: Sequence[str], found: Sequence[Cut]) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines whose cells stand below each other, letters of double width counted."""
+    """Format rows as lines with aligned columns; wide characters count as two columns."""
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -167,9 +174,9 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _around_target(tokenizer: Tokenizer) -> list[int]:
-    """What stands around a text that a decoder reads or writes."""
+    """Return the template of a decoder's text: the begin symbol, the text, the end symbol."""
     around = [_TEXT]
-    with suppress(InputError):  # a vocabulary may have neither
+    with suppress(InputError):  # a vocabulary may have no begin or end symbol
         around = [*around, tokenizer.end]
     with suppress(InputError):
         around = [tokenizer.begin, *around]
@@ -185,16 +192,16 @@ def _short(token: Token) -> tuple[str, str]:
 
 
 def _note(text: str, token: Token) -> str:
-    """Whether a token is a symbol, and what it stands for if it is not spelled like it."""
+    """Say whether a token is a symbol, and which text it stands for if it is spelled otherwise."""
     typed = text[token.start : token.end].strip()
-    if token.special:  # no symbol can be typed: one that stands for text is the unknown one
+    if token.special:  # of these, only the unknown symbol stands for text
         return f"unknown: {escaped(typed)}" if typed else "special"
     spelled = token.token.replace(SPACE, " ").strip(), token.token.removeprefix(CONTINUES)
     return "" if typed in ("", token.token, *spelled) else f"for {escaped(typed)}"
 
 
 def _losses(found: Cut) -> list[str]:
-    """What is not kept, in a line; none if all is."""
+    """Return a line that says what was lost; no line if nothing was."""
     parts = [", ".join(found.lost)] if found.lost else []
     if found.unknown:
         parts.append(f"unknown words ({escaped(', '.join(found.unknown))})")
@@ -220,11 +227,12 @@ _ALIKE: dict[str, Callable[[str], str]] = {
     "case": str.casefold,
     "spaces": lambda text: "".join(text.split()),
 }
-"""What a tokenizer may level, and how two texts are made alike in it; in the order of doing so."""
+"""Differences that a tokenizer may remove, each with a function that removes it, in the order in
+which they are applied."""
 
 
 def _changes(text: str, decoded: str) -> tuple[str, ...]:
-    """The fewest of `_ALIKE` that make two texts one; `characters` if none do."""
+    """Find the fewest of `_ALIKE` that make two texts equal; `characters` if none do."""
     for count in range(len(_ALIKE) + 1):
         for names in combinations(_ALIKE, count):
             one, other = (
@@ -237,7 +245,7 @@ def _changes(text: str, decoded: str) -> tuple[str, ...]:
 
 
 def _starts(found: Cut) -> list[int]:
-    """Where each token begins, spaces before it left out: they are not a matter of cutting."""
+    """Return the start of each token without leading spaces, which tokenizers treat differently."""
     starts = []
     for token in found.tokens:
         typed = found.text[token.start : token.end]
@@ -247,7 +255,7 @@ def _starts(found: Cut) -> list[int]:
 
 
 def _common_edges(found: Sequence[Cut]) -> list[int]:
-    """The places of the text at which tokens of all tokenizers begin, and none goes on."""
+    """Find the positions at which a token of every tokenizer begins and none continues."""
     edges = []
     for each in found:
         starts = _starts(each)
@@ -257,7 +265,11 @@ def _common_edges(found: Sequence[Cut]) -> list[int]:
 
 
 def _buckets(found: Cut, edges: Sequence[int]) -> list[list[Token]]:
-    """Tokens by the edge that they begin at or after; those before the first are by themselves."""
+    """Group tokens by the last edge at or before their start; the first group is before all edges.
+
+    Returns:
+        One list of tokens more than there are edges.
+    """
     buckets: list[list[Token]] = [[] for _ in range(len(edges) + 1)]
     for token, start in zip(found.tokens, _starts(found), strict=True):
         buckets[bisect_right(edges, start)].append(token)

@@ -1,4 +1,8 @@
-"""What turns items into what a model reads, and back, which a checkpoint keeps as one JSON."""
+"""The pre- and post-processing of a model: its tokenizers, or its image reader.
+
+In: texts or images. Out: the model's input; and text from the ids that a model writes. A checkpoint
+keeps the processor as one JSON text.
+"""
 
 from __future__ import annotations
 
@@ -15,44 +19,49 @@ from regard.tokens.tokenizer import Tokenizer
 
 KEPT = ("vocab.json", "target_vocab.json", "source.spm", "target.spm", "tokenizer_config.json",
         "special_tokens_map.json", "added_tokens.json")  # fmt: skip
-"""The files of a folder with a tokenizer for each side: no `tokenizer.json` holds two."""
+"""Files of a published folder with one tokenizer for each side. They are kept, as a
+`tokenizer.json` can hold only one."""
 
 
 @dataclass(frozen=True)
 class Processor:
-    """What turns items into what a model reads, and what it writes back into text.
+    """Turns texts or images into a model's input, and the model's output ids into text.
 
-    Of text: the tokenizers of both sides; with a shared vocabulary they are one (`Vocabulary`).
-    Of images: an `ImageReader` (`regard/data/images/reader.py`), and no target.
+    For text models (`Vocabulary`), `source` and `target` are the tokenizers of both sides; with a
+    shared vocabulary they are the same object. For image models, `source` is an `ImageReader`
+    (`regard/data/images/reader.py`) and `target` is None.
     """
 
     source: Any
     target: Any = None
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """Of two that came from a folder: its files, among `KEPT`, as they were."""
+    """Contents of the `KEPT` files, by name, if two tokenizers were read from a folder."""
 
     @property
     def vocabularies(self) -> tuple[int, ...]:
-        """Entries of each side that has tokens, the source's first."""
+        """The vocabulary size of each side that has a tokenizer, the source's first."""
         sides = (self.source, self.target)
         return tuple(side.vocab for side in sides if hasattr(side, "vocab"))
 
     @property
     def shared(self) -> bool:
-        """Whether source and target have one vocabulary."""
+        """Whether source and target share one vocabulary."""
         return self.source is self.target
 
     def tokens(self, text: str, *, target: bool = False) -> list[Token]:
-        """The tokens of a text, one by one: symbol, id and place in the text.
+        """Tokenize a text: the printable piece, id and span of each token.
 
         Args:
             text: Any text.
-            target: Whether to read it as the other side, which a translator writes.
+            target: Whether to use the target's tokenizer instead of the source's.
         """
         return tokens_of(self.target if target else self.source, text, target=target)
 
     def to_json(self) -> str:
-        """Both as one text: shared or alone, that of the one; else `{"source": …, "target": …}`."""
+        """Return the processor as JSON.
+
+        A shared or only tokenizer is its own JSON; two become `{"source": …, "target": …}`.
+        """
         if self.shared or self.target is None:
             return self.source.to_json()
         packed = {name: base64.b64encode(data).decode() for name, data in self.files.items()}
@@ -61,7 +70,7 @@ class Processor:
 
     @staticmethod
     def from_json(text: str) -> Any:
-        """Undo `to_json`: a `Vocabulary`, or the `Processor` of an image reader.
+        """Build a `Vocabulary`, or the `Processor` of an image reader, from `to_json`'s result.
 
         Raises:
             InputError: If the text is damaged, or is neither a tokenizer that `learn` makes nor
@@ -69,7 +78,7 @@ class Processor:
         """
         spec = parse(text)
         if spec.get("reader") == "images":
-            from regard.data.images.reader import ImageReader  # Pillow, which text does not need
+            from regard.data.images.reader import ImageReader  # needs Pillow, text does not
 
             return Processor(ImageReader.from_spec(spec))
         if "source" in spec or "target" in spec:
@@ -81,14 +90,14 @@ class Processor:
 
 @dataclass(frozen=True)
 class Vocabulary(Processor):
-    """The processor of a model both of whose sides are text."""
+    """The processor of a text model: a tokenizer for each side."""
 
     source: Tokenizer
     target: Tokenizer
 
 
 def _unpacked(files: object) -> dict[str, bytes]:
-    """The kept files of a folder from their text; no other name is ever written."""
+    """Decode the kept files from base64; names outside `KEPT` are an error."""
     if not isinstance(files, dict) or not files.keys() <= set(KEPT):
         raise damaged("tokenizer.json", "files that no tokenizer has")
     try:

@@ -1,7 +1,8 @@
-"""The text of a `tokenizer.json` -> its JSON, or an error that says what is damaged.
+"""The text of a checkpoint's `tokenizer.json` -> its parsed and checked JSON.
 
-In: what a checkpoint holds, which may be cut off, edited or somebody else's. Out: the JSON of a
-tokenizer of a kind that is learned here, checked so far that using it cannot fail later.
+In: the text, which may be truncated, edited, or from another program. Out: the JSON of a tokenizer
+of a kind that `learn` makes, checked so that using it cannot fail later; or an `InputError` that
+says what is damaged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ KINDS = {
     ("BPE", "ByteLevel", None): "bpe",
     ("Unigram", "Sequence", None): "unigram",
 }
-"""By which model, split and pattern a kind is known. `bytes` is `bpe` without merges."""
+"""The kind of each combination of model, pre-tokenizer and pattern. `bytes` is `bpe` without
+merges."""
 
 UNKNOWN_FIELD: dict[str, tuple[str, object]] = {
     "words": ("unk_token", SPECIAL[UNKNOWN]),
@@ -29,11 +31,11 @@ UNKNOWN_FIELD: dict[str, tuple[str, object]] = {
     "bpe": ("unk_token", None),
     "unigram": ("unk_id", UNKNOWN),
 }
-"""Where each kind of model says what an unknown piece becomes, and what it must say."""
+"""For each kind, the model's field for the unknown symbol, and the value it must have."""
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Read the JSON object that a `tokenizer.json` is."""
+    """Parse the text of a `tokenizer.json`, a JSON object."""
     try:
         spec = json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -44,13 +46,13 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def check_learned(spec: object) -> Spec:
-    """The same, once nothing in it could fail later or change ids unseen.
+    """Check that a parsed tokenizer cannot fail later or change ids unnoticed; return it.
 
     Raises:
-        InputError: If anything in it is damaged, or it is not of a kind that is learned here.
+        InputError: If anything in it is damaged, or it is not of a kind that `learn` makes.
     """
     kind = _kind_of(spec)
-    assert isinstance(spec, dict)  # only a dictionary is of a kind
+    assert isinstance(spec, dict)  # checked by _kind_of
     _check_settings(spec, kind)
     with guarded("tokenizer.json"):
         vocab = spec["model"]["vocab"]
@@ -69,7 +71,7 @@ def check_learned(spec: object) -> Spec:
 
 
 def _kind_of(spec: object) -> str:
-    """Which kind of tokenizer is described, by its model and how it splits text."""
+    """Determine the kind of tokenizer from its model and pre-tokenizer."""
     model, split = _field(spec, "model"), _field(spec, "pre_tokenizer")
     regex = _field(_field(split, "pattern"), "Regex")
     key = tuple(
@@ -83,7 +85,7 @@ def _kind_of(spec: object) -> str:
 
 
 def _check_settings(spec: object, kind: str) -> None:
-    """Refuse what `learn` never writes and what would change ids or lose text unseen."""
+    """Refuse settings that `learn` never writes and that would change ids or lose text."""
     for name in ("truncation", "padding", "post_processor"):
         if _field(spec, name) is not None:
             raise _damaged(f"a setting for {name}")

@@ -1,8 +1,8 @@
-"""Words -> a sentence: where a written sentence has spaces, and where it has none.
+"""Words and punctuation marks -> a sentence with normal spacing.
 
-In: words and punctuation marks, as the `words` and `wordpiece` vocabularies hold them. Out: the
-sentence as a person would write it. Quotation marks are the hard part: the same mark opens in one
-language and closes in another, so what is open decides.
+In: words and punctuation marks, decoded with a `words` or `wordpiece` vocabulary. Out: the sentence
+as a person would write it. The same quotation mark opens a quotation in one language and closes it
+in another; the quotations that are open decide which it is.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ NO_SPACE_AFTER = frozenset("([{¿¡$£#@‹")
 TIGHT = frozenset("/_")
 """No space on either side."""
 QUOTES = {'"': '"', "„": "“", "“": "”", "«": "»", "»": "«", "‘": "’", "‚": "‘", "'": "'"}
-"""Each mark that can open, and the one that closes it: "…", „…“, “…”, «…», »…«, ‘…’, ‚…‘, '…'."""
+"""Each opening mark, with its closing mark: "…", „…“, “…”, «…», »…«, ‘…’, ‚…‘, '…'."""
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Write words and punctuation as a sentence.
+    """Join words and punctuation marks into a sentence.
 
     Example:
         >>> join_words(["„", "Ja", "“", ",", "sagte", "er", "."])
         '„Ja“, sagte er.'
     """
     written: list[str] = []
-    closing: list[str] = []  # the marks that would close the quotations now open, innermost last
-    space = False  # may the next word have a space before it?
+    closing: list[str] = []  # closing marks of the open quotations, innermost last
+    space = False  # whether a space may precede the next word
     for place, word in enumerate(words):
         before, after = _spaces(word, words[place + 1 :], closing)
         if written and space and before:
@@ -37,7 +37,7 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def _spaces(word: str, rest: Sequence[str], closing: list[str]) -> tuple[bool, bool]:
-    """Whether a space may stand before and after a word; keeps account of open quotations."""
+    """Return whether a space may stand before, and after, a word; update open quotations."""
     if word in closing:
         del closing[closing.index(word) :]
         return False, True
@@ -45,7 +45,7 @@ def _spaces(word: str, rest: Sequence[str], closing: list[str]) -> tuple[bool, b
         if QUOTES[word] in rest:
             closing.append(QUOTES[word])
             return True, False
-        # nothing closes it: an apostrophe ("the dogs' bowl"), or a half quotation
+        # no closing mark follows: an apostrophe ("the dogs' bowl"), or an unclosed quotation
         return (False, True) if word == "'" else (True, False)
     if word in TIGHT:
         return False, False

@@ -1,8 +1,8 @@
-"""A `tokenizer.json` as data: which symbols it has, how its pieces spell, and its library object.
+"""A parsed `tokenizer.json` -> the `tokenizers` object, its pieces and its special symbols.
 
-In: the parsed JSON, by whomever it was written. Out: the `tokenizers` object, built so that no text
-can spell a special symbol, and what else `Tokenizer` must know. Damage is an error with the name of
-the file, never a panic.
+In: the parsed JSON, from a trusted or untrusted source. Out: the library's tokenizer, changed so
+that no text can spell a special symbol, and the other properties that `Tokenizer` needs. A damaged
+file is an `InputError` with the file's name, never a panic of the library.
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ from regard.errors import InputError, UserError
 Spec = dict[str, Any]
 
 HIDDEN = "\U0010ffff"
-"""Put before special symbols inside the library, so that no text can spell one: it is no character.
-
-Without it a Unigram model finds "</s>" in a text as it finds any other piece.
-"""
+"""A Unicode noncharacter, put before special symbols inside the library, so that no text can spell
+one. Without it a Unigram model finds "</s>" in a text like any other piece."""
 MOST_IDS = 4_000_000
-"""More than any published vocabulary has; beyond it a file is damaged or hostile."""
+"""The most ids: more than any published vocabulary has; beyond it a file is damaged or hostile."""
 LONGEST_PIECE = 4096
-"""Characters; the longest published pieces have some hundred. Work grows with their square."""
+"""The most characters of a piece; the longest published ones have some hundred. The work of
+encoding grows with the square of the length."""
 MOST_GROWTH = 4096
-"""Times as long as a text that normalising makes of it; published ones stay below 100."""
+"""The most times that normalising may lengthen a text; published tokenizers stay below 100."""
 _PROBE = "Probe: é 東京 👩 </s>\t1"
 
 
 class guarded:  # noqa: N801 (as `contextlib.suppress`; entered with every text, so no generator)
-    """Turn whatever the library raises on a damaged file into an `InputError` that names it."""
+    """Turn any exception of the library into an `InputError` that names the damaged file."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -46,13 +45,13 @@ class guarded:  # noqa: N801 (as `contextlib.suppress`; entered with every text,
     def __exit__(self, kind: object, problem: BaseException | None, traceback: object) -> None:
         if problem is None or isinstance(problem, UserError):
             return
-        # The library panics on what it did not foresee, and its panic is no `Exception`.
+        # The library's `PanicException` is not a subclass of `Exception`.
         if isinstance(problem, Exception) or type(problem).__name__ == "PanicException":
             raise damaged(self._file, f"what cannot be read ({_short(problem)})") from None
 
 
 def damaged(file: str, got: str) -> InputError:
-    """The error for a file that is not what it should be."""
+    """Return the error for a damaged file."""
     return InputError(
         file,
         got=got,
@@ -62,7 +61,11 @@ def damaged(file: str, got: str) -> InputError:
 
 
 def build(spec: Spec, file: str) -> Inner:
-    """The library's tokenizer, in which special symbols in a text are text."""
+    """Build the library's tokenizer; it encodes special symbols in a text as text.
+
+    Raises:
+        InputError: If the file is damaged, or would take too much time or memory.
+    """
     with guarded(file):
         check_growth(spec.get("normalizer"), file)
         check_growth(spec.get("decoder"), file)
@@ -71,25 +74,25 @@ def build(spec: Spec, file: str) -> Inner:
         check_lengths(chain(pieces, (entry["content"] for entry in added)), file)
         inner = Inner.from_str(json.dumps(_hidden(spec)))
         inner.encode_special_tokens = True
-        inner.decode(inner.encode(_PROBE).ids)  # some damage shows only in use
+        inner.decode(inner.encode(_PROBE).ids)  # some damage shows only when encoding
     return inner
 
 
 def check_lengths(pieces: Iterable[str], file: str) -> None:
-    """Refuses pieces that take more than their share of time and memory to look for."""
+    """Refuse pieces that are so long that encoding would take too much time and memory."""
     longest = max(map(len, pieces), default=0)
     if longest > LONGEST_PIECE:
         raise damaged(file, f"a piece of {longest:,} characters, more than {LONGEST_PIECE:,}")
 
 
 def check_growth(step: Any, file: str) -> None:
-    """Refuses steps that would make a text many times as long, before one of them is taken."""
+    """Refuse a normalizer or decoder that would make a text many times as long."""
     if _growth(step, file) > MOST_GROWTH:
         raise damaged(file, f"steps that make a text more than {MOST_GROWTH:,} times as long")
 
 
 def _growth(step: Any, file: str) -> int:
-    """How many times as long the steps of a normalizer or a decoder may make a text, at most."""
+    """Bound how many times as long a normalizer or decoder can make a text."""
     match step:
         case {"normalizers": [*steps]} | {"decoders": [*steps]}:
             return math.prod(_growth(each, file) for each in steps)
@@ -105,10 +108,11 @@ def _growth(step: Any, file: str) -> int:
 
 
 def check_characters(data: bytes, file: str) -> int:
-    """How many bytes a compiled map makes of a character, at most.
+    """Return the most bytes that a compiled character map makes of one character.
 
     Raises:
-        InputError: It is shorter than its first number says; the library would take that memory.
+        InputError: If the map is shorter than its size field claims; the library would allocate
+            the claimed size.
     """
     size = 4 + int.from_bytes(data[:4], "little")
     if size > len(data) or size % 4:
@@ -117,10 +121,10 @@ def check_characters(data: bytes, file: str) -> int:
 
 
 def pieces_of(inner: Inner, spec: Spec, file: str) -> list[str]:
-    """What stands at each id, by the names in the file; gaps are empty.
+    """Return the piece of each id, as named in the file; unused ids have an empty piece.
 
     Raises:
-        InputError: If an id is out of all proportion, or an added symbol has not the stated one.
+        InputError: If an id is too large, or an added symbol does not have its stated id.
     """
     entries = inner.get_vocab()
     highest = max(entries.values(), default=-1)
@@ -128,7 +132,7 @@ def pieces_of(inner: Inner, spec: Spec, file: str) -> list[str]:
         raise damaged(file, f"{highest + 1} ids")
     pieces = [""] * (highest + 1)
     for piece, token in entries.items():
-        pieces[token] = piece.removeprefix(HIDDEN) or piece  # a text may have it alone
+        pieces[token] = piece.removeprefix(HIDDEN) or piece  # a piece may be `HIDDEN` itself
     for entry in spec.get("added_tokens") or []:
         if not (0 <= entry["id"] <= highest and pieces[entry["id"]] == entry["content"]):
             raise damaged(
@@ -138,14 +142,14 @@ def pieces_of(inner: Inner, spec: Spec, file: str) -> list[str]:
 
 
 def special_symbols(spec: Spec, file: str) -> dict[int, str]:
-    """The special symbols by id."""
+    """Return the special symbols by id."""
     added = spec.get("added_tokens") or []
     with guarded(file):
         return {int(entry["id"]): str(entry["content"]) for entry in added if entry.get("special")}
 
 
 def kind_of(spec: Spec) -> str:
-    """How pieces spell a text, a key of `WRITTEN`, judged by how the file decodes them."""
+    """Determine how pieces spell text, a key of `WRITTEN`, from the decoder in the file."""
     decoder = json.dumps(spec.get("decoder"), ensure_ascii=False)
     for mark, kind in (
         ('"ByteLevel"', "bpe"),
@@ -161,7 +165,7 @@ def kind_of(spec: Spec) -> str:
 
 
 def _hidden(spec: Spec) -> Spec:
-    """The same tokenizer with names for its special symbols that no text contains."""
+    """Put `HIDDEN` before the names of the special symbols, so that no text contains them."""
     special = {entry["content"] for entry in spec.get("added_tokens") or [] if entry.get("special")}
 
     def hide(name: str) -> str:
@@ -175,7 +179,8 @@ def _hidden(spec: Spec) -> Spec:
     if isinstance(model.get("unk_token"), str):
         model["unk_token"] = hide(model["unk_token"])
     if model.get("merges"):
-        # SentencePiece never merges pieces into a control symbol, but converted files may say so
+        # SentencePiece never merges pieces into a control symbol, but converted files may have
+        # such merges
         model["merges"] = [merge for merge in model["merges"] if _product(merge) not in special]
     added = [
         {**entry, "content": hide(entry["content"])} for entry in spec.get("added_tokens") or []

@@ -1,6 +1,6 @@
-"""What ids spell: bytes of pieces -> text, text -> words, each with the pieces that it comes from.
+"""Pieces -> text and words, with the word that each piece belongs to.
 
-In: the bytes that each piece adds to a text, or a text and the characters that each piece covers.
+In: the bytes that each piece adds to a text, or a text and the span of characters of each piece.
 Out: words, and for each piece the number of its word.
 """
 
@@ -17,11 +17,11 @@ from regard.tokens.kinds import CONTINUES, SPACE, byte_symbols, split_words
 
 Span = tuple[int, int]
 FALLBACK = {f"<0x{byte:02X}>": bytes([byte]) for byte in range(256)}
-"""The pieces that stand for a byte each in vocabularies that fall back to bytes."""
+"""The pieces for single bytes in vocabularies with byte fallback."""
 _BYTES = {symbol: bytes([byte]) for byte, symbol in enumerate(byte_symbols())}
 _SPLITTER = split_words()
 _UNDECODED = re.compile("[\udc80-\udcff]")
-"""What Python makes of a byte that is no UTF-8."""
+"""The characters that Python's `surrogateescape` makes of invalid UTF-8 bytes."""
 
 
 def _whole_word(piece: str) -> bytes:
@@ -38,7 +38,7 @@ def _character(piece: str) -> bytes:
 
 
 def _byte_level(piece: str) -> bytes:
-    # what somebody added to a vocabulary may be written as it is
+    # added tokens may be written as plain text instead of byte symbols
     known = all(symbol in _BYTES for symbol in piece)
     return b"".join(_BYTES[symbol] for symbol in piece) if known else piece.encode()
 
@@ -59,11 +59,16 @@ WRITTEN: dict[str, Callable[[str], bytes]] = {
     "unigram": _with_space_mark,
     "fallback": _or_byte,
 }
-"""What a piece of each kind adds to the text, spaces included. `bytes` is `bpe` without merges."""
+"""By kind: piece -> the bytes it adds to the text, spaces included. `bytes` is `bpe` without
+merges."""
 
 
 def checked(text: str) -> str:
-    """The text itself if it can be UTF-8; an undecoded byte or half a surrogate pair cannot."""
+    """Return the text if it can be encoded as UTF-8.
+
+    Raises:
+        InputError: If it contains an undecoded byte or half a surrogate pair.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as problem:
@@ -76,12 +81,12 @@ def checked(text: str) -> str:
 
 
 def printable(written: bytes) -> str:
-    r"""A piece as a person can read it: spaces as `▁`, half characters as `\xc3`."""
+    r"""Make a piece printable: spaces as `▁`, partial characters as `\xc3`."""
     return escaped(written.decode("utf-8", "backslashreplace").replace(" ", SPACE))
 
 
 def escaped(text: str) -> str:
-    """A text on one line: what cannot be printed as an escape."""
+    """Escape the characters of a text that cannot be printed, such as line ends."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()
         for letter in text
@@ -89,20 +94,23 @@ def escaped(text: str) -> str:
 
 
 def covers(text: str, spans: Sequence[Span], blank: Sequence[bool]) -> list[Span]:
-    """The characters that pieces stand for, by the library's account of them.
+    """Correct the spans of characters that the library gives for pieces.
 
     Args:
-        text: As it was typed.
-        spans: The library's.
-        blank: For each piece, whether it writes nothing but spaces.
+        text: The text before normalising.
+        spans: The library's span of each piece.
+        blank: For each piece, whether it adds only spaces.
+
+    Returns:
+        The corrected spans, in characters of `text`.
     """
     found = []
     for place, (start, end) in enumerate(spans):
         after = spans[place + 1][0] if place + 1 < len(spans) else len(text)
         if blank[place] and place + 1 < len(spans) and start == after:
-            end = start  # a space before the text in the tokenizer's eyes only
+            end = start  # a space that the tokenizer added before the text
         while start < end < after and unicodedata.combining(text[end]):
-            end += 1  # an accent that was stripped still belongs to its letter
+            end += 1  # include an accent that normalising removed
         found.append((start, end))
     return found
 
@@ -110,12 +118,12 @@ def covers(text: str, spans: Sequence[Span], blank: Sequence[bool]) -> list[Span
 def words_of(
     ids: Iterable[int], special: Mapping[int, str], written: Callable[[int], bytes]
 ) -> tuple[list[str], list[int]]:
-    """The words that ids spell, and for each id the number of its word.
+    """Return the words that ids spell, and for each id the number of its word.
 
     Args:
         ids: Any ids.
-        special: The symbols that are a word of their own, wherever they stand.
-        written: What an id adds to the text.
+        special: Special symbols by id; each is always a word of its own.
+        written: Id -> the bytes it adds to the text.
     """
     words: list[str] = []
     index: list[int] = []
@@ -133,16 +141,16 @@ def words_of(
 def lost_words(
     text: str, ids: Sequence[int], spans: Sequence[Span], unknown: int | None
 ) -> list[tuple[str, bool]]:
-    """The words of a text, each with whether the unknown symbol stands for it or a part of it."""
+    """Return the words of a text, each with whether it is unknown, whole or in part."""
     words, index = group(text, spans)
     lost = {at for token, at in zip(ids, index, strict=True) if token == unknown}
     return [(word, place in lost) for place, word in enumerate(words)]
 
 
 def spell(parts: Sequence[bytes]) -> tuple[str, list[Span]]:
-    """The text that pieces spell, and from which to which character of it each piece reaches."""
+    """Return the text that pieces spell, and the span of characters of each piece."""
     text = b"".join(parts).decode("utf-8", "surrogateescape")
-    # A piece may end within a character: it reaches over all characters it has a part in.
+    # A piece may end within a character: its span includes every character it has a byte of.
     sizes = (len(letter.encode("utf-8", "surrogateescape")) for letter in text)
     edges = list(accumulate(sizes, initial=0))
     ends = accumulate(map(len, parts), initial=0)
@@ -153,12 +161,12 @@ def spell(parts: Sequence[bytes]) -> tuple[str, list[Span]]:
 
 
 def group(text: str, spans: Sequence[Span]) -> tuple[list[str], list[int]]:
-    """The words of a text, and for each span the number of its word.
+    """Return the words of a text, and for each piece's span the number of its word.
 
-    Words that one piece reaches over ("?!" as one piece) are one word.
+    Words that one piece spans ("?!" as one piece) are merged into one word.
     """
     found = [span for _, span in _SPLITTER.pre_tokenize_str(text)]
-    if not found:  # nothing, or only spaces
+    if not found:  # the text is empty, or only spaces
         return ([text] if spans else []), [0] * len(spans)
     starts, ends = [start for start, _ in found], [end for _, end in found]
     firsts = [min(bisect_right(ends, start), len(found) - 1) for start, _ in spans]

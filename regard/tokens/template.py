@@ -1,7 +1,8 @@
-"""The post-processor of a `tokenizer.json` -> what a model's own symbols do around a text.
+"""The post-processor of a `tokenizer.json` -> the symbols that a model needs around a text.
 
-In: its JSON. Out: a `Template`, which puts `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>`,
-`a </s>`, `<s> a` or nothing around the ids of a text or of a pair, and numbers the two texts.
+In: the post-processor's JSON. Out: a `Template`, which makes `[CLS] a [SEP] b [SEP]`,
+`<s> a </s></s> b </s>`, `a </s>`, `<s> a` or just `a` from the ids of one text or a pair of texts,
+and gives each id its segment.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 from regard.errors import InputError
 
 MOST_PARTS = 64
-"""Of a template: each may be a whole text again."""
+"""The most parts of a template: each part may be a copy of the whole text."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One place of a template: a text (0 for the first, 1 for the second) or a symbol's id."""
+    """One part of a template: a text (`text` is 0 or 1), or the id of a symbol (`text` is None)."""
 
     text: int | None
     symbol: int
@@ -28,7 +29,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Template:
-    """What stands around one text, and around two."""
+    """The templates for one text and for a pair of texts."""
 
     single: tuple[Part, ...] = (Part(0, 0, 0),)
     pair: tuple[Part, ...] = (Part(0, 0, 0), Part(1, 0, 1))
@@ -36,7 +37,7 @@ class Template:
     def fill(
         self, ids: Sequence[int], pair: Sequence[int] | None = None
     ) -> tuple[list[int], list[int]]:
-        """The ids with the symbols around them, and for each the number of its segment."""
+        """Return the ids with the symbols around them, and the segment of each."""
         texts = [ids] if pair is None else [ids, pair]
         filled: list[int] = []
         segments: list[int] = []
@@ -48,10 +49,14 @@ class Template:
 
 
 def read_template(processor: object, file: str) -> Template:
-    """Understand a post-processor.
+    """Convert a post-processor into a template.
+
+    Args:
+        processor: The parsed JSON of the post-processor; None if there is none.
+        file: Name of the file in errors.
 
     Raises:
-        InputError: If it is damaged, or does something that no template can say.
+        InputError: If it is damaged, or cannot be expressed as a template.
     """
     try:
         steps = _steps(processor)
@@ -83,7 +88,7 @@ def _template(step: Any, file: str) -> Template:
 
 
 def _steps(processor: Any) -> list[Any]:
-    """The steps that add symbols; byte-level post-processing only trims offsets."""
+    """Return the steps that add symbols; byte-level post-processing only trims offsets."""
     if processor is None or processor["type"] == "ByteLevel":
         return []
     if processor["type"] == "Sequence":
@@ -105,7 +110,10 @@ def _parts(pieces: Any, symbols: Any) -> Iterator[Part]:
 
 
 def _around(first: int, separator: int, *, second: int) -> Template:
-    """BERT's `[CLS] a [SEP] b [SEP]`, or RoBERTa's, which has no segments and two separators."""
+    """Make BERT's template `[CLS] a [SEP] b [SEP]`, or RoBERTa's.
+
+    RoBERTa's (`second` is 0) has no segments, and two separators between the texts.
+    """
     opening = (Part(None, first, 0), Part(0, 0, 0), Part(None, separator, 0))
     again = () if second else (Part(None, separator, 0),)
     closing = (Part(1, 0, second), Part(None, separator, second))

@@ -1,8 +1,9 @@
-"""Text <-> ids, and ids -> the words a person sees.
+"""Text <-> token ids, and token ids -> words.
 
-In: a parsed `tokenizer.json`, learned here or somebody else's, and which of its symbols has which
-role. Out: a `Tokenizer`, for one side of a model. It encodes and decodes as the `tokenizers`
-library does, with one difference: a special symbol in a text that a person typed is text.
+In: a parsed `tokenizer.json`, learned by Regard or published by others, and the roles of its
+special symbols. Out: a `Tokenizer` for one side of a model. It encodes and decodes as the
+`tokenizers` library does, with one difference: a special symbol such as `</s>` in the input text is
+encoded as ordinary text.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ from regard.tokens.template import read_template
 from regard.tokens.writer import CLEANED, Writer
 
 _CHUNK = 10_000
-"""Texts encoded at once: enough for all cores, few enough to hold."""
+"""Texts encoded at once: enough to use all cores, few enough to keep in memory."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The ids of the symbols that have a role; None where there is none."""
+    """The id of the symbol of each role; None for a role without a symbol."""
 
     begin: int | None = None
     end: int | None = None
@@ -60,26 +61,30 @@ class Roles:
     separator: int | None = None
     mask: int | None = None
     start: int | None = None
-    """What a decoder is fed first; the model's configuration says it, not the tokenizer's."""
+    """The first input of a decoder, from the model's config, not the tokenizer's files."""
     banned: tuple[int, ...] = ()
-    """What a translator never writes; for most models their generation settings say it."""
+    """Ids that a translator never generates; most models have them in their generation config."""
 
 
 LEARNED = Roles(BEGIN, END, PAD, UNKNOWN, start=BEGIN, banned=(PAD, BEGIN, UNKNOWN))
-"""Those of every vocabulary that is learned from pairs."""
+"""The roles of every vocabulary that is learned from pairs."""
 
 
 class Tokenizer:
-    """Turns the text of one side into ids and back.
+    """Encodes the text of one side of a model into token ids, and decodes ids into text.
 
     Args:
-        spec: A parsed `tokenizer.json`; its post-processor says what stands around a text.
-        roles: Which of its symbols has which role.
-        file: What to call it in errors.
-        clean: Whether decoding takes spaces before punctuation away.
-        sentences: Whether words and parts of words are decoded as a sentence, with spaces where a
-            person writes them; else as the file itself says.
-        vocab: The ids that a model knows, if fewer: those beyond become the unknown symbol.
+        spec: A parsed `tokenizer.json`; its post-processor is the template around a text.
+        roles: The ids of the symbols with a role.
+        file: Name of the file in errors.
+        clean: Whether decoding removes spaces before punctuation.
+        sentences: Whether decoding joins words and word pieces into a sentence with normal spacing;
+            otherwise the decoder in `spec` is used.
+        vocab: Number of ids that the model knows, if fewer than the tokenizer has; higher ids
+            become the unknown symbol.
+
+    Raises:
+        InputError: If `spec` is damaged, or a role has an id outside the vocabulary.
     """
 
     def __init__(
@@ -98,7 +103,7 @@ class Tokenizer:
         self._template = read_template(spec.get("post_processor"), file)
         self._special = special_symbols(spec, file)
         self._inner = build(spec, file)
-        self._inner.post_processor = None  # the template is ours; some would trim offsets
+        self._inner.post_processor = None  # `_template` replaces it; some would trim offsets
         self._pieces = pieces_of(self._inner, spec, file)
         self._vocab = len(self._pieces) if vocab is None else vocab
         self._kind = kind_of(spec)
@@ -112,57 +117,57 @@ class Tokenizer:
 
     @property
     def vocab(self) -> int:
-        """The number of ids, special symbols and gaps included."""
+        """The number of ids, including special symbols and unused ids."""
         return self._vocab
 
     @property
     def specials(self) -> Roles:
-        """The ids of the symbols that have a role."""
+        """The ids of the symbols with a role."""
         return self._roles
 
     @property
     def pad(self) -> int:
-        """What fills rows; nothing looks at it, so any id serves a vocabulary without one."""
+        """The padding id. Padding is masked, so a vocabulary without one uses any other id."""
         found = (self._roles.pad, self._roles.end, 0)
         return next(token for token in found if token is not None)
 
     @property
     def begin(self) -> int:
-        """What generation starts from: the decoder's start symbol, else the begin of a text."""
+        """The id that generation starts with: the decoder's start, begin or classifier symbol."""
         roles = self._roles
         return self._first("begin", roles.start, roles.begin, roles.classifier)
 
     @property
     def end(self) -> int:
-        """What ends a text."""
+        """The id that ends a text: the end symbol, or else the separator."""
         return self._first("end", self._roles.end, self._roles.separator)
 
     @property
     def unknown(self) -> int:
-        """What stands for what the vocabulary cannot spell."""
+        """The id of the unknown symbol, for text that the vocabulary cannot represent."""
         return self._first("unknown", self._roles.unknown)
 
     @property
     def holds_words(self) -> bool:
-        """Whether its entries are whole words, so that nothing is left of an unknown one."""
+        """Whether all entries are whole words, so that an unknown word is lost as a whole."""
         return self._whole
 
     @property
     def spells_all(self) -> bool:
-        """Whether it has every byte, so that nothing is unknown."""
+        """Whether the vocabulary has every byte, so that no text is unknown."""
         return self._kind in ("bpe", "fallback")
 
     @property
     def of_pairs(self) -> bool:
-        """Whether it is as pairs are learned with: its `tokenizer.json` then says all of it."""
+        """Whether roles and settings are those of `learn`: `tokenizer.json` alone then suffices."""
         return self._of_pairs
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without anything around them."""
+        """Encode a text, without symbols around it."""
         return self._known(self._encode(text).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts, on all cores."""
+        """Encode many texts on all cores, without symbols around them."""
         rows: list[list[int]] = []
         for start in range(0, len(texts), _CHUNK):
             chunk = [self._typed(text) for text in texts[start : start + _CHUNK]]
@@ -172,13 +177,13 @@ class Tokenizer:
         return rows
 
     def encode_with_specials(self, text: str) -> list[int]:
-        """The ids of a text in which symbols such as `[MASK]` or `<extra_id_0>` are meant."""
+        """Encode a text in which symbols such as `[MASK]` or `<extra_id_0>` count as symbols."""
         with self._guarded:
             encoding = self._outspoken.encode(checked(text), add_special_tokens=False)
         return self._known(encoding.ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; special symbols are left out."""
+        """Decode ids into text, without special symbols."""
         if self._joins:
             return join_words(self.words([each for each in ids if each not in self._special])[0])
         with self._guarded:
@@ -189,19 +194,19 @@ class Tokenizer:
         return text
 
     def template(self, ids: Sequence[int], pair: Sequence[int] | None = None) -> list[int]:
-        """The ids of a text, or of two, with what a model of this kind wants around them."""
+        """Add the model's symbols, such as `[CLS]`, around the ids of one text or of two."""
         return self._template.fill(ids, pair)[0]
 
     def token_types(self, ids: Sequence[int], pair: Sequence[int] | None = None) -> list[int]:
-        """For each id of `template(ids, pair)`, 0 or 1: which of the two segments it is in."""
+        """Return the segment, 0 or 1, of each id of `template(ids, pair)`."""
         return self._template.fill(ids, pair)[1]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        r"""One printable piece for each id: spaces as `▁`, half characters as `\xc3`."""
+        r"""Return a printable piece for each id: spaces as `▁`, partial characters as `\xc3`."""
         return [self._printable(token) for token in ids]
 
     def pieces(self, text: str) -> list[tuple[str, int]]:
-        """The printable pieces of a text, each with the number of the word it belongs to.
+        """Return the printable pieces of a text, each with the number of its word.
 
         A space belongs to the word after it.
 
@@ -212,15 +217,16 @@ class Tokenizer:
         return list(zip(self.tokens(ids), group(text, spans)[1], strict=True))
 
     def located(self, text: str) -> tuple[list[int], list[Span]]:
-        """The ids of a text, and the characters of it that each stands for, spaces included."""
+        """Encode a text, with the span of characters of each id, spaces included."""
         encoding = self._encode(text)
         blank = [self._is_blank(token) for token in encoding.ids]
         return self._known(encoding.ids), covers(text, encoding.offsets, blank)
 
     def spans(self, text: str) -> tuple[list[int], list[Span]]:
-        """The ids of a text, and the characters of it that each covers, without spaces around.
+        """Encode a text, with the span of characters of each id, without surrounding spaces.
 
-        Each piece of a character covers all of it; a mere space covers nothing.
+        A piece with a part of a character covers the whole character; a piece of only spaces has an
+        empty span.
         """
         encoding = self._encode(text)
         nexts = [*(start for start, _ in encoding.offsets), len(text)][1:]
@@ -231,30 +237,30 @@ class Tokenizer:
         return self._known(encoding.ids), spans
 
     def is_special(self, token: int) -> bool:
-        """Whether an id is a symbol and no text."""
+        """Whether an id is a special symbol or the unknown symbol, not text."""
         return token in self._special or self.is_unknown(token)
 
     def is_unknown(self, token: int) -> bool:
-        """Whether an id stands for what the vocabulary cannot spell."""
+        """Whether an id is the unknown symbol."""
         return token == self._roles.unknown
 
     def words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
-        """The words that ids spell, and for each id the number of its word.
+        """Return the words that ids spell, and for each id the number of its word.
 
-        It needs no text, so it serves generated ids too. Each special symbol is a word of its own.
+        No text is needed, so this works for generated ids, too. Each special symbol is a word.
         """
         return words_of(ids, self._special, self._bytes_of)
 
     def unknown_words(self, text: str) -> list[str]:
-        """The words of a text that the vocabulary cannot spell: each once, in order."""
+        """Return the words of a text that have unknown parts: each once, in order."""
         return list(dict.fromkeys(word for word, lost in self.reading(text) if lost))
 
     def reading(self, text: str) -> list[tuple[str, bool]]:
-        """The words of a text, each with whether it cannot be spelled, whole or in part."""
+        """Return the words of a text, each with whether it is unknown, whole or in part."""
         return lost_words(text, *self.located(text), self._roles.unknown)
 
     def writer(self) -> Writer:
-        """What turns ids that come one by one into text."""
+        """Return a `Writer`, which decodes ids one by one as they are generated."""
         silent = frozenset(self._special)
         if self._joins:
             parts = [each for each, piece in enumerate(self._pieces) if piece.startswith(CONTINUES)]
@@ -265,24 +271,27 @@ class Tokenizer:
         return Writer(self.decode, silent, joined, clean=self._clean)
 
     def bytes_of(self, token: int) -> bytes:
-        """What an id adds to the text, the space before a word included; of a symbol nothing."""
+        """Return the bytes that an id adds to the text, with the space before a word.
+
+        A special symbol adds none.
+        """
         return b"" if token in self._special else self._bytes_of(token)
 
     def symbol(self, token: int) -> str:
-        """The piece of an id, as `tokenizer.json` has it."""
+        """Return the piece of an id, as written in `tokenizer.json`."""
         return self._pieces[token]
 
     def id_of(self, symbol: str) -> int | None:
-        """Undo `symbol`: the id of a piece, or None."""
+        """Return the id of a piece, or None: the inverse of `symbol`."""
         ids = map(self._inner.token_to_id, (HIDDEN + symbol, symbol))
         return next((each for each in ids if each is not None and each < self._vocab), None)
 
     def library_json(self) -> str:
-        """The text of the `tokenizer.json` that Hugging Face reads."""
+        """Return the text of a `tokenizer.json` that Hugging Face can read."""
         return self._outspoken.to_str() if self.of_pairs else self._json
 
     def to_json(self) -> str:
-        """All of it, as a Regard checkpoint keeps it."""
+        """Return the whole tokenizer as JSON, as a Regard checkpoint keeps it."""
         if self.of_pairs:
             return self.library_json()
         roles = {role: each for role, each in asdict(self._roles).items() if each != ()}
@@ -292,19 +301,19 @@ class Tokenizer:
 
     @staticmethod
     def from_json(text: str) -> Tokenizer:
-        """Undo `to_json`.
+        """Build a tokenizer from the result of `to_json`.
 
         Raises:
-            InputError: If the text is damaged, or is a tokenizer that no checkpoint keeps.
+            InputError: If the text is damaged, or is not a tokenizer of a checkpoint.
         """
         return Tokenizer.from_spec(parse(text))
 
     @staticmethod
     def from_spec(spec: object) -> Tokenizer:
-        """Undo `to_json`, once it is parsed.
+        """Build a tokenizer from the parsed result of `to_json`.
 
         Raises:
-            InputError: If it is damaged, or is a tokenizer that no checkpoint keeps.
+            InputError: If it is damaged, or is not a tokenizer of a checkpoint.
         """
         if not isinstance(spec, dict) or "foreign" not in spec:
             return Tokenizer(check_learned(spec), LEARNED, sentences=True)
@@ -320,7 +329,7 @@ class Tokenizer:
 
     @cached_property
     def _outspoken(self) -> Inner:
-        """The library's tokenizer as its maker meant it: symbols in a text are symbols."""
+        """The library's tokenizer without our changes: symbols in a text count as symbols."""
         return Inner.from_str(self._json)
 
     def _encode(self, text: str) -> Any:
@@ -328,8 +337,8 @@ class Tokenizer:
             return self._inner.encode(self._typed(text), add_special_tokens=False)
 
     def _typed(self, text: str) -> str:
-        """A text that a person typed: none of its characters can be mistaken for a symbol's."""
-        if self._of_pairs:  # marks stand apart there: no piece can spell a symbol
+        """Check a text, and remove `HIDDEN` from it, so that it cannot spell a special symbol."""
+        if self._of_pairs:  # punctuation is split off there: no piece can spell a symbol
             return checked(text)
         return checked(text).replace(HIDDEN, "\N{REPLACEMENT CHARACTER}")
 
@@ -339,7 +348,7 @@ class Tokenizer:
         return [token if token < self._vocab else self.unknown for token in ids]
 
     def _bytes_of(self, token: int) -> bytes:
-        # a model may have more rows than its tokenizer has ids, and generate one of them
+        # a model's output may have more ids than the tokenizer, and a generated id may be one
         return self._written[token] if token < len(self._written) else b""
 
     def _printable(self, token: int) -> str:
@@ -350,21 +359,31 @@ class Tokenizer:
         return printable(self._written[token])
 
     def _is_blank(self, token: int) -> bool:
-        """Whether a piece writes nothing but spaces."""
+        """Whether a piece adds only spaces to the text."""
         return token not in self._special and not self._bytes_of(token).strip()
 
     def _trimmed(self, text: str, token: int, span: Span, after: int) -> Span:
-        """What a piece covers of a text, by the library's account of it and the next piece's."""
+        """Correct the span that the library gives for a piece.
+
+        Args:
+            text: The encoded text.
+            token: The id of the piece.
+            span: The library's span.
+            after: The start of the next piece's span.
+
+        Returns:
+            The span without surrounding spaces, and with accents that normalising removed.
+        """
         start, end = span
         while start < end and text[start].isspace():
             start += 1
         while start < end and text[end - 1].isspace():
             end -= 1
         if self._is_blank(token):
-            # a space that stands before the first word in the tokenizer's eyes only
+            # the space that some tokenizers add before the first word is not in the text
             return start, start
         while start < end < after and unicodedata.combining(text[end]):
-            end += 1  # an accent that was stripped still belongs to its letter
+            end += 1  # include an accent that normalising removed
         return start, end
 
     def _first(self, role: str, *found: int | None) -> int:
@@ -381,7 +400,7 @@ class Tokenizer:
         if not 0 < self._vocab <= len(self._pieces):
             raise damaged(self._file, f"{len(self._pieces)} pieces for {self._vocab} ids")
         roles = asdict(self._roles)
-        roles.pop("start")  # the model's own affair: it may be a row that has no piece
+        roles.pop("start")  # from the model's config: it may be an id without a piece
         banned = [("banned", token) for token in roles.pop("banned")]
         for role, token in [*roles.items(), *banned]:
             if token is not None and not 0 <= token < self._vocab:

@@ -1,7 +1,7 @@
-"""Ids that come one by one -> text as it becomes certain.
+"""Streaming decoding: ids one by one -> text, as soon as it can no longer change.
 
-In: ids, as a model generates them. Out: pieces of text that never have to be taken back: together
-they are what `decode` gives for all ids, and no piece ends within a character.
+In: ids, as a model generates them. Out: parts of text that are final: joined, they are what
+`decode` returns for all ids, and no part ends within a character.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ CLEANED = {
     " 've": "'ve",
     " 're": "'re",
 }
-"""What clean-up makes of what, in its order."""
+"""The replacements of Hugging Face's clean-up, in their order."""
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 _LONGEST = 48
-"""Ids that are decoded again at each step, at most, unless they do not settle."""
+"""The most ids that are decoded again at each step, unless their text may still change."""
 _CONTEXT = 16
-"""Ids kept when the window is cut: more than any character or clean-up reaches over."""
+"""Ids kept when the window is shortened: more than any character or clean-up spans."""
 
 
 class Writer:
-    """Writes ids as text, step by step.
+    """Decodes ids one by one.
 
     Args:
-        decode: Ids to text.
+        decode: Ids -> text.
         silent: Ids that add nothing to the text.
-        joined: Ids that stand for one byte each and are only understood together with the others
-            beside them, as in vocabularies that fall back to bytes.
-        clean: Whether `decode` takes spaces before punctuation away.
-        more: Ids that go on with a word, whose spelling is certain where the next one begins; None
-            where words are not put together.
-        quote: The id of a mark whose own spaces hang on whether another one follows it.
+        joined: Ids of single bytes, which can be decoded only together with their neighbours, in
+            vocabularies with byte fallback.
+        clean: Whether `decode` removes spaces before punctuation.
+        more: Ids that continue a word; a word is final when the next word begins. None if `decode`
+            does not join words.
+        quote: The id of a mark (') whose spacing depends on whether another one follows.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class Writer:
         self._decode, self._silent, self._joined, self._clean = decode, silent, joined, clean
         self._more, self._quote = more, quote
         self._window: list[int] = []
-        self._shown = 0  # characters of the window's text that were given out
+        self._shown = 0  # characters of the window's text already returned
 
     def push(self, token: int) -> str:
-        """The text that one more id makes certain; often it is empty."""
+        """Add one id; return the text that is now final, which is often empty."""
         if token in self._silent:
             return ""
         self._window.append(token)
-        if token in self._joined:  # one wrong byte spoils all bytes beside it
+        if token in self._joined:  # an invalid byte changes how the bytes around it are decoded
             return ""
         text = self._decode(self._window)
         certain = len(text) - self._uncertain(text)
@@ -74,16 +74,16 @@ class Writer:
         return written
 
     def close(self) -> str:
-        """The rest, such as half a character that nothing completed; then all begins anew."""
+        """Return the remaining text, such as an incomplete character, and start anew."""
         rest = self._decode(self._window)[self._shown :]
         self._window, self._shown = [], 0
         return rest
 
     def _uncertain(self, text: str) -> int:
-        """How many characters at the end may still change."""
-        # spaces too: some decoders take those at the end away
+        """Count the characters at the end of the text that may still change."""
+        # including spaces: some decoders remove them at the end
         settled = text.rstrip(_UNFINISHED).rstrip(" ")
-        if self._more:  # a word that goes on may be written in another way
+        if self._more:  # a continuation may change the spelling of its word
             whole = len(self._window) - 1
             while whole > 0 and self._window[whole] in self._more:
                 whole -= 1
@@ -98,7 +98,7 @@ class Writer:
         return len(text) - len(settled)
 
     def _forget(self, text: str) -> None:
-        """Decode less from now on, if what is kept spells the same."""
+        """Shorten the window to its last ids, if they decode to the same text."""
         kept = self._window[-_CONTEXT:]
         spelled = self._decode(kept)
         pending = len(text) - self._shown
@@ -107,6 +107,6 @@ class Writer:
 
 
 def _common(one: str, two: str) -> str:
-    """What two texts begin with."""
+    """Return the common prefix of two texts."""
     same = takewhile(lambda letters: letters[0] == letters[1], zip(one, two, strict=False))
     return one[: sum(1 for _ in same)]

@@ -1,1 +1,1 @@
-"""An English-German grammar that makes pairs of sentences."""
+"""A synchronous English-German grammar that generates pairs of sentences."""

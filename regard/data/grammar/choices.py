@@ -1,7 +1,7 @@
-"""Choosing words: which noun, article, adjective, verb and place go together.
+"""Drawing words: nouns, articles, adjectives, verbs and places that go together.
 
-A seed comes in; noun phrases and clauses go out, and `frames` makes sentences of them. Words
-are chosen by what can be said of what, so that most sentences make sense.
+In: a seed. Out: noun phrases and clauses, from which `frames` makes sentences. The lexicon says
+which words go together, so that most sentences make sense.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OWNED = KIN | frozenset(
         "garden house room kitchen school village city"
     )
 )
-"""What one can call "my": not the sea, and no one's queen."""
+"""Nouns that can follow "my"; not, for example, the sea or the queen."""
 PEOPLE = nouns_of("person")
 WATERS = nouns_of("waters")
 SITES = nouns_of(" ".join(PLACES))
@@ -49,11 +49,11 @@ COUNTS = ("two", "three", "many")
 OWNERS = ("my", "our", "his", "her")
 
 STATES = ("need", "love", "trust")
-"""No events: nothing happens while one trusts, and nobody can need."""
+"""Verbs of states, not events: without modals, and not in sentences with while, before or when."""
 DATIVE_PLURAL = 0.48
-"""The plural is more frequent here, so that its -n is seen often enough on each noun."""
+"""Probability of the plural in the dative: high, so that its -n is frequent for each noun."""
 INDOORS = frozenset(("look for", "hide", "eat", "drink", "wash", "hear", "sell"))
-"""The verbs with an object that go with a place."""
+"""The transitive verbs that may have a place."""
 SEPARABLE = tuple(verb for verb in TRANSITIVE + INTRANSITIVE if verb.prefix)
 VERB_KINDS = (
     (0.33, TRANSITIVE),
@@ -70,7 +70,7 @@ ATTRIBUTES: dict[Noun, tuple[Adjective, ...]] = {
     noun: tuple(one for one in ones if one.attributive) for noun, ones in PREDICATES.items()
 }
 
-# Determiners by weight, and the pronouns for people; each table sums to one.
+# Probabilities of determiners, and of pronouns for people; each table sums to one.
 PLURAL_WORDS = ((0.4, "the"), (0.18, "a"), (0.1, "this"), (0.08, "two"), (0.06, "three"),
                 (0.08, "many"), (0.1, "my"))  # fmt: skip
 SUBJECT_WORDS = ((0.52, "the"), (0.3, "a"), (0.08, "this"), (0.1, "my"))
@@ -81,22 +81,22 @@ SPEAKERS = ((0.46, I), (0.18, WE), (0.1, HE), (0.1, SHE), (0.16, THEY))
 
 
 class Choices:
-    """Draws phrases and clauses from one seeded stream: the same seed, the same sentences."""
+    """Draws phrases and clauses with a seeded random generator."""
 
     def __init__(self, seed: str) -> None:
-        # From a string, random.Random seeds itself by SHA-512: the same on every machine.
+        # random.Random hashes a string seed with SHA-512, so it is the same on every machine.
         self._random = random.Random(seed).random
 
     def choose(self, items: Sequence[Item]) -> Item:
-        """One of them, each as likely."""
+        """Draw one of the items, all equally likely."""
         return items[int(self._random() * len(items))]
 
     def happens(self, chance: float) -> bool:
-        """True with this chance."""
+        """Return True with this probability."""
         return self._random() < chance
 
     def weighted(self, table: Sequence[tuple[float, Item]]) -> Item:
-        """One of them, by weights that sum to one."""
+        """Draw one of the items, by weights that sum to one."""
         left = self._random()
         for weight, item in table:
             left -= weight
@@ -105,11 +105,15 @@ class Choices:
         return table[-1][1]
 
     def tense(self) -> str:
-        """Past a little more often than present."""
+        """Draw a tense, past a little more often than present."""
         return "past" if self.happens(0.52) else "present"
 
     def time(self, tense: str, chance: float, negated: bool) -> Adverb | None:
-        """A time or none; denied, no "every day": is it the deed that is denied, or the days?"""
+        """Draw an adverbial of time, or None.
+
+        A negated clause has no "sometimes" and no "every day": it would be ambiguous whether the
+        action or the adverbial is negated.
+        """
         if not self.happens(chance):
             return None
         times = TIMES[tense]
@@ -124,15 +128,15 @@ class Choices:
         adjective: float = 0.33,
         plural: float = 0.26,
     ) -> Phrase:
-        """A phrase around a noun.
+        """Draw a phrase around a noun.
 
         Args:
-            noun: Its head.
-            bare: Whether "dogs" and "milk" may stand without an article: as objects they may,
-                as subjects they would bring in a capitalised form of each.
-            owner: The possessive that fits the clause's subject, if the phrase is not one.
-            adjective: The chance of an adjective.
-            plural: The chance of the plural.
+            noun: The head of the phrase.
+            bare: Whether "dogs" and "milk" may have no article: only objects may, as a subject
+                would begin the sentence and add a capitalised form of each noun.
+            owner: The possessive that fits the clause's subject; "" if the phrase is the subject.
+            adjective: The probability of an adjective.
+            plural: The probability of the plural.
         """
         several = not noun.mass and self.happens(plural)
         if noun.mass:
@@ -147,39 +151,39 @@ class Choices:
             word = (owner or self.choose(OWNERS)) if noun in OWNED else "the"
         if not bare and word == "a" and (several or noun.mass):
             word = "the"
-        # "A black dog" more often than "the black dog": it is here that the endings differ most.
+        # More adjectives after "a" than after "the": German endings differ most there.
         ones, chance = ATTRIBUTES[noun], adjective * (1.8 if word == "a" else 1)
         one = self.choose(ones) if ones and self.happens(chance) else None
         return Phrase(noun, word, several, one)
 
     def subject(self, verb: Verb, *, third: bool = True) -> Nominal:
-        """A subject that the verb can have, often a pronoun for people.
+        """Draw a possible subject of the verb, often a pronoun for people.
 
         Args:
             verb: The verb.
-            third: Whether he, she and they may come: after a clause with people in it, they
-                would seem to stand for those.
+            third: Whether he, she and they are allowed: after a clause with people, they would
+                seem to stand for these.
         """
         if self.happens(0.37) and any(noun.kind in PERSON for noun in verb.subjects):
             return self.weighted(SPEAKERS if third else ((0.66, I), (0.34, WE)))
         return self.phrase(self.choose(verb.subjects))
 
     def object(self, verb: Verb, subject: Nominal, negated: bool) -> Phrase:
-        """An object that the verb can have, other than its subject."""
+        """Draw a possible object of the verb, other than its subject."""
         noun = self.choose(verb.objects)
         while isinstance(subject, Phrase | Which) and noun is subject.noun:
             noun = self.choose(verb.objects)
         plural = DATIVE_PLURAL if verb.case == "dat" else 0.26
         phrase = self.phrase(noun, bare=True, owner=_owner(subject), plural=plural)
-        if verb.name in ("steal", "buy") and phrase.word in OWNERS:  # not what one has already
+        if verb.name in ("steal", "buy") and phrase.word in OWNERS:  # one's own already
             return Phrase(noun, "the", phrase.plural, phrase.adjective)
-        # Denied, "two dogs" would be nicht zwei Hunde, and "a dog" in the dative keinem Hund.
+        # Avoids negating "two dogs" (nicht zwei Hunde) and a dative "a dog" (keinem Hund).
         if negated and (phrase.word in COUNTS or verb.case == "dat"):
             return Phrase(noun, "the", phrase.plural, phrase.adjective)
         return phrase
 
     def place(self, kind: str, subject: Nominal) -> Place:
-        """Where ("where", "swim"), whither ("into") or with whom ("with")."""
+        """Draw a place ("where", "swim"), a destination ("into") or company ("with")."""
         if kind == "into":
             preposition, nouns = self.weighted(
                 ((0.4, ("into", INSIDES)), (0.25, ("through", STRETCHES)), (0.35, ("to", GOALS)))
@@ -199,7 +203,7 @@ class Choices:
         return Place(preposition, self._dative(noun, subject))
 
     def receiver(self, subject: Nominal) -> Phrase:
-        """To whom something is given."""
+        """Draw the indirect object of a verb of giving."""
         noun = self.choose(PEOPLE)
         while isinstance(subject, Phrase | Which) and noun is subject.noun:
             noun = self.choose(PEOPLE)
@@ -211,7 +215,7 @@ class Choices:
     def clause(
         self, tense: str, subject: Nominal | None = None, *, small: bool = False, third: bool = True
     ) -> Clause:
-        """A clause with a verb; a small one has neither time nor place."""
+        """Draw a clause with a verb; a small one has no time and usually no place."""
         verb = self.choose(self.weighted(VERB_KINDS))
         if subject is None:
             subject = self.subject(verb, third=third)
@@ -235,7 +239,11 @@ class Choices:
         )
 
     def _modal(self, verb: Verb, subject: Nominal, negated: bool) -> str:
-        """Usually none. Denied, must would no longer be muss; and cars want nothing."""
+        """Draw a modal verb, usually "".
+
+        "must" is excluded in negated clauses, where it is not translated by muss; vehicles have
+        only "can".
+        """
         if verb.name in STATES or not self.happens(0.16):
             return ""
         if _on_wheels(subject):
@@ -243,7 +251,7 @@ class Choices:
         return self.choose(("can", "want") if negated else ("can", "want", "must"))
 
     def _place_with(self, verb: Verb, subject: Nominal, small: bool) -> Place | None:
-        """A place for a verb that goes with one; walking and running always go somewhere."""
+        """Draw a place if the verb may have one; verbs of motion such as walk always have one."""
         if "into" in verb.places and not verb.prefix:
             return self.place(self.choose(verb.places), subject)
         if small:
@@ -255,7 +263,7 @@ class Choices:
         return None
 
     def degree(self, adjective: Adjective, negated: bool = False) -> str:
-        """Too, very or nothing: "too" is for what keeps one from something."""
+        """Draw "too", "very" or ""; "too" only if `negated`: a reason against an action."""
         if not adjective.graded:
             return ""
         if negated:
@@ -263,14 +271,14 @@ class Choices:
         return self.choose(("very", ""))
 
     def state(self, tense: str, *, small: bool = False, third: bool = True) -> Clause:
-        """Something is so: the old bridge was very narrow."""
+        """Draw a clause with "is": the old bridge was very narrow."""
         adjective = self.choose(ADJECTIVES)
         noun = self.choose(adjective.nouns)
         if noun.kind in PERSON and self.happens(0.4):
             subject: Nominal = self.choose((I, WE, HE, SHE, THEY) if third else (I, WE))
         else:
             phrase = self.phrase(noun, adjective=0.15)
-            # "A dog was tired" and "the tired dog was tired" are no sentences anyone says.
+            # Avoid unnatural sentences: "a dog was tired", "the tired dog was tired".
             word = "the" if phrase.word == "a" else phrase.word
             plain = phrase.adjective is adjective or not adjective.decides
             subject = Phrase(noun, word, phrase.plural, None if plain else phrase.adjective)
@@ -288,7 +296,7 @@ class Choices:
 
 
 def _owner(subject: Nominal) -> str:
-    """The possessive for what belongs to the subject."""
+    """Return the possessive for something that belongs to the subject."""
     if isinstance(subject, Phrase) and not subject.plural:
         return {"he": "his", "she": "her"}.get(subject.noun.kind, "my")
     owners: tuple[tuple[Pronoun, str], ...] = ((I, "my"), (HE, "his"), (SHE, "her"))

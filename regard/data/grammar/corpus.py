@@ -1,13 +1,16 @@
-"""The embedded corpus: English-German pairs, any number from a seed, with what is held out.
+"""The generated English-German dataset: training, validation and five test splits.
 
-The first stop of the data path when a recipe says `kind: grammar`. A count and a seed go in;
-`Pair`s and `Splits` come out, for the tokenizers. These are never in training:
+The start of the data path for a recipe with `kind: grammar`. In: how many pairs, and a seed. Out:
+`Splits` of `Pair`s, for the tokenizers. No test sentence is in training. The test splits are:
 
-- combinations: some verb-object and adjective-noun combinations, whose words are all there;
-- pronouns: some nouns as what an "it" with a certain adjective stands for;
-- natural_gender: some nouns of two genders with the verb whose her or him tells which;
-- long: sentences longer than nine in ten of training's;
-- unpunctuated: sentences as training's, without their final mark, as a part of training's are.
+- combinations: verb-object or adjective-noun combinations that are not in training, though all
+  their words are;
+- pronouns: an "it" that stands for a noun which training never has with the same adjective;
+- natural_gender: a noun with a feminine and a masculine form, with a verb whose object "her" or
+  "him" shows its gender; training does not have this verb's pronoun for this noun;
+- long: sentences longer than nine in ten training sentences;
+- unpunctuated: new sentences of the same kind as in training, all without their final punctuation
+  mark, as a part of the training sentences are.
 """
 
 from __future__ import annotations
@@ -33,19 +36,19 @@ __all__ = ["DEMO", "gloss", "pronoun_is_right", "sample", "splits", "word_for_wo
 LONGEST = 22
 """The most English words in a training sentence."""
 LONGEST_TEST = 26
-"""The most in a sentence of the "long" test."""
+"""The most English words in a sentence of the "long" test."""
 
 UNPUNCTUATED = 25
-"""How many in a hundred sentences, in training and validation, lack their final mark."""
+"""Percentage of training and validation sentences without their final punctuation mark."""
 
 TAKING = TRANSITIVE + DATIVE + GIVING
 """The verbs that take an object."""
 DEMO_COMBINATIONS = {("cross", "street"), ("tired", "animal"), ("wide", "street")}
-"""Always known: the lecture's two sentences are new, their parts are not."""
+"""Never held out: the two `DEMO` sentences are not in training, but their combinations are."""
 
 
 def _demo(adjective: str, meant: int) -> Pair:
-    """The lecture's sentence, in which the last word decides what "it" is."""
+    """Build the demo sentence, in which the last word decides what "it" stands for."""
     nouns = {noun.english: noun for noun in NOUNS}
     candidates = nouns["animal"], nouns["street"]
     cross = next(verb for verb in TRANSITIVE if verb.english == "cross")
@@ -64,21 +67,26 @@ Combination = tuple[str, str]
 
 
 def _order(combination: Combination) -> tuple[int, Combination]:
-    """What to sort by for an order as if by chance, the same on every machine."""
+    """Return a sort key for a pseudo-random order that is the same on every machine."""
     return zlib.crc32(" ".join(combination).encode()), combination
 
 
 def _chance(combination: Combination) -> int:
-    """A number below 100 for two words, the same on every machine."""
+    """Return a pseudo-random number below 100 for two words, the same on every machine."""
     return _order(combination)[0] % 100
 
 
 def _held_out() -> tuple[frozenset[Combination], frozenset[Combination], frozenset[Combination]]:
-    """About eight in a hundred of (verb, object), (adjective, noun), and such a noun for "it"."""
+    """Choose the held-out combinations.
+
+    Returns:
+        About 8 % of all (verb, object), about 8 % of all (adjective, noun), and the (adjective,
+        noun) that are held out for an "it".
+    """
     objects = {(verb.name, noun.english) for verb in TAKING for noun in verb.objects}
     adjectives = {(one.english, noun.english) for one in ADJECTIVES for noun in one.nouns}
     meant = {(one.english, noun.english) for (noun, _), ones in DECIDING.items() for one in ones}
-    # What "it" can be is learnt from a word's other partners: it must have some.
+    # A model learns what "it" stands for from the other partners of each word: require some.
     partners = Counter(word for combination in meant for word in combination)
     meant = {c for c in meant if min(partners[word] for word in c) > 3}
     return (
@@ -89,7 +97,10 @@ def _held_out() -> tuple[frozenset[Combination], frozenset[Combination], frozens
 
 
 def _one_of_each(combinations: set[Combination]) -> frozenset[Combination]:
-    """As many as can be chosen with no word in two of them, so that each word keeps its others."""
+    """Choose combinations greedily so that no word is in two of them.
+
+    Each word then keeps all its other combinations in training.
+    """
     chosen: list[Combination] = []
     for one in sorted(combinations, key=_order):
         if all(set(one).isdisjoint(other) for other in chosen):
@@ -100,8 +111,8 @@ def _one_of_each(combinations: set[Combination]) -> frozenset[Combination]:
 HELD_OBJECTS, HELD_ADJECTIVES, HELD_PRONOUNS = _held_out()
 _PEOPLE = [{(verb.name, noun.english) for noun in TWO_GENDERS} for verb in SETTLING]
 HELD_PEOPLE = frozenset(min(ones, key=_order) for ones in _PEOPLE if HELD_OBJECTS.isdisjoint(ones))
-"""(verb, noun of two genders): in training, the verb's him or her never stands for the noun. A verb
-that is without one of these nouns already keeps the others."""
+"""Held-out (verb, noun of two genders): in training, the verb's object "him" or "her" never stands
+for the noun. A verb of which `HELD_OBJECTS` has one of these nouns keeps the others."""
 
 
 def _combined(found: Account) -> bool:
@@ -111,7 +122,10 @@ def _combined(found: Account) -> bool:
 
 
 def _for_training(found: Account) -> bool:
-    """Nothing held out; a noun held out for "it" is not said of its adjective in any other way."""
+    """Whether a sentence has nothing held out.
+
+    A noun that is held out for "it" with an adjective does not occur with it in any other way.
+    """
     return (
         not _combined(found)
         and HELD_PRONOUNS.isdisjoint(found.adjectives)
@@ -128,7 +142,10 @@ def _for_combinations(found: Account) -> bool:
 
 
 def _for_pronouns(found: Account) -> bool:
-    """An "it" for a held-out noun, between two of different gender: else any guess is right."""
+    """Whether "it" stands for a held-out noun, in a sentence with nouns of different genders.
+
+    With one gender only, any guess would be correct.
+    """
     new = not HELD_PRONOUNS.isdisjoint(found.pronouns)
     return new and len(found.genders) > 1 and not _combined(found)
 
@@ -150,9 +167,15 @@ def _take(
     lengths: range = range(LONGEST + 1),
     unpunctuated: int = 0,
 ) -> tuple[Pair, ...]:
-    """Draw until there are `count` pairs that are wanted, of a length, and not in `seen` yet.
+    """Draw `count` pairs that are wanted, have a length in `lengths`, and are not yet in `seen`.
 
-    So many in a hundred as are to be `unpunctuated` lose their final mark; `seen` has all with it.
+    Args:
+        draw: Draws a sentence.
+        wanted: Whether to take a sentence, by its account.
+        count: How many pairs to draw.
+        seen: English sentences drawn before, with their final mark; new ones are added.
+        lengths: Allowed numbers of English words.
+        unpunctuated: Percentage of the pairs whose final punctuation mark is removed.
     """
     taken: list[Pair] = []
     for one in _pairs(draw, wanted):
@@ -165,7 +188,7 @@ def _take(
 
 
 def _pairs(draw: Callable[[], Said], wanted: Callable[[Account], bool]) -> Iterator[Pair]:
-    """All that are wanted and have one translation, without end."""
+    """Yield endlessly the pairs that are wanted and have only one translation."""
     while True:
         sentence = draw()
         found = account(sentence)
@@ -176,26 +199,26 @@ def _pairs(draw: Callable[[], Said], wanted: Callable[[Account], bool]) -> Itera
 
 
 def _perhaps_unpunctuated(one: Pair, share: int) -> Pair:
-    """The pair, or for so many in a hundred the same without its full stop or question mark."""
+    """Remove the full stop or question mark of `share` percent of pairs, chosen by a hash."""
     if zlib.crc32(one.source.encode()) % 100 >= share:
         return one
     return Pair(one.source[:-1], one.target[:-1], (*one.tags, "unpunctuated"))
 
 
 def splits(pairs: int, held_out: int, seed: int) -> Splits:
-    """Training, validation and five tests, no source sentence in two of them.
+    """Generate training, validation and five test splits; no source sentence is in two of them.
 
-    What is validation does not depend on `pairs`, and a smaller training set is the beginning
-    of a larger one. Which combinations are held out is the same for every seed.
+    The validation split does not depend on `pairs`, and a smaller training split is the beginning
+    of a larger one. The held-out combinations are the same for every seed.
 
     Args:
         pairs: How many training pairs.
-        held_out: How many for validation and for each test.
-        seed: What decides everything else.
+        held_out: How many pairs of the validation split and of each test split.
+        seed: Seed of the random choice.
 
     Returns:
         Splits with the tests "combinations", "pronouns", "natural_gender", "long" and
-        "unpunctuated". All sentences of the last lack their final mark, none of the others does.
+        "unpunctuated". In the last, all sentences lack their final mark; in the other tests, none.
 
     Raises:
         InputError: If a count is below one.
@@ -229,23 +252,23 @@ def splits(pairs: int, held_out: int, seed: int) -> Splits:
 
 
 def sample(count: int, seed: int) -> tuple[Pair, ...]:
-    """Pairs of the whole grammar, held out or not; a sentence may come twice."""
+    """Draw pairs from the whole grammar, held-out ones included; a sentence may occur twice."""
     drawn = islice(_pairs(Frames(f"{seed} sample").sentence, lambda _: True), count)
     return tuple(_perhaps_unpunctuated(one, UNPUNCTUATED) for one in drawn)
 
 
 def pronoun_is_right(reference: Pair, hypothesis: str) -> bool:
-    """Whether a translation has the reference's pronouns, whatever else it has.
+    """Whether a translation has the same pronouns as the reference.
 
-    Compared are the pronouns that open a subordinate clause (weil sie …), where that of an
-    "it" stands; if the reference has none there, all its pronouns of the third person.
+    Compared are the pronouns that begin a subordinate clause (weil sie …), where the translation
+    of "it" stands; if the reference has none there, all its pronouns of the third person.
 
     Args:
         reference: A pair whose translation has a pronoun.
         hypothesis: A translation of its source.
 
     Returns:
-        False also if the reference has no pronoun at all, or the hypothesis is empty.
+        Whether they are equal; False if the reference has no pronoun or the hypothesis is empty.
     """
     wanted = _OPENING.findall(reference.target.lower())
     if wanted:

@@ -1,8 +1,7 @@
-"""Choosing sentences: which structures there are, and how often.
+"""Drawing sentences: the types of sentence structures, and their probabilities.
 
-A seed comes in, sentence structures go out, for `grammar` to say in both languages. They are
-weighted so that each phenomenon is frequent, and above all the "it" whose referent only its
-predicate tells.
+In: a seed. Out: sentence structures, which `sentences` writes in both languages. The probabilities
+make each phenomenon frequent, above all an "it" whose referent only its predicate shows.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ CONTESTED = tuple(
         "steal", "drink", "pick up", "follow",
     )
 )  # fmt: skip
-"""Verbs whose subject and object can both be "it", and which tiredness or depth can prevent."""
+"""Verbs whose subject and object can both be "it", and whose action can be prevented by the
+subject's state (tired) or the object's (deep)."""
 CROSSINGS = tuple(VERBS[name] for name in ("cross", "reach", "leave", "enter", "avoid"))
 BEFORE = tuple(
     VERBS[name]
@@ -41,11 +41,12 @@ AFTER = tuple(
         "touch", "look at", "push", "pull", "pick up", "open", "close", "turn on", "follow",
     )
 )  # fmt: skip
-"""What is done to a thing first, and what then: the dog found the ball and hid it."""
+"""Verbs of the first action (`BEFORE`) and the second (`AFTER`) on a thing: the dog found the ball
+and hid it."""
 URGING = ("brave", "curious", "sweet")
-"""What makes one do a thing; all other predicates of an "it" keep one from it."""
+"""Predicates of "it" that are a reason for an action; all others are a reason against it."""
 NEEDS = (("drink", "thirsty"), ("steal", "hungry"), ("eat", "hungry"), ("buy", "hungry"))
-"""And what makes one do one thing only."""
+"""(verb, predicate) in which the predicate is a reason for this action only."""
 
 
 def _called_it(verb: Verb) -> tuple[tuple[Noun, ...], tuple[Noun, ...]]:
@@ -59,7 +60,10 @@ CONTESTANTS = {verb: _called_it(verb) for verb in CONTESTED}
 
 
 def _deciding() -> dict[tuple[Noun, Noun], tuple[Adjective, ...]]:
-    """What can be said of one noun and not of the other, so that "it" can only be the one."""
+    """For each (noun, other): the adjectives that fit the noun but not the other.
+
+    With such an adjective, "it" can stand only for the noun.
+    """
     return {
         (noun, other): tuple(
             one for one in PREDICATES[noun] if one.decides and other not in one.nouns
@@ -83,7 +87,7 @@ def _urges(adjective: Adjective, verb: Verb) -> bool:
 
 
 class Frames(People):
-    """Draws sentences from one seeded stream."""
+    """Draws sentences with a seeded random generator."""
 
     def __init__(self, seed: str) -> None:
         super().__init__(seed)
@@ -102,25 +106,25 @@ class Frames(People):
         )
 
     def sentence(self) -> Said:
-        """Any sentence, as training has them."""
+        """Draw a sentence of any type, with the probabilities of the training split."""
         return self.weighted(self._sentences)()
 
     def plain(self) -> Said:
-        """One clause with a verb."""
+        """Draw one clause with a verb."""
         return self.clause(self.tense())
 
     def being(self) -> Said:
-        """One clause with "is"."""
+        """Draw one clause with "is"."""
         return self.state(self.tense())
 
     def contest(self) -> Linked:
-        """Two things, and an "it" that by its predicate can be only one of them."""
+        """Draw two nouns, and an "it" that can stand for only one of them, by its predicate."""
         verb = self.choose(CROSSINGS if self.happens(0.3) else CONTESTED)
         subjects, objects = CONTESTANTS[verb]
         subject, thing = self.choose(subjects), self.choose(objects)
         referent, other = (subject, thing) if self.happens(0.5) else (thing, subject)
         adjectives = DECIDING[referent, other]
-        # Where both have one gender the pronoun tells nothing; a few of these are kept.
+        # If both nouns have one gender, the German pronoun is the same; keep only some of these.
         if not adjectives or (subject.gender == thing.gender and self.happens(0.7)):
             return self.contest()
         tense, adjective = self.tense(), self.choose(adjectives)
@@ -147,10 +151,10 @@ class Frames(People):
         return Linked(main, word, sub, sub_first=time is None and self.happens(0.15))
 
     def _because(self, verb: Verb, adjective: Adjective) -> tuple[str, bool]:
-        """The conjunction, and whether the main clause is denied, so that the one fits the other.
+        """Draw the conjunction, and decide whether the main clause is negated, so that they fit.
 
-        Who is tired, and what is deep, keeps one from crossing: because, denied; although, not.
-        Avoiding is as not crossing, and the brave do the contrary.
+        Tired and deep are reasons against crossing: "didn't cross … because", "crossed …
+        although". The verb avoid and predicates such as brave each reverse this.
         """
         denied = self.happens(0.68)
         word = "because" if denied else "although"
@@ -158,14 +162,14 @@ class Frames(People):
         return word, denied != against
 
     def _contestant(self, noun: Noun, predicate: Adjective) -> Phrase:
-        """A plain phrase, without the adjective that is to be its predicate."""
+        """Draw a simple phrase, without the adjective that is the predicate."""
         word = "the" if self.happens(0.9) else "this"
         ones = ATTRIBUTES[noun]
         one = self.choose(ones) if ones and self.happens(0.12) else None
         return Phrase(noun, word, adjective=None if one is predicate else one)
 
     def reason(self) -> Linked:
-        """As `contest`, but he, she, it and they alone tell who is meant."""
+        """Draw a sentence as `contest`, in which he, she, it or they alone shows the referent."""
         verb = self.choose(TRANSITIVE)
         tense, subject = self.tense(), self.phrase(self.choose(verb.subjects), adjective=0.15)
         thing = self.object(verb, subject, negated=True)
@@ -188,7 +192,7 @@ class Frames(People):
         return Linked(main, word, sub)
 
     def taking(self) -> Said:
-        """A thing named, then "it" as the object of another verb."""
+        """Draw a sentence with a thing, and then "it" as the object of another verb."""
         first = self.choose(BEFORE)
         noun = self.choose(first.objects)
         takers = TAKERS[noun]
@@ -210,7 +214,7 @@ class Frames(People):
         return Shared(clause, then)
 
     def linked(self) -> Linked:
-        """A main clause and a subordinate one, in either order."""
+        """Draw a main clause and a subordinate clause, in either order."""
         word = self.choose(("because", "when", "although", "if", "while", "before"))
         tense = "present" if word == "if" else self.tense()
         main = self.clause(tense, small=True)
@@ -222,7 +226,13 @@ class Frames(People):
         return Linked(main, word, sub, sub_first=word != "before" and self.happens(0.4))
 
     def _subordinate(self, tense: str, main: Clause, still: float) -> Clause:
-        """Often about the same people; `still` is the chance that something is, not happens."""
+        """Draw a subordinate clause, often with the same subject as the main clause.
+
+        Args:
+            tense: The tense of both clauses.
+            main: The main clause.
+            still: The probability of a state ("is") instead of an action.
+        """
         subject = main.subject
         if isinstance(subject, Phrase) and subject.noun.kind in ("he", "she"):
             again: Pronoun | None = pronoun_for(subject)
@@ -240,7 +250,7 @@ class Frames(People):
         return self.clause(tense, small=True, third=False)
 
     def reported(self) -> Reported:
-        """The woman knows that …."""
+        """Draw, for example, "The woman knows that …"."""
         tense = self.tense()
         if self.happens(0.3):
             return self._report(self.state(tense, small=True, third=False), tense)
@@ -253,7 +263,7 @@ class Frames(People):
         return Reported(Clause(self.subject(verb), verb, tense=tense, negated=negated), body)
 
     def relative(self) -> Clause:
-        """A subject with a relative clause: the dog that chased the cat was tired."""
+        """Draw a subject with a relative clause: the dog that chased the cat was tired."""
         adjective, tense = self.choose(ADJECTIVES), self.tense()
         noun = self.choose(adjective.nouns)
         plural = not noun.mass and self.happens(0.15)
@@ -264,7 +274,7 @@ class Frames(People):
         return Clause(subject, predicate=adjective, tense=tense, degree=self.degree(adjective))
 
     def _inner(self, noun: Noun, plural: bool, tense: str) -> Clause:
-        """A clause about the noun before it, as its subject or as its object."""
+        """Draw a relative clause, in which the noun is the subject or the object."""
         which = Which(noun, plural)
         if noun.kind in (*PERSON, "beast") and self.happens(0.5):
             return self.clause(tense, which, small=True)
@@ -275,7 +285,7 @@ class Frames(People):
         return Clause(subject, verb, which, tense=tense)
 
     def question(self) -> Question:
-        """With why, where, when or who; or with can, or is."""
+        """Draw a question with why, where, when or who; or with can, or is."""
         word, tense = self.choose(("why", "where", "when", "who", "", "is")), self.tense()
         if word == "is":
             state = self.state(tense, small=True)
@@ -294,7 +304,7 @@ class Frames(People):
         return Question(clause, word)
 
     def long(self) -> Said:
-        """A longer sentence, of two of the others."""
+        """Draw a longer sentence, which combines two others."""
         word = self.choose(("and", "but"))
         kind = self.choose(("report", "contest", "linked", "taking", "relative", "clauses"))
         if kind == "report":

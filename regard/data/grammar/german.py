@@ -1,7 +1,7 @@
 """German inflection: articles, adjective endings, noun forms, verb forms.
 
-Words of `lexicon` come in, inflected strings go out. Cases are "nom", "acc" and "dat" (the
-grammar needs no genitive); genders are "m", "f", "n", and "p" stands for the plural of all three.
+In: words of `lexicon`. Out: inflected strings. Cases are "nom", "acc" and "dat" (the grammar has no
+genitive); genders are "m", "f", "n", and "p" is the plural of all three.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from regard.data.grammar.words import Noun, Verb
 
 CASES = ("nom", "acc", "dat")
 FIRST, THIRD, PLURAL = 0, 1, 2
-"""Which form a subject asks of its verb: ich, er/sie/es, or wir/sie."""
+"""The verb form that agrees with a subject: ich, er/sie/es, or wir/sie."""
 
 DEFINITE = {
     "nom": {"m": "der", "f": "die", "n": "das", "p": "die"},
@@ -22,13 +22,13 @@ STRONG = {
     "acc": {"m": "en", "f": "e", "n": "es", "p": "e"},
     "dat": {"m": "em", "f": "er", "n": "em", "p": "en"},
 }
-"""Endings of dieser; and of an adjective that no article before it has declined."""
+"""Endings of dieser, and of an adjective without an article."""
 MIXED = {
     "nom": {"m": "er", "f": "e", "n": "es", "p": "en"},
     "acc": {"m": "en", "f": "e", "n": "es", "p": "en"},
     "dat": {"m": "en", "f": "en", "n": "en", "p": "en"},
 }
-"""Endings of an adjective after ein, kein, mein: strong where the article has no ending."""
+"""Endings of an adjective after ein, kein, mein: strong if the article has no ending."""
 WEAK = {
     "nom": {"m": "e", "f": "e", "n": "e", "p": "en"},
     "acc": {"m": "en", "f": "e", "n": "e", "p": "en"},
@@ -37,12 +37,12 @@ WEAK = {
 """Endings of an adjective after der and dieser."""
 RELATIVE = {case: {**DEFINITE[case]} for case in CASES}
 RELATIVE["dat"]["p"] = "denen"
-"""The relative pronouns: as the article, but for denen."""
+"""The relative pronouns: as the article, except denen."""
 
 STEMS = {"a": "ein", "no": "kein", "my": "mein", "his": "sein", "her": "ihr", "our": "unser"}
-"""The words that decline as ein does."""
+"""The determiners that are inflected like ein."""
 BARE = (("m", "nom"), ("n", "nom"), ("n", "acc"))
-"""Where they have no ending: ein Hund, ein Pferd."""
+"""Gender and case in which these have no ending: ein Hund, ein Pferd."""
 COUNTS = {"two": "zwei", "three": "drei", "many": "viel"}
 CONTRACTED = {("in", "dem"): "im", ("in", "das"): "ins", ("an", "dem"): "am",
               ("zu", "dem"): "zum", ("zu", "der"): "zur"}  # fmt: skip
@@ -50,7 +50,7 @@ BE = {"present": ("bin", "ist", "sind"), "past": ("war", "war", "waren")}
 
 
 def determiner(word: str, gender: str, case: str) -> str:
-    """The German determiner for an English one, "" for none ("a" has no plural)."""
+    """Return the German determiner for an English one; "" for none ("a" has no plural)."""
     if word == "the":
         return DEFINITE[case][gender]
     if word == "this":
@@ -64,7 +64,7 @@ def determiner(word: str, gender: str, case: str) -> str:
 
 
 def adjective_ending(word: str, gender: str, case: str) -> str:
-    """The ending of an adjective between the determiner `word` and a noun."""
+    """Return the ending of an adjective between the determiner `word` and a noun."""
     if word in ("the", "this"):
         return WEAK[case][gender]
     if word == "" or word in COUNTS or (word == "a" and gender == "p"):
@@ -73,7 +73,7 @@ def adjective_ending(word: str, gender: str, case: str) -> str:
 
 
 def noun_form(noun: Noun, plural: bool, case: str) -> str:
-    """The noun in a number and case; all plurals have -n in the dative but those in -n and -s."""
+    """Inflect a noun; a dative plural gets -n unless the plural ends in -n or -s."""
     if not plural:
         return noun.german
     dative = case == "dat" and not noun.german_plural.endswith(("n", "s"))
@@ -81,9 +81,9 @@ def noun_form(noun: Noun, plural: bool, case: str) -> str:
 
 
 def verb_forms(verb: Verb, tense: str) -> tuple[str, str, str]:
-    """The finite forms for ich, er and wir, without the separable prefix.
+    """Return the finite forms for ich, er and wir, without the separable prefix.
 
-    Wissen is the one verb here whose ich has the form of er, as the modals do.
+    Wissen is the only verb of the lexicon whose ich form equals its er form, as with modals.
     """
     if tense == "past":
         return verb.past, verb.past, verb.past + ("n" if verb.past.endswith("e") else "en")

@@ -1,7 +1,7 @@
-"""The word-for-word translation: what a dictionary alone can do, to hold a model against.
+"""Word-for-word translation with a dictionary: a baseline to compare models with.
 
-An English sentence comes in; each word goes out as its most usual German form, in the English
-order. No gender, no case, no verb at the end.
+In: an English sentence. Out: the most usual German form of each word, in the English order, without
+agreement in gender and case, and without German word order.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _verb_words(verb: Verb) -> dict[str, str]:
 
 @cache
 def word_for_word() -> dict[str, str]:
-    """The dictionary: each English word in lower case, and its most usual German form."""
+    """Build the dictionary: English word in lower case -> its most usual German form."""
     words = dict(FUNCTION_WORDS)
     tables = (
         STEMS,
@@ -76,10 +76,10 @@ def gloss(source: str) -> str:
     """Translate word for word.
 
     Args:
-        source: An English sentence; a word that the dictionary lacks stays as it is.
+        source: An English sentence; a word that is not in the dictionary is kept.
 
     Returns:
-        The German words in the English order, with its capitals at the start and its marks.
+        The German words in the English order, with the initial capital and the punctuation.
 
     Example:
         >>> gloss("The animal crossed the street.")

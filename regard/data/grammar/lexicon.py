@@ -1,13 +1,13 @@
-"""The words of the embedded corpus: tables of both languages side by side.
+"""The words of the grammar: tables with both languages side by side.
 
-Comes before everything else in the grammar. A table row holds an English word, its one German
-word, what inflection cannot guess, and what the word can be said of. What comes out are tuples
-of `Noun`, `Adjective`, `Verb` and `Adverb`, ready to be inflected by `german` and `english`.
+The start of the grammar. In: tables whose rows have an English word, its German translation,
+irregular forms, and the words it goes with. Out: tuples of `Noun`, `Adjective`, `Verb` and
+`Adverb`, which `german` and `phrases` inflect.
 
-Each English word has one German word, so that a sentence has one translation. A few nouns for
-people have two, by gender (teacher: Lehrerin, Lehrer); their sentences tell which by a he or she.
-Left out are nouns whose plural equals their singular (sheep), verbs whose past equals their
-present (read), and the weak masculines (der Junge, den Jungen).
+Each English word has one German translation, so that a sentence has one translation. A few nouns
+for people have two, by gender (teacher: Lehrerin, Lehrer); a "he" or "she" in the sentence shows
+which. Left out are nouns whose plural equals their singular (sheep), verbs whose past equals their
+present (read), and German weak masculine nouns (der Junge, den Jungen).
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ drink     water/-           Wasser       n  -
 drink     coffee/-          Kaffee       m  -
 drink     juice/-           Saft         m  -
 """
-"""kind, English (with an irregular plural, "-" for none), German, gender, German plural. Of a noun
-with two genders the masculine comes last: it is the usual one, and its plural is said of all."""
+"""Kind, English (with an irregular plural, or "-" for none), German, gender, German plural. Of a
+noun with two genders the masculine comes last: it is the default, and its plural means both."""
 
 ADJECTIVE_TABLE = """
 big          groß                : beast person vehicle vessel waters open grounds building thing
@@ -175,8 +175,8 @@ bitter       bitter         !-   : apple coffee juice bread soup cake
 salty        salzig         !-   : soup bread egg sausage water cake
 hot          heiß           !-   : soup bread cake egg sausage coffee milk water
 """
-"""English, German (with the stem where it differs); "!" it decides what "it" is, "-" it stands
-only after "is", "=" there is no more or less of it; then the kinds and nouns it is said of."""
+"""English, German (with the stem if it differs); "!" if it decides what "it" stands for, "-" if it
+is used only after "is", "=" if it is not gradable; then the kinds and nouns it goes with."""
 
 TRANSITIVE_TABLE = """
 cross          : überqueren                   : anyone vehicle : waters road open
@@ -230,8 +230,8 @@ pick up +      : auf+heben hebt hob           : LARGE THIEVING person : ball box
 call           : an+rufen ruft rief           : adult : person
 invite         : ein+laden lädt lud           : person : person
 """
-"""English (with its particle, "+" if it splits, and its past), German (third person and past where
-it is strong), subjects, objects."""
+"""English (with its particle, "+" if it splits, and an irregular past), German (with third person
+and past of a strong verb), subjects, objects."""
 
 DATIVE_TABLE = """
 help           : helfen hilft half            : anyone : anyone
@@ -267,7 +267,7 @@ come back/came     : zurück+kommen kommt kam     : anyone : into
 run away/ran       : weg+laufen läuft lief       : anyone :
 stop/stopped       : an+halten hält hielt        : vehicle vessel adult : where
 """
-"""As above, with the kinds of places instead of the objects."""
+"""As `TRANSITIVE_TABLE`, with the kinds of places instead of the objects."""
 
 SAYING_TABLE = """
 know/knew      : wissen weiß wusste           : person
@@ -288,7 +288,7 @@ every day       : jeden Tag       : past present
 """
 
 PERSON = ("he", "she", "young")
-"""The kinds of people: those called "he", those called "she", and children."""
+"""The kinds of nouns for people: those with the pronoun "he" or "she", and children."""
 GROUPS = {
     "person": PERSON,
     "anyone": ("beast", *PERSON),
@@ -296,15 +296,15 @@ GROUPS = {
     "LARGE": ("animal", "dog", "horse", "cow", "donkey", "goat", "pig"),
     "THIEVING": ("dog", "cat", "bird", "fox", "mouse", "wolf", "goat", "pig", "rabbit"),
 }
-"""Names for several kinds or nouns at once."""
+"""Names for groups of kinds or nouns."""
 PLACES = ("waters", "road", "open", "grounds", "height", "building")
 WHERE = {"waters": "at", "road": "on", "open": "on", "grounds": "in", "height": "on",
          "building": "in", "desert": "in", "valley": "in", "island": "on"}  # fmt: skip
-"""The preposition of place of a kind, or of one noun: at the river, in the valley."""
+"""The preposition of place of a kind or noun: at the river, in the valley."""
 
 
 def _rows(table: str) -> list[str]:
-    """The rows of a table; an indented line goes on with the one before."""
+    """Split a table into rows; an indented line continues the row before."""
     return table.strip().replace("\n    ", " ").splitlines()
 
 
@@ -319,11 +319,11 @@ NOUNS = tuple(_noun(row) for row in _rows(NOUN_TABLE))
 
 _COUNTS = Counter(noun.english for noun in NOUNS)
 TWO_GENDERS = tuple(noun for noun in NOUNS if _COUNTS[noun.english] > 1)
-"""The nouns of which German has a feminine and a masculine, both of them."""
+"""The nouns with a feminine and a masculine form in German; both forms."""
 
 
 def nouns_of(names: str) -> tuple[Noun, ...]:
-    """The nouns that a table's cell names, by kind or one by one."""
+    """Return the nouns that a table's cell lists, by kind, group or English word."""
     wanted = {one for name in names.split() for one in GROUPS.get(name, (name,))}
     return tuple(noun for noun in NOUNS if noun.kind in wanted or noun.english in wanted)
 
@@ -385,7 +385,7 @@ def _adverb(row: str) -> Adverb:
 ADJECTIVES = tuple(_adjective(row) for row in _rows(ADJECTIVE_TABLE))
 TRANSITIVE = tuple(_verb(row) for row in _rows(TRANSITIVE_TABLE))
 WAIT_FOR = replace(_verb("wait for : warten : anyone : anyone"), preposition="auf")
-"""The one verb whose German object has a preposition; it takes pronouns only."""
+"""The only verb whose German object has a preposition; its object is always a pronoun."""
 DATIVE = tuple(_verb(row, case="dat") for row in _rows(DATIVE_TABLE))
 GIVING = tuple(_verb(row) for row in _rows(GIVING_TABLE))
 INTRANSITIVE = tuple(_intransitive(row) for row in _rows(INTRANSITIVE_TABLE))

@@ -1,9 +1,8 @@
-"""Sentences about a person whose gender a later her or him tells: the teacher, die Lehrerin.
+"""Sentences about a person whose gender is shown by a later "her" or "him": the teacher, Lehrerin.
 
-A seed comes in, sentence structures go out, as in `frames`, of which these are a part. English
-has one word for the two, and German must choose at the noun, before it has come to the pronoun.
-Nobody else in the sentence can be meant by the pronoun: those beside are animals, several, of
-the other gender, or "we".
+In: a seed. Out: sentence structures; `frames` builds on this file. English has one noun for both
+genders, German has two and must choose at the noun, before the pronoun. The pronoun cannot stand
+for anybody else: all others in the sentence are animals, plural, of the other gender, "I" or "we".
 """
 
 from __future__ import annotations
@@ -32,28 +31,28 @@ def _verbs(names: str) -> tuple[Verb, ...]:
 
 
 MOODS = tuple(one for one in ADJECTIVES if one.decides and TWO_GENDERS[0] in one.nouns)
-"""What a person is for a while: tired, sick, brave."""
+"""States of a person: tired, sick, brave."""
 ACTS = _verbs("help, visit, call, wait for, look at, thank, follow, invite")
-"""What others do with the person: … and the children helped her."""
+"""Actions of others towards the person: … and the children helped her."""
 CARES = (*ACTS, *_verbs("trust, love"))
-"""And what they can feel."""
+"""`ACTS`, and feelings of others for the person."""
 CAUSES = _verbs("follow, look at, call, see, hear, wait for, trust, invite, help, visit")
-"""What others do that makes a person laugh or run away."""
+"""Actions of others after "because": they make the person laugh or run away."""
 MISSING = _verbs("help, trust, call, wait for, invite, thank, love, visit")
-"""What others do not do, and what happens although they do not."""
+"""Actions of others that are negated after "although"."""
 EVENTS = _verbs("laugh, sing, dance, fall asleep, wake up, get up, come back, run away, stop")
-"""What the person does."""
+"""Actions of the person."""
 MEETINGS = _verbs("see, hear, look at, visit")
-"""How the others come upon the person."""
+"""The first action of others when they meet the person."""
 SETTLING = tuple(dict.fromkeys((*CARES, *CAUSES, *MISSING)))
-"""Each verb that can have the pronoun as its object."""
+"""All verbs that can have the pronoun as their object."""
 
 
 class People(Choices):
-    """Draws sentences in which a her or him tells the gender of a noun before it."""
+    """Draws sentences in which "her" or "him" shows the gender of a noun before it."""
 
     def her_or_him(self) -> Said:
-        """Any of the frames below."""
+        """Draw a sentence of any of the types below."""
         frames: tuple[tuple[float, Callable[[], Said]], ...] = (
             (0.25, self.state_and_care),
             (0.25, self.event_and_care),
@@ -64,20 +63,20 @@ class People(Choices):
         return self.weighted(frames)()
 
     def state_and_care(self) -> Joined:
-        """The teacher was tired, and the children helped her."""
+        """Draw, for example, "The teacher was tired, and the children helped her"."""
         tense, mood = self.tense(), self.choose(MOODS)
         person = self._person(mood)
         return Joined(self._state(person, mood, tense), "and", self._care(CARES, person, tense))
 
     def event_and_care(self) -> Joined:
-        """The doctor came back, and we thanked her; the dog didn't wait for him."""
+        """Draw, for example, "The doctor came back, and we thanked her"."""
         tense, person = self.tense(), self._person()
         word = self.choose(("and", "but"))
         care = self._care(ACTS, person, tense, negated=word == "but" and self.happens(0.5))
         return Joined(self._event(person, tense), word, care)
 
     def event_by_others(self) -> Linked:
-        """The teacher ran away because the dog followed her; although we didn't help him."""
+        """Draw, for example, "The teacher ran away because the dog followed her"."""
         tense, mood = self.tense(), self.choose(MOODS)
         person = self._person(mood)
         still = self.happens(0.4)
@@ -87,15 +86,15 @@ class People(Choices):
         return Linked(main, "although", self._care(MISSING, person, tense, negated=True))
 
     def care_at_an_event(self) -> Linked:
-        """When the doctor came back, we thanked her."""
+        """Draw, for example, "When the doctor came back, we thanked her"."""
         tense, person = self.tense(), self._person()
         event = replace(self._event(person, tense), time=None, fronted=False)
-        # With a noun it would be dankten ihr die Kinder; we and I come before any pronoun.
+        # A noun as subject would follow the pronoun (dankten ihr die Kinder); ich and wir do not.
         care = replace(self._care(ACTS, person, tense), subject=self.choose((I, WE)))
         return Linked(care, "when", event, sub_first=True)
 
     def meeting(self) -> Shared:
-        """The children saw the teacher and followed her."""
+        """Draw, for example, "The children saw the teacher and followed her"."""
         tense, person = self.tense(), self._person()
         first, second = self.choose(MEETINGS), self.choose(ACTS)
         if first is second:
@@ -116,7 +115,10 @@ class People(Choices):
         )
 
     def _person(self, mood: Adjective | None = None) -> Phrase:
-        """A teacher of either gender; not "a" tired one where tiredness is what is said."""
+        """Draw a person of either gender.
+
+        With a mood as the predicate, the phrase has neither the article "a" nor this adjective.
+        """
         phrase = self.phrase(self.choose(TWO_GENDERS), adjective=0.12, plural=0)
         if mood is None:
             return phrase
@@ -141,7 +143,7 @@ class People(Choices):
     def _care(
         self, verbs: tuple[Verb, ...], person: Phrase, tense: str, *, negated: bool = False
     ) -> Clause:
-        """What others do, with the pronoun as the object."""
+        """Draw a clause of what others do, with the person's pronoun as the object."""
         verb = self.choose(verbs)
         return Clause(
             self._others(verb, person),
@@ -153,7 +155,10 @@ class People(Choices):
         )
 
     def _others(self, verb: Verb, person: Phrase) -> Nominal:
-        """An animal, several people, a man beside a her, I or we: nobody who could be meant."""
+        """Draw a subject that the pronoun cannot stand for.
+
+        It is I, we, an animal, somebody of the other gender, or plural.
+        """
         if self.happens(0.3):
             return self.choose((I, WE))
         noun = self.choose(verb.subjects)

@@ -1,6 +1,6 @@
-"""What is in a sentence: the phenomena to report, and the combinations to hold out.
+"""Analysis of a sentence: the phenomena to report scores by, and the combinations to hold out.
 
-A sentence structure goes in; out comes an `Account` of it, from one walk over its clauses.
+In: a sentence structure. Out: an `Account` of it, from one pass over its clauses.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _HE_OR_SHE = re.compile(r"\b(?:he|him|his|she|her)\b")
 
 @dataclass(slots=True)
 class Account:
-    """What was found in a sentence.
+    """The phenomena and combinations in a sentence.
 
     Attributes:
         tags: Its phenomena.
         genders: The genders of its singular nouns.
         objects: Each (verb, object).
         adjectives: Each (adjective, noun), before the noun or after "is".
-        pronouns: Each (adjective, noun) where "it" is said for the noun.
-        people: Its people in the singular, as often as they are named.
-        settling: Each (verb, noun) where him or her is said for a noun of two genders.
+        pronouns: Each (adjective, noun) in which "it" stands for the noun.
+        people: Its singular nouns for people, one entry per occurrence.
+        settling: Each (verb, noun) in which "him" or "her" stands for a noun of two genders.
     """
 
     tags: set[str] = field(default_factory=set)
@@ -59,14 +59,14 @@ class Account:
     settling: list[tuple[str, str]] = field(default_factory=list)
 
     def phenomena(self) -> tuple[str, ...]:
-        """The tags in their fixed order."""
+        """Return the tags in a fixed order."""
         if len(self.genders) > 1:
             self.tags.add("gender")
         return tuple(tag for tag in PHENOMENA if tag in self.tags)
 
 
 def account(sentence: Said) -> Account:
-    """Walk a sentence and note what is in it."""
+    """Collect the phenomena and combinations of a sentence."""
     found = Account()
     if isinstance(sentence, Question):
         found.tags.add("question")
@@ -78,17 +78,17 @@ def account(sentence: Said) -> Account:
 
 
 def is_settled(found: Account, english: str) -> bool:
-    """Whether a sentence with a noun of two genders tells by a later pronoun which is meant.
+    """Whether a later pronoun determines the gender of a sentence's noun of two genders.
 
-    Each he and she comes after the noun and agrees with it, and nobody else could be meant: all
-    other people in it are several, or of the other gender.
+    Each "he" and "she" must follow the noun and agree with it, and must not be able to stand for
+    anybody else: all other people in the sentence are plural, or of the other gender.
 
     Args:
         found: The sentence's account.
         english: The sentence.
 
     Returns:
-        True also of a sentence without such a noun.
+        Whether this holds; True for a sentence without such a noun.
     """
     if "natural_gender" not in found.tags:
         return True
@@ -102,7 +102,7 @@ def is_settled(found: Account, english: str) -> bool:
 
 
 def _clauses(sentence: Said, order: str = "main") -> Iterator[tuple[Clause, str]]:
-    """Each clause, relative ones included, with the German order it stands in."""
+    """Yield each clause, including relative clauses, with its German word order."""
     if isinstance(sentence, Clause):
         yield sentence, order
         for part in (sentence.subject, sentence.object):
@@ -173,13 +173,13 @@ def _note_nominal(found: Account, nominal: Nominal, case: str) -> None:
         found.tags.add("plural")
     else:
         found.genders.add(nominal.noun.gender)
-    # Of several, the masculine stands for both genders: no English word asks for Lehrerinnen.
+    # In the plural the masculine is used for both genders: no English word implies Lehrerinnen.
     of_two = nominal.noun in TWO_GENDERS and not (nominal.plural and nominal.noun.gender == "m")
     if of_two:
         found.tags.add("natural_gender")
     if of_two or (nominal.noun.kind in PERSON and not nominal.plural):
         found.people.append(nominal.noun)
-    # Only the masculine has an accusative of its own: den Hund, but die Katze, das Pferd.
+    # Only the masculine accusative differs from the nominative: den Hund, die Katze, das Pferd.
     if case == "dat" or (case == "acc" and nominal.noun.gender == "m" and not nominal.plural):
         found.tags.add("case")
     if nominal.adjective:

@@ -1,7 +1,7 @@
-"""Noun phrases and what stands in for them, said in both languages.
+"""Noun phrases and pronouns, written in both languages.
 
-Words of `lexicon` come in; `sentences` asks each phrase for its English and its German in the
-case that the verb or preposition gives it.
+In: words of `lexicon`. Out: the English and German words of a phrase, the German in the case that
+the verb or preposition governs; `sentences` puts them together.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ from regard.data.grammar.words import Adjective, Noun
 
 
 class Nominal(Protocol):
-    """What can be subject or object."""
+    """A phrase or pronoun that can be a subject or an object."""
 
     @property
     def agrees(self) -> int:
-        """The verb form it asks for as a subject: FIRST, THIRD or PLURAL."""
+        """The verb form that agrees with it as a subject: FIRST, THIRD or PLURAL."""
 
     def english(self, case: str) -> str:
-        """Its English words; only pronouns mind the case."""
+        """Return its English words; only pronouns depend on the case."""
 
     def german(self, case: str) -> str:
-        """Its German words."""
+        """Return its German words in a case."""
 
 
 class Said(Protocol):
-    """A clause or sentence, which a relative clause can hold without knowing which."""
+    """A clause or sentence: the interface of everything that can be written in both languages."""
 
     def english(self) -> str:
-        """Its English words, without capital or full stop."""
+        """Return its English words, without initial capital and final punctuation."""
 
     def german(self, order: str = "main") -> str:
-        """Its German words in an order; commas stand as words of their own."""
+        """Return its German words in an order; commas are separate words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A determiner, perhaps an adjective, a noun, perhaps a relative clause.
+    """A determiner, an optional adjective, a noun, and an optional relative clause.
 
     Attributes:
-        noun: The head.
+        noun: The head of the phrase.
         word: The English determiner in the singular: the, this, a, no, my, two; "" for none.
-        plural: The number.
-        adjective: What stands before the noun.
-        relative: A clause with a `Which` in it.
+        plural: Whether the noun is in the plural.
+        adjective: The adjective before the noun.
+        relative: The relative clause, with a `Which` in it.
     """
 
     noun: Noun
@@ -69,7 +69,7 @@ class Phrase:
 
     @property
     def agrees(self) -> int:
-        """Third person, or plural."""
+        """THIRD, or PLURAL if it is plural."""
         return PLURAL if self.plural else THIRD
 
     @property
@@ -78,16 +78,16 @@ class Phrase:
         return self.word in ("a", "")
 
     def denied(self) -> Phrase:
-        """The same with "no", which German says where English denies the verb."""
+        """Return the phrase with "no": German negates the noun where English negates the verb."""
         return replace(self, word="no")
 
     def english(self, case: str = "nom") -> str:  # noqa: ARG002  English nouns have no case
-        """The dog, these old dogs, an apple."""
+        """Write, for example, "the dog", "these old dogs", "an apple"."""
         words = _english(self.noun, self.word, self.plural, self.adjective)
         return f"{words} {self.relative.english()}" if self.relative else words
 
     def german(self, case: str) -> str:
-        """Der Hund, diese alten Hunde, einen Apfel."""
+        """Write, for example, "der Hund", "diese alten Hunde", "einen Apfel"."""
         words = _german(self.noun, self.word, self.plural, self.adjective, case)
         return f"{words} , {self.relative.german('final')} ," if self.relative else words
 
@@ -116,20 +116,20 @@ def _german(noun: Noun, word: str, plural: bool, adjective: Adjective | None, ca
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pronoun:
-    """A personal pronoun; there are three for "it", by the gender of the noun it stands for."""
+    """A personal pronoun; "it" has three, by the gender of the noun that it stands for."""
 
     words: tuple[str, str]
-    """English: subject, object."""
+    """The English forms: subject, object."""
     forms: tuple[str, str, str]
-    """German: nominative, accusative, dative."""
+    """The German forms: nominative, accusative, dative."""
     agrees: int = THIRD
 
     def english(self, case: str) -> str:
-        """He, or him in all cases but the first."""
+        """Return the subject form in the nominative, else the object form."""
         return self.words[case != "nom"]
 
     def german(self, case: str) -> str:
-        """Er, ihn, ihm."""
+        """Return the German form in a case, for example er, ihn, ihm."""
         return self.forms[CASES.index(case)]
 
 
@@ -147,7 +147,10 @@ IT = {
 
 
 def pronoun_for(phrase: Phrase) -> Pronoun:
-    """The pronoun that can stand for a phrase. Not for a child: she, but es or sie?"""
+    """Return the pronoun that stands for a phrase.
+
+    Do not use it for children (kind "young"), whose German pronoun is ambiguous: es or sie.
+    """
     if phrase.plural:
         return THEY
     people = {"he": HE, "she": SHE}
@@ -156,22 +159,22 @@ def pronoun_for(phrase: Phrase) -> Pronoun:
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """The relative pronoun: it agrees with the noun before it and has its own clause's case."""
+    """A relative pronoun: it agrees with the noun before it; its clause decides its case."""
 
     noun: Noun
     plural: bool = False
 
     @property
     def agrees(self) -> int:
-        """As the noun before it."""
+        """THIRD or PLURAL, as the noun before it."""
         return PLURAL if self.plural else THIRD
 
     def english(self, case: str = "nom") -> str:  # noqa: ARG002
-        """Who of people, that of all else."""
+        """Return "who" for people, "that" for all else."""
         return "who" if self.noun.kind in PERSON else "that"
 
     def german(self, case: str) -> str:
-        """Der, den, dem, denen."""
+        """Return the German form in a case, for example der, den, dem, denen."""
         return RELATIVE[case]["p" if self.plural else self.noun.gender]
 
 
@@ -189,22 +192,22 @@ PREPOSITIONS = {
     "through": ("durch", "acc"),
     "without": ("ohne", "acc"),
 }
-"""English preposition: the German one and the case it governs."""
+"""English preposition -> the German preposition and the case that it governs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A preposition and its phrase: in the garden, with a friend."""
+    """A prepositional phrase: in the garden, with a friend."""
 
     preposition: str
     phrase: Phrase
 
     def english(self) -> str:
-        """In the garden."""
+        """Write, for example, "in the garden"."""
         return f"{self.preposition} {self.phrase.english()}"
 
     def german(self) -> str:
-        """Im Garten, in der Küche, in den Garten."""
+        """Write, for example, "im Garten", "in der Küche", "in den Garten"."""
         preposition, case = PREPOSITIONS[self.preposition]
         article, _, rest = self.phrase.german(case).partition(" ")
         short = CONTRACTED.get((preposition, article))

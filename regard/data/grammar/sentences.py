@@ -1,9 +1,9 @@
-"""The synchronous grammar: one structure, said in both languages.
+"""The synchronous grammar: sentence structures that are written in both languages.
 
-Phrases come in; a sentence's `english()` and `german()` go out, and `pair` makes a `Pair` of
-them. A structure knows no word order: each language orders it by its own rules. German has
-three orders: "main" (the verb second), "inverted" (the verb first, because something before it
-already took the first place) and "final" (the verb last).
+In: phrases. Out: a sentence's `english()` and `german()`, which `pair` makes into a `Pair`. A
+structure has no word order; each language orders it by its own rules. German has three orders:
+"main" (verb second), "inverted" (verb first, as something before the clause takes the first
+position) and "final" (verb last).
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ ENGLISH_DO = {"present": ("do", "does", "do"), "past": ("did", "did", "did")}
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A subject and what is said of it: a verb with its objects, or "is" with an adjective.
+    """A subject with a verb and its objects, or with "is" and an adjective.
 
     Attributes:
-        subject: Who or what.
-        verb: What it does; none in a clause with "is".
-        object: In the case that the verb governs.
-        indirect: To whom something is given, in the dative.
+        subject: The subject.
+        verb: The verb; None in a clause with "is".
+        object: The object, in the case that the verb governs.
+        indirect: The indirect object of a verb of giving, in the dative.
         predicate: The adjective after "is".
-        degree: What stands before that adjective: "too", "very", "so" or nothing.
+        degree: The word before that adjective: "too", "very", "so" or "".
         tense: "past" or "present".
-        negated: Whether it is denied.
-        modal: "can", "must", "want" or nothing.
+        negated: Whether the clause is negated.
+        modal: "can", "must", "want" or "".
         place: A prepositional phrase.
         time: An adverbial of time.
-        fronted: Whether the time opens the clause.
-        elided: Whether the subject goes unsaid, after "and".
-        about: The noun that its pronoun stands for: the object, or without one the subject.
+        fronted: Whether the time begins the clause.
+        elided: Whether the subject is left out, after "and".
+        about: The noun that the clause's pronoun (object, or else subject) stands for.
     """
 
     subject: Nominal
@@ -60,7 +60,7 @@ class Clause:
     about: Noun | None = None
 
     def english(self) -> str:
-        """Subject, verb, objects, place, time; a relative pronoun and a fronted time go first."""
+        """Subject, verb, objects, place, time; a relative pronoun or a fronted time is first."""
         verb = " ".join(self._english_verb()).strip()
         if isinstance(self.object, Which):
             words = [self.object.english(), self.subject.english("nom"), verb]
@@ -79,7 +79,7 @@ class Clause:
         return " ".join(part for part in words if part)
 
     def _english_verb(self, asked: bool = False) -> tuple[str, str]:
-        """The finite auxiliary ("" if there is none) and the rest of the verb."""
+        """Return the finite auxiliary ("" if there is none) and the rest of the verb."""
         agrees, tense = self.subject.agrees, self.tense
         if self.predicate:
             be = ENGLISH_BE[tense][agrees]
@@ -92,7 +92,8 @@ class Clause:
             return ("can't" if can == "can" else "couldn't") if self.negated else can, base
         if self.modal == "must":
             return ("must", base) if tense == "present" else ("had", f"to {base}")
-        third, past = english_plural(base), verb.english_past  # he crosses, as two crosses
+        # the third person is spelled like a plural: crosses, carries
+        third, past = english_plural(base), verb.english_past
         if self.modal == "want":
             base, third, past = f"want to {base}", f"wants to {base}", f"wanted to {base}"
         if self.negated or asked:
@@ -123,12 +124,12 @@ class Clause:
         return " ".join(words)
 
     def german(self, order: str = "main") -> str:
-        """The clause with its finite verb second ("main"), first ("inverted") or last ("final")."""
+        """Write the clause with its finite verb second (main), first (inverted) or last (final)."""
         finite, end = self._german_verb()
         middle = self._german_middle(time=not (self.fronted and order == "main"))
         subject = "" if self.elided else self.subject.german("nom")
         if order == "final":
-            # The prefix that a main clause leaves at its end is there already: aufmachte.
+            # The separable prefix is joined to a final verb: aufmachte.
             verb = f"{end} {finite}" if self.modal else f"{end}{finite}"
             if isinstance(self.object, Which):
                 case = self.verb.case if self.verb else "acc"
@@ -144,7 +145,7 @@ class Clause:
         return " ".join(word for word in words if word)
 
     def _german_verb(self) -> tuple[str, str]:
-        """The finite verb, and what closes a main clause: a prefix or an infinitive."""
+        """Return the finite verb, and the end of a main clause: a prefix or an infinitive."""
         agrees, verb = self.subject.agrees, self.verb
         if verb is None:
             return BE[self.tense][agrees], ""
@@ -153,20 +154,20 @@ class Clause:
         return verb_forms(verb, self.tense)[agrees], verb.prefix
 
     def _german_middle(self, time: bool) -> list[str]:
-        """Pronoun, time, dative, accusative, nicht, place, predicate: in this order."""
+        """Return pronoun, time, dative, accusative, nicht, place and predicate, in this order."""
         case = self.verb.case if self.verb else "acc"
         indirect = self.indirect.german("dat") if self.indirect else ""
         object_, negated = "", self.negated
         if self.object and not isinstance(self.object, Which):
             phrase = self.object
             if negated and isinstance(phrase, Phrase) and phrase.indefinite:
-                phrase, negated = phrase.denied(), False  # not a dog is kein Hund
+                phrase, negated = phrase.denied(), False  # "not a dog" is "kein Hund"
             object_ = phrase.german(case)
         when = self.time.german if self.time and time else ""
         pronoun = isinstance(self.object, Pronoun)
         words = [object_, when, indirect] if pronoun else [when, indirect, object_]
         words.append("nicht" if negated else "")
-        if self.verb and self.verb.preposition:  # wartete heute nicht auf sie
+        if self.verb and self.verb.preposition:  # for example: wartete heute nicht auf sie
             words = [*words[1:], f"{self.verb.preposition} {words[0]}"]
         if self.place:
             words.append(self.place.german())
@@ -181,7 +182,7 @@ def _denied(be: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A main clause and a subordinate one, in either order."""
+    """A main clause and a subordinate clause, in either order."""
 
     main: Clause
     word: str
@@ -189,12 +190,12 @@ class Linked:
     sub_first: bool = False
 
     def english(self) -> str:
-        """Main because sub; or: because sub, main."""
+        """Write "main because sub", or "because sub, main"."""
         sub = f"{self.word} {self.sub.english()}"
         return f"{sub}, {self.main.english()}" if self.sub_first else f"{self.main.english()} {sub}"
 
     def german(self, order: str = "main") -> str:
-        """The clause that goes first takes the first place, so that the verb follows at once."""
+        """Write both clauses; after a first subordinate clause, the main clause is inverted."""
         word = CONJUNCTIONS[self.word]
         if self.word == "when" and self.sub.tense == "past":
             word = "als"
@@ -206,79 +207,79 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What somebody knows, thinks or says."""
+    """A reported clause: what somebody knows, thinks, hopes or says."""
 
     head: Clause
     body: Said
 
     def english(self) -> str:
-        """The woman knows that …."""
+        """Write, for example, "the woman knows that …"."""
         return f"{self.head.english()} that {self.body.english()}"
 
     def german(self, order: str = "main") -> str:
-        """Die Frau weiß, dass …."""
+        """Write, for example, "die Frau weiß, dass …"."""
         return f"{self.head.german(order)} , dass {self.body.german('final')} ,"
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Two verbs of one subject, said once: the dog found the ball and hid it."""
+    """Two clauses with one common subject: the dog found the ball and hid it."""
 
     first: Clause
     second: Clause
 
     def english(self) -> str:
-        """The two with "and" between."""
+        """Write both with "and" between them."""
         return f"{self.first.english()} and {self.second.english()}"
 
     def german(self, order: str = "main") -> str:
-        """The second has no first place to fill: und versteckte ihn; final: und ihn versteckte."""
+        """Write the second inverted (und versteckte ihn) or final (und ihn versteckte)."""
         second = self.second.german("final" if order == "final" else "inverted")
         return f"{self.first.german(order)} und {second}"
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Two sentences side by side with "and" or "but"."""
+    """Two sentences joined by "and" or "but"."""
 
     first: Said
     word: str
     second: Said
 
     def english(self) -> str:
-        """With a comma before either word."""
+        """Write a comma before "and" and before "but"."""
         return f"{self.first.english()}, {self.word} {self.second.english()}"
 
     def german(self, order: str = "main") -> str:
-        """With a comma before aber, and before und where a subordinate clause ends."""
+        """Write a comma before aber, and before und only after a subordinate clause."""
         word = "und" if self.word == "and" else ", aber"
         return f"{self.first.german(order)} {word} {self.second.german(order)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, with a question word or without; "who" is the clause's subject."""
+    """A question, with or without a question word; "who" is the clause's subject."""
 
     clause: Clause
     word: str = ""
 
     def english(self) -> str:
-        """Why did the dog sleep, who saw the dog, can the dog swim."""
+        """Write, for example, "why did the dog sleep", "who saw the dog", "can the dog swim"."""
         if self.word == "who":
             return self.clause.english()
         return self.clause.ask(self.word)
 
     def german(self, order: str = "main") -> str:
-        """The question word takes the first place; without it the verb has it."""
+        """Write the question word first, if there is one, then the inverted clause."""
         if self.word == "who":
             return self.clause.german(order)
         return f"{QUESTIONS[self.word]} {self.clause.german('inverted')}".lstrip()
 
 
 def pair(sentence: Said, tags: tuple[str, ...] = ()) -> Pair:
-    """Both languages of a sentence, with capitals and full stops."""
+    """Write a sentence in both languages, with initial capital and final punctuation."""
     end = "?" if isinstance(sentence, Question) else "."
     source = sentence.english() + end
-    # A comma closes each subordinate clause; before another mark it falls away.
+    # A comma ends each subordinate clause; it is dropped before another punctuation mark.
     target = (sentence.german() + end).replace(" ,", ",").replace(",,", ",").replace("," + end, end)
     return Pair(source[0].upper() + source[1:], target[0].upper() + target[1:], tags)

@@ -1,4 +1,4 @@
-"""What the grammar knows of a word: the types of `lexicon`'s rows, and regular English forms."""
+"""The types of words in `lexicon`, and the regular English plural and past."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """A noun: `kind` says what it can do and have done to it, `gender` is m, f or n."""
+    """A noun: `kind` decides which verbs and adjectives it goes with, `gender` is m, f or n."""
 
     kind: str
     english: str
@@ -16,35 +16,35 @@ class Noun:
     german_plural: str
     gender: str
     mass: bool = False
-    """Milk, water: no plural, and no article where others have "a"."""
+    """Whether it is uncountable, as milk: it has no plural, and no article instead of "a"."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """An adjective, its stem before endings (teuer, teur-), and the nouns it can be said of."""
+    """An adjective, its German stem before endings (teuer, teur-), and the nouns it goes with."""
 
     english: str
     german: str
     stem: str
     nouns: tuple[Noun, ...]
     attributive: bool
-    """May stand before a noun: "the old dog"."""
+    """Whether it may stand before a noun: "the old dog"."""
     decides: bool
-    """Sensible of its nouns only, so that "it was steep" tells what "it" is."""
+    """Whether it makes sense only with its nouns, so that "it was steep" shows what "it" is."""
     graded: bool
-    """May be too much so: not black, not broken."""
+    """Whether it may follow "too" or "very"; "black" and "broken" may not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """A verb with both languages' principal parts, and the nouns it takes."""
+    """A verb with its principal parts in both languages, and its possible subjects and objects."""
 
     english: str
     english_past: str
     particle: str
-    """What follows the English verb: "at" in "look at"."""
+    """The word after the English verb: "at" in "look at"."""
     splits: bool
-    """Whether a pronoun goes between: "picked it up", but "looked at it"."""
+    """Whether a pronoun stands before the particle: "picked it up", but "looked at it"."""
     prefix: str
     """The German separable prefix: "auf" in "aufmachen"."""
     german: str
@@ -53,9 +53,9 @@ class Verb:
     subjects: tuple[Noun, ...]
     objects: tuple[Noun, ...] = ()
     case: str = "acc"
-    """The case of the object; of the thing given it is always accusative."""
+    """The case of the object; a verb of giving has its direct object in the accusative."""
     preposition: str = ""
-    """What stands before the German object: "auf" in "auf sie warten"."""
+    """The preposition of the German object: "auf" in "auf sie warten"."""
     places: tuple[str, ...] = ()
     """The kinds of prepositional phrases that go with it."""
 
@@ -67,7 +67,7 @@ class Verb:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adverb:
-    """An adverbial of time, and the tenses it goes with."""
+    """An adverbial of time, and the tenses in which it may be used."""
 
     english: str
     german: str
@@ -75,7 +75,7 @@ class Adverb:
 
 
 def english_plural(word: str) -> str:
-    """The regular English plural: box, boxes; city, cities; door, doors."""
+    """Form the regular English plural: box, boxes; city, cities; door, doors."""
     if word.endswith(("s", "x", "ch", "sh")):
         return word + "es"
     if word.endswith("y") and word[-2] not in "aeou":
@@ -84,7 +84,7 @@ def english_plural(word: str) -> str:
 
 
 def english_past(word: str) -> str:
-    """The regular English past: love, loved; carry, carried; play, played."""
+    """Form the regular English past: love, loved; carry, carried; play, played."""
     if word.endswith("e"):
         return word + "d"
     if word.endswith("y") and word[-2] not in "aeou":

@@ -1,1 +1,1 @@
-"""Images: files -> pixels, pixels -> what a model reads, and the digits that ship."""
+"""Images: files -> pixels -> a model's input; and the included dataset of digits."""

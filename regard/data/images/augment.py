@@ -1,7 +1,7 @@
-"""Training images, each time a little different: moved, turned, scaled, thicker or thinner.
+"""Augmentation of training images: shift, rotation, shear, scale, and thickness of strokes.
 
-What becomes of an image is a pure function of (seed, epoch, which image), so that a run which stops
-goes on with the very same images.
+The change of an image is a pure function of (seed, epoch, index of the image), so that a resumed
+run sees the same images.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ import torch.nn.functional as F
 from torch import Tensor
 
 TURN = 0.22
-"""Radians, either way: about 13 degrees."""
+"""Largest rotation in either direction, in radians: about 13 degrees."""
 SHEAR = 0.25
 STRETCH = 0.18
-"""Of height and width, either way, each by itself."""
+"""Largest relative change of height and of width, drawn independently."""
 SHIFT = 0.2
-"""Of half the image, either way: 0.8 pixels of 8."""
+"""Largest shift in either direction, as a fraction of half the image: 0.8 pixels of 8."""
 WIDTH = 0.35
-"""How far an image goes towards the one with every stroke a pixel wider or narrower."""
+"""Largest weight of the image whose strokes are one pixel wider (or narrower) on each side."""
 
 
 def augmented(images: Tensor, index: Sequence[int], seed: int, epoch: int, by: float) -> Tensor:
-    """Images with small changes of their own, (images, channels, height, width), 0 to 1.
+    """Change each image at random: (images, channels, height, width), values from 0 to 1.
 
     Args:
-        images: From 0, background, to 1, ink.
-        index: Which of the training images these are.
-        seed: Of the run.
+        images: (images, channels, height, width) From 0 (background) to 1 (ink).
+        index: The index of each image in the training split.
+        seed: Seed of the run.
         epoch: Counted from 0.
-        by: From 0, as they are, to 1, as far as the constants above say.
+        by: Strength, from 0 (unchanged) to 1 (up to the constants above).
+
+    Returns:
+        The changed images, of the same shape.
     """
     if not by:
         return images
@@ -55,7 +58,7 @@ def augmented(images: Tensor, index: Sequence[int], seed: int, epoch: int, by: f
 
 
 def _affine(turn: Tensor, shear: Tensor, tall: Tensor, wide: Tensor) -> Tensor:
-    """Rotation times shear times scale, for each image: (images, 2, 2)."""
+    """Compute rotation @ (shear and scale) for each image: (images, 2, 2)."""
     cosine, sine, zero = turn.cos(), turn.sin(), torch.zeros_like(turn)
     rotation = torch.stack((cosine, -sine, sine, cosine), dim=1).view(-1, 2, 2)
     slant = torch.stack((wide, shear, zero, tall), dim=1).view(-1, 2, 2)

@@ -1,6 +1,6 @@
-"""The digits that ship: 1,797 images of 8 x 8 with their classes, in five folds.
+"""The included dataset of digits: 1,797 images of 8 x 8 pixels with their classes, in five folds.
 
-The file and where it comes from: `digits.csv.gz` and `digits.txt`, beside this one.
+The data is in `digits.csv.gz`, its origin in `digits.txt`, both in this folder.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ CLASSES = tuple("0123456789")
 SIDE = 8
 FOLDS = 5
 VALID = 10
-"""One in so many of the images outside a fold is set aside to choose the checkpoint with."""
+"""One in this many images outside the test fold is in the validation split."""
 LARGEST = 16
-"""Of a pixel: as many points of the bitmap as it counts."""
+"""Largest value of a pixel: it counts the black points in a block of the original bitmap."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Some images of one size, and what each shows."""
+    """Images of equal size with their classes."""
 
     values: NDArray[np.float32]
-    """(images, channels, height, width) From 0 to 1; of drawings, 1 is ink."""
+    """(images, channels, height, width) From 0 to 1; in drawings, 1 is ink."""
     labels: tuple[str, ...]
-    """The name of each one's class."""
+    """The class name of each image."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -43,22 +43,22 @@ class Pictures:
 
 @dataclass(frozen=True, eq=False)
 class PictureSplits:
-    """Images to learn from, to choose a checkpoint with, and to test on."""
+    """Training, validation and test images."""
 
     train: Pictures
     valid: Pictures
     tests: dict[str, Pictures]
     checksums: dict[str, str]
-    """SHA-256 of the file that ships."""
+    """SHA-256 of the data file."""
 
 
 def splits(data: DigitsData) -> PictureSplits:
-    """The digits with one fold for the test: a pure function of the fold's number.
+    """Split the digits, with one fold as the test split: a pure function of the fold's number.
 
-    Each class is dealt out evenly: to the folds, and to what is set aside of the others.
+    Each class is spread evenly over the folds, and over the training and validation splits.
 
     Args:
-        data: Which fold.
+        data: Names the test fold.
     """
     values, labels, checksum = _read()
     random = np.random.Generator(np.random.PCG64(0))
@@ -80,7 +80,7 @@ def _chosen(
 
 @cache
 def _read() -> tuple[NDArray[np.float32], NDArray[np.int64], str]:
-    """All images, their classes, and the SHA-256 of the file."""
+    """Read all images, their classes, and the SHA-256 of the file."""
     packed = (files("regard") / "data" / "images" / "digits.csv.gz").read_bytes()
     table = np.loadtxt(gzip.decompress(packed).decode().splitlines(), delimiter=",")
     values = (table[:, :-1] / LARGEST).reshape(-1, 1, SIDE, SIDE).astype(np.float32)

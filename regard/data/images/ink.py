@@ -1,8 +1,8 @@
-"""A drawing of any size -> ink in a small frame, as NIST's programs made the digits.
+"""A drawing of any size -> a small square image of its ink, as NIST's programs made the digits.
 
-The ink is found by how far a pixel is from the background, whatever colour that has; it is cut out,
-scaled to one height, and made thicker or thinner until there is a usual amount of it: thin pens and
-thick brushes give the same digit.
+Ink is where a pixel differs from the background, of whatever colour. It is cropped, scaled to a
+fixed height, and made thicker or thinner until a fixed share of the frame is ink, so that thin pens
+and thick brushes give the same digit.
 """
 
 from __future__ import annotations
@@ -14,44 +14,44 @@ from PIL import Image
 from regard.errors import InputError
 
 Ink = NDArray[np.float64]
-"""(height, width) From 0, background, to 1."""
+"""(height, width) From 0 (background) to 1 (ink)."""
 
 LARGEST_SIDE = 512
-"""Pixels; larger drawings are reduced first."""
+"""Pixels of the longer side; larger drawings are reduced first."""
 FRAME = 64
-"""The side of the frame in which ink is measured: NIST's 32, twice as fine."""
+"""Side of the frame in which ink is measured: twice the resolution of NIST's 32."""
 WIDEST = 40 / 64
-"""Of the frame: NIST scales to 32 high and 20 wide."""
+"""Largest width of a digit, as a share of the frame: NIST scales to 32 high and 20 wide."""
 SHARE = 0.305
-"""Of the frame that is ink: the mean over the digits, for every class between 0.296 and 0.322."""
+"""Share of the frame that is ink: the mean over the digits; each class is from 0.296 to 0.322."""
 FAINTEST = 0.08
-"""How far from the background the darkest point must be, from 0 to 1, to count as ink."""
+"""The least contrast to the background, from 0 to 1, that the strongest pixel must have."""
 EDGE = 0.4
-"""Ink is what reaches this share of the darkest point."""
+"""A pixel is ink if it reaches this share of the strongest contrast."""
 
 
 def framed(image: Image.Image, side: int, name: str = "the image") -> NDArray[np.float32]:
-    """A drawing as ink in a frame of side x side pixels, from 0 to 1.
+    """Turn a drawing into ink in a square frame: (side, side), values from 0 to 1.
 
     Args:
         image: Of mode L, RGB or RGBA; dark on light or light on dark.
-        side: Of the frame; divides 64.
-        name: What to call it.
+        side: Side of the frame in pixels; must divide 64.
+        name: Name of the image in errors.
 
     Raises:
-        InputError: The image is of one colour.
+        InputError: The image has only one colour.
     """
     ink = _clean(ink_of(image, name))
-    for _ in range(2):  # what becomes thicker becomes larger: scaled once more
+    for _ in range(2):  # thickening enlarges the ink: scale a second time
         ink = with_share(_centred(_cropped(ink)), SHARE)
     block = FRAME // side
     return ink.reshape(side, block, side, block).mean(axis=(1, 3)).astype(np.float32)
 
 
 def ink_of(image: Image.Image, name: str = "the image") -> Ink:
-    """How far each pixel is from the background, the most common value along the border.
+    """Compute the contrast of each pixel to the background, the median value along the border.
 
-    Where parts are transparent, on white or black, whichever shows more.
+    An image with transparency is put on white or on black, whichever gives more contrast.
     """
     image = _reduced(image)
     if image.mode == "RGBA":
@@ -65,7 +65,7 @@ def ink_of(image: Image.Image, name: str = "the image") -> Ink:
 
 
 def _contrast(image: Image.Image) -> Ink:
-    """|grey - background|, from 0 to 1."""
+    """Compute |grey - background|, from 0 to 1."""
     grey = np.asarray(image, dtype=np.float64) / 255
     border = np.concatenate((grey[0], grey[-1], grey[:, 0], grey[:, -1]))
     return np.abs(grey - np.median(border))
@@ -82,19 +82,19 @@ def _reduced(image: Image.Image) -> Image.Image:
 
 
 def _clean(ink: Ink) -> Ink:
-    """Ink that is surely ink: paper is 0, the pen 1, their border in between."""
+    """Sharpen the contrast: 0 for background, 1 for ink, in between only at the edges."""
     strong = np.quantile(ink[ink > EDGE * ink.max()], 0.9)
     return np.clip((ink / strong - EDGE) / 0.2 + 0.5, 0, 1)
 
 
 def _cropped(ink: Ink) -> Ink:
-    """The bounding box of the ink."""
+    """Crop to the bounding box of the ink."""
     rows, columns = (np.flatnonzero((ink > 0.5).any(axis=axis)) for axis in (1, 0))
     return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
 def _centred(ink: Ink) -> Ink:
-    """Scaled to the height of the frame, its aspect kept unless it is wide; in the middle."""
+    """Scale to the height of the frame and centre; the aspect is kept up to width `WIDEST`."""
     height, width = ink.shape
     wide = round(min(FRAME * width / height, WIDEST * FRAME)) or 1
     scaled = Image.fromarray(ink.astype(np.float32)).resize((wide, FRAME), Image.Resampling.BOX)
@@ -105,7 +105,7 @@ def _centred(ink: Ink) -> Ink:
 
 
 def with_share(ink: Ink, share: float) -> Ink:
-    """Made thicker or thinner, point by point, until this share of the frame is ink.
+    """Make strokes thicker or thinner until this share of the frame is ink.
 
     Example:
         >>> line = np.zeros((64, 64)); line[:, 30:33] = 1
@@ -125,7 +125,7 @@ def with_share(ink: Ink, share: float) -> Ink:
 
 
 def _grown(ink: Ink, *, square: bool, thicker: bool) -> Ink:
-    """Each point the most (or the least) of itself and its 4 or 8 neighbours."""
+    """Replace each pixel by the maximum (or minimum) of itself and its 4 or 8 neighbours."""
     padded = np.pad(ink, 1, mode="edge")
     height, width = ink.shape
     around = [

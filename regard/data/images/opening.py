@@ -1,7 +1,7 @@
-"""A path, bytes, a Pillow image or an array -> an upright image of 8 bits a channel.
+"""A path, bytes, a Pillow image or an array -> an upright image with 8 bits per channel.
 
-Files are read by Pillow, in formats that cannot run anything. How large a file and an image may be
-is checked before it takes memory: a few bytes can claim to be a picture of billions of pixels.
+Pillow reads the files, restricted to formats that execute no code. The sizes of file and image are
+checked before memory is allocated: a few bytes can claim to be an image of billions of pixels.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from regard.runtime.files import read_regular
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 MOST_BYTES = 2**28
 MOST_PIXELS = 2**26
-"""More than any camera's: 8,192 x 8,192."""
+"""8,192 x 8,192, more than any camera has."""
 CHANNELS = (1, 3, 4)
-"""Of an array: grey, RGB, RGBA."""
+"""Allowed numbers of channels of an array: grey, RGB, RGBA."""
 
 
 def opened(item: Any) -> Image.Image:
-    """The image, of mode L, RGB or RGBA, the right way up.
+    """Open an image in mode L, RGB or RGBA, rotated upright.
 
     Args:
         item: A path, the bytes of a file, a Pillow image, or an array or tensor: (height, width),
-            with channels last or, as torch has them, first; whole numbers from 0 to the most of 8
-            or 16 bits, or real ones from 0 to 1.
+            (height, width, channels) or, as in torch, (channels, height, width); integers of 8 or
+            16 bits from 0 on, or floats from 0 to 1.
 
     Raises:
-        InputError: It is none of these, or damaged, or too large.
+        InputError: The item is none of these, is damaged, or is too large.
     """
     if isinstance(item, Image.Image):
         return _plain(item, "the image")
@@ -51,17 +51,17 @@ def opened(item: Any) -> Image.Image:
 
 
 def name_of(item: Any) -> str:
-    """What to call an item: its path, else what it is."""
+    """Name an item in errors: its path, or else its type."""
     if isinstance(item, str | os.PathLike):
         return str(item)
     return f"a {type(item).__name__}"
 
 
 def check(item: Any) -> None:
-    """Refuses a path or bytes that are no image, by their first bytes alone.
+    """Check that a path or bytes hold an image, by the header alone.
 
     Raises:
-        InputError: They are none, or too large.
+        InputError: It is not an image, or too large.
     """
     if isinstance(item, str | os.PathLike):
         _header(_content(Path(item)), str(item))
@@ -84,18 +84,18 @@ def _content(path: Path) -> bytes:
 
 
 def _header(data: bytes, name: str) -> Image.Image:
-    """The image with its size known and its pixels not yet decoded."""
+    """Read the header: the image with its size, pixels not yet decoded."""
     if not data:
         raise InputError(name, got="an empty file", expected="an image")
     if len(data) > MOST_BYTES:
         raise InputError(name, got="more bytes", expected=f"at most {MOST_BYTES:,}")
     try:
-        with warnings.catch_warnings():  # Pillow warns of bombs: their size is checked below
+        with warnings.catch_warnings():  # Pillow warns of large images: the size is checked below
             warnings.simplefilter("ignore")
             image = Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.DecompressionBombError:
         raise _too_large(name, "more pixels than any camera's") from None
-    except Exception:  # Pillow's readers end in errors of all kinds on bytes that are no image
+    except Exception:  # Pillow's readers raise many types on bytes that are not an image
         expected = f"an image: {', '.join(FORMATS)}"
         raise InputError(name, got="no image", expected=expected) from None
     if image.width * image.height > MOST_PIXELS:
@@ -114,27 +114,27 @@ def _from_bytes(data: bytes, name: str) -> Image.Image:
 
 
 def _plain(image: Image.Image, name: str) -> Image.Image:
-    """Decoded, turned as its EXIF says, in 8 bits."""
+    """Decode the pixels, rotate by the EXIF orientation, and convert to 8 bits."""
     if image.width * image.height > MOST_PIXELS:
         raise _too_large(name, f"{image.width:,} x {image.height:,} pixels")
     if not image.width or not image.height:
         raise InputError(name, got="no pixels", expected="an image")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of metadata that cannot be read, which is not used
+            warnings.simplefilter("ignore")  # about unreadable metadata, which is not used
             image.load()
             image = ImageOps.exif_transpose(image)
             return _in_8_bits(image, name)
     except InputError:
         raise
-    except Exception as error:  # as above: damage shows itself in many ways
+    except Exception as error:  # as above: Pillow raises many types on damaged data
         got = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(f"{name} is damaged", got=got, expected="a whole image") from None
 
 
 def _in_8_bits(image: Image.Image, name: str) -> Image.Image:
-    """Grey, RGB or, where a part is transparent, RGBA."""
-    if image.mode.startswith("I") or image.mode == "F":  # 16 or 32 bits a pixel
+    """Convert to grey, RGB or, if there is transparency, RGBA, with 8 bits per channel."""
+    if image.mode.startswith("I") or image.mode == "F":  # 16 or 32 bits per pixel
         return Image.fromarray(_grey_bytes(np.asarray(image), name))
     if "transparency" in image.info or image.mode in ("LA", "La", "PA", "RGBa"):
         return image.convert("RGBA")
@@ -144,7 +144,7 @@ def _in_8_bits(image: Image.Image, name: str) -> Image.Image:
 
 
 def _grey_bytes(values: NDArray[Any], name: str) -> NDArray[np.uint8]:
-    """Whole numbers of up to 16 bits, or real ones from 0 to 1, as bytes."""
+    """Convert integers of up to 16 bits, or floats from 0 to 1, to bytes from 0 to 255."""
     values = np.asarray(values)
     if values.dtype == bool or values.dtype == np.uint8:
         return np.asarray(values, dtype=np.uint8) * (255 if values.dtype == bool else 1)

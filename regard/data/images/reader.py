@@ -1,7 +1,7 @@
-"""Items -> what an image model reads: opened, scaled to its size, normalised.
+"""Image files or arrays -> an image model's input: opened, scaled to the model's size, normalised.
 
-A reader stands in a checkpoint where models of text have their tokenizer: as JSON, of numbers and
-names alone.
+A checkpoint keeps the reader's settings as JSON in the place where text models keep their
+tokenizer.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from regard.data.input import Dense
 Numbers = tuple[float, ...]
 Resample = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
 RESAMPLES: tuple[Resample, ...] = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
-"""In the order of the numbers that Pillow, and with it transformers, gives them."""
+"""In the order of Pillow's numbering, which transformers uses, too."""
 LARGEST = 4096
-"""Pixels of a side, of what a model reads."""
+"""The most pixels of a side of a model's input."""
 
 
 class ImageReader(Config):
-    """How an image of any size and kind becomes (channels, height, width) of a model.
+    """Turns images of any size and mode into a model's input, (channels, height, width) each.
 
     Example:
         >>> reader = ImageReader(height=8, width=8, channels=1, mean=(0.5,), std=(0.5,))
@@ -44,14 +44,14 @@ class ImageReader(Config):
     width: int = Field(ge=1, le=LARGEST)
     channels: Literal[1, 3] = 3
     mean: Numbers = (0.5, 0.5, 0.5)
-    """Of each channel, from 0 to 1: what is subtracted."""
+    """Mean of each channel, from 0 to 1, which is subtracted."""
     std: Numbers = (0.5, 0.5, 0.5)
-    """Of each channel: what is divided by then."""
+    """Standard deviation of each channel, by which the difference is divided."""
     scaling: Literal["whole", "ink"] = "whole"
-    """`whole`: the image, scaled to height and width. `ink`: what is drawn in it, cut out, of one
-    height and one amount of ink, light on dark, as the digits were made."""
+    """`whole`: the image is scaled to height and width. `ink`: the drawing in it is cropped, scaled
+    to a fixed height and amount of ink, light on dark, as the digits were made."""
     resample: Resample = "bilinear"
-    """How `whole` scales."""
+    """The interpolation that `whole` scales with."""
 
     @model_validator(mode="after")
     def _fits(self) -> ImageReader:
@@ -67,39 +67,43 @@ class ImageReader(Config):
 
     @staticmethod
     def from_spec(spec: Any) -> ImageReader:
-        """The reader that its JSON object describes.
+        """Build a reader from its parsed JSON.
 
         Raises:
-            InputError: It is damaged.
+            InputError: The JSON is damaged.
         """
         return checked(TypeAdapter(ImageReader), spec, "tokenizer.json")
 
     def to_json(self) -> str:
-        """As a checkpoint keeps it."""
+        """Return the settings as JSON, as a checkpoint keeps them."""
         return self.model_dump_json()
 
     def is_one(self, items: Any) -> bool:
-        """Whether this is one item, not several: a list, or an array of several images."""
+        """Whether this is one image, not several: a list, or an array of four dimensions."""
         return not isinstance(items, list | tuple) and getattr(items, "ndim", 0) != 4
 
     def check(self, item: Any) -> None:
-        """Refuses a path or bytes that are no image, before anything is decoded."""
+        """Check that a path or bytes hold an image, without decoding it.
+
+        Raises:
+            InputError: It is not an image, or too large.
+        """
         check(item)
 
     def read(self, items: Sequence[Any]) -> Dense:
-        """What the model reads: (images, channels, height, width).
+        """Turn images into the model's input: (images, channels, height, width).
 
         Args:
-            items: As `opened` takes them.
+            items: Images in any form that `opened` accepts.
 
         Raises:
-            InputError: One cannot be read.
+            InputError: An image cannot be read.
         """
         pixels = np.stack([self.pixels(item) for item in items])
         return Dense(self.normalised(torch.from_numpy(pixels)))
 
     def pixels(self, item: Any) -> NDArray[np.float32]:
-        """The image at the model's size, from 0 to 1: (channels, height, width)."""
+        """Scale an image to the model's size: (channels, height, width), from 0 to 1."""
         image = opened(item)
         if self.scaling == "ink":
             return framed(image, self.height, name_of(item))[None]
@@ -111,6 +115,6 @@ class ImageReader(Config):
         return values[None] if self.channels == 1 else values.transpose(2, 0, 1).copy()
 
     def normalised(self, pixels: torch.Tensor) -> torch.Tensor:
-        """(x - mean) / std, by channel: (images, channels, height, width)."""
+        """Compute (x - mean) / std per channel: (images, channels, height, width)."""
         mean, std = (torch.tensor(each).view(-1, 1, 1) for each in (self.mean, self.std))
         return (pixels.float() - mean) / std

@@ -1,1 +1,1 @@
-"""Generated pairs for a model of several jobs."""
+"""Generators of pairs for multi-task models: summaries, and yes/no questions."""

@@ -1,4 +1,4 @@
-"""What generators of pairs share: chance, people, and splits that have no source in common."""
+"""Shared parts of the generators of pairs: random choices, names, and disjoint splits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from regard.data.text.pairs import Pair, Splits
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The words of a text."""
+    """Split a text into words."""
     return tuple(text.split())
 
 
@@ -28,31 +28,31 @@ POSSESSIVE = {"she": "her", "he": "his"}
 
 
 class Draw:
-    """One generator of chance, with what is drawn from it."""
+    """A seeded random generator with helpers that draw words, people and sentences."""
 
     def __init__(self, seed: str) -> None:
         self.chance = Random(seed)
 
     def one(self, choices: Iterable[str]) -> str:
-        """One of several."""
+        """Draw one of the choices."""
         return self.chance.choice(list(choices))
 
     def two(self, choices: Sequence[str]) -> tuple[str, str]:
-        """Two different ones."""
+        """Draw two different choices."""
         first, second = self.chance.sample(choices, 2)
         return first, second
 
     def person(self) -> tuple[str, str, str]:
-        """A name, with its pronoun and possessive."""
+        """Draw a name; return it with its pronoun and possessive."""
         pronoun = self.one(list(PEOPLE))
         return self.one(PEOPLE[pronoun]), pronoun, POSSESSIVE[pronoun]
 
     def some(self, sentences: list[str], least: int = 1) -> list[str]:
-        """A few of several sentences, in any order."""
+        """Draw at least `least` of the sentences, in random order."""
         return self.chance.sample(sentences, self.chance.randint(least, len(sentences)))
 
     def mixed(self, told: list[str], aside: list[str]) -> str:
-        """A report: what happened, in order, and between it things that do not matter."""
+        """Join the sentences of `told` in order, with those of `aside` inserted at random."""
         report = list(told)
         for sentence in aside:
             report.insert(self.chance.randint(0, len(report)), sentence)
@@ -60,13 +60,13 @@ class Draw:
 
 
 def parted(sample: Callable[[str], Iterator[Pair]], pairs: int, held_out: int, seed: int) -> Splits:
-    """The splits of a generator: what one has, no later one has as a source.
+    """Draw splits from a generator; no source is in two of them, or twice in one.
 
     Args:
-        sample: From a seed, pairs without end.
+        sample: Seed -> endless pairs.
         pairs: How many training pairs.
-        held_out: How many for validation, and how many for the test.
-        seed: What decides everything.
+        held_out: How many validation pairs, and how many test pairs.
+        seed: Seed of the random choice.
     """
     seen: set[str] = set()
 

@@ -1,8 +1,8 @@
-"""Generated remarks, and whether they are toxic: pairs to learn to answer yes or no from.
+"""Generator of remarks that are toxic or not: pairs for a yes/no task.
 
-The data of a mixture's part of `kind: questions`: the source is a remark, the target `yes` or
-`no`. No word decides alone: "I hate you" is toxic and "I hate rain" is not, nor is "You are not
-stupid" or somebody's telling of an insult.
+The dataset of a mixture's part with `kind: questions`: the source is a remark, the target `yes`
+(toxic) or `no`. No single word decides: "I hate you" is toxic; "I hate rain", "You are not stupid"
+and a report of an insult are not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ENDINGS = ("", "", "", " today", " at school", " as always", " again")
 OBJECTIVE = {"she": "her", "he": "him"}
 
 Remark = tuple[str, bool]
-"""What is said, and whether it is toxic."""
+"""A text, and whether it is toxic."""
 
 
 def _article(noun: str) -> str:
@@ -50,7 +50,7 @@ def _article(noun: str) -> str:
 
 
 def _of_you(draw: Draw) -> Remark:
-    """You are …: a bad word is toxic, unless it is denied."""
+    """Draw "You are …": toxic with a bad word, unless it is negated."""
     bad = draw.chance.random() < 0.7
     denied = bad and draw.chance.random() < 0.3
     word, noun = (draw.one(BAD), draw.one(INSULTS)) if bad else (draw.one(GOOD), draw.one(PRAISE))
@@ -68,7 +68,7 @@ def _of_yours(draw: Draw) -> Remark:
     bad = draw.chance.random() < 0.5
     word = draw.one(BAD if bad else GOOD)
     whose = draw.one(["your", "your", "my", "this"])
-    # to call one's own things bad hurts nobody
+    # calling one's own things bad is not toxic
     return f"{whose} {draw.one(YOURS)} is {word}{draw.one(ENDINGS)}", bad and whose == "your"
 
 
@@ -91,7 +91,7 @@ def _order(draw: Draw) -> Remark:
 
 
 def _told(draw: Draw) -> Remark:
-    """Somebody tells what was said: no insult of the one who listens."""
+    """Draw a report of an insult or praise, which is not toxic."""
     name, pronoun, _ = draw.person()
     noun = _article(draw.one((*INSULTS, *PRAISE)))
     told = [
@@ -119,11 +119,11 @@ REMARKS: tuple[Callable[[Draw], Remark], ...] = (
     _told,
     _of_them,
 )
-"""The kinds of remark."""
+"""The kinds of remarks, each drawn with the same probability."""
 
 
 def sample(seed: str) -> Iterator[Pair]:
-    """Remarks with `yes` (toxic) or `no`, without end; as often one as the other."""
+    """Yield endless remarks, alternately toxic (`yes`) and not (`no`)."""
     draw = Draw(seed)
     wanted = True
     while True:
@@ -137,11 +137,11 @@ def sample(seed: str) -> Iterator[Pair]:
 
 
 def splits(pairs: int, held_out: int, seed: int) -> Splits:
-    """Training, validation and one test, no remark in two of them.
+    """Generate training, validation and test pairs; no remark is in two of them.
 
     Args:
         pairs: How many training pairs.
-        held_out: How many for validation, and how many for the test.
-        seed: What decides everything.
+        held_out: How many validation pairs, and how many test pairs.
+        seed: Seed of the random choice.
     """
     return parted(sample, pairs, held_out, seed)

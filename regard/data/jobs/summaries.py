@@ -1,9 +1,9 @@
-"""Generated reports and what they say in one sentence: pairs to learn to summarise from.
+"""Generator of reports with one-sentence summaries: pairs for a summarisation task.
 
-The data of a mixture's part of `kind: summaries`. A record is drawn (a match, a journey, a sale …)
-and told twice: at length, with things that happened besides and seldom in the same order, and in
-one sentence that has what matters. What matters stands in several sentences of the report, so its
-first sentence alone is a poor summary.
+The dataset of a mixture's part with `kind: summaries`. A record is drawn (a match, a journey, a
+sale …) and written twice: as a report, with irrelevant sentences in between, and as one sentence
+with the important facts. These are spread over several sentences of the report, so that its first
+sentence alone is a poor summary.
 """
 
 from __future__ import annotations
@@ -179,24 +179,24 @@ def _meeting(draw: Draw) -> Pair:
 
 
 REPORTS: tuple[Callable[[Draw], Pair], ...] = (_match, _journey, _sale, _search, _meeting)
-"""The kinds of record."""
+"""The kinds of records, each drawn with the same probability."""
 
 
 def sample(seed: str) -> Iterator[Pair]:
-    """Reports with their summaries, without end."""
+    """Yield reports with their summaries endlessly."""
     draw = Draw(seed)
     while True:
         yield draw.chance.choice(REPORTS)(draw)
 
 
 def splits(pairs: int, held_out: int, seed: int) -> Splits:
-    """Training, validation and one test, no report in two of them.
+    """Generate training, validation and test pairs; no report is in two of them.
 
-    What is validation and test does not depend on `pairs`.
+    The validation and test pairs do not depend on `pairs`.
 
     Args:
         pairs: How many training pairs.
-        held_out: How many for validation, and how many for the test.
-        seed: What decides everything.
+        held_out: How many validation pairs, and how many test pairs.
+        seed: Seed of the random choice.
     """
     return parted(sample, pairs, held_out, seed)

@@ -1,1 +1,1 @@
-"""Text from files: pairs, documents, labelled examples."""
+"""Text datasets from files: pairs, documents, labelled examples."""

@@ -1,8 +1,8 @@
-"""Examples with labels, and the formats of files that hold them.
+"""Files of labelled examples -> examples: the first step of fine-tuning.
 
 In: texts with a class (TSV, CSV, JSONL), words with tags (columns as in CoNLL, JSONL), or questions
-about a text (SQuAD's JSON, JSONL), plain or `.gz`. Out: for each example a `LabelledText`,
-`TaggedWords` or `Question`, or a `Problem` that names file and line.
+about a text (SQuAD's JSON, JSONL), uncompressed or `.gz`. Out: for each example a `LabelledText`,
+`TaggedWords` or `Question`, or a `Problem` with file and line number.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ HEADERS = {
     "text", "sentence", "sentence1", "sentence2", "pair", "premise", "hypothesis", "question",
     "label", "labels", "class", "sentiment", "target",
 }  # fmt: skip
-"""Names of columns, as a first line has them that is no example."""
+"""Usual names of columns: a first line of only these is a header, not an example."""
 DOCUMENT = "-DOCSTART-"
-"""What CoNLL writes in place of a word between two documents."""
+"""Stands in place of a word between two documents in CoNLL files."""
 LONGEST_DOCUMENT = 2**28
-"""Characters of one JSON document; SQuAD has 42 million, all on one line."""
+"""The most characters of a JSON document; SQuAD has 42 million, all on one line."""
 MISPLACED = "an answer that does not stand where it says"
 
 
 @dataclass(frozen=True)
 class LabelledText:
-    """A text, or two, and its class."""
+    """A text, or a pair of texts, with its class."""
 
     text: str
     pair: str | None
@@ -48,26 +48,26 @@ class LabelledText:
 
     @property
     def key(self) -> Hashable:
-        """What two examples share that must not be trained on and validated with."""
+        """Examples with equal keys must stay in one split."""
         return self.text, self.pair
 
 
 @dataclass(frozen=True)
 class TaggedWords:
-    """The words of a sentence, and the tag of each."""
+    """The words of a sentence with a tag for each."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
 
     @property
     def key(self) -> Hashable:
-        """What two examples share that must not be trained on and validated with."""
+        """Examples with equal keys must stay in one split."""
         return self.words
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A part of a text, and where it begins."""
+    """A part of a text, and the index of its first character."""
 
     text: str
     start: int
@@ -75,7 +75,7 @@ class Excerpt:
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a text, with the answers that people marked in it; none: it has none."""
+    """A question about a text, with the marked answers in it; none if it has no answer."""
 
     question: str
     context: str
@@ -83,12 +83,12 @@ class Question:
 
     @property
     def key(self) -> Hashable:
-        """What two examples share that must not be trained on and validated with."""
+        """Examples with equal keys must stay in one split."""
         return self.context
 
 
 def text_of(example: LabelledText | TaggedWords | Question) -> str:
-    """All that is read of an example, as one text."""
+    """Return the whole text of an example: both texts, all words, or question and context."""
     if isinstance(example, TaggedWords):
         return " ".join(example.words)
     if isinstance(example, Question):
@@ -100,7 +100,7 @@ Example = TypeVar("Example", LabelledText, TaggedWords, Question)
 
 
 def _numbered(file: str, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str | Problem]]:
-    r"""The numbered lines of a file, cut at \n or \r\n only, or what is wrong with one."""
+    r"""Yield the lines of a file, ended by \n or \r\n only, or their problems, with numbers."""
     for number, content in numbered(file, "examples with labels", longest):
         if isinstance(content, Problem):
             yield number, content
@@ -117,7 +117,7 @@ def _ends(file: str, suffix: str) -> bool:
 
 
 def _objects(file: str) -> Iterator[tuple[int, dict[str, Any] | Problem]]:
-    """The numbered objects of a JSONL file."""
+    """Yield the objects of a JSONL file, or their problems, with line numbers."""
     for number, line in _numbered(file):
         if isinstance(line, Problem):
             yield number, line
@@ -142,7 +142,7 @@ def _objects(file: str) -> Iterator[tuple[int, dict[str, Any] | Problem]]:
 def _each(
     file: str, understand: Callable[[dict[str, Any]], Example]
 ) -> Iterator[Example | Problem]:
-    """What each object of a JSONL file says; what it does not say is a problem."""
+    """Yield the example in each object of a JSONL file, or its problem."""
     for number, row in _objects(file):
         if isinstance(row, Problem):
             yield row
@@ -154,7 +154,7 @@ def _each(
 
 
 class _Unfit(Exception):
-    """An example that cannot be used, and why."""
+    """Raised for an example that cannot be used, with the reason."""
 
     def __init__(self, what: str, detail: str) -> None:
         super().__init__(what, detail)
@@ -199,7 +199,7 @@ def _text_of(row: dict[str, Any]) -> LabelledText:
 
 
 def _columns(file: str, *, header: bool) -> Iterator[LabelledText | Problem]:
-    width = 0  # of the first line: a file has texts or pairs, not both
+    width = 0  # columns of the first example: a file has texts or pairs, not both
     rows = csv_rows(file, "examples with labels") if _ends(file, ".csv") else _tabbed(file)
     for number, row in rows:
         if number == 1 and header:
@@ -229,7 +229,7 @@ def _columns(file: str, *, header: bool) -> Iterator[LabelledText | Problem]:
 
 
 def _tabbed(file: str) -> Iterator[tuple[int, list[str] | Problem]]:
-    """The numbered rows of a TSV file."""
+    """Yield the rows of a TSV file, or their problems, with line numbers."""
     for number, line in _numbered(file):
         yield number, line if isinstance(line, Problem) else line.split("\t")
 
@@ -256,7 +256,7 @@ def _words_of(row: dict[str, Any]) -> TaggedWords:
 
 
 def _sentences(file: str) -> Iterator[TaggedWords | Problem]:
-    """A word a line, its tag in the last column; an empty line ends a sentence."""
+    """Read one word per line with its tag in the last column; an empty line ends a sentence."""
     words: list[tuple[str, str]] = []
     bad: Problem | None = None
     rows = csv_rows(file, "examples with labels") if _ends(file, ".csv") else _tabbed(file)
@@ -306,7 +306,13 @@ def _question_of(row: dict[str, Any]) -> Question:
 
 
 def _answers(given: Any, context: str) -> tuple[Excerpt, ...]:
-    """One answer, several, or several as two lists; each must stand where it says."""
+    """Parse the answers of a question, and check each against the context.
+
+    Args:
+        given: One object with text and start, a list of such objects, or an object with lists of
+            texts and starts; None for no answer.
+        context: The text that the starts refer to.
+    """
     if isinstance(given, dict):
         texts, starts = given.get("text"), given.get("start", given.get("answer_start"))
         if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
@@ -329,7 +335,7 @@ def _answers(given: Any, context: str) -> tuple[Excerpt, ...]:
 
 
 def _squad(file: str) -> Iterator[Question | Problem]:
-    """One JSON document: articles, their paragraphs, the questions about each."""
+    """Read SQuAD's JSON document: articles, their paragraphs, the questions about each."""
     lines, size = [], 0
     for _, line in _numbered(file, LONGEST_DOCUMENT):
         if isinstance(line, Problem):
@@ -369,4 +375,4 @@ READERS: dict[str, Callable[[str, bool], Iterator[Any]]] = {
     "tag": _words,
     "answer": _questions,
 }
-"""How the examples of a task are read."""
+"""The reader of each task's examples: (file, whether it has a header) -> examples or problems."""

@@ -1,9 +1,9 @@
-"""Documents -> ids on disk: what pretraining reads, larger than memory.
+"""Documents -> token ids in a file on disk: the input of pretraining, which may exceed memory.
 
 In: the pieces of documents, from files or any other `Text`, and a tokenizer. Out: a `Corpus`: the
-ids of all documents end to end in one memory-mapped file, each document closed by the end symbol.
-Looking through a text, sampling it for a vocabulary and encoding it are streams: none of them holds
-more than some million characters.
+ids of all documents, concatenated in one memory-mapped file; each document ends with the end
+symbol. Measuring a text, sampling it for a vocabulary and encoding it are streams that hold at most
+some million characters at a time.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from regard.errors import InputError
 from regard.runtime.files import reporting, sync, temporary_beside, write_synced
 
 BLOCK = 2**12
-"""Characters of the longest stretch that is in the sample for a vocabulary, or is not."""
+"""The most characters of a block: the vocabulary's sample contains a block whole or not at all."""
 AT_ONCE = 2**20
-"""Characters that are encoded together: enough for all cores, few enough to hold."""
+"""Characters that are encoded together: enough to use all cores, few enough to keep in memory."""
 VERSION = 1
-"""Of the files in the cache; another number is another key."""
+"""Version of the cache's file format; it is part of the cache key."""
 ABANDONED = 24 * 3600
-"""Seconds without a write after which half a corpus is known to be a killed process's."""
+"""Seconds without a write after which an unfinished corpus is deleted: its process was killed."""
 
 Progress = Callable[[int], None]
-"""Told how many characters are done."""
+"""Called with the number of characters done so far."""
 
 
 class Encoder(Protocol):
-    """What a corpus needs of a tokenizer; `regard.tokens.Tokenizer` has it."""
+    """The part of a tokenizer that a corpus uses; `regard.tokens.Tokenizer` implements it."""
 
     @property
     def vocab(self) -> int:
-        """The number of entries."""
+        """The number of entries of the vocabulary."""
         ...
 
     @property
@@ -61,22 +61,22 @@ class Encoder(Protocol):
         ...
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, without begin and end."""
+        """Encode texts: the ids of each, without begin and end symbols."""
         ...
 
     def to_json(self) -> str:
-        """All that decides the ids."""
+        """Return the whole tokenizer as JSON: everything that the ids depend on."""
         ...
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What one look through a text gives: enough to learn a vocabulary from."""
+    """The result of one pass over a text: the lengths of its documents, and a sample."""
 
     texts: list[str]
-    """A sample of what is not held out, in the order of the text."""
+    """A sample of the training part of the text, in its order, to learn a vocabulary from."""
     characters: NDArray[np.int64]
-    """(documents,) The length of each document."""
+    """(documents,) The length of each document in characters."""
     skipped: dict[str, int]
 
 
@@ -88,19 +88,22 @@ def survey(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Survey:
-    """Look through a text once, and keep a sample of bounded size.
+    """Read a text once, measure its documents, and keep a random sample of bounded size.
 
     Args:
         text: The documents.
-        characters: The most to keep; what is shorter is kept whole.
-        held_out: The fraction that `Corpus.split` will set aside: it is not in the sample.
-        seed: Of the split, and of the sample.
-        progress: Told how many characters were read.
+        characters: The most characters to keep; a shorter text is kept whole.
+        held_out: The fraction that `Corpus.split` will hold out; it is excluded from the sample.
+        seed: Seed of the split and of the sample.
+        progress: Called with the number of characters read.
+
+    Raises:
+        InputError: If there is no document.
     """
     random = np.random.Generator(np.random.PCG64(seed % 2**64))
     skipped: Counter[str] = Counter()
     sizes, size, done = array("q"), 0, 0
-    kept: list[tuple[float, int, int, str]] = []  # the block's lot, its document, its place
+    kept: list[tuple[float, int, int, str]] = []  # random number, document, position, block
     held, chance = 0, 1.0
     for piece in text.pieces(skipped):
         for block in cut(piece.text, BLOCK):
@@ -109,7 +112,8 @@ def survey(
                 kept.append((lot, len(sizes), size, block))
                 held += len(block)
             size += len(block)
-            # Half of the blocks go whenever there are too many: all had the same chance to stay.
+            # If there is too much, about half of the blocks are dropped: a block stays if its
+            # random number is below `chance`, so that all blocks have the same probability.
             while held > characters and len(kept) > 1:
                 chance /= 2
                 kept = [each for each in kept if each[0] < chance]
@@ -133,16 +137,16 @@ def survey(
 
 
 def choose(sizes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.bool_] | None:
-    """Which documents to hold out: a pure function of its arguments.
+    """Choose the documents to hold out: a pure function of the arguments.
 
     Args:
-        sizes: The length of each document.
-        fraction: How much of the text at most.
-        seed: Chooses among the documents.
+        sizes: (documents,) The length of each document.
+        fraction: The most of the text to hold out.
+        seed: Seed of the random choice.
 
     Returns:
-        (documents,) True for those; None if not even one document is as short as that, so that
-        the ends of all of them are to be held out.
+        (documents,) True for held-out documents; None if every document is longer than this
+        fraction of the text, in which case the end of each document is to be held out.
     """
     aside = np.zeros(len(sizes), dtype=np.bool_)
     budget = fraction * float(sizes.sum())
@@ -155,15 +159,18 @@ def choose(sizes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.b
 
 
 class Corpus:
-    """Documents as ids, end to end in one array that may be a file larger than memory.
+    """Documents as token ids, concatenated in one array, which may be a memory-mapped file.
+
+    A corpus may use only some of the documents in `ids`; positions in "the concatenation of its
+    documents" below count only the tokens of these.
 
     Args:
-        ids: (tokens,) All documents, each closed by the end symbol.
-        starts: (documents,) Where each document begins.
-        stops: (documents,) Where the next would begin.
-        characters: (documents,) How long each was as text.
-        skipped: How many lines were left out, by kind of problem.
-        checksums: Of what was read, by name.
+        ids: (tokens,) The ids of documents, each ended by the end symbol.
+        starts: (documents,) Index in `ids` of each document's first token.
+        stops: (documents,) Index in `ids` after each document's last token.
+        characters: (documents,) Length of each document as text.
+        skipped: Number of skipped lines, by kind of problem.
+        checksums: SHA-256 of each file or source, by name.
     """
 
     def __init__(
@@ -180,31 +187,31 @@ class Corpus:
         self.characters = stops - starts if characters is None else characters
         self.skipped, self.checksums = skipped or {}, checksums or {}
         self.ends = np.cumsum(stops - starts)
-        """(documents,) Where each ends if those of this corpus alone stood end to end."""
+        """(documents,) End of each document in the concatenation of the corpus's documents."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
     @property
     def tokens(self) -> int:
-        """How many tokens all documents have, end symbols included."""
+        """The number of tokens of all documents, end symbols included."""
         return int(self.ends[-1]) if len(self.ends) else 0
 
     def document(self, number: int) -> NDArray[np.int64]:
-        """The ids of one document, with its end symbol."""
+        """Return the ids of one document, with its end symbol."""
         return self.ids[self.starts[number] : self.stops[number]].astype(np.int64)
 
     def place(self, number: int) -> int:
-        """Where a token stands among the ids, counted as if its documents alone stood there."""
+        """Convert a position in the concatenation of the documents to an index in `ids`."""
         document = int(np.searchsorted(self.ends, number, side="right"))
         return int(self.stops[document] - self.ends[document]) + number
 
     def between(self, start: int, stop: int) -> NDArray[np.int64]:
-        """The ids from one place to another, as if its documents alone stood end to end."""
+        """Return the ids from `start` to `stop` in the concatenation of the documents."""
         if start >= stop:
             return np.zeros(0, dtype=np.int64)
         first, last = np.searchsorted(self.ends, [start, stop - 1], side="right").tolist()
-        # document i has place p at ids[p + shift[i]]
+        # position p in document i is ids[p + shift[i]]
         shift = self.stops[first : last + 1] - self.ends[first : last + 1]
         begins = np.maximum(self.starts[first : last + 1], start + shift)
         finishes = np.minimum(self.stops[first : last + 1], stop + shift)
@@ -213,13 +220,20 @@ class Corpus:
         return np.concatenate(parts).astype(np.int64)
 
     def split(self, held_out: float, seed: int) -> tuple[Corpus, Corpus]:
-        """Part a corpus in two that share its ids: to train on, and held out.
+        """Split into a training and a held-out corpus, which share the array of ids.
 
-        Whole documents are held out; of documents that are all longer than that fraction, such as
-        a corpus of a single one, the last of the tokens of each.
+        Whole documents are held out. If every document is longer than the fraction, as in a corpus
+        of a single document, the last tokens of each document are held out.
+
+        Args:
+            held_out: The fraction of the text to hold out.
+            seed: Seed of the random choice.
+
+        Returns:
+            The training corpus and the held-out corpus.
 
         Raises:
-            InputError: If there is too little of it.
+            InputError: If one of them would have no tokens.
         """
         aside = choose(self.characters, held_out, seed)
         if aside is not None:
@@ -263,21 +277,22 @@ def encode(
     begin: bool = False,
     progress: Progress | None = None,
 ) -> Corpus:
-    """The ids of a text, from the cache if it was encoded before.
+    """Encode a text, or open it from the cache if it was encoded before.
 
-    The same bytes, settings and vocabulary have one place in the cache, wherever the files lie.
+    The cache key is a hash of the files' contents, the settings and the tokenizer, not of the
+    files' paths.
 
     Args:
         text: The documents.
         tokenizer: Text -> ids.
-        cache: The folder of encoded corpora; made if it is not there.
-        begin: Whether a document opens with the begin symbol, so that a model learns what
-            documents begin with.
-        progress: Told how many characters were encoded.
+        cache: The folder of encoded corpora; created if missing.
+        begin: Whether each document starts with the begin symbol, so that a model learns how
+            documents begin.
+        progress: Called with the number of characters encoded.
 
     Raises:
         InputError: If a file cannot be used, or there is no document.
-        WriteError: If the ids cannot be kept; nothing half is left.
+        WriteError: If the ids cannot be written; no partial files are left.
     """
     checksums = text.checksums()
     frame = ([tokenizer.begin] if begin else [], [tokenizer.end])
@@ -299,8 +314,8 @@ def encode(
         with temporary_beside(folder) as temporary:
             temporary.mkdir()
             _fill(temporary, text, tokenizer, frame, progress)
-            if _open(folder, checksums) is None:  # else another process was faster
-                shutil.rmtree(folder, ignore_errors=True)  # one that could not be opened
+            if _open(folder, checksums) is None:  # otherwise another process was faster
+                shutil.rmtree(folder, ignore_errors=True)  # a damaged corpus
                 temporary.rename(folder)
                 sync(cache)
     kept = _open(folder, checksums)
@@ -315,7 +330,7 @@ def _fill(
     frame: tuple[list[int], list[int]],
     progress: Progress | None,
 ) -> None:
-    """Encode a text into the files of a folder."""
+    """Encode a text, and write ids, document ends and lengths into a folder."""
     kind = np.dtype(np.uint16 if tokenizer.vocab <= 2**16 else np.uint32)
     skipped: Counter[str] = Counter()
     stops, sizes = array("q"), array("q")
@@ -344,7 +359,7 @@ def _fill(
 
 
 def _handfuls(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
-    """As many pieces as are encoded together."""
+    """Group pieces into lists of about `AT_ONCE` characters, to be encoded together."""
     held: list[Piece] = []
     size = 0
     for piece in pieces:
@@ -358,7 +373,7 @@ def _handfuls(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
 
 
 def _open(folder: Path, checksums: dict[str, str]) -> Corpus | None:
-    """The corpus in a folder; None if there is none, or not all of it."""
+    """Open the corpus in a folder; None if it is missing or incomplete."""
     try:
         facts = json.loads((folder / "corpus.json").read_bytes())
         kind = np.dtype(facts["dtype"])
@@ -367,7 +382,7 @@ def _open(folder: Path, checksums: dict[str, str]) -> Corpus | None:
         stops = np.load(folder / "stops.npy")
         characters = np.load(folder / "characters.npy")
         ids = np.memmap(folder / "ids.bin", dtype=kind, mode="r")
-    except (OSError, ValueError, KeyError, TypeError):  # a cache may be deleted, in part too
+    except (OSError, ValueError, KeyError, TypeError):  # files of the cache may be missing
         return None
     if not len(stops) or len(stops) != len(characters) or stops[-1] != len(ids):
         return None
@@ -389,7 +404,7 @@ def _keep(path: Path, numbers: NDArray[np.int64]) -> None:
 
 
 def _sweep(cache: Path) -> None:
-    """Remove what a process that was killed left half written, if it is long ago."""
+    """Remove unfinished corpora of killed processes, if they are old enough."""
     for folder in cache.glob(".*.tmp-*"):
         with contextlib.suppress(OSError):
             latest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
@@ -398,7 +413,7 @@ def _sweep(cache: Path) -> None:
 
 
 def _without_tails(sizes: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
-    """How much of each document is left when the last fraction of it is held out."""
+    """Compute the length of each document without its last fraction, which is held out."""
     kept: NDArray[np.int64] = np.floor(sizes * (1 - fraction)).astype(np.int64)
     return kept
 

@@ -1,13 +1,14 @@
-"""Text -> text with holes, each to be filled where it is: how BERT and RoBERTa learn from text.
+"""Text -> masked text with labels at the masked tokens: the pretraining of BERT and RoBERTa.
 
-In: a `Batch` of stretches of text. Out: one of what a model is shown, where holes are asked for
-alone; for BERT's second task, pairs of texts that belong together or do not.
+In: a `Batch` of sequences of text. Out: a `Batch` of masked sequences whose labels are the original
+tokens, at the masked positions only; for BERT's next-sentence task, pairs of texts, of which the
+second does or does not follow the first.
 
     the chapel was warm and quiet     ->     the [MASK] was apple and quiet
                                                  chapel    warm
 
-What is hidden is a pure function of (seed, epoch, place of the stretch in the corpus): the same on
-every machine and after every resume, another in every epoch.
+The masked tokens are a pure function of (seed, epoch, position of the sequence in the corpus): the
+same on every machine and in a resumed run, different in every epoch.
 """
 
 from __future__ import annotations
@@ -28,86 +29,87 @@ from regard.errors import InputError
 
 Ids = NDArray[np.int64]
 Corrupt = Callable[[Batch[Ragged], int], Batch[Ragged]]
-"""Text for an epoch -> what a model is shown of it and should say."""
+"""A batch of text and an epoch -> the corrupted input with its labels."""
 
 HIDDEN, CHANGED = 0.8, 0.1
-"""The shares of the chosen tokens that become [MASK], and any token; the others stay."""
+"""Of the chosen tokens, the share replaced by [MASK] and the share replaced by a random token; the
+others are unchanged."""
 
 
 TRIES = 10
-"""How many other documents are looked at for one that is long enough (as in BERT's code)."""
+"""How many other documents are tried to find one that is long enough (as in BERT's code)."""
 
 
 ALWAYS = 0
-"""The epoch whose corruption is that of every evaluation."""
+"""Every evaluation uses the corruption of this epoch."""
 
 
 @dataclass(frozen=True, eq=False)
 class CorruptedRows:
-    """Rows of text, and how a batch of them becomes what a model is shown and should say."""
+    """Batches of text, corrupted."""
 
     rows: Rows
     corrupt: Corrupt
 
     @property
     def corpus(self) -> Corpus:
-        """The text."""
+        """The corpus that the text is from."""
         return self.rows.corpus
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def batch(self, epoch: int, number: int) -> Batch[Ragged]:
-        """One batch of an epoch, corrupted for it."""
+        """Return one batch of an epoch, with that epoch's corruption."""
         return self.corrupt(self.rows.batch(epoch, number), epoch)
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
-        """All of the text once, always corrupted in the same way."""
+        """Yield the whole text once, always corrupted in the same way."""
         return (self.corrupt(batch, ALWAYS) for batch in self.rows.evaluation())
 
 
 @dataclass(frozen=True, eq=False)
 class Symbols:
-    """What masking must know of a vocabulary."""
+    """The properties of a vocabulary that masking needs."""
 
     vocab: int
     mask: int
     begin: int
-    """What opens a sequence: [CLS], <s>."""
+    """The id that begins a sequence: [CLS], <s>."""
     end: int
-    """What closes each text: [SEP], </s>."""
+    """The id that ends each text: [SEP], </s>."""
     special: frozenset[int]
-    """Symbols that are never hidden, and never put in the place of a token."""
+    """Symbols that are never masked, and that never replace a token."""
     continues: NDArray[np.bool_] | None = None
-    """(vocab,) Which entries go on with the word before them: to hide whole words only."""
+    """(vocab,) True for entries that continue a word. If given, whole words are masked."""
 
     @cached_property
     def free(self) -> NDArray[np.bool_]:
-        """(vocab,) Which entries are not special."""
+        """(vocab,) True for entries that are not special."""
         free = np.ones(self.vocab, dtype=np.bool_)
         free[sorted(self.special)] = False
         return free
 
     @cached_property
     def ordinary(self) -> Ids:
-        """All entries that are not special."""
+        """The ids of all entries that are not special."""
         return np.flatnonzero(self.free)
 
 
 def mask_tokens(
     ids: Ids, symbols: Symbols, random: np.random.Generator, rate: float = 0.15
 ) -> tuple[Ids, Ids]:
-    """Hide a fixed share of the tokens of a text (Devlin et al. 2019, section 3.1).
+    """Mask a fixed share of the tokens of a text (Devlin et al. 2019, section 3.1).
 
     Args:
-        ids: A text.
-        symbols: Of the vocabulary. With `continues`, words are hidden as wholes; a word that
-            would be too much is passed over.
-        random: Decides.
-        rate: The share of the tokens, special ones not counted; at least one is hidden.
+        ids: The tokens of a text.
+        symbols: Properties of the vocabulary. With `continues`, whole words are masked; a word
+            that would exceed the share is skipped.
+        random: Source of randomness.
+        rate: The share of the tokens, not counting special ones; at least one is masked.
 
     Returns:
-        The text to show, and the places of the hidden tokens in ascending order.
+        The masked text, and the positions of the chosen tokens in ascending order.
     """
     free = symbols.free[ids]
     wanted = max(1, round(int(free.sum()) * rate))
@@ -129,23 +131,23 @@ def mask_tokens(
 
 
 class Masking:
-    """Batches of text -> batches of text with holes; a new set of holes in each epoch.
+    """Batches of text -> batches of masked text, masked differently in each epoch.
 
-    On stretches of documents (`Packed`) these are BERT's sequences without the second sentence; on
-    full rows across documents (`Stream`) they are RoBERTa's FULL-SENTENCES (Liu et al. 2019).
+    With sequences within documents (`Packed`) these are BERT's inputs without a second sentence;
+    with full rows across documents (`Stream`), RoBERTa's FULL-SENTENCES (Liu et al. 2019).
     """
 
     def __init__(self, symbols: Symbols, *, rate: float = 0.15, seed: int = 0) -> None:
         self.symbols, self.rate, self.seed = symbols, rate, seed
 
     def __call__(self, batch: Batch[Ragged], epoch: int) -> Batch[Ragged]:
-        """Hide tokens of each sequence, between a begin and an end symbol."""
+        """Put each sequence between a begin and an end symbol, and mask tokens of it."""
         begin, end = [self.symbols.begin], [self.symbols.end]
         rows = [np.concatenate([begin, text, end]) for text in texts(batch)]
         return self.hide(rows, batch.index, epoch)
 
     def hide(self, rows: Sequence[Ids], index: tuple[int, ...], epoch: int) -> Batch[Ragged]:
-        """Hide tokens of sequences that have their symbols."""
+        """Mask tokens of sequences that already have their begin and end symbols."""
         shown, wanted = [], []
         for row, example in zip(rows, index, strict=True):
             holes, places = mask_tokens(
@@ -161,15 +163,19 @@ class Masking:
 
 
 class SentencePairs:
-    """Batches of text -> pairs of texts with holes, half of which belong together (BERT).
+    """Batches of text -> masked pairs of texts for next-sentence prediction (BERT).
 
-    A stretch of a document is cut in two at the end of a sentence. The second part stays, or is
-    one of the same length from another document, if one is found: the length does not tell which.
+    Each sequence is cut in two at the end of a sentence. With probability 1/2 the second part is
+    replaced by text from another document, of the same length if a document is long enough, so
+    that the length does not reveal the label.
 
     Args:
-        masking: What hides tokens in the pairs.
-        corpus: Where other second parts come from.
-        stops: The ids that a sentence ends with; without them the cut is anywhere.
+        masking: Masks tokens of the pairs.
+        corpus: Where the replaced second parts come from.
+        stops: The ids that end a sentence; a sequence without one is cut anywhere.
+
+    Raises:
+        InputError: If the corpus has only one document.
     """
 
     def __init__(self, masking: Masking, corpus: Corpus, stops: frozenset[int]) -> None:
@@ -184,9 +190,9 @@ class SentencePairs:
         self._stops = np.array(sorted(stops), dtype=np.int64)
 
     def __call__(self, batch: Batch[Ragged], epoch: int) -> Batch[Ragged]:
-        """A pair from each sequence: begin, first text, end, second text, end.
+        """Make a pair from each sequence: begin, first text, end, second text, end.
 
-        Its label is 1 if the second text goes on with the first, 0 if it is any other.
+        The label is 1 if the second text follows the first, and 0 if not.
         """
         begin, end = [self.masking.symbols.begin], [self.masking.symbols.end]
         rows, types, follows = [], [], []
@@ -201,7 +207,7 @@ class SentencePairs:
 
     def _pair(self, text: Ids, example: int, epoch: int) -> tuple[Ids, Ids, bool]:
         random = generator(self.masking.seed, epoch, example, _PAIRS)
-        if len(text) < 2:  # nothing of it can follow
+        if len(text) < 2:  # too short to cut in two
             return text, self._other(example, 1, random), False
         cuts = 1 + np.flatnonzero(np.isin(text[:-1], self._stops))
         place = int(random.choice(cuts if len(cuts) else np.arange(1, len(text))))
@@ -210,7 +216,7 @@ class SentencePairs:
         return text[:place], self._other(example, len(text) - place, random), False
 
     def _other(self, example: int, length: int, random: np.random.Generator) -> Ids:
-        """So many tokens of any other document, from the beginning of a sentence where it can."""
+        """Return `length` tokens of another document, from a sentence's beginning if possible."""
         own = int(np.searchsorted(self.corpus.starts, example, side="right")) - 1
         for _ in range(TRIES):
             number = int(random.integers(len(self.corpus) - 1))
@@ -219,7 +225,7 @@ class SentencePairs:
             if stop - start >= length:
                 break
         place = start + int(random.integers(max(1, stop - start - length + 1)))
-        # The next sentence is looked for no further than that many tokens.
+        # The beginning of a sentence is searched within the next `length` tokens only.
         ahead = self.corpus.ids[place : max(place, min(place + length, stop - length))]
         begins = 1 + np.flatnonzero(np.isin(ahead, self._stops))
         place += int(begins[0]) if len(begins) and place > start else 0
@@ -227,16 +233,16 @@ class SentencePairs:
 
 
 _PAIRS = 1
-"""What tells the lots of pairs from those of holes."""
+"""Part of the seed of sentence pairs, so that they are independent of the masking."""
 
 
 def generator(*numbers: int) -> np.random.Generator:
-    """The lots of one text: the same wherever and whenever they are drawn."""
+    """Return a random generator seeded with these numbers, the same on every machine."""
     return np.random.Generator(np.random.PCG64([number % 2**64 for number in numbers]))
 
 
 def texts(batch: Batch[Ragged]) -> list[Ids]:
-    """The sequences of a batch, one array each."""
+    """Return the sequences of a batch's source, one array each."""
     ends = np.cumsum(batch.source.lengths)
     return np.split(batch.source.ids.numpy(), ends[:-1])
 
@@ -244,8 +250,13 @@ def texts(batch: Batch[Ragged]) -> list[Ids]:
 def _whole_words(
     free: NDArray[np.bool_], begins: NDArray[np.bool_], random: np.random.Generator, wanted: int
 ) -> Ids:
-    """Words in random order, as many as are not too much; one, if each is."""
-    begins = begins | ~free | np.concatenate([[True], ~free[:-1]])  # a symbol is no part of a word
+    """Choose random words of at most `wanted` tokens together; one word if each is longer.
+
+    Returns:
+        The positions of the tokens of the chosen words.
+    """
+    # a special symbol is not part of a word
+    begins = begins | ~free | np.concatenate([[True], ~free[:-1]])
     number = np.cumsum(begins) - 1
     words = random.permutation(np.unique(number[free]))
     sizes = np.bincount(number)

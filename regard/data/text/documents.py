@@ -1,8 +1,8 @@
-r"""Text files -> documents, piece by piece: the first step of pretraining.
+r"""Text files -> documents in pieces: the first step of pretraining.
 
-In: files of plain text, JSONL or TSV, plain or `.gz`. Out: `Piece`s of documents, each short
-enough to hold, however long a file, a document or a line is. Nothing is mended and nothing skipped
-unasked, as in `text`; only Windows line ends become \n.
+In: files of plain text, JSONL or TSV, uncompressed or `.gz`. Out: `Piece`s of documents of bounded
+length, so that files, documents and lines may be larger than memory. Nothing is repaired except
+that Windows line ends become \n, and bad lines are skipped only with `data.on_bad=skip`.
 """
 
 from __future__ import annotations
@@ -37,50 +37,51 @@ from regard.data.text.files import (
 from regard.errors import InputError
 
 SUFFIXES = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz")
-"""What is taken from a folder. A file that is named is read whatever its name: `.tsv`, too."""
+"""Suffixes of the files that are read from a folder. A file given by name may have any other, such
+as `.tsv`."""
 EMPTY_FILE = "empty file"
 LINE = 2**16
-"""Bytes of a line that are read at once; a longer line comes in parts."""
+"""The most bytes of a line that are read at once; a longer line is read in parts."""
 PIECE = 2**18
-"""Characters of the longest piece of a document."""
+"""The most characters of a piece of a document."""
 ENTRY = 2**26
-"""Characters of the longest JSONL line: unlike a line of text, it is understood whole or not."""
+"""The most characters of a JSONL line: unlike a line of text, it must be parsed as a whole."""
 
 Bad = Callable[[Problem], None]
-"""What is done about a problem: it raises, or counts."""
+"""Handles a problem: raises an error, or counts it."""
 Lines = Iterator[tuple[int, str]]
-"""Numbered lines; one that is long comes in parts."""
+"""Lines with their numbers; a long line comes in parts with the same number."""
 
 
 class Piece(NamedTuple):
-    """A stretch of a document, cut so that its tokens are those of the whole."""
+    """A part of a document, cut where this does not change the tokens."""
 
     text: str
     last: bool
-    """Whether the document ends with it."""
+    """Whether this is the last piece of the document."""
 
 
 class Text(Protocol):
-    """Where documents come from: files, or text that every machine has."""
+    """A source of documents: files, or the documentation of Python's standard library."""
 
     def pieces(self, skipped: Counter[str]) -> Iterator[Piece]:
-        """The documents from the first to the last; problems that are skipped are counted."""
+        """Yield the pieces of all documents in order; count skipped problems in `skipped`."""
         ...
 
     def checksums(self) -> dict[str, str]:
-        """SHA-256 of each thing that is read, by name, in the order of reading."""
+        """SHA-256 of each file or source, by name, in the order of reading."""
         ...
 
     def settings(self) -> dict[str, Any]:
-        """What else decides the documents, as JSON can hold it."""
+        """All other settings that the documents depend on, for JSON."""
         ...
 
 
 def find_files(patterns: str | Sequence[str]) -> tuple[str, ...]:
-    """The files that names, folders and globs stand for; each once, those of one in A-Z order.
+    """List the files of names, folders and glob patterns: each once, sorted within each pattern.
 
     Raises:
-        InputError: If one stands for no file.
+        InputError: If a pattern matches no file.
     """
     found: dict[str, None] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
@@ -88,9 +89,9 @@ def find_files(patterns: str | Sequence[str]) -> tuple[str, ...]:
         if path.is_dir():
             names = [str(each) for each in path.rglob("*") if each.name.endswith(SUFFIXES)]
         elif path.exists() or not glob.has_magic(pattern):
-            names = [pattern]  # one that is missing is named by whoever opens it
+            names = [pattern]  # opening a missing file raises an error that names it
         else:
-            names = glob.glob(pattern, recursive=True)  # noqa: PTH207 (absolute ones, too)
+            names = glob.glob(pattern, recursive=True)  # noqa: PTH207 (absolute patterns, too)
         files = sorted(name for name in names if not Path(name).is_dir())
         if not files:
             kinds = ", ".join(SUFFIXES)
@@ -101,21 +102,21 @@ def find_files(patterns: str | Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class TextFiles:
-    """Documents in files.
+    """Documents from files.
 
-    A JSONL file has one in the "text" of each line, a TSV file in the first column of each (lines
-    that have the same there as the line before are one). Any other file is one document as it
-    stands, or, with a separator, has many.
+    A document is the "text" of each line of a JSONL file, or the first column of each line of a TSV
+    file (a line that repeats the first column of the line before is left out). Any other file is
+    one document or, with a separator, several.
     """
 
     files: tuple[str, ...]
     separator: str | None = None
-    """The line between documents; "" is a blank one. Blank lines around a document are dropped."""
+    """The line between documents; "" for a blank line. Blank lines around documents are dropped."""
     on_bad: Literal["stop", "skip"] = "stop"
-    """What to do with bad UTF-8, NUL, bad JSONL and empty files; a line or a file is skipped."""
+    """What to do with bad UTF-8, NUL, bad JSONL and empty files; `skip` skips the line or file."""
 
     def pieces(self, skipped: Counter[str]) -> Iterator[Piece]:
-        """The documents, file by file.
+        """Yield the pieces of all documents, file by file.
 
         Raises:
             InputError: If a file cannot be read, or at the first problem with `stop`.
@@ -139,11 +140,11 @@ class TextFiles:
         """SHA-256 of each file.
 
         Raises:
-            InputError: If one cannot be read.
+            InputError: If a file cannot be read.
         """
         sums = {}
         for file in self.files:
-            opened(file).close()  # says what a missing file or a folder is
+            opened(file).close()  # raises a clear error for a missing file or a folder
             try:
                 sums[file] = checksum(file)
             except OSError as problem:
@@ -151,7 +152,7 @@ class TextFiles:
         return sums
 
     def settings(self) -> dict[str, Any]:
-        """How each file is unpacked and read (a checksum knows no names), and the other fields."""
+        """The format of each file (its checksum does not include its name), and other fields."""
         return {
             "read": [
                 [_is_packed(file), _is_jsonl(file), *(["tsv"] if _is_tsv(file) else [])]
@@ -162,7 +163,7 @@ class TextFiles:
         }
 
     def _parts(self, file: str, bad: Bad) -> Iterator[str | None]:
-        with closing(_lines(file, bad)) as lines:  # the file is closed at the first problem, too
+        with closing(_lines(file, bad)) as lines:  # close the file on an error, too
             if _is_jsonl(file):
                 yield from _entries(file, lines, bad)
             elif _is_tsv(file):
@@ -174,9 +175,9 @@ class TextFiles:
 
 
 def bounded(parts: Iterable[str | None], longest: int = PIECE) -> Iterator[Piece]:
-    """Texts, with None where a document ends -> pieces of at most a length.
+    """Join texts into pieces of at most `longest` characters; None marks the end of a document.
 
-    A document of nothing but white space is none, if it is no longer than a piece.
+    A document of only white space is left out if it is not longer than a piece.
     """
     held: list[str] = []
     size, begun = 0, False
@@ -197,10 +198,11 @@ def bounded(parts: Iterable[str | None], longest: int = PIECE) -> Iterator[Piece
 
 
 def cut(text: str, longest: int) -> Iterator[str]:
-    """Cut a text where that changes no token: before a space that follows something else.
+    """Cut a text into parts of at most `longest` characters without changing its tokens.
 
-    So it is for each kind of vocabulary that is learnt here. A text without such a place is cut
-    before another white space, or anywhere.
+    The cuts are before a space that follows a character other than white space; this holds for all
+    kinds of vocabulary in `regard.tokens.kinds`. A text without such a place is cut before other
+    white space, or anywhere.
 
     Example:
         >>> list(cut("to be or not", 7))
@@ -221,15 +223,15 @@ def cut(text: str, longest: int) -> Iterator[str]:
 
 
 def _whole(lines: Lines) -> Iterator[str | None]:
-    """A file as one document, as it stands."""
+    """Yield a whole file as one document."""
     for _, text in lines:
         yield text
     yield None
 
 
 def _separated(lines: Lines, separator: str) -> Iterator[str | None]:
-    """The documents between lines that are a separator."""
-    begun, ends = False, 0  # line ends are held back until it is known that the document goes on
+    """Yield the documents between separator lines."""
+    begun, ends = False, 0  # line ends are held back: those at the end of a document are dropped
     for _, parts in groupby(lines, key=lambda part: part[0]):
         for place, (_, text) in enumerate(parts):
             if place == 0 and len(text) < LINE and text.strip() == separator:
@@ -241,14 +243,14 @@ def _separated(lines: Lines, separator: str) -> Iterator[str | None]:
                 yield "\n" * ends + body
                 begun, ends = True, 0
             ends += begun and text != body
-            if ends > LINE:  # a file of line ends is no reason to hold it
+            if ends > LINE:  # bounds the memory of a file of many empty lines
                 yield "\n" * ends
                 ends = 0
     yield None
 
 
 def _entries(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
-    """The "text" of each line of a JSONL file."""
+    """Yield the "text" of each line of a JSONL file."""
     for number, parts in groupby(lines, key=lambda part: part[0]):
         line, size = [], 0
         for _, part in parts:
@@ -265,7 +267,7 @@ def _entries(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
 
 
 def _first_column(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
-    """What stands before the first tab of each line of a TSV file; repetitions are left out."""
+    """Yield the first column of each line of a TSV file, without immediate repetitions."""
     before = None
     for number, parts in groupby(lines, key=lambda part: part[0]):
         first, *more = parts
@@ -303,13 +305,13 @@ def _entry(file: str, number: int, line: str) -> str | Problem:
 
 
 def _lines(file: str, bad: Bad) -> Generator[tuple[int, str]]:
-    r"""The numbered lines of a file with their \n; a line that is long comes in parts.
+    r"""Yield the lines of a file, with their numbers and their \n; a long line comes in parts.
 
-    A part that is bad is left out, if `bad` does not raise.
+    A part that is not valid text is left out, unless `bad` raises.
     """
     number = 1
     decoder = codecs.getincrementaldecoder("utf-8")()
-    held = ""  # a \r that may belong to the line end
+    held = ""  # a final \r, which may be the first half of \r\n
     with opened(file) as stream:
         try:
             while raw := stream.readline(LINE):
@@ -339,7 +341,7 @@ def _lines(file: str, bad: Bad) -> Generator[tuple[int, str]]:
 def _decoded(
     file: str, number: int, raw: bytes, decoder: codecs.IncrementalDecoder
 ) -> str | Problem:
-    """A part of a line as text; the beginning of a character waits for its end."""
+    """Decode a part of a line; the decoder keeps an incomplete character for the next part."""
     try:
         text = decoder.decode(raw, final=raw.endswith(b"\n"))
     except UnicodeDecodeError as problem:

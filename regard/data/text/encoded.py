@@ -1,4 +1,4 @@
-"""Pairs of sentences as ids -> batches of an encoder and a decoder."""
+"""Pairs of sentences as token ids -> batches for an encoder-decoder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from regard.data.input import Ragged
 
 
 class EncodedPairs:
-    """All pairs of a split as ids, in flat 32-bit arrays: small to hold, quick to gather from.
+    """All pairs of a split as token ids, in flat 32-bit arrays: small, and fast to gather from.
 
-    Each target is kept as `begin target end`; all but the last of it is read by the decoder, all
-    but the first is wanted of it.
+    Each target is kept as `begin target end`; the decoder reads all but its last token, and the
+    labels are all but its first.
 
     Args:
         source: The ids of each source sentence, without begin and end.
@@ -29,7 +29,7 @@ class EncodedPairs:
     """
 
     lengths: NDArray[np.int64]
-    """(examples,) Tokens of each pair as a model sees them: source, begin symbol, target."""
+    """(examples,) Number of tokens of each pair: source, begin symbol, target."""
     longest: int
     """The most tokens on one side of any pair."""
 
@@ -56,7 +56,7 @@ class EncodedPairs:
         return len(self.lengths)
 
     def batch(self, index: Sequence[int]) -> Batch[Ragged]:
-        """The batch of the examples at `index`, in that order."""
+        """Make the batch of the examples at `index`, in that order."""
         chosen = np.asarray(index, dtype=np.int64)
         source, source_lengths = _slices(self._source_offsets, chosen)
         target, target_lengths = _slices(self._target_offsets, chosen, drop_last=1)
@@ -76,12 +76,12 @@ def make_batch(
     begin: int,
     end: int,
 ) -> Batch[Ragged]:
-    """A batch of loose sentences, such as those a person typed.
+    """Make a batch of pairs that belong to no dataset, such as typed sentences.
 
     Args:
         source_ids: The ids of each source sentence, without begin and end.
         target_ids: The ids of each target sentence, without begin and end.
-        index: What to call the examples.
+        index: A number for each example, to name it in errors.
         begin: Id of the begin symbol.
         end: Id of the end symbol.
 
@@ -95,7 +95,7 @@ def make_batch(
 
 
 def _flatten(sequences: Sequence[Sequence[int]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Put sequences end to end; sequence i is `flat[offsets[i] : offsets[i + 1]]`."""
+    """Concatenate sequences; sequence i is `flat[offsets[i] : offsets[i + 1]]`."""
     offsets = np.zeros(len(sequences) + 1, dtype=np.int64)
     np.cumsum([len(sequence) for sequence in sequences], out=offsets[1:])
     flat = np.fromiter(
@@ -107,7 +107,7 @@ def _flatten(sequences: Sequence[Sequence[int]]) -> tuple[NDArray[np.int32], NDA
 def _slices(
     offsets: NDArray[np.int64], index: NDArray[np.int64], drop_last: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the tokens of the chosen sequences stand in the flat array, and their lengths."""
+    """Return the indices of the chosen sequences' tokens in the flat array, and their lengths."""
     starts = offsets[index]
     lengths = offsets[index + 1] - starts - drop_last
     ends = np.cumsum(lengths)

@@ -1,8 +1,8 @@
-"""Files of parallel text -> pairs of sentences: the first step for a person's own data.
+"""Files of parallel text -> pairs of sentences: the first step for your own data.
 
-In: two line-aligned files, a TSV, CSV or JSONL file, plain or `.gz`. Out: for each line a `Pair`,
-or a `Problem` that names file and line. Nothing is mended and nothing skipped unasked: a corpus
-with a line too many on one side trains a model on noise, and nobody notices.
+In: two line-aligned files, or a TSV, CSV or JSONL file, uncompressed or `.gz`. Out: for each line a
+`Pair`, or a `Problem` with file and line number. Nothing is repaired, and bad lines are skipped
+only on request: one extra line on one side would silently train a model on noise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from regard.data.text.suspicions import Sides, is_header, named_languages
 from regard.errors import InputError
 
 LONGEST_LINE = 2**24
-"""Bytes of the longest line: a packed file of some megabytes may hold one that fills the memory."""
+"""The most bytes of a line: a line in a small gzip file could otherwise fill the memory."""
 
 BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
@@ -43,9 +43,9 @@ JSON = "not JSON"
 KEYS = "wrong keys"
 CONTROL = "a control character in the text"
 FEWEST = 8
-"""Pairs, at least, for a pair that is unlike the others to be told."""
+"""The fewest pairs of a dataset in which swapped pairs are searched for."""
 _CONTROL = re.compile(r"[\x00\n]")
-"""A sentence has no line break or NUL: a file with them was taken for another kind."""
+"""No sentence has a line break or NUL: a file with them has been read in the wrong format."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Problem:
     line: int
     """Counted from 1."""
     what: str
-    """The kind of problem; problems are counted by it."""
+    """The kind of problem, by which problems are counted."""
     detail: str = ""
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long the sentences of one side are, in words between spaces."""
+    """Lengths of the sentences of one side, in words separated by white space."""
 
     mean: float
     median: int
@@ -77,21 +77,21 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Report:
-    """What a look through a corpus found."""
+    """The result of checking a dataset of pairs."""
 
     pairs: int
-    """How many pairs can be used."""
+    """Number of usable pairs."""
     problems: dict[str, int]
-    """How many lines cannot, by kind of problem."""
+    """Number of problems, by kind."""
     first: tuple[Problem, ...]
     """The first problems, in the order of the file."""
     duplicates: int
-    """How many pairs stood in the file before."""
+    """Number of usable pairs that repeat an earlier pair."""
     source: Lengths
     target: Lengths
 
     def describe(self) -> str:
-        """For people: the first problems, each with file and line, then the counts."""
+        """Describe the result: the first problems, each with file and line, then the counts."""
         hidden = sum(self.problems.values()) - len(self.first)
         return "\n".join(
             [
@@ -111,10 +111,10 @@ def read_pairs(files: Files, max_words: int) -> Iterator[Pair | Problem]:
 
     Args:
         files: One `.tsv`, `.csv` or `.jsonl` file, or two line-aligned files; plain or `.gz`.
-        max_words: A pair with more words than this on a side is a problem.
+        max_words: A pair with more words than this on either side is a problem.
 
     Yields:
-        For each line a pair, or what is wrong with it.
+        For each line a pair, or its problem.
 
     Raises:
         InputError: If a file cannot be read at all, is empty, or two files differ in length.
@@ -123,7 +123,7 @@ def read_pairs(files: Files, max_words: int) -> Iterator[Pair | Problem]:
 
 
 def _read(files: Files, max_words: int) -> Iterator[tuple[int, Pair | Problem]]:
-    """The same with the number of each line."""
+    """Read parallel text as `read_pairs` does; each pair or problem comes with its line number."""
     rows = _single(files) if isinstance(files, str) else _aligned(*files)
     for row in rows:
         if isinstance(row, Problem):
@@ -133,7 +133,7 @@ def _read(files: Files, max_words: int) -> Iterator[tuple[int, Pair | Problem]]:
 
 
 def split_files(names: Sequence[str]) -> Files:
-    """One file, or two: `["x.tsv"]`, `["x.en,x.de"]` or `["x.en", "x.de"]`."""
+    """Parse one or two file names: `["x.tsv"]`, `["x.en,x.de"]` or `["x.en", "x.de"]`."""
     parts = [part.strip() for name in names for part in name.strip("[]").split(",")]
     if len(parts) == 1:
         return parts[0]
@@ -145,11 +145,11 @@ def split_files(names: Sequence[str]) -> Files:
 def load_pairs(
     files: Files, max_words: int, on_bad: Literal["stop", "skip"]
 ) -> tuple[list[Pair], dict[str, int]]:
-    """Read all pairs of a corpus.
+    """Read all pairs of a dataset.
 
     Args:
         files: One `.tsv`, `.csv` or `.jsonl` file, or two line-aligned files; plain or `.gz`.
-        max_words: A pair with more words than this on a side is a problem.
+        max_words: A pair with more words than this on either side is a problem.
         on_bad: `stop` at the first problem, or `skip` such lines.
 
     Returns:
@@ -182,11 +182,11 @@ def load_pairs(
 
 
 def check(files: Files, max_words: int, shown: int = 10) -> Report:
-    """Look through a corpus without stopping at bad lines.
+    """Check a dataset of pairs without stopping at bad lines.
 
     Args:
         files: One `.tsv`, `.csv` or `.jsonl` file, or two line-aligned files; plain or `.gz`.
-        max_words: A pair with more words than this on a side is a problem.
+        max_words: A pair with more words than this on either side is a problem.
         shown: How many problems to keep with file and line.
 
     Raises:
@@ -194,7 +194,7 @@ def check(files: Files, max_words: int, shown: int = 10) -> Report:
     """
     problems: Counter[str] = Counter()
     first: list[Problem] = []
-    seen: set[int] = set()  # hashes: a corpus need not fit in memory to be checked
+    seen: set[int] = set()  # hashes only, so that the dataset may be larger than memory
     duplicates = 0
     sources: Counter[int] = Counter()
     targets: Counter[int] = Counter()
@@ -229,7 +229,7 @@ def check(files: Files, max_words: int, shown: int = 10) -> Report:
 def _suspicions(
     files: Files, max_words: int, sides: Sides, header: Pair | None
 ) -> Iterator[Problem]:
-    """What looks wrong in pairs that can be used one by one, from a second look at the file."""
+    """Yield suspicious but usable lines: a header, swapped sides. Reads the files again."""
     name = _name(files)
     if header is not None:
         found = f"{header.source!r} and {header.target!r}: if so, take the line out"
@@ -247,7 +247,7 @@ def _suspicions(
 
 @dataclass(frozen=True)
 class _Side:
-    """One text and where it stands."""
+    """One side of a pair, with its file and line number."""
 
     file: str
     line: int
@@ -255,7 +255,7 @@ class _Side:
 
 
 def _judged(sides: tuple[_Side, _Side], max_words: int) -> Pair | Problem:
-    """A pair, if both texts can be used."""
+    """Return a pair if both texts can be used, else the problem."""
     for side, empty in zip(sides, EMPTY_SIDES, strict=True):
         if not side.text.strip():
             return Problem(side.file, side.line, empty)
@@ -263,13 +263,14 @@ def _judged(sides: tuple[_Side, _Side], max_words: int) -> Pair | Problem:
             return Problem(side.file, side.line, CONTROL, repr(found.group()))
         if (words := len(side.text.split())) > max_words:
             return Problem(side.file, side.line, LONG, f"{words} words, at most {max_words}")
-    source, target = (side.text.replace("\t", " ") for side in sides)  # real corpora have some
+    source, target = (side.text.replace("\t", " ") for side in sides)  # occurs in real datasets
     return Pair(source, target)
 
 
 def _aligned(source: str, target: str) -> Iterator[tuple[_Side, _Side] | Problem]:
-    """The lines of two files, side by side."""
-    # Counted beforehand: a missing line shifts all that follow, and matters more than a bad one.
+    """Yield the lines of two files side by side."""
+    # Lines are counted first: a missing line shifts all lines after it, which is worse than a bad
+    # line.
     counts = [sum(1 for _ in _lines(file)) for file in (source, target)]
     if counts[0] != counts[1]:
         raise InputError(
@@ -286,7 +287,7 @@ def _aligned(source: str, target: str) -> Iterator[tuple[_Side, _Side] | Problem
 
 
 def _single(file: str) -> Iterator[tuple[_Side, _Side] | Problem]:
-    """The lines of one file, each read by the format that the name tells."""
+    """Yield the pairs of one file, whose suffix decides the format."""
     name = file.lower().removesuffix(".gz")
     if name.endswith(".csv"):
         yield from _csv(file)
@@ -329,11 +330,11 @@ def _csv(file: str) -> Iterator[tuple[_Side, _Side] | Problem]:
 
 
 def csv_rows(file: str, expected: str) -> Iterator[tuple[int, list[str] | Problem]]:
-    """The rows of a CSV file, each with the number of its first line, or what is wrong with one.
+    """Yield the rows of a CSV file, or their problems, each with the number of its first line.
 
     Args:
-        file: Plain or packed; commas between cells, a cell with commas or quotes in quotes.
-        expected: What it should hold, to say of an empty one.
+        file: Plain or `.gz`; cells separated by commas, a cell with commas or quotes in quotes.
+        expected: What the file should contain, for the error about an empty file.
     """
     last, too_long = 0, list[Problem]()
 
@@ -352,7 +353,7 @@ def csv_rows(file: str, expected: str) -> Iterator[tuple[int, list[str] | Proble
             cells = next(rows)
         except StopIteration:
             return
-        except csv.Error as problem:  # a cell without end is cut off by csv's own limit
+        except csv.Error as problem:  # csv's own limit ends a cell without closing quote
             yield first, Problem(file, first, QUOTES, str(problem))
             continue
         if too_long:
@@ -373,7 +374,7 @@ def _jsonl(line: _Side) -> tuple[_Side, _Side] | Problem:
         return Problem(line.file, line.line, JSON, str(problem))
     if not isinstance(row, dict):
         return Problem(line.file, line.line, JSON, f"a {type(row).__name__}, not an object")
-    if not row.keys() >= {"source", "target"}:  # others, such as ids, are left alone
+    if not row.keys() >= {"source", "target"}:  # other keys, such as ids, are ignored
         found = ", ".join(map(repr, row)) or "none"
         return Problem(line.file, line.line, KEYS, f"{found}, not 'source', 'target'")
     for key in ("source", "target"):
@@ -390,18 +391,21 @@ FORMATS: dict[str, Callable[[_Side], tuple[_Side, _Side] | Problem]] = {
     ".tsv": _tsv,
     ".jsonl": _jsonl,
 }
-"""How to read the line of a single file, by how its name ends."""
+"""Parsers of a line of a single file, by the file's suffix."""
 
 
 def numbered(
     file: str, expected: str, longest: int = LONGEST_LINE
 ) -> Iterator[tuple[int, bytes | Problem]]:
-    r"""The numbered lines of a file, cut at \n or \r\n only: U+2028 and \x85 are text.
+    r"""Yield the lines of a file with their numbers; only \n and \r\n end a line, not U+2028.
 
     Args:
-        file: Plain or packed.
-        expected: What it should hold, to say of an empty one.
-        longest: Bytes of a line; a longer one is a problem, and is not kept.
+        file: Plain or `.gz`.
+        expected: What the file should contain, for the error about an empty file.
+        longest: The most bytes of a line; a longer line becomes a problem and is not kept.
+
+    Raises:
+        InputError: If the file cannot be read, is damaged or empty.
     """
     number = 0
     with opened(file) as stream:
@@ -429,11 +433,11 @@ def _lines(file: str) -> Iterator[tuple[int, bytes | Problem]]:
 
 
 UNPACKING = (gzip.BadGzipFile, EOFError, zlib.error)
-"""What reading a packed file that is damaged can raise."""
+"""Exceptions that reading a damaged gzip file can raise."""
 
 
 def damaged(file: str, line: int, problem: Exception) -> InputError:
-    """What to say of a packed file that breaks off."""
+    """Return the error for a damaged gzip file."""
     return InputError(
         f"{file}: damaged after line {line}",
         got=f"a gzip file that cannot be unpacked ({problem})",
@@ -442,7 +446,11 @@ def damaged(file: str, line: int, problem: Exception) -> InputError:
 
 
 def opened(file: str) -> IO[bytes] | gzip.GzipFile:
-    """A text file to read, unpacked if its name says that it is packed."""
+    """Open a text file to read, decompressing it if its name ends in `.gz`.
+
+    Raises:
+        InputError: If there is no such file, or it cannot be read.
+    """
     path = Path(file)
     try:
         if not path.exists():
@@ -458,13 +466,17 @@ def opened(file: str) -> IO[bytes] | gzip.GzipFile:
 
 
 def checksum(file: str) -> str:
-    """SHA-256 of a file as it stands."""
+    """SHA-256 of a file's bytes, without decompressing them."""
     with Path(file).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def without_mark(file: str, first: bytes) -> bytes:
-    """The first line of a file without UTF-8's mark; that of another encoding is refused."""
+    """Remove UTF-8's byte order mark from the first line of a file.
+
+    Raises:
+        InputError: If the line has UTF-16's byte order mark.
+    """
     if first.startswith(UTF16_BOMS):
         raise InputError(
             file, got="UTF-16", expected="UTF-8", fix=f"iconv -f UTF-16 -t UTF-8 {file} > NEW"
@@ -483,7 +495,7 @@ def _decoded(file: str, number: int, line: bytes | Problem) -> _Side | Problem:
 
 
 def encodable(text: str) -> bool:
-    """Whether a text can be UTF-8; half a surrogate pair, which JSON may hold, cannot."""
+    """Whether a text can be encoded as UTF-8; half a surrogate pair, from JSON, cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -492,14 +504,14 @@ def encodable(text: str) -> bool:
 
 
 def unreadable(file: str, problem: OSError) -> InputError:
-    """What to say of a file that the system does not give."""
+    """Return the error for a file that the operating system cannot read."""
     return InputError(
         file, got=problem.strerror or str(problem), expected="a file that can be read"
     )
 
 
 def _nearby(path: Path) -> str:
-    """What to do about a missing file: the folder's own files often tell."""
+    """Suggest a fix for a missing file: list the files of its folder."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent} either; paths start where the command is run"
     names = sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())[:5]
@@ -511,7 +523,7 @@ def _name(files: Files) -> str:
 
 
 def _lengths(counts: Counter[int]) -> Lengths:
-    """Mean, median (the lower of two) and maximum of counted lengths."""
+    """Compute mean, median (the lower of two) and maximum from counts of lengths."""
     total = counts.total()
     if not total:
         return Lengths(0.0, 0, 0)

@@ -1,7 +1,8 @@
-"""The `data:` section of a fine-tuning recipe -> examples with labels, in splits, with checksums.
+"""The `data:` section of a fine-tuning recipe -> labelled examples in splits, with checksums.
 
 In: files of texts with a class, words with tags, or questions about a text. Out: training,
-validation and test examples. As with parallel text, nothing is mended and nothing skipped unasked.
+validation and test examples. As with parallel text, nothing is repaired, and bad examples are
+skipped only with `data.on_bad=skip`.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from regard.errors import InputError
 
 @dataclass(frozen=True)
 class LabelledSplits(Generic[Example]):
-    """Examples to train on, to validate with and to test with, and what to remember of them."""
+    """Training, validation and test examples, with counts of skipped examples and checksums."""
 
     train: tuple[Example, ...]
     valid: tuple[Example, ...]
     tests: dict[str, tuple[Example, ...]]
     skipped: dict[str, int]
-    """Examples left out, by kind of problem."""
+    """Number of skipped examples, by kind of problem."""
     checksums: dict[str, str]
-    """SHA-256 of each file by its name."""
+    """SHA-256 of each file, by file name."""
 
 
 def load_labelled(data: LabelledData, task: str) -> LabelledSplits[Any]:
-    """Reads the examples that a recipe names.
+    """Read the examples that a recipe's `data:` section describes.
 
     Args:
-        data: Which files.
-        task: A key of `READERS`: what the examples are for.
+        data: Names the files.
+        task: A key of `READERS`: classify, tag or answer.
 
     Raises:
         InputError: A file cannot be used.
@@ -61,12 +62,12 @@ def load_labelled(data: LabelledData, task: str) -> LabelledSplits[Any]:
 def read_labelled(
     file: str, task: str, *, header: bool = False, on_bad: Literal["stop", "skip"] = "stop"
 ) -> tuple[list[Any], dict[str, int]]:
-    """Reads all examples of a file.
+    """Read all examples of a file.
 
     Args:
-        file: Its name tells the format, its task what is in it.
-        task: A key of `READERS`.
-        header: Whether the first line of a TSV names the columns.
+        file: Its suffix decides the format.
+        task: A key of `READERS`, which decides the type of the examples.
+        header: Whether the first line of a TSV or CSV file holds the names of the columns.
         on_bad: `stop` at the first problem, or `skip` such examples.
 
     Returns:
@@ -94,14 +95,17 @@ def read_labelled(
 def set_aside(
     examples: Sequence[Example], held_out: int, seed: int
 ) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Parts examples into those to train on and those to validate with.
+    """Split examples into training and validation examples.
 
-    Examples with the same text, or questions about the same one, stay on one side.
+    Examples with the same text, or questions about the same text, stay in one split.
 
     Args:
-        examples: All of them.
-        held_out: How many to set aside; at most a tenth are.
-        seed: Chooses which.
+        examples: All training examples.
+        held_out: How many to hold out; at most about a tenth of them.
+        seed: Seed of the random choice.
+
+    Raises:
+        InputError: If all examples have the same text.
     """
     sizes = Counter(example.key for example in examples)
     keys = list(sizes)
@@ -126,7 +130,7 @@ def set_aside(
 
 
 def labels_in(examples: Sequence[LabelledText | TaggedWords]) -> tuple[str, ...]:
-    """The labels that occur, each once, sorted: the same data always gives the same order."""
+    """Return the labels that occur, each once, sorted so that their order is reproducible."""
     found: set[str] = set()
     for example in examples:
         found.update([example.label] if isinstance(example, LabelledText) else example.tags)
@@ -134,7 +138,7 @@ def labels_in(examples: Sequence[LabelledText | TaggedWords]) -> tuple[str, ...]
 
 
 def texts_in(example: LabelledText | TaggedWords | Question) -> tuple[str, ...]:
-    """The texts of an example, to learn a vocabulary from."""
+    """Return the texts of an example, to learn a vocabulary from."""
     if isinstance(example, LabelledText):
         return (example.text, *(() if example.pair is None else (example.pair,)))
     if isinstance(example, TaggedWords):

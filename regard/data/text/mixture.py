@@ -1,10 +1,10 @@
-"""Several sets of examples -> one order, in given proportions: many tasks for one model (T5).
+"""Several datasets -> the examples of each epoch, in given proportions: multi-task training (T5).
 
-In: how many examples each set has, and its weight. Out: which examples an epoch has, a pure
-function of (seed, epoch). Each set is an endless line of its own, shuffled anew in each pass; an
-epoch takes the next stretch of every line, as long as its share. So small sets are repeated and
-large ones take several epochs, but within a set no example is seen more than once more often than
-another.
+In: the dataset that each example belongs to, and the weight of each dataset. Out: the indices of
+the examples of an epoch, a pure function of (seed, epoch). Each dataset is an endless sequence of
+passes, each shuffled anew; an epoch takes the next part of every sequence, as long as the dataset's
+share. Small datasets are repeated within an epoch, large ones take several epochs, and within a
+dataset the numbers of times that two examples were seen differ by at most one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from regard.errors import InputError
 
 
 def shares(weights: Sequence[float], total: int) -> list[int]:
-    """How many of `total` examples each set has: at least one, the largest remainders rounded up.
+    """Divide `total` examples by weight: at least one each, the largest remainders rounded up.
 
     Example:
         >>> shares([2, 1, 1], 10)
@@ -34,12 +34,15 @@ def shares(weights: Sequence[float], total: int) -> list[int]:
 
 
 class Mixture:
-    """Sets of examples, mixed by weight.
+    """Datasets mixed by weight.
 
     Args:
-        parts: (examples,) The number of the set that each example belongs to.
-        weights: The weight of each set.
-        seed: Decides the order.
+        parts: (examples,) The number of the dataset that each example belongs to.
+        weights: The weight of each dataset.
+        seed: Seed of the order.
+
+    Raises:
+        InputError: If a dataset has no example.
     """
 
     def __init__(self, parts: Sequence[int], weights: Sequence[float], *, seed: int = 0) -> None:
@@ -51,17 +54,17 @@ class Mixture:
         self.counts, self.seed = shares(weights, len(numbers)), seed
 
     def __len__(self) -> int:
-        """How many examples an epoch has."""
+        """The number of examples of an epoch."""
         return sum(self.counts)
 
     def epoch(self, number: int) -> NDArray[np.int64]:
-        """The examples of an epoch, counted from 0; small sets may be in it more than once."""
+        """The indices of an epoch's examples, epochs from 0; small datasets may be repeated."""
         return np.concatenate(
             [self._stretch(part, number * count, count) for part, count in enumerate(self.counts)]
         )
 
     def _stretch(self, part: int, start: int, count: int) -> NDArray[np.int64]:
-        """So many examples of the endless line of one set, from a place on."""
+        """Return `count` examples of one dataset's endless sequence, from `start` on."""
         members = self._members[part]
         first, last = start // len(members), (start + count - 1) // len(members)
         passes = [

@@ -1,13 +1,13 @@
-"""A corpus -> batches of a language model: full, without padding, in an order that resumes exactly.
+"""A corpus -> batches for a language model: full, without padding, in a resumable order.
 
-In: documents as ids end to end. Out: `Batch`es, each of the same number of tokens, and for each
-token the one that follows it. Two ways:
+In: a `Corpus`, documents as concatenated token ids. Out: `Batch`es with the same number of tokens
+each; the label of each token is the next token. There are two ways:
 
-    packed    a b c | d e | f g h i j     documents apart: each is a sequence of its own, so that no
-                                          token sees another document and places restart in each
-    stream    a b c d | e f g h           rows from anywhere in the corpus, across documents
+    packed    a b c | d e | f g h i j     each document is a sequence of its own: no token sees
+                                          another document, and positions restart in each
+    stream    a b c d | e f g h           sequences start anywhere and cross documents
 
-The order is a pure function of (seed, epoch), and any batch of it is found without the ones before.
+The order is a pure function of (seed, epoch), and any batch can be made without those before it.
 """
 
 from __future__ import annotations
@@ -29,52 +29,56 @@ from regard.errors import InputError
 
 
 class Rows(Protocol):
-    """A corpus in batches, one way or the other."""
+    """The batches of a corpus, `Packed` or `Stream`."""
 
     @property
     def corpus(self) -> Corpus:
-        """The text."""
+        """The corpus that the batches are from."""
         ...
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
+        """The number of batches of an epoch."""
         ...
 
     def batch(self, epoch: int, number: int) -> Batch[Ragged]:
-        """One batch of an epoch."""
+        """Return one batch of an epoch."""
         ...
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
-        """The whole corpus once, always the same: each token is predicted once."""
+        """Yield the whole corpus once, always in the same order: each token is predicted once."""
         ...
 
 
 def batches(rows: Rows, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
-    """Training batches without end from a place on, each with the place after it."""
+    """Yield training batches endlessly from a position on, each with the position after it."""
     return epochs(
         lambda _: range(len(rows)), lambda number, epoch: rows.batch(epoch, number), start
     )
 
 
 class Packed:
-    """Documents apart, sequences of like length together, every batch equally full.
+    """Equally full batches of sequences of similar lengths, none of which crosses documents.
 
-    The documents of an epoch are shuffled and put end to end. A pool is some hundred batches of
-    that; within it, documents are cut where they are longer than `length`, sorted by length (so
-    that attention, which works on rows of equal length, has little to pad), put end to end again
-    and cut into batches. So a document is cut where it must be, and else only at the border of two
-    batches. At most one batch is dropped at the end of an epoch, and another in each.
+    The documents of an epoch are shuffled and concatenated. The concatenation is processed in pools
+    of `POOL_BATCHES` batches: within a pool, documents longer than `length` are cut, the pieces are
+    sorted by length (so that attention, which works on rows of equal length, needs little padding),
+    concatenated again and cut into batches. So a document is cut only if it is longer than `length`
+    or at the border of two batches. Less than one batch of tokens is left out in each epoch; which
+    tokens, changes from epoch to epoch.
 
     Args:
         corpus: The documents.
         length: The most tokens of a sequence.
-        batch_tokens: The tokens of a batch.
-        seed: Decides the order.
+        batch_tokens: The number of tokens of a batch.
+        seed: Seed of the order.
+
+    Raises:
+        InputError: If there is no token to predict.
     """
 
     def __init__(self, corpus: Corpus, *, length: int, batch_tokens: int, seed: int = 0) -> None:
         self.corpus, self.length, self.seed = corpus, length, seed
-        self._sizes = corpus.stops - corpus.starts - 1  # the last token only is predicted
+        self._sizes = corpus.stops - corpus.starts - 1  # the last token is only a label
         tokens = int(self._sizes.sum())
         if tokens < 1:
             raise InputError("the text", got="no token to learn from", expected="at least one")
@@ -87,28 +91,28 @@ class Packed:
         return self._batches
 
     def batch(self, epoch: int, number: int) -> Batch[Ragged]:
-        """One batch of an epoch."""
+        """Return one batch of an epoch."""
         pool, place = divmod(number, POOL_BATCHES)
         if self._pool is None or self._pool[0] != (epoch, pool):
             self._pool = (epoch, pool), self._filled(epoch, pool)
         return self._gathered(self._pool[1][place])
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
-        """The whole corpus from short to long, documents cut every `length` tokens."""
+        """Yield the whole corpus from short to long, documents cut every `length` tokens."""
         whole = _Stretches(self.corpus.starts, self._sizes)
         pieces = whole.cut(np.full(len(self.corpus), self.length), self.length)
         for index in sequential(pieces.sizes.tolist(), self.batch_tokens):
             yield self._gathered(_Stretches(pieces.starts[index], pieces.sizes[index]))
 
     def _filled(self, epoch: int, pool: int) -> list[_Stretches]:
-        """The batches of a pool."""
+        """Compute the batches of a pool."""
         documents = self._shuffled(epoch)
         random = np.random.Generator(np.random.PCG64([self.seed % 2**64, epoch, pool]))
         first = pool * POOL_BATCHES
         count = min(POOL_BATCHES, len(self) - first)
         start = documents.skip + first * self.batch_tokens
         some = documents.between(start, start + count * self.batch_tokens)
-        # Where a long document is cut changes, so that no token is always without a past.
+        # Long documents are cut at random offsets, so that no token always begins a sequence.
         phases = random.integers(1, self.length + 1, size=len(some.sizes))
         phases = np.where(some.sizes > self.length, phases, self.length)
         pieces = some.cut(phases, self.length)
@@ -119,7 +123,7 @@ class Packed:
         return [line.between(place, place + self.batch_tokens) for place in borders.tolist()]
 
     def _shuffled(self, epoch: int) -> _Shuffled:
-        """The documents of an epoch in their order, and how many tokens are left out in front."""
+        """Return the documents in the epoch's order, and how many tokens are skipped in front."""
         if self._epoch is None or self._epoch[0] != epoch:
             random = np.random.Generator(np.random.PCG64([self.seed % 2**64, epoch]))
             order = random.permutation(len(self.corpus))
@@ -138,16 +142,19 @@ class Packed:
 
 
 class Stream:
-    """Rows from anywhere in the corpus, across the borders of documents (as in nanoGPT).
+    """Rows that start at random tokens of the corpus and cross documents (as in nanoGPT).
 
-    There are as many batches in an epoch as would hold the corpus once, but each row begins at any
-    token: some are seen twice, some not at all.
+    An epoch has about as many tokens as the corpus, but as the starts are random, some tokens are
+    seen several times and some not at all.
 
     Args:
         corpus: The documents.
-        length: The tokens of a row.
-        batch_tokens: The most tokens of a batch, which has as many rows as go into it.
-        seed: Decides where rows begin.
+        length: The number of tokens of a row.
+        batch_tokens: The most tokens of a batch; it has as many rows as fit, at least one.
+        seed: Seed of the rows' starts.
+
+    Raises:
+        InputError: If the corpus is too short for one row.
     """
 
     def __init__(self, corpus: Corpus, *, length: int, batch_tokens: int, seed: int = 0) -> None:
@@ -165,14 +172,14 @@ class Stream:
         return max(1, self.corpus.tokens // (self.rows * self.length))
 
     def batch(self, epoch: int, number: int) -> Batch[Ragged]:
-        """One batch of an epoch."""
+        """Return one batch of an epoch."""
         random = np.random.Generator(np.random.PCG64([self.seed % 2**64, epoch, number]))
         starts = random.integers(self.corpus.tokens - self.length, size=self.rows)
         return self._gathered([(start, start + self.length) for start in starts.tolist()])
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
-        """The whole corpus in rows one after another, the last of them shorter."""
-        last = self.corpus.tokens - 1  # it is only predicted
+        """Yield the whole corpus in consecutive rows, of which the last may be shorter."""
+        last = self.corpus.tokens - 1  # the last token is only a label
         places = range(0, last, self.length)
         for first in range(0, len(places), self.rows):
             starts = places[first : first + self.rows]
@@ -193,40 +200,40 @@ KINDS: dict[str, Callable[..., Rows]] = {"packed": Packed, "stream": Stream}
 
 @dataclass(frozen=True, eq=False)
 class _Stretches:
-    """Stretches of the ids of a corpus."""
+    """Ranges of a corpus's ids: the start and size of each."""
 
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
     def cut(self, firsts: NDArray[np.int64], length: int) -> _Stretches:
-        """Each one cut after its first so many tokens, and from there on every `length`."""
+        """Cut range i after its first `firsts[i]` tokens, and then every `length` tokens."""
         firsts = np.minimum(firsts, self.sizes)
         counts = 1 + -(-(self.sizes - firsts) // length)  # the quotient rounded up
         counts = np.where(self.sizes > 0, counts, 0)
         which = np.repeat(np.arange(len(counts)), counts)
         number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        # piece i > 0 of a stretch reaches from first + (i - 1) length to first + i length
+        # piece i > 0 of a range is from first + (i - 1) * length to first + i * length
         begins = np.where(number > 0, firsts[which] + (number - 1) * length, 0)
         finishes = np.minimum(firsts[which] + number * length, self.sizes[which])
         return _Stretches(self.starts[which] + begins, finishes - begins)
 
     def places(self) -> NDArray[np.int64]:
-        """Where the tokens of all stretches stand: (tokens,)."""
+        """The index in the corpus's ids of each token of all ranges: (tokens,)."""
         shifts = self.starts - (np.cumsum(self.sizes) - self.sizes)
         return np.arange(int(self.sizes.sum())) + np.repeat(shifts, self.sizes)
 
 
 class _Shuffled:
-    """Stretches end to end in some order, from which any part can be had."""
+    """Ranges concatenated in a given order; any part of the concatenation can be selected."""
 
     def __init__(self, starts: NDArray[np.int64], sizes: NDArray[np.int64], skip: int) -> None:
         self._starts, self._sizes, self._ends, self.skip = starts, sizes, np.cumsum(sizes), skip
 
     def between(self, start: int, stop: int) -> _Stretches:
-        """The stretches from one place of the line to another, the outer ones in part."""
+        """Return the ranges from `start` to `stop` of the concatenation; the ends may be cut."""
         first, last = np.searchsorted(self._ends, [start, stop - 1], side="right").tolist()
         some = slice(first, last + 1)
-        begins = self._ends[some] - self._sizes[some]  # places in the line
+        begins = self._ends[some] - self._sizes[some]  # in the concatenation
         over = np.maximum(start - begins, 0)
         sizes = np.minimum(self._ends[some], stop) - begins - over
         return _Stretches(self._starts[some] + over, sizes)

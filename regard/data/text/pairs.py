@@ -1,7 +1,7 @@
-"""What every corpus hands to the tokenizers: pairs of sentences, split for use.
+"""Pairs of sentences in splits: the common output of all sources of pairs, read by the tokenizers.
 
-The grammar, the toys and the file reader all give these two types, so that
-nothing downstream knows where a sentence came from.
+The grammar, the toy tasks and the file reader all return these two types, so that the steps after
+them do not depend on the source.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Pair:
     Attributes:
         source: The sentence to translate.
         target: Its translation.
-        tags: The phenomena in it ("pronoun", "separable"), for reporting.
-        others: Other right translations, to score with.
+        tags: The phenomena in it ("pronoun", "separable"), to report scores by.
+        others: Other correct translations, to score with.
     """
 
     source: str
@@ -28,12 +28,12 @@ class Pair:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """Every translation that is right."""
+        """All correct translations."""
         return self.target, *self.others
 
 
 def by_source(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-    """One pair for each source, with the translations of all of them.
+    """Merge the pairs of each source into one pair that has all their translations.
 
     Example:
         >>> by_source([Pair("Hi.", "Hallo!"), Pair("Hi.", "Grüß Gott!")])
@@ -51,12 +51,12 @@ def by_source(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
 
 @dataclass(frozen=True)
 class Splits:
-    """A corpus, parted so that no pair is in two places.
+    """A dataset of pairs in splits; no pair is in two of them.
 
     Attributes:
-        train: What the weights are fitted to.
-        valid: What chooses between checkpoints; drawn like `train`.
-        tests: What is reported, by name; one from files is just "test".
+        train: Training pairs.
+        valid: Validation pairs, to choose a checkpoint; from the same distribution as `train`.
+        tests: Test pairs to report scores on, by name; a test split from files is called "test".
     """
 
     train: tuple[Pair, ...]

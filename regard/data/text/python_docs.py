@@ -1,9 +1,9 @@
-"""English text that every machine has: what Python's own library says about itself.
+"""English text that every machine has: the documentation in Python's standard library.
 
-In: the source files of the standard library, which are read and never run. Out: documents of
-plain paragraphs: of each module its docstrings and longer comments, the topics of `help()`, and
-the texts that lie beside them. Examples, code, tables and repetitions are left out. What there is
-depends on the Python that runs, so it has a checksum like any other text.
+In: the source files of the standard library, which are read and never run. Out: documents of plain
+paragraphs: the docstrings and longer comments of each module, the topics of `help()`, and the text
+files beside the modules. Examples, code, tables and repetitions are left out. The text depends on
+the installed Python version, so it has a checksum like any other text.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from typing import Any
 from regard.data.text.documents import Piece, bounded
 
 OTHERS = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
-"""Folders with what is no part of the library, or says little in many words."""
+"""Folders that are skipped: not part of the library, or tests with little documentation."""
 TEXTS = re.compile(r"README.*|.+\.rst|(?:LICENSE|NEWS.*|HISTORY|TODO)\.txt")
-"""The names of texts beside the modules."""
+"""The names of text files beside the modules."""
 TOPICS = "pydoc_data/topics.py"
 RULES = 1
-"""Of what is prose; another number is another text."""
+"""Version of the rules that tell prose from code; it is part of the corpus's cache key."""
 
 WORDS = 5
-"""The fewest words of a paragraph: fewer are headings and names."""
+"""The fewest words of a paragraph: shorter ones are headings and names."""
 PLAIN = 0.75
-"""The least share of plain words in prose; code has more names and signs."""
+"""The least share of plain words in prose; code has more names and punctuation."""
 
 _COMMENT = re.compile(r"(?:^[ \t]*#[ \t].*\n|^[ \t]*#\n){2,}", re.MULTILINE)
 _BULLET = re.compile(r"\s*(?:[-*+•]|\(?\w{1,2}[.)])\s+(?=\S)")
 _TICKET = re.compile(r"^(?:(?:bpo-|gh-|[Ii]ssues? ?#|SF )\d+[:.,]? *)+")
 _ROLE = re.compile(r":[\w:+-]+:`([^`]*)`")
 _CODE = re.compile(r">>>|::=|\$ |\S {3,}\S|\t\S|[{}\\|]|==|;$|\b(?:Copyright|©)|https?:|^[.]{2}\s")
-"""What is not in prose: doctests, grammars, shell lines, columns, signs; nor who owns it."""
+"""Not prose: doctests, grammars, shell lines, columns, code punctuation, copyright lines, links."""
 _PLAIN = re.compile(
     r"[(\"'‘“]*(?:[A-Za-z]?[a-z]+(?:['’-][A-Za-z]?[a-z]+)*|[AI]|\d+)[.,;:!?)\"'’”]*"
 )
@@ -49,17 +49,17 @@ _BEGINS = re.compile(r"[(\"'‘“]*[A-Z]")
 _ENDS = re.compile(r"[.!?:][)\"'’”]*$")
 _DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _BLOCKS = (*_DEFINITIONS, ast.If, ast.Try, ast.With)
-"""What definitions stand in; looking into every expression takes ten times as long."""
+"""Nodes that may contain definitions; visiting every expression takes ten times as long."""
 
 
 def python_text(library: Path | None = None) -> Iterator[tuple[str, str]]:
-    """The documents, in a fixed order; no paragraph is given twice.
+    """Yield the documents in a fixed order; no paragraph occurs twice.
 
     Args:
-        library: The folder of the standard library; by default that of the Python that runs.
+        library: The folder of the standard library; by default that of the running Python.
 
     Yields:
-        The name of a module, topic or file, and its paragraphs, with a line end between them.
+        The name of a module, topic or file, and its paragraphs, separated by line ends.
     """
     root = Path(sysconfig.get_paths()["stdlib"]) if library is None else library
     seen: set[str] = set()
@@ -74,7 +74,7 @@ def python_text(library: Path | None = None) -> Iterator[tuple[str, str]]:
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    r"""The paragraphs of prose in a text, each on one line.
+    r"""Yield the paragraphs of prose in a text, each on one line.
 
     Example:
         >>> list(paragraphs("Add two\nnumbers of any kind.\n\n>>> add(1, 2)\n3"))
@@ -87,27 +87,27 @@ def paragraphs(text: str) -> Iterator[str]:
             joined = " ".join(" ".join(lines).split())
             joined = _ROLE.sub(r"\1", joined).replace("`", "").replace("::", ":")
             joined = _TICKET.sub("", joined, count=1)
-            if _LOWER.match(joined):  # many comments begin so
+            if _LOWER.match(joined):  # many comments begin with a small letter
                 joined = joined[0].upper() + joined[1:]
             if number == 0 and not _ENDS.search(joined):
-                joined += "."  # a summary often has none
+                joined += "."  # a summary line often has no full stop
             if _is_prose(joined):
                 yield joined
 
 
 class PythonText:
-    """Python's own text as documents for a corpus."""
+    """The documentation of Python's standard library as documents for a corpus."""
 
     def __init__(self) -> None:
         self._library = Path(sysconfig.get_paths()["stdlib"])
 
     def pieces(self, skipped: Counter[str]) -> Iterator[Piece]:  # noqa: ARG002 (nothing is bad)
-        """The documents, name by name."""
+        """Yield the pieces of all documents."""
         documents = python_text(self._library)
         return bounded(part for _, text in documents for part in (text, None))
 
     def checksums(self) -> dict[str, str]:
-        """SHA-256 of all files that are read: it changes with the Python that runs."""
+        """SHA-256 of all files that are read: it changes with the Python version."""
         digest = hashlib.sha256()
         for path in _files(self._library):
             digest.update(path.relative_to(self._library).as_posix().encode())
@@ -115,12 +115,12 @@ class PythonText:
         return {"python": digest.hexdigest()}
 
     def settings(self) -> dict[str, Any]:
-        """Which rules tell prose from code."""
+        """The version of the rules that tell prose from code."""
         return {"rules": RULES}
 
 
 def _sources(root: Path) -> Iterator[tuple[str, Iterable[str]]]:
-    """The names of all that is read, with the texts in each."""
+    """Yield the name of each module, topic and file, with the texts in it."""
     for path in _files(root):
         name, source = path.relative_to(root).as_posix(), _read(path)
         if name == TOPICS:
@@ -132,10 +132,10 @@ def _sources(root: Path) -> Iterator[tuple[str, Iterable[str]]]:
 
 
 def _files(root: Path) -> list[Path]:
-    """The modules and texts of the library; A comes before B on every machine."""
+    """List the modules and text files of the library, in the same order on every machine."""
     found = []
     for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in OTHERS]  # others may be large
+        folders[:] = [name for name in folders if name not in OTHERS]  # they may be large
         found += [
             Path(folder) / name for name in names if name.endswith(".py") or TEXTS.fullmatch(name)
         ]
@@ -143,7 +143,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def _read(path: Path) -> str:
-    """A text in the encoding that it declares; nothing if it cannot be read: none is needed."""
+    """Read a file in the encoding that it declares; an unreadable file counts as empty."""
     try:
         with tokenize.open(path) as stream:
             return stream.read()
@@ -153,7 +153,7 @@ def _read(path: Path) -> str:
 
 def _parsed(source: str) -> ast.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # old modules have escapes that are none
+        warnings.simplefilter("ignore")  # old modules have invalid escape sequences
         try:
             return ast.parse(source)
         except (SyntaxError, ValueError, RecursionError):
@@ -161,7 +161,7 @@ def _parsed(source: str) -> ast.Module:
 
 
 def _docstrings(node: ast.AST) -> Iterator[str]:
-    """What modules, classes and functions say of themselves, as it stands in the file."""
+    """Yield the docstrings of a module, its classes and its functions, in the file's order."""
     if isinstance(node, _DEFINITIONS):
         yield ast.get_docstring(node) or ""
     for child in getattr(node, "body", []) if isinstance(node, _BLOCKS) else []:
@@ -169,13 +169,13 @@ def _docstrings(node: ast.AST) -> Iterator[str]:
 
 
 def _comments(source: str) -> Iterator[str]:
-    """Comments of two lines and more."""
+    """Yield the comments of at least two lines."""
     for match in _COMMENT.finditer(source):
         yield re.sub(r"^[ \t]*#[ \t]?", "", match.group(), flags=re.MULTILINE)
 
 
 def _topics(source: str) -> list[tuple[str, str]]:
-    """The texts of `help("if")` and the like: one dict of strings."""
+    """Return the topics of `help()`, such as `help("if")`, from the module's dict of strings."""
     for node in _parsed(source).body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             topics: dict[str, str] = ast.literal_eval(node.value)
@@ -184,7 +184,7 @@ def _topics(source: str) -> list[tuple[str, str]]:
 
 
 def _items(lines: list[str]) -> Iterator[list[str]]:
-    """A block cut before each bullet, which is dropped."""
+    """Cut a block before each bullet, and drop the bullets."""
     item: list[str] = []
     for line in lines:
         bullet = _BULLET.match(line)

@@ -1,11 +1,11 @@
-"""Text -> text with spans cut out, to be said by a decoder: how T5 and BART learn from text.
+"""Text -> text with hidden spans and a decoder's target: the pretraining of T5 and BART.
 
-In: a `Batch` of stretches of text. Out: one of an encoder-decoder.
+In: a `Batch` of sequences of text. Out: a `Batch` for an encoder-decoder.
 
     T5      the <0> was warm <1>            ->     <0> chapel <1> and quiet </s>
     BART    the [MASK] was warm [MASK]      ->     the chapel was warm and quiet </s>
 
-What is cut out is a pure function of (seed, epoch, place of the text in the corpus).
+The hidden spans are a pure function of (seed, epoch, position of the text in the corpus).
 """
 
 from __future__ import annotations
@@ -25,10 +25,19 @@ from regard.errors import InputError
 def span_mask(
     length: int, random: np.random.Generator, rate: float = 0.15, mean: float = 3.0
 ) -> NDArray[np.bool_]:
-    """Which tokens to hide, in spans (Raffel et al. 2020; `random_spans_noise_mask` of their code).
+    """Draw the tokens to hide, in spans (Raffel et al. 2020; their `random_spans_noise_mask`).
 
-    A fixed number of tokens in a fixed number of spans; kept and hidden spans take turns, from a
-    kept one to a hidden one, and all ways to do that are equally likely.
+    The numbers of hidden tokens and of spans are fixed by the length. Kept and hidden spans
+    alternate, beginning with a kept one; all such divisions are equally likely.
+
+    Args:
+        length: Number of tokens of the text.
+        random: Source of randomness.
+        rate: The share of the tokens that is hidden.
+        mean: The mean length of a hidden span.
+
+    Returns:
+        (length,) True for hidden tokens.
     """
     if length < 2:
         return np.zeros(length, dtype=np.bool_)
@@ -38,10 +47,12 @@ def span_mask(
 
 
 def span_lengths(length: int, rate: float = 0.15, mean: float = 3.0) -> tuple[int, int]:
-    """How long a text may be for its corrupted form to have a length, end symbol included.
+    """Compute how long a text may be so that its corrupted form fits into `length` tokens.
+
+    The corrupted form includes the end symbol.
 
     Returns:
-        The tokens of the text, and of its target with the end symbol.
+        The numbers of tokens of the text, and of its target with the end symbol.
 
     Example:
         >>> span_lengths(512)
@@ -55,10 +66,13 @@ def span_lengths(length: int, rate: float = 0.15, mean: float = 3.0) -> tuple[in
 
 
 def cut_spans(ids: Ids, hidden: NDArray[np.bool_], sentinels: Sequence[int]) -> tuple[Ids, Ids]:
-    """Put a sentinel in the place of each hidden span, and before each span in the target.
+    """Replace each hidden span by a sentinel, and put the same sentinel before it in the target.
 
     Returns:
-        The text to show, and the target without its end symbol.
+        The encoder's input, and the target without its end symbol.
+
+    Raises:
+        InputError: If there are more spans than sentinels.
 
     Example:
         >>> shown, target = cut_spans(np.array([5, 6, 7, 8]), np.array([0, 1, 1, 0]) > 0, [90, 91])
@@ -82,7 +96,7 @@ def cut_spans(ids: Ids, hidden: NDArray[np.bool_], sentinels: Sequence[int]) -> 
 
 
 def fill_spans(shown: Ids, target: Ids, sentinels: Sequence[int]) -> Ids:
-    """Undo `cut_spans`: put what stands behind each sentinel of the target in its place.
+    """Undo `cut_spans`: replace each sentinel by the tokens that follow it in the target.
 
     Example:
         >>> fill_spans(np.array([5, 90, 8]), np.array([90, 6, 7]), [90, 91]).tolist()
@@ -95,15 +109,15 @@ def fill_spans(shown: Ids, target: Ids, sentinels: Sequence[int]) -> Ids:
 
 
 class SpanCorruption:
-    """Batches of text -> pairs for an encoder-decoder that says what is missing (T5).
+    """Batches of text -> batches in which the decoder writes the hidden spans (T5).
 
     Args:
-        sentinels: The ids that stand for holes, from `<extra_id_0>` on.
-        begin: What T5's decoder starts with: the padding symbol.
-        end: What closes text and target.
+        sentinels: The ids of the sentinels, from `<extra_id_0>` on.
+        begin: The id that the decoder starts with: for T5, the padding symbol.
+        end: The id that ends text and target.
         rate: The share of the tokens that is hidden.
-        mean: The mean length of a span.
-        seed: Decides.
+        mean: The mean length of a hidden span.
+        seed: Seed of the random choice.
     """
 
     def __init__(
@@ -120,7 +134,7 @@ class SpanCorruption:
         self.rate, self.mean, self.seed = rate, mean, seed
 
     def __call__(self, batch: Batch[Ragged], epoch: int) -> Batch[Ragged]:
-        """Hide spans of each sequence."""
+        """Hide spans of each sequence of a batch."""
         sources, targets = [], []
         for text, example in zip(texts(batch), batch.index, strict=True):
             random = generator(self.seed, epoch, example)
@@ -134,10 +148,20 @@ class SpanCorruption:
 def infill(
     ids: Ids, mask: int, random: np.random.Generator, rate: float = 0.3, mean: float = 3.0
 ) -> Ids:
-    """Put one mask in the place of each of some spans (BART; Lewis et al. 2020, section 2.2).
+    """Replace random spans by one mask symbol each (BART; Lewis et al. 2020, section 2.2).
 
-    The lengths are drawn from a Poisson distribution; a span of none is a mask put in. No two
-    spans touch.
+    The lengths are drawn from a Poisson distribution; a span of length 0 inserts a mask. No two
+    spans are adjacent.
+
+    Args:
+        ids: The tokens of a text.
+        mask: The id of the mask symbol.
+        random: Source of randomness.
+        rate: The share of the tokens that is hidden.
+        mean: The mean length of a span.
+
+    Returns:
+        The text with masks.
     """
     budget = round(len(ids) * rate)
     drawn = random.poisson(mean, size=2 * budget + 8)
@@ -146,8 +170,8 @@ def infill(
     if len(lengths):
         lengths[-1] = max(0, budget - int(lengths[:-1].sum()))
     kept = len(ids) - int(lengths.sum())
-    gaps = np.sort(random.permutation(kept + 1)[: len(lengths)])  # each before a kept token
-    begins = gaps + np.cumsum(lengths) - lengths  # the same places in the whole text
+    gaps = np.sort(random.permutation(kept + 1)[: len(lengths)])  # positions among kept tokens
+    begins = gaps + np.cumsum(lengths) - lengths  # the same positions in the whole text
     hidden = np.zeros(len(ids), dtype=np.bool_)
     for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
         hidden[begin : begin + length] = True
@@ -155,15 +179,15 @@ def infill(
 
 
 class Infilling:
-    """Batches of text -> pairs for an encoder-decoder that says the whole text (BART).
+    """Batches of text -> batches in which the decoder writes the whole text (BART).
 
     Args:
-        mask: What stands for a span.
-        begin: What the decoder starts with.
-        end: What closes text and target.
+        mask: The id that replaces a span.
+        begin: The id that the decoder starts with.
+        end: The id that ends text and target.
         rate: The share of the tokens that is hidden.
-        mean: The mean length of a span.
-        seed: Decides.
+        mean: The mean length of a hidden span.
+        seed: Seed of the random choice.
     """
 
     def __init__(
@@ -180,7 +204,7 @@ class Infilling:
         self.rate, self.mean, self.seed = rate, mean, seed
 
     def __call__(self, batch: Batch[Ragged], epoch: int) -> Batch[Ragged]:
-        """Hide spans of each sequence."""
+        """Hide spans of each sequence of a batch."""
         sources, targets = [], []
         for text, example in zip(texts(batch), batch.index, strict=True):
             random = generator(self.seed, epoch, example)
@@ -191,7 +215,7 @@ class Infilling:
 
 
 def _counts(length: int, rate: float, mean: float) -> tuple[int, int]:
-    """How many tokens of a text are hidden, and in how many spans."""
+    """Compute how many tokens of a text are hidden, and in how many spans."""
     hidden = min(max(round(length * rate), 1), length - 1)
     spans = max(round(hidden / mean), 1)
     return hidden, min(spans, hidden, length - hidden)
@@ -203,6 +227,6 @@ def _shown(length: int, rate: float, mean: float) -> int:
 
 
 def _parts(items: int, parts: int, random: np.random.Generator) -> Ids:
-    """The sizes of so many parts, none empty, of a row of items: all ways equally likely."""
+    """Divide items at random into `parts` non-empty parts, all ways equally likely: the sizes."""
     borders = np.sort(random.permutation(items - 1)[: parts - 1]) + 1
     return np.diff(np.concatenate([[0], borders, [items]]))

@@ -1,8 +1,8 @@
-"""Pairs that can be used one by one, and yet look wrong together: a header row, swapped sides.
+"""Detection of usable but suspicious pairs: a header row, and pairs with swapped sides.
 
-In: the pairs of a corpus in their order. Out: which of them look like names of columns, and which
-have their sides the other way round. Both are guesses from the file itself; where the two sides are
-of one language, as in copies and summaries, nothing is guessed.
+In: the pairs of a dataset in their order. Out: whether the first pair looks like names of columns,
+and which pairs look as if source and target were swapped. Both are guesses from the file itself; if
+both sides are in one language, as in copies and summaries, no pair is reported as swapped.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ ROLES = {
     "source", "target", "src", "tgt", "trg", "input", "output", "text", "translation", "sentence",
     "original", "reference", "translated", "label", "prompt", "completion", "response", "segment",
 }  # fmt: skip
-"""What people call the columns of pairs."""
+"""Usual names of columns of pairs."""
 BESIDE = {"language", "lang", "side", "column", "line", "string", "id"}
-"""Words that stand beside those in names of columns."""
+"""Words that occur together with `ROLES` in names of columns."""
 LANGUAGES = {
     "en": "english", "de": "german deutsch", "fr": "french français francais", "pl": "polish",
     "es": "spanish español espanol castellano", "it": "italian italiano", "nl": "dutch nederlands",
@@ -34,7 +34,7 @@ LANGUAGES = {
     "eng": "", "deu": "", "ger": "", "fra": "", "fre": "", "spa": "", "ita": "", "nld": "",
     "por": "", "rus": "", "zho": "",
 }  # fmt: skip
-"""Languages by the codes and names that columns and files are called by."""
+"""Languages by code, with their names, as used in names of columns and files."""
 USUAL = {
     "en": "the and of is to in that it was with this you not are",
     "de": "der die und das ist nicht ich ein eine zu den mit sie es",
@@ -44,26 +44,28 @@ USUAL = {
     "nl": "het een van en niet dat ik zijn op te met voor",
     "pt": "o os uma não que para do da com em é um",
 }
-"""The commonest words of some languages."""
+"""The most common words of some languages."""
 LEARNED = 50_000
-"""Pairs from which it is learned what each side looks like."""
+"""The trigrams of this many first pairs are counted."""
 APART = 0.35
-"""Nats a trigram by which the usual pair must be nearer to its own side, for any to be judged."""
+"""Least median margin, in nats per trigram, by which texts are likelier on their own side; below
+it the sides are too similar to report any pair."""
 AGAINST, CLEARLY = 0.5, 6.0
-"""Nats a trigram and a text by which each side of a swapped pair is nearer to the other side."""
+"""Nats per trigram, and per text, by which both texts of a swapped pair must be likelier on the
+other side."""
 CLOSELY = 2000
-"""Pairs that are all judged closely; of those after them, the ones that look strange."""
+"""This many first pairs are all scored; later pairs only if a rough score is suspicious."""
 MANY = 20
-"""Common words of a language, at least, for a side to be said to be in it."""
+"""The fewest occurrences of a language's common words to recognise the language of a side."""
 
 
 def is_header(first: Pair, words: float) -> bool:
     """Whether the first pair of a file looks like the names of its columns.
 
     Args:
-        first: The pair.
-        words: How many a side has on the average; where it is about one, as in a dictionary,
-            `English` and `German` may well be a pair.
+        first: The first pair.
+        words: Mean number of words of a side; if it is about one, as in a dictionary, `English`
+            and `German` may be a normal pair.
 
     Example:
         >>> is_header(Pair("en", "de"), 7.0), is_header(Pair("Source", "Target text"), 1.0)
@@ -78,7 +80,7 @@ def is_header(first: Pair, words: float) -> bool:
 
 
 class Sides:
-    """What each side of a corpus looks like, by the trigrams of its words."""
+    """Character trigrams of the words of each side of a dataset, to detect swapped pairs."""
 
     def __init__(self) -> None:
         self.pairs = 0
@@ -86,21 +88,25 @@ class Sides:
         self._rough: tuple[dict[str, float], dict[str, float]] = ({}, {})
 
     def learn(self, pair: Pair) -> None:
-        """Takes one more pair into account, among the first of a corpus."""
+        """Count the words of a pair, if it is among the first `LEARNED` pairs."""
         self.pairs += 1
         if self.pairs <= LEARNED:
             for words, text in zip(self._words, (pair.source, pair.target), strict=True):
                 words.update(_words(text))
 
     def swapped(self, pairs: Iterable[tuple[int, Pair]]) -> list[int]:
-        """The lines of the pairs, all of them in their order, whose sides look swapped."""
+        """Return the line numbers of pairs that look swapped.
+
+        Args:
+            pairs: All pairs in the order in which they were learned, with their line numbers.
+        """
         suspects, margins = [], []
         for place, (line, pair) in enumerate(pairs):
             sides = _words(pair.source), _words(pair.target)
             if place >= CLOSELY and not all(map(self._strange, (0, 1), sides)):
                 continue
             texts = [Counter(chain.from_iterable(map(_trigrams, words))) for words in sides]
-            known = place < LEARNED  # then it was counted, and is taken out here
+            known = place < LEARNED  # its own counts must be subtracted
             found = [self._nearer(side, *ordered, known=known)
                      for side, ordered in enumerate((texts, texts[::-1]))]  # fmt: skip
             each = [total / max(1, count) for total, count in found]
@@ -111,7 +117,7 @@ class Sides:
 
     @cached_property
     def _counts(self) -> tuple[Counter[str], Counter[str]]:
-        """The trigrams of each side."""
+        """The number of occurrences of each trigram, for each side."""
         counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         for found, words in zip(counts, self._words, strict=True):
             for word, times in words.items():
@@ -124,7 +130,7 @@ class Sides:
         return self._counts[0].total(), self._counts[1].total()
 
     def _strange(self, side: int, words: Sequence[str]) -> bool:
-        """Whether a text may be nearer to the other side, judged roughly, word by word."""
+        """Whether a text may be likelier on the other side, by the sum of cached word scores."""
         rough = self._rough[side]
         for word in words:
             if word not in rough:
@@ -133,7 +139,7 @@ class Sides:
         return sum(rough[word] for word in words) < 0
 
     def languages(self) -> tuple[str | None, str | None]:
-        """The language of each side, where its common words tell."""
+        """Guess the language of each side by its common words; None if unclear."""
         first, second = (self._language(side) for side in (0, 1))
         return first, second
 
@@ -146,16 +152,19 @@ class Sides:
     def _nearer(
         self, side: int, text: Counter[str], beside: Counter[str], *, known: bool
     ) -> tuple[float, int]:
-        """By how many nats a text is likelier on its own side than on the other; of how many.
+        """Compute by how many nats a text is likelier on its own side than on the other.
 
         Args:
             side: 0 for a source, 1 for a target.
-            text: Its trigrams.
-            beside: Those of the text that it is paired with.
-            known: Whether both were counted; they are not to speak for themselves.
+            text: The text's trigrams.
+            beside: The trigrams of the text that it is paired with.
+            known: Whether both texts are part of the counts; they are then subtracted.
+
+        Returns:
+            The sum of log ratios over the trigrams that occur on either side, and their number.
         """
         mine, other = self._counts[side], self._counts[1 - side]
-        room = 0.5 * (len(mine) + len(other))  # each trigram is counted half once more
+        room = 0.5 * (len(mine) + len(other))  # add-1/2 smoothing
         here_all = self._totals[side] - (text.total() if known else 0) + room
         there_all = self._totals[1 - side] - (beside.total() if known else 0) + room
         total, count = 0.0, 0
@@ -170,7 +179,7 @@ class Sides:
 
 
 def named_languages(files: str | tuple[str, str]) -> tuple[str, str] | None:
-    """The languages that the names of files tell: of `x.en` and `x.de`, or of `en-de.tsv`.
+    """Find the two languages in file names, such as `x.en` and `x.de`, or `en-de.tsv`.
 
     Example:
         >>> named_languages(("a/train.en.gz", "a/train.de.gz")), named_languages("my-en-de.tsv")
@@ -188,6 +197,6 @@ def _words(text: str) -> list[str]:
 
 
 def _trigrams(word: str) -> list[str]:
-    """The trigrams of a word, its ends marked."""
+    """Return the trigrams of a word with a space added at each end."""
     padded = f" {word} "
     return [padded[place : place + 3] for place in range(len(padded) - 2)]

@@ -1,7 +1,7 @@
-"""Texts as an encoder reads them, with what it should say of them -> micro-batches.
+"""Labelled token sequences for an encoder -> micro-batches; and windows of long texts.
 
-In: `Row`s, one a text or window. Out: `Batch`es, whose rows stand end to end without padding, in
-an order that is a pure function of (lengths, budget, seed, epoch), as with pairs.
+In: `Row`s, one for each text or window. Out: `Batch`es of rows concatenated without padding, in an
+order that is a pure function of (lengths, budget, seed, epoch), as with pairs.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from regard.data.order import order, sequential
 
 @dataclass(frozen=True)
 class Row:
-    """One text, pair, or window of a long text."""
+    """One text, pair of texts, or window of a long text, with its labels."""
 
     ids: list[int]
     types: list[int]
-    """For each id, 0 or 1: which of two texts it is of."""
+    """Segment of each id: 0 for the first text, 1 for the second."""
     targets: list[int]
-    """What the task wants to hear: one class, a tag for each id, or two places."""
+    """The labels: one class, one tag for each id, or the two positions of an answer."""
 
 
 def batch_of(rows: Sequence[Row], index: Sequence[int]) -> Batch[Ragged]:
-    """The batch of the rows at `index`, in that order.
+    """Make the batch of the rows at `index`, in that order.
 
     Example:
         >>> rows = [Row([1, 5, 2], [0, 0, 0], [3]), Row([1, 2], [0, 0], [4])]
@@ -46,13 +46,13 @@ def batch_of(rows: Sequence[Row], index: Sequence[int]) -> Batch[Ragged]:
 def training(
     rows: Sequence[Row], budget: int, seed: int, start: Cursor
 ) -> Iterator[tuple[Batch[Ragged], Cursor]]:
-    """Batches without end from a place on, each with the place after it.
+    """Yield training batches endlessly from a position on, each with the position after it.
 
     Args:
-        rows: All that is to be trained on.
+        rows: The training split.
         budget: The most tokens in a batch.
-        seed: Of the run.
-        start: Where to begin.
+        seed: Seed of the run.
+        start: The first batch to yield.
     """
     lengths = [len(row.ids) for row in rows]
     return epochs(
@@ -63,28 +63,28 @@ def training(
 
 
 def evaluation(rows: Sequence[Row], budget: int) -> Iterator[Batch[Ragged]]:
-    """Each row once, rows of like length together."""
+    """Yield each row once, in batches of similar lengths."""
     for index in sequential([len(row.ids) for row in rows], budget):
         yield batch_of(rows, index)
 
 
 @dataclass(frozen=True)
 class Window:
-    """Some tokens of a text that is too long to be read at once."""
+    """A part of a text that is longer than a model's input: tokens `start` to `stop`."""
 
     start: int
     stop: int
     own: range
-    """Those that no other window shows with more around them: every token is own to one window."""
+    """The tokens for which this window has the most context; each token is `own` to one window."""
 
 
 def windows(tokens: int, room: int, overlap: int) -> list[Window]:
-    """Cuts a text into windows that overlap.
+    """Cut a text into overlapping windows.
 
     Args:
-        tokens: How many the text has.
+        tokens: Number of tokens of the text.
         room: The most tokens of a window.
-        overlap: How many tokens two neighbours share; at most half the room is taken for it.
+        overlap: How many tokens two neighbouring windows share; at most half of `room`.
 
     Example:
         >>> [(each.start, each.stop, each.own) for each in windows(10, room=6, overlap=2)]
@@ -98,7 +98,7 @@ def windows(tokens: int, room: int, overlap: int) -> list[Window]:
     starts = [*range(0, tokens - room, step), tokens - room]
     borders = [0]
     for before, after in pairwise(starts):
-        borders.append((after + before + room) // 2)  # the middle of what the two share
+        borders.append((after + before + room) // 2)  # the middle of the overlap
     borders.append(tokens)
     return [
         Window(start, start + room, range(borders[place], borders[place + 1]))

@@ -1,1 +1,1 @@
-"""Tokenizers of published models."""
+"""Reading the tokenizers of published models."""

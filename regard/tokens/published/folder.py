@@ -1,7 +1,7 @@
-"""The files of somebody's model folder, read as data and within bounds.
+"""Reading the files of a published model's folder, as data only and with a size limit.
 
-In: a path. Out: text, JSON objects, vocabularies and SentencePiece models; a file that is not what
-its name says is an error with its name.
+In: the path of a folder. Out: text, JSON objects, vocabularies and SentencePiece models; a file
+with unexpected content is an `InputError` that names it.
 """
 
 from __future__ import annotations
@@ -16,26 +16,30 @@ from regard.tokens.published.sentencepiece import PieceModel, read_pieces
 from regard.tokens.spec import damaged
 
 LARGEST = 256 << 20
-"""Bytes of the largest file that is read: the largest published tokenizer.json has about 35 MB."""
+"""The most bytes of a file; the largest published tokenizer.json has about 35 MB."""
 
 
 class Folder:
-    """The files of a folder, each read once, within bounds."""
+    """The files of a folder; each is read once, up to `LARGEST` bytes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._read: dict[str, bytes] = {}
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the folder has this file."""
         return (self.path / name).is_file()
 
     def name(self, name: str) -> str:
-        """What to call a file in errors."""
+        """Return the path of a file, for errors."""
         return str(self.path / name)
 
     def bytes(self, name: str) -> bytes:
-        """All of a file."""
+        """Return the bytes of a file.
+
+        Raises:
+            InputError: If it cannot be read.
+        """
         file = self.path / name
         try:
             if name not in self._read:
@@ -49,14 +53,14 @@ class Folder:
         return self._read[name]
 
     def text(self, name: str) -> str:
-        """A file of UTF-8."""
+        """Return a file decoded as UTF-8."""
         try:
             return self.bytes(name).decode("utf-8")
         except UnicodeDecodeError as problem:
             raise damaged(self.name(name), f"no UTF-8 at byte {problem.start}") from None
 
     def json(self, name: str) -> dict[str, Any]:
-        """A file with a JSON object."""
+        """Parse a file with a JSON object."""
         try:
             value = json.loads(self.text(name))
         except (ValueError, RecursionError) as problem:
@@ -66,16 +70,16 @@ class Folder:
         return value
 
     def json_if_there(self, name: str) -> dict[str, Any]:
-        """The same, empty if there is no such file."""
+        """Parse a file with a JSON object; empty if the file is missing."""
         return self.json(name) if self.has(name) else {}
 
     def ids(self, name: str) -> dict[str, int]:
-        """A file that gives each piece its id."""
+        """Parse a JSON file that maps pieces to ids."""
         vocab = self.json(name)
         if not all(type(token) is int and token >= 0 for token in vocab.values()):
             raise damaged(self.name(name), "an id that is no whole number")
         return vocab
 
     def pieces(self, name: str) -> PieceModel:
-        """A SentencePiece model."""
+        """Parse a SentencePiece model."""
         return read_pieces(self.bytes(name), self.name(name))

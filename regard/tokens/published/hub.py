@@ -1,8 +1,8 @@
 """A Hugging Face folder -> its vocabulary.
 
-In: a folder with `tokenizer.json` or the older vocabulary files, and the small files that say which
-symbol has which role. Out: a `Vocabulary`: one tokenizer for both sides or, for Marian, one each.
-Where several files speak, the order is that of transformers 5.
+In: a folder with `tokenizer.json` or older vocabulary files, and the small files that give symbols
+their roles. Out: a `Vocabulary`: one tokenizer for both sides or, for Marian, one for each. If
+several files contradict each other, precedence is as in transformers 5.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ ROLES = {
     "separator": "sep_token",
     "mask": "mask_token",
 }
-"""Our name of a role, and the one in the files."""
+"""The name of each role in `Roles`, with its name in the files."""
 FLAGS = ("single_word", "lstrip", "rstrip")
-"""How a symbol is found in a text."""
+"""Flags that decide how a symbol is matched in a text."""
 BESIDE = ("tokenizer_config.json", "special_tokens_map.json")
-"""The small files that say more of a `tokenizer.json`."""
+"""The small files that complement a `tokenizer.json`."""
 
 
 def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabulary | None:
-    """Read the tokenizer of a model that somebody published.
+    """Read the tokenizer of a published model.
 
     Args:
-        folder: Where its files are.
-        config: What its `config.json` says, if that was read already.
+        folder: The model's folder.
+        config: The parsed `config.json`, if it was read already.
 
     Returns:
-        None if the folder has no tokenizer.
+        The vocabulary; None if the folder has no tokenizer.
 
     Raises:
-        InputError: If a file is damaged, missing, or of a kind that is not known.
+        InputError: If a file is damaged or missing, or the kind of tokenizer is not supported.
     """
     files = Folder(folder)
     config = files.json_if_there("config.json") if config is None else config
@@ -65,7 +65,7 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabular
         sides, kind = (Built(spec, files.name("tokenizer.json")),), None
     elif kind:
         sides = build(kind, files, settings)
-    # a tokenizer.json says itself what stands around a text; older files leave it to their kind
+    # a tokenizer.json contains the template around a text; for older files the kind decides
     around = _around(kind, settings)
     clean = settings.get("clean_up_tokenization_spaces") is True
     start = config.get("decoder_start_token_id")
@@ -75,7 +75,7 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabular
             spec = _declared(side.spec, symbols)
             roles = _role_ids(spec, names)
             spec["post_processor"] = spec.get("post_processor") or _processor(*around, roles)
-            # clean-up is for pieces of words: of byte pairs it would spoil the text
+            # clean-up is for word pieces; it would damage the text of byte pairs
             spaced = clean and "merges" not in spec["model"]
         by_role: dict[str, Any] = {
             role: roles[key][1] for role, key in ROLES.items() if key in roles
@@ -91,13 +91,13 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabular
 
 
 def read_file(file: Path) -> Vocabulary:
-    """Read a tokenizer from its `tokenizer.json` alone, and the small files beside it if any.
+    """Read a tokenizer from a `tokenizer.json`, and the small files beside it if there are any.
 
     Args:
-        file: Of Hugging Face, or of a Regard checkpoint.
+        file: A `tokenizer.json` of Hugging Face or of a Regard checkpoint.
 
     Raises:
-        InputError: If it is damaged, or no such file.
+        InputError: If the file is damaged or missing.
     """
     files = Folder(file.parent)
     spec = files.json(file.name)
@@ -114,7 +114,7 @@ def read_file(file: Path) -> Vocabulary:
 
 
 def _unknown_id(spec: Spec) -> int | None:
-    """The id that stands for what the vocabulary cannot spell, as its model says it."""
+    """Return the id of the unknown symbol, as stated in the model section."""
     model = spec["model"]
     if isinstance(model["vocab"], list):
         found = model.get("unk_id")
@@ -124,7 +124,7 @@ def _unknown_id(spec: Spec) -> int | None:
 
 
 def _settings(folder: Folder) -> dict[str, Any]:
-    """What the small files say together."""
+    """Merge the settings of the small files."""
     settings = folder.json_if_there("tokenizer_config.json")
     if "added_tokens_decoder" in settings:
         return settings
@@ -136,7 +136,7 @@ def _settings(folder: Folder) -> dict[str, Any]:
 
 
 def _as_set(spec: Spec, settings: Settings) -> Spec:
-    """The tokenizer with what the settings change in it, as BERT's and RoBERTa's classes do."""
+    """Apply the settings that override the tokenizer, as BERT's and RoBERTa's classes do."""
     changes = {
         "normalizer": (
             "BertNormalizer",
@@ -161,7 +161,7 @@ def _as_set(spec: Spec, settings: Settings) -> Spec:
 
 
 def _role_names(kind: Kind | None, settings: Settings) -> dict[str, str]:
-    """The symbol of each role, as the files call the roles."""
+    """Return the symbol of each role; roles are named as in the files."""
     names = dict(kind.symbols) if kind else {}
     for key in ROLES.values():
         if key in settings:
@@ -172,13 +172,13 @@ def _role_names(kind: Kind | None, settings: Settings) -> dict[str, str]:
 def _role_symbols(names: Mapping[str, str], settings: Settings) -> Iterator[dict[str, Any]]:
     for key, name in names.items():
         stated = settings.get(key)
-        # A mask stands for a word with the space before it, where spaces belong to words.
+        # `<mask>` also replaces the space before a word, in vocabularies whose words include it.
         flags = {"lstrip": name == "<mask>"} if not isinstance(stated, dict) else stated
         yield _symbol(name, flags, special=True)
 
 
 def _symbols(settings: Settings) -> Iterator[dict[str, Any]]:
-    """The symbols that the settings name, besides those with a role."""
+    """Yield the symbols that the settings list, in addition to those given by role."""
     decoder = settings.get("added_tokens_decoder") or {}
     for token, stated in sorted(decoder.items(), key=lambda entry: int(entry[0])):
         flags = stated if isinstance(stated, dict) else {}
@@ -198,13 +198,13 @@ def _symbol(name: str, flags: Mapping[str, Any], *, special: bool) -> dict[str, 
 
 
 def _content(stated: object) -> str:
-    """The text of a symbol, which is a string or an object with more about it."""
+    """Return the text of a symbol, which is stated as a string or as an object with `content`."""
     text = stated.get("content") if isinstance(stated, dict) else stated
     return text if isinstance(text, str) else ""
 
 
 def _declared(spec: Spec, symbols: list[dict[str, Any]]) -> Spec:
-    """The tokenizer with these symbols in it; those without an id anywhere are left out."""
+    """Add symbols to a tokenizer; symbols without an id are left out."""
     added = {entry["content"]: dict(entry) for entry in spec.get("added_tokens") or []}
     vocab = spec["model"]["vocab"]
     pieces = vocab if isinstance(vocab, dict) else {each[0]: at for at, each in enumerate(vocab)}
@@ -221,13 +221,13 @@ def _declared(spec: Spec, symbols: list[dict[str, Any]]) -> Spec:
 
 
 def _role_ids(spec: Spec, names: Mapping[str, str]) -> dict[str, tuple[str, int]]:
-    """The symbol and the id of each role that has one."""
+    """Return the symbol and the id of each role that has them."""
     ids = {entry["content"]: entry["id"] for entry in spec["added_tokens"]}
     return {key: (name, ids[name]) for key, name in names.items() if name in ids}
 
 
 def _around(kind: Kind | None, settings: Settings) -> tuple[str, str]:
-    """What stands around one text and two, where no post-processor says it."""
+    """Return the templates of one text and of two, for files without a post-processor."""
     if kind and kind.single != "$A":
         return kind.single, kind.pair
     begins = settings.get("add_bos_token", bool(kind and kind.begins)) is True
@@ -238,7 +238,7 @@ def _around(kind: Kind | None, settings: Settings) -> tuple[str, str]:
 
 
 def _processor(single: str, pair: str, symbols: Mapping[str, tuple[str, int]]) -> Spec | None:
-    """A template in which the roles are their symbols; roles without one are left out."""
+    """Build a post-processor from templates of roles; roles without a symbol are left out."""
 
     def fill(template: str) -> list[str]:
         parts = []

@@ -1,7 +1,7 @@
-"""The kinds of tokenizers that published models have: a table, and how each is built.
+"""The supported kinds of published tokenizers: a table, and how each is built from older files.
 
-In: a folder with the older vocabulary files. Out: the `tokenizer.json` that they amount to; and for
-every folder which symbols are usual in it and what stands around a text.
+In: a folder with older vocabulary files. Out: the equivalent `tokenizer.json`. The table also has
+the default symbols and templates of each kind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Built:
-    """One side's tokenizer, where it comes from, and how many of its ids the model knows."""
+    """One side's tokenizer, the file it is from, and the number of ids that the model knows."""
 
     spec: Spec
     file: str
@@ -30,30 +30,33 @@ class Built:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of tokenizer: its older files, how it is built from them, what is usual in it."""
+    """A kind of tokenizer: its older files, how to build it from them, and its defaults."""
 
     classes: tuple[str, ...]
-    """The classes in transformers that are of it."""
+    """The tokenizer classes of transformers that are of this kind."""
     models: tuple[str, ...]
-    """The `model_type` of models that have it."""
+    """The `model_type` of models with this kind of tokenizer."""
     files: tuple[str, ...]
     build: Callable[[Folder, Settings], tuple[Built, ...]]
     symbols: Mapping[str, str]
-    """The symbols by role, as the files call the roles, unless the folder says otherwise."""
+    """Default symbol of each role; roles are named as in the files."""
     single: str = "$A"
-    """What stands around a text: roles, and $A for the text."""
+    """Template of one text: roles, and $A for the text."""
     pair: str = "$A $B:1"
     begins: bool = False
-    """Whether a begin symbol stands before a text unless the folder says otherwise."""
+    """Whether, by default, a begin symbol is put before a text."""
     mark: str = ""
-    """A file that it alone has, for folders where nothing else tells."""
+    """A file that identifies the kind if the folder names neither class nor model type."""
 
 
 def find_kind(folder: Folder, settings: Settings, config: Settings) -> Kind | None:
-    """Which kind a folder holds: by its tokenizer's class, its model's family, or its files.
+    """Determine a folder's kind by its tokenizer class, its `model_type`, or its files.
+
+    Returns:
+        The kind; None if it is unknown.
 
     Raises:
-        InputError: If it has older files of a class that is not known.
+        InputError: If it has older files of a class that is not supported.
     """
     classes = {name: kind for kind in KINDS for name in kind.classes}
     for stated in (settings.get("tokenizer_class"), config.get("tokenizer_class")):
@@ -77,10 +80,13 @@ def find_kind(folder: Folder, settings: Settings, config: Settings) -> Kind | No
 
 
 def build(kind: Kind, folder: Folder, settings: Settings) -> tuple[Built, ...]:
-    """Build the tokenizers of a folder from its older files: one, or source and target.
+    """Build the tokenizers of a folder from its older files.
 
     Returns:
-        None at all if the folder has no such file.
+        One tokenizer, or those of source and target; empty if the folder has none of the files.
+
+    Raises:
+        InputError: If some of the files are missing.
     """
     missing = [name for name in kind.files if not folder.has(name)]
     if len(missing) == len(kind.files):
@@ -240,4 +246,4 @@ KINDS = (
         dict.fromkeys(("eos_token", "unk_token", "pad_token"), END_OF_TEXT),
     ),
 )
-"""Each kind; where a folder has the marks of several, it is of the first."""
+"""All kinds; a folder with the marks of several is of the first."""

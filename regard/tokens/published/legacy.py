@@ -1,7 +1,7 @@
-"""The older vocabulary files -> the `tokenizer.json` that they amount to.
+"""Older vocabulary files -> the equivalent `tokenizer.json`.
 
 In: `vocab.json` and `merges.txt`, `vocab.txt`, or SentencePiece models. Out: the parsed JSON of the
-same tokenizer, as transformers would write it; the symbols' roles and the template come later.
+same tokenizer, as transformers would write it; `hub.py` adds the roles of symbols and the template.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ QWEN_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""Where Qwen2 cuts a text before it looks for merges: each digit alone, line ends together."""
+"""The pattern by which Qwen2 splits a text before merging: single digits, joined line ends."""
 
 MOST_WORK = 2**28
-"""The squares of all pieces' lengths together; published vocabularies have some millions."""
+"""The most allowed sum of the squared lengths of all pieces; published vocabularies have some
+millions."""
 
 MARIAN_SYMBOLS = {"<unk>": UNKNOWN, "<s>": CONTROL, "</s>": CONTROL, "<pad>": CONTROL}
 
 
 def read_merges(text: str, file: str) -> list[tuple[str, str]]:
-    """The pairs of a `merges.txt`, in their order."""
+    """Parse a `merges.txt`: the pairs in their order."""
     merges: list[tuple[str, str]] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.startswith("#version"):
@@ -55,7 +56,7 @@ def read_merges(text: str, file: str) -> list[tuple[str, str]]:
 def byte_level(
     vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], *, leading_space: bool, file: str
 ) -> Spec:
-    """GPT-2's, RoBERTa's and BART's byte pairs."""
+    """Build GPT-2's, RoBERTa's or BART's byte-level BPE."""
     with guarded(file):
         inner = Inner(models.BPE(dict(vocab), list(merges)))
         inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=leading_space)
@@ -64,7 +65,7 @@ def byte_level(
 
 
 def qwen(vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], file: str) -> Spec:
-    """Qwen's byte pairs: another way to cut the text, and composed characters."""
+    """Build Qwen's byte-level BPE, with its own split pattern and NFC normalisation."""
     with guarded(file):
         inner = Inner(models.BPE(dict(vocab), list(merges)))
         inner.normalizer = normalizers.NFC()
@@ -76,7 +77,7 @@ def qwen(vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], file: str)
 
 
 def word_pieces(text: str, settings: Mapping[str, Any], file: str) -> Spec:
-    """BERT's WordPiece, from its `vocab.txt`: a piece a line."""
+    """Build BERT's WordPiece from the text of a `vocab.txt`, one piece per line."""
     stated = settings.get("unk_token", "[UNK]")
     unknown = stated["content"] if isinstance(stated, dict) and "content" in stated else stated
     lines = text.removesuffix("\n").split("\n")
@@ -97,18 +98,18 @@ def word_pieces(text: str, settings: Mapping[str, Any], file: str) -> Spec:
 
 
 def pieces(model: PieceModel, file: str, extra: Sequence[Piece] = ()) -> Spec:
-    """SentencePiece: T5's Unigram, or Llama's byte pairs that fall back to bytes.
+    """Build a SentencePiece tokenizer: T5's Unigram, or Llama's BPE with byte fallback.
 
     Args:
-        model: What the file says.
-        file: Its name.
-        extra: Entries to put after its own.
+        model: The parsed `.model` file.
+        file: Name of the file in errors.
+        extra: Entries to add after the model's own.
     """
     return _assembled(model, [*model.pieces, *extra], file)
 
 
 def fairseq_pieces(model: PieceModel, file: str) -> Spec:
-    """XLM-RoBERTa: SentencePiece with fairseq's four symbols first and a mask last."""
+    """Build XLM-RoBERTa's: SentencePiece with fairseq's four symbols first and a mask last."""
     first = [Piece("<s>", 0.0, CONTROL), Piece("<pad>", 0.0, CONTROL)]
     first += [Piece("</s>", 0.0, CONTROL), Piece("<unk>", 0.0, UNKNOWN)]
     entries = [*first, *model.pieces[3:], Piece("<mask>", 0.0, CONTROL)]
@@ -116,10 +117,10 @@ def fairseq_pieces(model: PieceModel, file: str) -> Spec:
 
 
 def marian(model: PieceModel, vocab: Mapping[str, int], file: str) -> Spec:
-    """One side of a Marian model: SentencePiece cuts, a vocabulary of its own numbers the pieces.
+    """Build one side of a Marian model: SentencePiece pieces, with ids from a separate vocabulary.
 
-    What is in the vocabulary alone (the other side's pieces) can be decoded, but never comes out of
-    a text. What is in the SentencePiece model alone gets ids beyond the vocabulary.
+    Entries only in the vocabulary (the other side's pieces) can be decoded, but no text is encoded
+    into them. Pieces only in the SentencePiece model get ids beyond the vocabulary.
     """
     found = {piece.text: piece for piece in model.pieces}
     names = sorted(vocab, key=vocab.__getitem__)
@@ -135,7 +136,7 @@ def marian(model: PieceModel, vocab: Mapping[str, int], file: str) -> Spec:
         for name in names
         if name.startswith(">>") and name.endswith("<<")
     ]
-    # its decoder takes all spaces at the ends away
+    # Marian's decoder removes all spaces at both ends
     ends = {"type": "Replace", "pattern": {"Regex": r"\A\s+|\s+\z"}, "content": ""}
     spec["decoder"]["decoders"][-1] = ends
     return spec
@@ -174,7 +175,7 @@ def _assembled(model: PieceModel, entries: Sequence[Piece], file: str) -> Spec:
 
 
 def _normalizers(model: PieceModel, file: str) -> list[normalizers.Normalizer]:
-    """SentencePiece's steps, in its order."""
+    """Return SentencePiece's normalisation steps in their order."""
     steps: list[normalizers.Normalizer] = []
     if model.characters:
         check_characters(model.characters, file)
@@ -192,7 +193,7 @@ def _unigram(model: PieceModel, entries: Sequence[Piece]) -> models.Unigram:
     hidden = (UNUSED,) if model.byte_fallback else (UNUSED, BYTE)
 
     def entry(piece: Piece) -> tuple[str, float]:
-        if piece.kind == USER_DEFINED:  # better than any other way to cut as many bytes
+        if piece.kind == USER_DEFINED:  # preferred to any other segmentation
             return piece.text, len(piece.text.encode()) * best - 0.1
         return (HIDDEN if piece.kind in hidden else "") + piece.text, piece.score
 
@@ -203,14 +204,14 @@ def _unigram(model: PieceModel, entries: Sequence[Piece]) -> models.Unigram:
 
 
 def _check_work(entries: Sequence[Piece], file: str) -> None:
-    """Refuses pieces that would take minutes to cut in all ways."""
+    """Refuse pieces that are so long that splitting them in all ways would take minutes."""
     work = sum(len(piece.text) ** 2 for piece in entries)
     if work > MOST_WORK:
         raise damaged(file, f"pieces so long that cutting takes {work:,} steps, over {MOST_WORK:,}")
 
 
 def _byte_pairs(entries: Sequence[Piece]) -> models.BPE:
-    """The merges that a vocabulary implies: SentencePiece merges whatever gives the best piece."""
+    """Derive the merges from the vocabulary: SentencePiece merges the pair with the best score."""
     vocab = {piece.text: token for token, piece in enumerate(entries)}
     parts = {piece.text for piece in entries if piece.kind in (NORMAL, USER_DEFINED)}
     ranked = [

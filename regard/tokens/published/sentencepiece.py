@@ -1,7 +1,7 @@
 """A SentencePiece `.model` file -> its pieces and settings.
 
 In: the bytes of the file, a protobuf message (sentencepiece_model.proto). Out: a `PieceModel`. The
-wire format is read here, field by field: no generated code and no library runs.
+protobuf wire format is parsed here, without generated code and without a library.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from regard.tokens.spec import check_lengths, damaged
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-"""What a piece is."""
+"""The types of pieces."""
 UNIGRAM, BPE = 1, 2
-"""How pieces are chosen. The other two models of SentencePiece, words and characters, are rare."""
+"""The supported model types. SentencePiece's other two, words and characters, are rare."""
 MOST_PIECES = 2_000_000
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One entry: its text, with `▁` for a space, its score and what it is."""
+    """One entry of the vocabulary: its text, with `▁` for a space, its score and its type."""
 
     text: str
     score: float = 0.0
@@ -31,26 +31,26 @@ class Piece:
 
 @dataclass(frozen=True)
 class PieceModel:
-    """What a `.model` file says, as far as it changes how text becomes pieces."""
+    """The contents of a `.model` file that affect how text is encoded."""
 
     pieces: tuple[Piece, ...]
     algorithm: int = UNIGRAM
     byte_fallback: bool = False
     space_follows: bool = False
-    """Whether the mark of a space ends a word instead of beginning it."""
+    """Whether the space symbol is at the end of a word instead of its beginning."""
     characters: bytes = field(default=b"", repr=False)
-    """The compiled map from characters to normalised ones; empty where nothing changes."""
+    """The compiled character map of the normalizer; empty if characters are not changed."""
     leading_space: bool = True
-    """Whether a text is read as if a space stood before it."""
+    """Whether a space is added before a text."""
     single_spaces: bool = True
-    """Whether spaces at the ends are removed and runs of them become one."""
+    """Whether spaces at both ends are removed and repeated spaces become one."""
 
 
 def read_pieces(data: bytes, file: str) -> PieceModel:
     """Parse a `.model` file.
 
     Raises:
-        InputError: If it is cut off, damaged, or something else.
+        InputError: If it is truncated, damaged, or not a SentencePiece model.
     """
     pieces: list[Piece] = []
     trainer: dict[int, int | bytes] = {}
@@ -104,7 +104,7 @@ def _piece(data: bytes) -> Piece:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message: numbers of kind 0 as integers, everything else as its bytes."""
+    """Yield the fields of a message: varints (wire type 0) as integers, others as bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -126,7 +126,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the lowest first; and where it ends."""
+    """Read a varint, seven bits per byte, lowest first; return it and the index after it."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
