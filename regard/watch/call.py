@@ -24,7 +24,7 @@ UNREAD = ("cu_seq_lens_q", "cu_seqlens", "cache", "head_mask", "block_table")
 SITE = "layer"
 """The layer's name in the sites of a tap: each call has its own tap, so one name is enough."""
 ONE = Layout((1,))
-"""The layout of a padded batch: each row of the batch is one sequence."""
+"""Both layouts of a product: they are equal, so each row of the batch is recorded as it is."""
 
 
 @dataclass(frozen=True)
