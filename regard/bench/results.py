@@ -22,7 +22,7 @@ matrix rate."""
 
 @dataclass(frozen=True)
 class Turn:
-    """One measurement."""
+    """The measurement of one turn."""
 
     seconds: float
     work: float

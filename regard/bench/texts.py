@@ -26,7 +26,7 @@ from regard.tokens.kinds import BEGIN, END
 
 @dataclass(frozen=True)
 class TextWork:
-    """A model's sizes and the texts to feed it."""
+    """A model's sizes and the texts to run it on."""
 
     model: dict[str, Any]
     vocab: int

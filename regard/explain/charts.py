@@ -1,4 +1,4 @@
-"""Charts of scores. Here: BLEU against the length of the sentence."""
+"""Charts of scores: BLEU against sentence length."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class HeadSummary:
     first: float
     """Mean weight on the first token."""
     positional: float
-    """The largest mean weight on any one distance: 1 if position alone decides."""
+    """The largest mean weight on any one distance: 1 if attention depends on position only."""
     offset: int
     """The distance of that largest mean weight, key - query."""
     entropy: float

@@ -69,7 +69,7 @@ class AttentionMap:
 
     @property
     def writes(self) -> bool:
-        """Whether rows are labelled with the predicted word: in a decoder whose labels differ."""
+        """Whether rows are predicted words: a decoder whose query and key labels differ."""
         return self.stack.startswith("decoder.") and self.queries != self.keys
 
     def __repr__(self) -> str:

@@ -38,9 +38,9 @@ from regard.explain.sheet import (
 
 __all__ = ["Scale", "draw", "draw_comparison", "render"]
 
-GAP = 24  # between the parts
-LINES, BARS = 380, 300  # the widths of the two halves of the picture of a word
-WINDOW = 8  # words to either side, in the picture of positions
+GAP = 24  # pixels between panels
+LINES, BARS = 380, 300  # pixels: the widths of the lines and of the bars in the picture of a word
+WINDOW = 8  # the largest distance in the picture of positions, in words
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def scenes_of(steps: Steps) -> list[Scene]:
 def shown_keys(steps: Steps) -> list[int]:
     """The indices of the keys that get a row, ascending: all, or those with the largest weights.
 
-    The query word itself and the first masked key, if there is one, are always included.
+    The query word itself (in self-attention) and the first masked key, if any, are included.
     """
     count = len(steps.keys)
     if count <= MOST_WORDS:

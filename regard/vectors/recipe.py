@@ -28,7 +28,7 @@ class SentencesData(Config):
 
 
 class LibraryData(Config):
-    """The documentation inside Python's own standard library: English that every machine has."""
+    """The documentation in Python's standard library: English text that every machine has."""
 
     kind: Literal["python"] = "python"
 
@@ -81,7 +81,7 @@ class VectorsTrainConfig(Config):
 
 
 class VectorsRecipe(Config):
-    """Everything a run depends on."""
+    """The complete recipe of a training run."""
 
     version: Literal[1]
     task: Literal["vectors"]

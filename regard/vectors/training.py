@@ -129,7 +129,7 @@ def _where_to_start(run: Path, recipe: VectorsRecipe, *, resume: bool) -> Snapsh
     """The checkpoint to resume from; None to start anew.
 
     Raises:
-        InputError: If the folder is in use, or the recipe changed since the run began.
+        InputError: If a new run's folder already holds a run, or a resumed run's recipe changed.
     """
     if not resume:
         recipes.check_unused(run, FORM)

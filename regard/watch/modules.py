@@ -134,10 +134,10 @@ _HOMES: dict[type, tuple[ModuleType, str] | None] = {}
 def _find_home(kind: type) -> tuple[ModuleType, str] | None:
     for ancestor in kind.__mro__:
         if ancestor.__module__ == "transformers.modeling_utils":
-            break  # a whole model
+            break  # a model, not a layer
         try:
             code = inspect.getsource(ancestor)
-        except (OSError, TypeError):  # made in a shell or by a factory
+        except (OSError, TypeError):  # no source: defined in a shell or by a factory
             continue
         # ignore comments that mention the registry
         if re.search(rf"^[^#\n]*{REGISTRY}\b", code, re.MULTILINE):

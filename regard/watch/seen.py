@@ -364,7 +364,7 @@ def _check_continues(
     """
     grown = call.keys == last.keys + call.queries
     slid = call.queries == 1 and call.keys < last.keys and before is not None
-    stayed = call.keys == last.keys and 1 in (call.queries, last.queries)  # static, or sliding
+    stayed = call.keys == last.keys and 1 in (call.queries, last.queries)  # static or sliding cache
     if not (grown or slid or stayed) or len(last.newest) != len(call.newest):
         raise InputError(
             f"the passes of {layer} do not continue each other",

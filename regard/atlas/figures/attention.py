@@ -143,7 +143,12 @@ def _numbers(text: str | None) -> list[float]:
 
 
 def scaling(keys: int, seed: int) -> Drawing:
-    """Variance of q·k, largest weight and gradient of the softmax, with and without 1/√d."""
+    """Draw the variance of q·k, and the softmax's largest weight and gradient, with and without √d.
+
+    Args:
+        keys: The number of keys.
+        seed: The seed of queries and keys.
+    """
     torch.manual_seed(seed)
     dims = [2**power for power in range(2, 11)]  # 4 … 1024
     queries = 512

@@ -46,7 +46,8 @@ UNSEEN = 256
 MARKS = 7
 """The number of measurements during a training, at geometrically spaced amounts of data."""
 RANGE = 4
-"""The ratio of the last to the first measured amount of data: earlier losses fit no law."""
+"""The ratio of the last to the first measured amount of data; with less data, a model has hardly
+begun to learn."""
 RATE, WARMUP = 0.005, 30
 """The learning rate at width 64, scaled with 1/√dim, and the warm-up steps."""
 AVERAGE = 8
@@ -196,9 +197,7 @@ def laws(steps: int, seed: int) -> Drawing:
     """Draw the loss by size, by data and by compute, with the law of the four smaller sizes."""
     at = marks(steps)
     rows = read_rows(UNSEEN + steps * BATCH, seed)
-    with training_progress(
-        steps * len(SHAPES)
-    ) as tell:  # largest first: the time left is never too low
+    with training_progress(steps * len(SHAPES)) as tell:  # largest first, for a realistic time left
         runs = [train(dim, rows, at, seed, tell) for dim in reversed(SHAPES)][::-1]
     found = fit_runs(runs, [step * BATCH * LENGTH for step in at])
     caption, details = _said(found, seed)

@@ -40,7 +40,7 @@ from regard.layers import (
 from regard.train.adam import Adam
 
 DIM, HEADS, HIDDEN, VOCAB, LENGTH, BATCH = 32, 4, 64, 16, 8, 32
-SOLVED = 0.1  # a loss below which the task counts as learned
+SOLVED = 0.1  # the task counts as learned below this loss
 
 
 @dataclass(frozen=True)
