@@ -1,4 +1,4 @@
-"""The atlas: every figure of the lectures, computed live. `show(name)` draws one."""
+"""The atlas: the figures of the lectures, computed on request. `show(name)` draws one."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def show(
     paper: bool = False,
     **options: Value,
 ) -> Drawing:
-    """Computes and draws one figure of the atlas.
+    """Compute and draw one figure of the atlas.
 
     Args:
         name: One of `FIGURES`.
-        path: Where to write it, by its ending: .png, .svg, .pdf or .html, and what else the figure
-            has. None: only return it.
-        text: Own input, for the figures that take one.
+        path: The output file; its ending selects the format: .png, .svg, .pdf or .html, and others
+            that the figure supports. None: only return the drawing.
+        text: The user's own input, for figures that take one.
         details: Write into the picture, under the caption, what was computed and how.
         paper: Draw it for print: 160 mm wide, without title and caption.
-        options: What the figure lets one set, such as `seed`; words are converted.
+        options: The options of the figure, such as `seed`; strings are converted.
 
     Returns:
-        The drawing, with the numbers that it shows. In a notebook it shows itself.
+        The drawing with the numbers that it shows; notebooks display it.
 
     Raises:
-        InputError: For a name, text, option or ending that there is not.
+        InputError: For an unknown name, option or ending, or a text the figure does not take.
         WriteError: If the file cannot be written.
 
     Example:
@@ -48,7 +48,7 @@ def show(
         [0.5, 0.5]
     """
     figure = find(name)
-    if path is not None:  # a wrong ending is said before, not after, the computation
+    if path is not None:  # report a wrong ending before the computation
         figure.check_ending(path)
     drawing = figure.draw(text, details=details, paper=paper, **options)
     if path is not None:
@@ -60,7 +60,7 @@ def find(name: str) -> Figure:
     """The figure of this name.
 
     Raises:
-        InputError: If there is none; it names the nearest.
+        InputError: If there is none; the message suggests the most similar name.
     """
     if name not in FIGURES:
         close = get_close_matches(name, FIGURES, n=1)
@@ -74,7 +74,7 @@ def find(name: str) -> Figure:
 
 
 def listing() -> str:
-    """The atlas as lines to read: name, title, what may be set."""
+    """The list of all figures as text: name, title and options."""
     width = max(map(len, FIGURES))
     lines = []
     for figure in FIGURES.values():
@@ -87,10 +87,10 @@ def listing() -> str:
 
 
 def parse_options(name: str, given: Sequence[str]) -> dict[str, Value]:
-    """`key=value` words, as a command line has them, as the options of a figure.
+    """Parse `key=value` words of a command line into the options of a figure.
 
     Raises:
-        InputError: For a figure, key or value that there is not.
+        InputError: For an unknown figure or key, or a value that is not allowed.
 
     Example:
         >>> parse_options("waves", ["length=32"])

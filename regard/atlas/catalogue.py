@@ -1,8 +1,8 @@
-"""The figures of the atlas by name: what each shows, what a person may set, where it is drawn.
+"""The catalogue of figures: what each one shows, its options, and the function that draws it.
 
-Light on purpose: `regard show` lists the atlas from here, and neither torch nor matplotlib is
-imported before a figure is drawn. To add a figure, write a function that returns a `Drawing` in
-the file of its group, and an entry here.
+`regard show` lists the atlas from here, so torch and matplotlib are imported only when a figure is
+drawn. To add a figure, write a function that returns a `Drawing` in the file of its group in
+`figures/`, and add an entry here.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 Value = int | float | str
 PICTURES = (".html", ".png", ".svg")
 OLD_NAMES = {"place": "model"}
-"""What options were called before."""
+"""Old names of options, which are still accepted."""
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Option:
-    """Something that a person may set.
+    """An option of a figure.
 
     Attributes:
-        default: Its value if nobody sets it; its type is the option's type.
-        meaning: What it is, in a few words.
-        low: The least value of a number.
-        high: The greatest value of a number.
-        choices: The values of a word.
+        default: The default value; its type is the option's type.
+        meaning: A short description.
+        low: The smallest allowed number.
+        high: The largest allowed number.
+        choices: The allowed values of a text option; empty if any text is allowed.
     """
 
     default: Value
@@ -48,7 +48,7 @@ class Option:
 
     @property
     def expected(self) -> str:
-        """What may be given, in words."""
+        """A phrase that describes the allowed values, for error messages."""
         if self.choices:
             return " or ".join(self.choices)
         if isinstance(self.default, str):
@@ -61,24 +61,24 @@ class Option:
         )
 
     def read(self, name: str, given: Value) -> Value:
-        """What was given, as the option's type.
+        """Check a value and convert it to the option's type.
 
         Raises:
-            InputError: If it is no such value.
+            InputError: If the value is not allowed.
         """
         error = InputError(name, got=repr(given), expected=self.expected)
         if self.choices:
             if given not in self.choices:
                 raise error
             return given
-        if isinstance(self.default, str):  # any: the figure knows what it can do with it
+        if isinstance(self.default, str):  # the figure itself checks the text
             return str(given)
         try:
             value = type(self.default)(given)
         except ValueError:
             raise error from None
         inside = not isinstance(value, str) and self.low <= value <= self.high
-        if not inside or (isinstance(given, float) and value != given):  # 2.5 is no whole number
+        if not inside or (isinstance(given, float) and value != given):  # 2.5 for an integer
             raise error
         return value
 
@@ -88,15 +88,15 @@ class Figure:
     """One figure of the atlas.
 
     Attributes:
-        name: What it is called on the command line.
-        title: What it shows, in a few words.
-        lectures: The rows of the lectures that it shows, such as `3.1`.
+        name: Its name on the command line.
+        title: A short title.
+        lectures: The rows of the lecture ledger that it covers, such as `3.1`.
         description: What is computed.
-        place: Where it is drawn: `module:function`, the module one of this folder.
-        text: What `--text` means for it; empty if it takes none.
-        options: What a person may set.
-        endings: Of the files that it can be written to.
-        usual: The ending, if no file is named.
+        place: The function that draws it, as `module:function`; the module is in `figures/`.
+        text: The meaning of `--text` for this figure; empty if it takes no text.
+        options: Its options, by name.
+        endings: The endings of files that it can be written to.
+        usual: The default ending if no file is given.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Figure:
     usual: str = ".png"
 
     def check_ending(self, path: str | os.PathLike[str]) -> None:
-        """Refuses a file that this figure cannot be written to.
+        """Reject a file that this figure cannot be written to.
 
         Raises:
             InputError: For another ending than `endings`.
@@ -128,7 +128,7 @@ class Figure:
             )
 
     def renamed(self, given: Mapping[str, Value]) -> dict[str, Value]:
-        """Options by their names of today; an old name is taken, with a warning."""
+        """Options under their current names; an old name is accepted with a warning."""
         options = dict(given)
         for old, new in OLD_NAMES.items():
             if old in options and old not in self.options and new in self.options:
@@ -141,10 +141,10 @@ class Figure:
         return options
 
     def read(self, given: Mapping[str, Value]) -> dict[str, Value]:
-        """Every option: as it was given, else its default.
+        """The values of all options: as given, else the default.
 
         Raises:
-            InputError: For an option that this figure does not have, or a value it cannot take.
+            InputError: For an unknown option, or a value that is not allowed.
         """
         given = self.renamed(given)
         for name in given:
@@ -164,16 +164,16 @@ class Figure:
         paper: bool = False,
         **options: Value,
     ) -> Drawing:
-        """The figure, computed and drawn now.
+        """Compute and draw the figure.
 
         Args:
-            text: Own input, for the figures that take one.
+            text: The user's own input, for figures that take one.
             details: Write into the picture, under the caption, what was computed and how.
             paper: Draw it for print: 160 mm wide, without title and caption.
-            options: What the figure lets one set.
+            options: The options of the figure.
 
         Raises:
-            InputError: For a text or option that it cannot take.
+            InputError: For a text or option that the figure does not accept.
         """
         if text is not None and not self.text:
             own = ", ".join(name for name, figure in FIGURES.items() if figure.text)
@@ -190,7 +190,7 @@ class Figure:
         from regard.atlas.drawing import drawn_for
         from regard.explain.sheet import Medium
 
-        # a figure's seed is its own
+        # a figure sets its own seed: keep the caller's random state
         with fork_rng(devices=()), drawn_for(Medium(paper=paper, details=details)):
             drawing = paint(text, **values) if self.text else paint(**values)
         drawing.name = self.name

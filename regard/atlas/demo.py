@@ -1,7 +1,7 @@
-"""The guided tour: your own sentence, one word that flips a pronoun, heads taken away, a training.
+"""`regard demo`: a guided tour with the user's own sentences, a pronoun test, and a training.
 
-In: nothing but the package. Out: a story on the terminal, and a folder with a page, pictures and
-the trained run. Without a terminal it never waits for input.
+It needs only the package. It prints explanations on the terminal and writes a folder with an HTML
+page, pictures and the trained run. Without a terminal it never waits for input.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from regard.tasks.measures.bleu import score
 from regard.tasks.measures.translation import pronouns
 
 MOMENTS = (20, 100, 300)
-"""Steps at which the alignment is shown as it forms; the last is the finished model."""
+"""Training steps at which the alignment is shown, besides the finished model."""
 TRANSLATORS = ("small/translate", MODEL)
-"""From English to German, the better one first."""
+"""English-German translators, the better one first."""
 RARE = "serendipity"
-"""A word that is spelled of sub-words, where a vocabulary has any."""
+"""A rare word: a vocabulary without sub-words does not know it."""
 SCORED = 200
-"""Sentences of each held-out set that the demo translates; `regard eval` does all."""
+"""Sentences of each held-out set that the demo translates; `regard eval` translates all."""
 NAMES = {
     "combinations": "unseen combinations of known words",
     "pronouns": 'unseen nouns and predicates for "it"',
@@ -59,7 +59,15 @@ def run(
     threads: int | None = None,
     device: str = "auto",
 ) -> None:
-    """Runs the tour and writes its folder."""
+    """Run the tour and write its folder.
+
+    Args:
+        out: The output folder.
+        quick: Skip the training.
+        quiet: Print nothing.
+        threads: The number of threads; None for the default.
+        device: The device, as for `load`.
+    """
     setup(threads, 0)
     console = Console(quiet=quiet, highlight=False, soft_wrap=True)
     out.mkdir(parents=True, exist_ok=True)
@@ -86,12 +94,12 @@ def run(
 
 
 def translator() -> str:
-    """The name of the best translator on the shelf."""
+    """The name of the best shipped translator."""
     return next(name for name in TRANSLATORS if name in shipped())
 
 
 def _one_word(pipeline: Pipeline, console: Console) -> Intervention:
-    """Act one: two sentences that differ in one word, from the model in the package."""
+    """Part one: two sentences that differ in one word, translated by the shipped model."""
     console.rule("One word flips the pronoun", align="left")
     found = intervene(pipeline)
     shift, carriers = found.shift, found.carriers
@@ -117,7 +125,7 @@ def _one_word(pipeline: Pipeline, console: Console) -> Intervention:
 
 
 def _range(carriers: Carriers) -> str:
-    """From the worst to the best draw of others."""
+    """The accuracies of the worst and the best random draw of other heads, as text."""
     shares = carriers.right_without_others
     return f"{min(shares):.1f} to {max(shares):.1f}"
 
@@ -127,7 +135,7 @@ def _named(heads: Sequence[str]) -> str:
 
 
 def _draw_one_word(found: Intervention, out: Path) -> None:
-    """The head that moves, for both sentences side by side."""
+    """Draw the head whose weights change most, for both sentences side by side."""
     site, _, head = found.shift.head.rpartition(".")
     kind = "alignment" if site.endswith("cross") else "self"
     tired, wide = (replace(look, title="One word flips the pronoun") for look in found.looks)
@@ -136,7 +144,7 @@ def _draw_one_word(found: Intervention, out: Path) -> None:
 
 
 def _first_act(found: Intervention) -> list[Section]:
-    """The page's first half."""
+    """The first half of the page: the pronoun test."""
     tired, wide = found.looks
     site, _, head = found.shift.head.rpartition(".")
     shift, carriers = found.shift, found.carriers
@@ -189,11 +197,11 @@ def _first_act(found: Intervention) -> list[Section]:
 def _train(
     out: Path, console: Console, *, quiet: bool, threads: int | None, device: str
 ) -> tuple[Pipeline, list[tuple[str, Look]]]:
-    """Act two: the same model from nothing, with the alignment shown as it forms."""
+    """Part two: train the same model from scratch, and show the alignment at several steps."""
     console.rule("The same model, from scratch", align="left")
     place = out / "run"
     if (place / "recipe.yaml").is_file() and (place / "checkpoints").is_dir():
-        shutil.rmtree(place)  # what an earlier demo trained
+        shutil.rmtree(place)  # the run of an earlier demo
     pair = grammar.DEMO[1]
     moments: list[tuple[str, Look]] = []
 
@@ -218,7 +226,7 @@ SHADES = " ░▒▓█"
 
 
 def _print_alignment(moment: tuple[str, Look], console: Console) -> None:
-    """A small map in the terminal: rows write German, columns are English words."""
+    """Print a small map on the terminal: rows are German words, columns English words."""
     name, look = moment
     chosen = look.choose("alignment")
     weights, keys = chosen.map.seen(chosen.head), chosen.map.keys
@@ -233,7 +241,7 @@ def _print_alignment(moment: tuple[str, Look], console: Console) -> None:
 def _scores(
     trained: Pipeline, splits: Splits, console: Console
 ) -> list[tuple[str, float, float, float, str]]:
-    """Act three: sentences never seen, beside a translation word for word."""
+    """Part three: scores on held-out sentences, beside a word-for-word translation."""
     console.rule("Sentences it has never seen", align="left")
     console.print(f"  {'':<38}{'BLEU':>7}{'exact':>8}{'pronouns':>10}{'word for word':>16}")
     rows = []
@@ -253,7 +261,7 @@ def _scores(
 
 
 def _samples(trained: Pipeline, splits: Splits, console: Console) -> list[tuple[str, str, str]]:
-    """A few translations next to their references."""
+    """Print a few held-out translations with their references."""
     chosen = [pairs[i] for pairs in splits.tests.values() for i in (0, 1)]
     samples = []
     for pair in chosen:
@@ -269,7 +277,7 @@ def _second_act(
     rows: Sequence[tuple[str, float, float, float, str]],
     samples: Sequence[tuple[str, str, str]],
 ) -> list[Section]:
-    """The page's second half."""
+    """The second half of the page: training and scores."""
     table = [[name, round(bleu, 1), round(exact), right, round(base, 1)]
              for name, bleu, exact, base, right in rows]  # fmt: skip
     return [
@@ -287,7 +295,7 @@ def _second_act(
 
 
 def _own_sentence(pipeline: Pipeline, console: Console, title: str = "Your own sentence") -> None:
-    """The person's own words, as many sentences as she likes."""
+    """Translate sentences that the user types, until an empty line."""
     console.rule(title, align="left")
     tokenizer = pipeline.vocabulary.source
     words = " from the words it knows" if tokenizer.unknown_words(RARE) else ""
@@ -305,7 +313,7 @@ def _own_sentence(pipeline: Pipeline, console: Console, title: str = "Your own s
 
 
 def _typed() -> Iterator[str]:
-    """Lines typed until an empty one, or the end of input."""
+    """The lines that the user types, up to an empty line or the end of input."""
     while True:
         try:
             text = input("  > ").strip()
@@ -317,7 +325,7 @@ def _typed() -> Iterator[str]:
 
 
 def _next(out: Path, found: Intervention, console: Console, *, trained: bool) -> None:
-    """What a curious person would type next."""
+    """Print commands to try next."""
     place = out / "run" if trained else Path(MODEL)
     wide = grammar.DEMO[1].source
     console.rule("What next", align="left")
@@ -335,7 +343,7 @@ def _next(out: Path, found: Intervention, console: Console, *, trained: bool) ->
 
 
 def _command() -> str:
-    """How this person can call us: `regard` if the shell finds it, else the way it was called."""
+    """How to call the program: `regard` if it is on the PATH, else as it was called."""
     if shutil.which("regard"):
         return "regard"
     called = Path(sys.argv[0])

@@ -1,8 +1,8 @@
-"""A computed figure as something to keep: a picture, its caption, and the numbers in it.
+"""The layout and output of a figure: `Board` to draw on, `Drawing` with picture and numbers.
 
-A figure's function fills a `Board`, a sheet with a title, panels side by side and a caption, and
-returns its `Drawing`, which is written as PNG, SVG, PDF or HTML, or shows itself in a notebook.
-Text is large enough for the back row: `sheet.TEXT` and `sheet.SMALLEST` say how large.
+The function of a figure fills a `Board`, a sheet with a title, panels side by side and a caption,
+and returns its `Drawing`, which can be written as PNG, SVG, PDF or HTML and is displayed by
+notebooks. Font sizes are chosen for a lecture hall: `sheet.TEXT` and `sheet.SMALLEST`.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ __all__ = [
 ]  # fmt: skip
 
 Numbers = dict[str, Any]
-"""What a drawing shows: numbers, and lists of them, as JSON can hold."""
+"""The values shown in a drawing, by name: numbers and nested lists of numbers, as in JSON."""
 
-EDGE, GAP = 24, 26  # pixels: the free border, and between panels
-HEAD = LEADING * TEXT + 2  # a line of a panel's heading, or of what its axes are
-BESIDE = 70  # the numbers of a vertical axis
+EDGE, GAP = 24, 26  # pixels: the margin, and the gap between panels
+HEAD = LEADING * TEXT + 2  # pixels: the height of a line of a panel's heading
+BESIDE = 70  # pixels: the width of the tick labels of a vertical axis
 
 
 _medium: ContextVar[Medium] = ContextVar("medium")
@@ -82,7 +82,7 @@ _medium: ContextVar[Medium] = ContextVar("medium")
 
 @contextmanager
 def drawn_for(medium: Medium) -> Iterator[None]:
-    """Every board that is made inside is for this medium."""
+    """Boards created within this context are drawn for this medium."""
     before = _medium.set(medium)
     try:
         yield
@@ -91,16 +91,16 @@ def drawn_for(medium: Medium) -> Iterator[None]:
 
 
 class Drawing:
-    """A figure of the atlas, computed.
+    """A computed figure of the atlas.
 
     Attributes:
-        name: Of the figure.
-        title: Of the figure, with what was set.
+        name: The name of the figure.
+        title: The title of the figure, with its options.
         figure: The matplotlib figure.
-        caption: What is to be seen, in one sentence.
+        caption: One sentence about what the figure shows.
         details: What was computed, and how.
         numbers: The values shown, by name.
-        tables: Tables of which the picture has a part, whole.
+        tables: The complete versions of tables that the picture shows in part.
         paper: Whether it was drawn for print.
     """
 
@@ -116,7 +116,7 @@ class Drawing:
         return f"{self.caption} {self.details}".strip()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes a picture (.png, .svg, .pdf), or a page (.html) with details and numbers.
+        """Write a picture (.png, .svg, .pdf), or a page (.html) with details and numbers.
 
         Raises:
             InputError: For another ending.
@@ -157,7 +157,7 @@ def _written(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Stroke:
-    """An entry of a board's key: what a curve is called, and how it is drawn."""
+    """An entry of a board's legend: the label, colour, dash and marker of a curve."""
 
     label: str
     colour: str
@@ -166,17 +166,17 @@ class Stroke:
 
 
 class Board:
-    """A sheet for a projector: the title on top, the caption below, panels between.
+    """A sheet of 1280×720 pixels with the title on top, panels side by side, and the caption.
 
-    Drawing is done inside `with Board(…) as board`, which keeps our settings of matplotlib and
-    the user's apart; what takes long is computed before.
+    Draw inside `with Board(…) as board`, which uses our matplotlib settings instead of the user's;
+    long computations should be done before.
 
     Args:
-        title: What the figure says.
-        caption: What is to be seen, in one sentence of at most two lines.
-        widths: How wide the panels are to each other.
-        details: What was computed, and how. It stands on the page, and in the picture only where
-            somebody asks for it.
+        title: The statement of the figure.
+        caption: One sentence about what the figure shows, at most two lines long.
+        widths: The relative widths of the panels.
+        details: What was computed, and how. It is part of the HTML page, and of the picture only
+            if the user asks for details.
     """
 
     def __init__(
@@ -208,14 +208,14 @@ class Board:
         self._style.close()
 
     def place(self, number: int) -> tuple[float, float, float, float]:
-        """Left, top, width and height of a panel, its heading and labels included."""
+        """Left, top, width and height of a panel in pixels, including its heading and labels."""
         room = WIDTH - 2 * EDGE - GAP * (len(self.widths) - 1)
         share = room / sum(self.widths)
         left = EDGE + GAP * number + share * sum(self.widths[:number])
         return left, self.top, share * self.widths[number], self.bottom - self.top
 
     def key(self, strokes: Sequence[Stroke]) -> None:
-        """One key for all panels, in a row under the title."""
+        """Draw one legend for all panels, in a row under the title."""
         x, y, sample = float(EDGE), self.top + HEAD / 2, 44.0
         figure, size = self.sheet.figure, (self.sheet.width, self.sheet.height)
         for stroke in strokes:
@@ -230,7 +230,14 @@ class Board:
         self.top += HEAD + 8
 
     def heading(self, number: int, heading: str, below: str = "", part: float = 0.0) -> float:
-        """Writes what a panel is, and under it what its axes are; returns where that ends."""
+        """Write a panel's heading and, below it, what its axes are; returns the y where it ends.
+
+        Args:
+            number: The panel's index, from 0.
+            heading: The heading.
+            below: A description of the axes.
+            part: The start within the panel's height, as a share, if it holds several charts.
+        """
         left, top, width, height = self.place(number)
         y = top + part * height
         if heading:
@@ -252,15 +259,15 @@ class Board:
         part: tuple[float, float] = (0.0, 1.0),
         beside: float = BESIDE,
     ) -> Axes:
-        """Axes for curves or bars, with a light frame.
+        """Add axes for curves or bars, with a light frame.
 
         Args:
-            number: The panel's place, from 0.
-            heading: Over the panel.
-            across: What the horizontal axis is.
-            up: What the vertical axis is; written over the axis, not turned.
-            part: From where to where in the panel's height, if it holds several.
-            beside: Pixels for the numbers of the vertical axis.
+            number: The panel's index, from 0.
+            heading: The heading of the panel.
+            across: The label of the horizontal axis.
+            up: The label of the vertical axis; written above the axis, not rotated.
+            part: Start and end within the panel's height, as shares, if it holds several charts.
+            beside: The width in pixels for the tick labels of the vertical axis.
         """
         left, top, width, height = self.place(number)
         start = self.heading(number, heading, up, part[0])
@@ -291,14 +298,14 @@ class Board:
         sides: tuple[str, str] = ("", ""),
         written: str = "",
     ) -> Axes:
-        """A labelled matrix, numbers in its cells where a format is given and they fit.
+        """Draw a labelled matrix, with numbers in its cells if a format is given and they fit.
 
         Args:
-            number: The panel's place, from 0.
-            heading: Over the panel.
-            values: (row, column); not a number: grey, minus infinity: written as such.
-            scale: Its colours.
-            labels: Of the rows, and of the columns; turned or left out where they would touch.
+            number: The panel's index, from 0.
+            heading: The heading of the panel.
+            values: (row, column); NaN is drawn grey, minus infinity is written as −∞.
+            scale: The colour scale.
+            labels: Row labels and column labels; rotated or thinned out if they would overlap.
             sides: What the rows are and what the columns are.
             written: The format of the numbers, such as `.2f`.
         """
@@ -308,8 +315,8 @@ class Board:
         beside = max((text_width(label, SMALLEST) for label in rows), default=0) + 12
         widest = max((text_width(label, SMALLEST) for label in columns), default=0)
         pitch = (width - beside) / max(1, table.shape[1])
-        turned = widest > max(pitch, 40)  # short ones are left out instead
-        over = widest * math.cos(TURN) if turned else 0.0  # the last one hangs over
+        turned = widest > max(pitch, 40)  # short labels are thinned out instead of rotated
+        over = widest * math.cos(TURN) if turned else 0.0  # room for the last label
         pitch = (width - beside - over * 0.8) / max(1, table.shape[1])
         named = any(label.strip() for label in columns)
         above = (widest + 6) * math.sin(TURN) + 20 if turned else 28 if named else 0
@@ -324,7 +331,7 @@ class Board:
             norm=Normalize(scale.low, scale.high),
             edgecolors="face" if fine else "white",
             linewidth=0 if fine else 0.8,
-            rasterized=table.size > FINEST,  # an SVG of so many cells opens slowly
+            rasterized=table.size > FINEST,  # an SVG with so many cells is slow
         )
         axes.set(xlim=(0, table.shape[1]), ylim=(table.shape[0], 0))
         axes.spines[:].set_visible(False)
@@ -352,14 +359,15 @@ class Board:
         rows: Sequence[Sequence[str]],
         bold: Sequence[int] = (),
     ) -> None:
-        """A table in a panel: the first column to the left, the others to the right.
+        """Draw a table in a panel: the first column left-aligned, the others right-aligned.
 
         Args:
-            number: The panel's place, from 0.
-            heading: Over the panel.
-            columns: The head of each, and where it ends as a share of the width; the first, 0.
-            rows: Their cells.
-            bold: Which rows stand out.
+            number: The panel's index, from 0.
+            heading: The heading of the panel.
+            columns: The head of each column and its right end as a share of the width; 0 for the
+                first column.
+            rows: The cells of each row.
+            bold: The indices of rows drawn in bold.
         """
         left, top, width, height = self.place(number)
         start = self.heading(number, heading)
@@ -381,17 +389,18 @@ class Board:
                 )  # fmt: skip
 
     def drawing(self, numbers: Numbers) -> Drawing:
-        """What was drawn, with its numbers."""
+        """The finished drawing with the numbers it shows."""
         return Drawing(self, numbers)
 
 
 TURN = math.radians(50)
-"""The angle of column labels that have no room."""
+"""The angle of rotated column labels."""
 FINEST = 10_000
+"""Matrices with more cells than this are rasterized."""
 
 
 def _sides(rows: str, columns: str) -> str:
-    """What rows and columns are, in a few words.
+    """A phrase that says what rows and columns are.
 
     Example:
         >>> _sides("query", "key")
@@ -401,11 +410,11 @@ def _sides(rows: str, columns: str) -> str:
 
 
 def _every(labels: Sequence[str], crowded: float) -> int:
-    """1 if every label has room, 2 if every second one, and so on.
+    """The n such that every n-th label fits: 1 if all fit, 2 for every second one, and so on.
 
     Args:
-        labels: Where some are empty, somebody else has made room.
-        crowded: The room that a label needs, over the room that it has.
+        labels: The labels; if some are empty, they were thinned out already and the result is 1.
+        crowded: The space a label needs divided by the space it has.
     """
     return math.ceil(round(crowded, 6)) if all(labels) and crowded > 0 else 1
 
@@ -413,7 +422,7 @@ def _every(labels: Sequence[str], crowded: float) -> int:
 def _write_cells(
     axes: Axes, table: npt.NDArray[Any], scale: Scale, written: str, room: float
 ) -> bool:
-    """Numbers in the cells, if the widest has room; returns whether it has."""
+    """Write numbers into the cells if the widest one fits; returns whether it does."""
 
     def text_of(value: float) -> str:
         return "−∞" if value == -np.inf else format(value, written).replace("-", "−")

@@ -1,8 +1,8 @@
-"""The slides of the lectures in their order, each with the command that shows it.
+"""The slides of the lectures in order, each with the commands that reproduce it.
 
-`slides.txt` beside this file is the index: a line a slide, with a title in our own words, the rows
-of the catalogue it belongs to, and its commands, or why it has none. Neither torch nor matplotlib
-is imported to list it.
+The index is `slides.txt` in this folder: one line per slide, with a title in our own words, the
+rows of the lecture ledger it belongs to, and its commands, or the reason why it has none. Listing
+it imports neither torch nor matplotlib.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from regard.errors import InputError, UserError
 
 Run = Callable[[Sequence[str], Path], str]
-"""Runs the words of a command in a folder; gives what it prints."""
+"""A function that runs the words of a command in a folder and returns what it prints."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Slide:
     """One slide of a lecture.
 
     Attributes:
-        deck: Such as `D4`.
-        number: Its place, from 1.
+        deck: The lecture, such as `D4`.
+        number: The slide's number, from 1.
         title: What it is about, in our words.
-        rows: Of the catalogue, such as `3.1d`.
-        commands: That show it, in order.
-        reason: Why there is none: `text only`, or `planned`.
+        rows: The rows of the lecture ledger it belongs to, such as `3.1d`.
+        commands: The commands that reproduce it, in order.
+        reason: Why there is no command: `text only`, or `planned`.
     """
 
     deck: str
@@ -46,7 +46,7 @@ class Slide:
 
 @dataclass(frozen=True)
 class Deck:
-    """A lecture: its name, its title, how many slides it has, and the slides."""
+    """A lecture: its name, its title, its number of slides, and the slides."""
 
     name: str
     title: str
@@ -56,7 +56,7 @@ class Deck:
 
 @cache
 def decks() -> dict[str, Deck]:
-    """Every lecture, by name."""
+    """All lectures, by name."""
     text = (resources.files("regard.atlas") / "slides.txt").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     cells = [[cell.strip() for cell in line.split("|")] for line in lines]
@@ -82,10 +82,10 @@ def _slide(cells: Sequence[str]) -> Slide:
 
 
 def find_deck(name: str) -> Deck:
-    """The lecture of this name.
+    """The lecture of this name; case is ignored.
 
     Raises:
-        InputError: There is none; it names the nearest.
+        InputError: If there is none; the message suggests the most similar name.
     """
     known = decks()
     if name.upper() not in known:
@@ -100,10 +100,10 @@ def find_deck(name: str) -> Deck:
 
 
 def chosen(deck: Deck, numbers: str) -> list[Slide]:
-    """The slides of a deck that are asked for: `12`, or `12-20`; all if nothing is.
+    """The slides of a lecture in a range such as `12` or `12-20`; all if it is empty.
 
     Raises:
-        InputError: It is no such range.
+        InputError: If it is not a range within the lecture.
     """
     if not numbers:
         return list(deck.slides)
@@ -117,7 +117,7 @@ def chosen(deck: Deck, numbers: str) -> list[Slide]:
 
 
 def listing(slides: Sequence[Slide]) -> str:
-    """Slides as lines to read: number, title, and below it what to type."""
+    """The list of slides as text: number, title, and the commands below it."""
     lines = []
     for slide in slides:
         lines.append(f"{slide.number:>4}  {slide.title}")
@@ -128,7 +128,7 @@ def listing(slides: Sequence[Slide]) -> str:
 
 
 def _missing(command: str) -> str:
-    """What a command needs that does not ship here, in brackets."""
+    """A remark in brackets if a command needs a model that is not shipped; else empty."""
     from regard.recipes.shelf import shipped
 
     needed = re.findall(r"\b(?:tiny|small|words)/\w+", command)
@@ -137,7 +137,7 @@ def _missing(command: str) -> str:
 
 
 def overview() -> str:
-    """The lectures as lines to read: name, number of slides, how many have a command, title."""
+    """The list of lectures as text: name, number of slides, number with a command, title."""
     return "\n".join(
         f"{deck.name}  {deck.count:>3} slides, "
         f"{sum(bool(slide.commands) for slide in deck.slides):>3} with a command  {deck.title}"
@@ -146,7 +146,7 @@ def overview() -> str:
 
 
 def figure_file(command: str) -> str:
-    """The file that a command's picture is in: the one it names, or one named after it.
+    """The picture file of a command: the one it names with -o, or one named after the command.
 
     Example:
         >>> figure_file("regard show steps step=q"), figure_file("regard look x -o x.png")
@@ -165,7 +165,7 @@ def figure_file(command: str) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a command gave: a picture's file, if it draws one, and what it printed."""
+    """The result of a command: its picture file, if it draws one, and its printed output."""
 
     picture: Path | None
     text: str
@@ -173,13 +173,13 @@ class Shown:
 
 
 def draw(command: str, folder: Path, run: Run, *, fresh: bool) -> Shown:
-    """Runs a command in a folder, unless what it gave is there already.
+    """Run a command in a folder, or return its stored result if there is one.
 
     Args:
-        command: As it is typed.
-        folder: For the picture and the text.
-        run: What runs it.
-        fresh: Run it even so.
+        command: The command line.
+        folder: The folder for the picture and the printed output.
+        run: The function that runs a command.
+        fresh: Run it even if its result is stored.
     """
     words, name = shlex.split(command), figure_file(command)
     stem = name or "".join(c if c.isalnum() else "-" for c in " ".join(words[1:]))
@@ -189,19 +189,19 @@ def draw(command: str, folder: Path, run: Run, *, fresh: bool) -> Shown:
     named = ["-o", name] if name and "-o" not in words else []
     try:
         text = run([*words[1:], *named], folder)
-    except UserError as error:  # such as a model that is not on the shelf: the others still count
+    except UserError as error:  # such as a missing model: other commands go on
         return Shown(None, str(error), failed=True)
     kept.write_text(text, encoding="utf-8")
     return Shown(picture, text)
 
 
 def page_of(deck: Deck, slides: Sequence[Slide], shown: dict[str, Shown]) -> str:
-    """The slides as one page to step through.
+    """The slides as one HTML page that the arrow keys step through.
 
     Args:
-        deck: Which lecture.
-        slides: Those to show.
-        shown: What each of their commands gave.
+        deck: The lecture.
+        slides: The slides to show.
+        shown: The result of each of their commands, by command.
     """
     from regard.explain.slides import Slide as Section
     from regard.explain.slides import escaped, slides_page

@@ -1,4 +1,4 @@
-"""What figures draw on their axes: strokes and colours, labels, keys, logarithmic axes."""
+"""Helpers of figures for drawing on axes: line styles, labels, legends, logarithmic axes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from regard.explain.cells import Scale
 from regard.explain.colours import INK, diverging, sequential
 from regard.explain.sheet import SMALLEST, TEXT, points
 
-# Okabe and Ito's colours, and a dash for each: told apart in print and by the colour-blind.
+# Okabe and Ito's colours, each with a dash, to be told apart in print and by colour-blind people.
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#D55E00", "#009E73", "#AA4488", "#56B4E9"
 STROKES = [(BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), (PURPLE, ":"), (SKY, (0, (7, 1.5, 1, 1.5)))]
 
 MARKERS = ("o", "s", "^", "D", "v")
-"""A mark for each of `STROKES`, where curves have points."""
+"""A marker for each of `STROKES`, for curves with points."""
 
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def label(axes: Axes, place: tuple[float, float], text: str, **how: Any) -> None:
-    """A number or a word in the axes, in the size of a tick's label."""
+    """Write a text at a point of the axes, in the font size of tick labels."""
     axes.text(*place, text, **{"fontsize": points(SMALLEST), "color": INK, **how})
 
 
 def beside(axes: Axes, place: tuple[float, float], text: str, **how: Any) -> None:
-    """The same a few points away from a place: `xytext` says which way."""
+    """Write a text next to a point of the axes; `xytext` is the offset in points."""
     axes.annotate(
         text, place, textcoords="offset points",
         **{"fontsize": points(SMALLEST), "color": INK, "xytext": (0, 4), "ha": "center", **how},
@@ -38,17 +38,17 @@ def beside(axes: Axes, place: tuple[float, float], text: str, **how: Any) -> Non
 
 
 def weights_scale(high: float = 1.0, name: str = "weight") -> Scale:
-    """For weights and other amounts: from nothing, white, up."""
+    """A colour scale for weights and other non-negative values, from 0 (white) to `high`."""
     return Scale(sequential(), 0.0, high, name)
 
 
 def signed_scale(reach: float, name: str = "") -> Scale:
-    """For numbers of both signs: none is white."""
+    """A colour scale for signed values from -reach to reach; 0 is white."""
     return Scale(diverging(), -reach, reach, name)
 
 
 def key(axes: Axes, where: str = "best", columns: int = 1) -> None:
-    """A legend of the curves, without a frame."""
+    """Draw a legend of the curves, without a border."""
     legend: Any = axes.legend
     legend(
         loc=where, fontsize=points(TEXT), ncols=columns, frameon=True, framealpha=0.85,
@@ -58,7 +58,7 @@ def key(axes: Axes, where: str = "best", columns: int = 1) -> None:
 
 
 def powers(axes: Axes, side: str, ticks: Sequence[float]) -> None:
-    """A logarithmic axis with ticks at powers of ten, written as 10⁻³, or as they are."""
+    """Make the x or y axis logarithmic, with the given ticks, written by `power`."""
     axis = axes.xaxis if side == "x" else axes.yaxis
     (axes.set_xscale if side == "x" else axes.set_yscale)("log")
     axis.set_major_locator(FixedLocator(list(ticks)))
@@ -67,7 +67,7 @@ def powers(axes: Axes, side: str, ticks: Sequence[float]) -> None:
 
 
 def power(value: float) -> str:
-    """A number of a logarithmic axis in words.
+    """The tick label of a number: plain for moderate values, else with a power of ten.
 
     Example:
         >>> power(1e-3), power(0.1), power(64), power(3e18)
@@ -82,7 +82,7 @@ def power(value: float) -> str:
 
 
 def smooth(line: Sequence[float], window: int = 9) -> list[float]:
-    """The median of each value and those before it: curves whose steps can be told apart."""
+    """The running median of each value and those before it, to smooth a training curve."""
     return [float(np.median(line[max(0, end - window) : end])) for end in range(1, len(line) + 1)]
 
 

@@ -25,7 +25,7 @@ def training_progress(steps: int) -> Iterator[Tell]:
         steps: The number of steps of all trainings together.
 
     Yields:
-        What to call after each step.
+        The function to call after each step.
     """
     begun, done, read = time.monotonic(), 0, 0
     wanted = sys.stderr.isatty() and logging.getLogger("regard").isEnabledFor(logging.WARNING)

@@ -1,5 +1,6 @@
-"""How fast, how large: what `regard bench` and the suite in `benchmarks/` both stand on.
+"""Benchmarks of speed and memory, shared by `regard bench` and the suite in `benchmarks/`.
 
-`work` makes the sentences, `ours` is what is measured of this package, `harness` gives each
-contender its turn in a process of its own, `results` judges, `table` and `pictures` show it.
+`work` and `texts` make the input data, `ours` and `ours_text` define what is measured of this
+package, `harness` runs each contender in its own process, `results` computes statistics and checks
+bars, `table` and `pictures` show them.
 """

@@ -1,4 +1,4 @@
-"""One run from start to end: experiments are made, measured, shown and written down."""
+"""One benchmark run: create the experiments, measure them, report and save the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUNDS, QUICK_ROUNDS = 5, 2
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     quick: bool = False
     rounds: int | None = None
@@ -28,14 +28,14 @@ class Request:
     only: tuple[str, ...] = ()
     data: Files | None = None
     output: Path | None = None
-    """Where results.json, results.md and the pictures go; None writes nothing."""
+    """The folder for results.json, results.md and the pictures; None writes nothing."""
     strict: bool = False
     quiet: bool = False
 
 
 @dataclass(frozen=True)
 class Found:
-    """What came of it."""
+    """The results of a run: report, JSON, and missed bars."""
 
     report: str
     json: dict[str, Any]
@@ -44,15 +44,15 @@ class Found:
 
     @property
     def exit_code(self) -> int:
-        """1 if a bar was missed that was to be met."""
+        """1 if `strict` and a bar was missed, else 0."""
         return 1 if self.strict and self.missed else 0
 
 
 def bench(makers: Makers, request: Request) -> Found:
-    """Measures what was asked for; what is done is on disk after every experiment.
+    """Run the requested experiments; results are saved after each one.
 
     Raises:
-        InputError: A name or a number makes no sense.
+        InputError: For an unknown name or an invalid number.
     """
     if request.rounds is not None and request.rounds < 1:
         raise InputError("--rounds", got=request.rounds, expected="1 or more")
@@ -78,7 +78,7 @@ def bench(makers: Makers, request: Request) -> Found:
 
 
 def save(folder: Path, outcomes: list[Outcome], head: dict[str, Any]) -> None:
-    """Writes results.json, results.md, results.png and growth.png, each whole or not at all."""
+    """Write results.json, results.md, results.png and growth.png, each atomically."""
     found = table.as_json(outcomes, **head)
     write_file(folder / "results.json", table.dumped(found).encode())
     text = f"# Results\n\n```text\n{table.report(outcomes, **head)}\n```\n"
@@ -88,7 +88,7 @@ def save(folder: Path, outcomes: list[Outcome], head: dict[str, Any]) -> None:
 
 
 def missed(outcomes: list[Outcome]) -> tuple[str, ...]:
-    """The bars that were measured and not met; aims are not among them."""
+    """Descriptions of the bars that were measured and missed; aims do not count."""
     bars = [
         verdict.describe()
         for outcome in outcomes

@@ -1,8 +1,8 @@
-"""Experiments -> measurements: every contender in a process of its own, in interleaved rounds.
+"""Run experiments: each contender in its own process, measured in interleaved rounds.
 
-The workers of an experiment start, prepare and warm up; then they wait, and one at a time has its
-turn, in an order that moves on by one each round. So each has the allocator, the threads and the
-memory that a user of that tool alone would have, and a slow minute of the machine hits all alike.
+The workers of an experiment start, prepare and warm up; then they wait, and one at a time is
+measured, in an order that rotates by one each round. So each contender has its own allocator,
+threads and memory, as if it ran alone, and a temporary slowdown of the machine affects all alike.
 """
 
 from __future__ import annotations
@@ -26,56 +26,56 @@ from regard.bench.results import Bar, Measured, Quantity, Turn, Verdict, judge
 from regard.runtime.progress import Progress
 
 PAUSE = 0.2
-"""Seconds between turns: the threads of who had the last one stop spinning meanwhile."""
+"""Seconds between turns, so that the threads of the previous contender stop spinning."""
 PATIENCE = 900.0
-"""Seconds after which a contender that does not answer is given up."""
+"""The timeout in seconds for an answer of a contender."""
 
 
 class Contender(Protocol):
-    """What is measured: a dataclass whose fields fit into JSON.
+    """Something to measure: a dataclass whose fields can be written as JSON.
 
-    It is built again in its own process, so its module imports what is heavy inside `prepare`.
+    It is built again in its own process, so its module should import heavy libraries in `prepare`.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def prepare(self, threads: int) -> None:
-        """Everything before the first turn; not timed."""
+        """Do everything that comes before the first turn; not timed."""
         ...
 
     def measure(self, case: str) -> float:
-        """One turn, timed from outside; returns how much work was done."""
+        """Run one turn, timed by the caller; returns the amount of work done."""
         ...
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of an experiment: a contender and the case that it is measured on.
+    """A line of an experiment: a contender and the case on which it is measured.
 
-    Entries whose contenders are equal share one process.
+    Entries with equal contenders share one process.
     """
 
     label: str
     contender: Contender
     case: str = ""
     flops: float | None = None
-    """Useful FLOPs for a unit of work."""
+    """Useful FLOPs per unit of work."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where an experiment stands on the axis of a sweep."""
+    """The position of an experiment on the axis of a sweep."""
 
     sweep: str
     axis: str
     x: float
     linear: tuple[str, ...] = ()
-    """Labels of those whose memory may grow no faster than x."""
+    """Labels of entries whose memory must not grow faster than linearly in x."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Contenders that do the same work, and what is expected of them."""
+    """Contenders that do the same work, and the bars they have to meet."""
 
     name: str
     title: str
@@ -84,32 +84,32 @@ class Experiment:
     entries: tuple[Entry, ...]
     bars: tuple[Bar, ...] = ()
     limit: Entry | None = None
-    """The machine's own rate at what the work is made of, measured in the same rounds."""
+    """The machine's peak rate (matrix products), measured in the same rounds."""
     weight: float = 10.0
-    """About how many seconds a round takes: for the time left."""
+    """The approximate seconds of a round, to estimate the remaining time."""
     point: Point | None = None
     comparable: bool = True
-    """Whether all entries have one unit, so that their ratios mean something."""
+    """Whether all entries have the same unit, so that their ratios are meaningful."""
 
     def lines(self) -> tuple[Entry, ...]:
-        """All that is measured, the limit last."""
+        """All entries to measure, the limit last."""
         return self.entries if self.limit is None else (*self.entries, self.limit)
 
 
 @dataclass
 class Outcome:
-    """An experiment that was run."""
+    """An experiment and its measurements, by label."""
 
     experiment: Experiment
     measured: dict[str, Measured] = field(default_factory=dict)
 
     def verdicts(self) -> list[Verdict]:
-        """What came of each bar."""
+        """The verdict on each bar."""
         return [judge(bar, self.measured) for bar in self.experiment.bars]
 
 
 class Failed(Exception):
-    """A worker has no answer: it crashed, raised, or took too long."""
+    """A worker crashed, raised an exception, or timed out."""
 
 
 class Missing(Exception):
@@ -117,11 +117,11 @@ class Missing(Exception):
 
 
 class Worker:
-    """A contender's process.
+    """The process of a contender.
 
     Args:
-        contender: What to build in it.
-        threads: How many threads it may compute with.
+        contender: The contender to build in it.
+        threads: The number of threads for its computations.
     """
 
     def __init__(self, contender: Contender, threads: int) -> None:
@@ -150,10 +150,10 @@ class Worker:
         with self._process.stdout as answers:
             for line in answers:
                 self._answers.put(line)
-        self._answers.put("")  # the process has ended
+        self._answers.put("")  # an empty line: the process has ended
 
     def begin(self) -> None:
-        """Lets the process build its contender; `await_ready` waits for it."""
+        """Ask the process to build its contender; `await_ready` waits for it."""
         kind = type(self.contender)
         module = sys.modules[kind.__module__]
         options = {
@@ -171,16 +171,16 @@ class Worker:
         self._send(request)
 
     def await_ready(self) -> None:
-        """Waits until the contender is built; then its versions and memory are known."""
+        """Wait until the contender is built, then store its package versions and memory."""
         try:
             answer = self._answer()
         except (Failed, Missing) as problem:
-            self._problem = problem  # the same for every line that shares this process
+            self._problem = problem  # it holds for every entry that shares this process
             raise
         self.resident, self.versions = answer["resident"], answer["versions"]
 
     def turn(self, case: str) -> Turn:
-        """One measurement."""
+        """Measure one turn of a case."""
         if self._problem is not None:
             raise self._problem
         self._send({"case": case})
@@ -188,7 +188,7 @@ class Worker:
         return Turn(answer["seconds"], answer["work"], answer["peak"])
 
     def stop(self) -> None:
-        """Ends the process, whatever it is doing."""
+        """End the process, killing it after 5 seconds if necessary."""
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -202,7 +202,7 @@ class Worker:
 
     def _send(self, request: dict[str, Any]) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # that it ended is its answer
+        with contextlib.suppress(BrokenPipeError):  # `_answer` reports that it ended
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
 
@@ -233,7 +233,7 @@ class Worker:
 
 
 def environment(contender: Contender, threads: int) -> dict[str, str]:
-    """The environment of a worker: the same number of threads for everybody."""
+    """The environment variables of a worker, with the same number of threads for all."""
     top = sys.modules[type(contender).__module__.partition(".")[0]]
     own = Path(__file__).parents[2]
     roots = [str(own)]
@@ -255,14 +255,14 @@ def environment(contender: Contender, threads: int) -> dict[str, str]:
 def run(
     experiments: Sequence[Experiment], rounds: int, threads: int, progress: Progress
 ) -> Iterator[Outcome]:
-    """All experiments, one after the other, each as soon as it is done."""
+    """Run experiments one after the other, yielding each outcome when it is done."""
     for experiment in experiments:
         yield run_one(experiment, rounds, threads, progress)
         progress.finish(experiment.weight * (rounds + 1))
 
 
 def run_one(experiment: Experiment, rounds: int, threads: int, progress: Progress) -> Outcome:
-    """Starts the workers of an experiment, gives each its turns, and stops them."""
+    """Run one experiment: start its workers, warm up, measure all rounds, stop them."""
     lines = experiment.lines()
     outcome = Outcome(
         experiment, {line.label: Measured(line.label, flops=line.flops) for line in lines}
@@ -276,8 +276,8 @@ def run_one(experiment: Experiment, rounds: int, threads: int, progress: Progres
             if key not in workers:
                 workers[key] = Worker(line.contender, threads)
                 workers[key].begin()
-        for worker in workers.values():  # they prepare side by side, but nobody is timed yet
-            with contextlib.suppress(Failed, Missing):  # each line says so when it warms up
+        for worker in workers.values():  # preparation runs in parallel, since it is not timed
+            with contextlib.suppress(Failed, Missing):  # reported again by `_warm_up`
                 worker.await_ready()
         for line in lines:
             progress.turn_to(f"{experiment.name}: warming up {line.label}")
@@ -295,18 +295,18 @@ def run_one(experiment: Experiment, rounds: int, threads: int, progress: Progres
 
 
 def rotated(lines: Sequence[Entry], by: int) -> list[Entry]:
-    """The same lines, beginning with another one each round."""
+    """The entries rotated by `by`, so that each round begins with another one."""
     by %= max(1, len(lines))
     return [*lines[by:], *lines[:by]]
 
 
 def key_of(contender: Contender) -> str:
-    """Equal contenders have equal keys, and share a process."""
+    """A key that is the same for equal contenders, which share a process."""
     return repr((type(contender).__module__, contender))
 
 
 def _warm_up(line: Entry, workers: Mapping[str, Worker], found: Measured) -> None:
-    """A turn that does not count: kernels are chosen, buffers grow."""
+    """Run a turn that does not count, so that kernels are chosen and buffers allocated."""
     worker = workers[key_of(line.contender)]
     try:
         worker.turn(line.case)

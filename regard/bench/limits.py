@@ -1,4 +1,4 @@
-"""What the machine itself can do: the rate of matrix products, and of reading memory."""
+"""The peak rates of the machine: matrix products, reading and copying memory."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ if TYPE_CHECKING:
 
 MATRIX = "matrix product"
 SECONDS = 0.4
-"""A turn lasts about so long."""
+"""The approximate duration of a turn in seconds."""
 
 
 @dataclass
 class Limits:
-    """Cases: `matrix` (work in FLOPs), `read` and `copy` (work in bytes).
+    """A contender with the cases `matrix` (work in FLOPs), `read` and `copy` (work in bytes).
 
-    `size` is the side of the square matrices, `megabytes` what is read: more than caches hold.
+    `size` is the side of the square matrices, `megabytes` the size of the block that is read,
+    which is larger than the caches.
     """
 
     size: int = 1536
     megabytes: int = 256
 
     def prepare(self, threads: int) -> None:
-        """Fills the matrices."""
+        """Allocate the matrices and the memory block."""
         import torch
 
         torch.set_num_threads(threads)
@@ -38,7 +39,7 @@ class Limits:
         self.copy = torch.empty_like(self.block)
 
     def measure(self, case: str) -> float:
-        """Repeats the operation for a while."""
+        """Repeat the operation for about `SECONDS`; returns FLOPs or bytes."""
         operation = {"matrix": self._multiply, "read": self._read, "copy": self._copy}[case]
         start, work = time.perf_counter(), 0.0
         while time.perf_counter() - start < SECONDS:
@@ -56,7 +57,7 @@ class Limits:
 
     def _copy(self) -> float:
         self.copy.copy_(self.block)
-        return 2 * _bytes(self.block)  # each byte is read, and written
+        return 2 * _bytes(self.block)  # each byte is read and written
 
 
 def _bytes(x: Tensor) -> float:
@@ -64,12 +65,12 @@ def _bytes(x: Tensor) -> float:
 
 
 def matrix_limit(*, quick: bool) -> Entry:
-    """The line that stands beside those whose FLOPs are counted."""
+    """The entry for the matrix rate, the limit of experiments whose FLOPs are counted."""
     return Entry(MATRIX, Limits(256, 8) if quick else Limits(), "matrix")
 
 
 def limits(*, quick: bool) -> Experiment:
-    """The machine's rates on their own."""
+    """The experiment that measures the machine's peak rates."""
     contender = Limits(256, 8) if quick else Limits()
     return Experiment(
         name="limits",

@@ -1,4 +1,4 @@
-"""How much memory this process holds, and the most it held since it was last asked."""
+"""The resident memory of this process and its peak since the last reset."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _RESET = Path("/proc/self/clear_refs")
 
 
 def resident() -> int:
-    """Bytes of memory in use; 0 where the system does not say."""
+    """The resident memory in bytes; 0 if unknown."""
     return _field("VmRSS") if _STATUS.exists() else _most_ever()
 
 
 def forget_peak() -> None:
-    """Lets `peak` count from here on, where the system can (Linux)."""
+    """Reset the peak, if the system supports it (Linux)."""
     try:
         _RESET.write_text("5")  # man 5 proc: resets the peak resident set size
     except OSError:
@@ -23,7 +23,7 @@ def forget_peak() -> None:
 
 
 def peak() -> int:
-    """The most bytes held since `forget_peak`, or since the process began; 0 if unknown."""
+    """The peak resident memory since `forget_peak`, or since process start; 0 if unknown."""
     return _field("VmHWM") if _STATUS.exists() else _most_ever()
 
 

@@ -1,6 +1,7 @@
-"""What is measured of this package, each as its user runs it: training, decoding, looking.
+"""The contenders of this package: training, decoding, encoding with taps, as users run them.
 
-Nothing here is written for speed: `Train` is a step of the one trainer, `Decode` the one engine.
+There is no code for benchmarks only: `Train` runs steps of the ordinary trainer, `Decode` the
+ordinary decoder.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
 
 BEAM = 4
 WRITTEN = 30
-"""Tokens of every translation."""
+"""The number of tokens of every translation."""
 
 SITE = "encoder.0.self.weights"
 
 
 def _by_blocks(tap: Tap) -> None:
-    """What each query looks at most, of all heads, a few queries at a time."""
+    """The largest weight of each query in all heads, computed block by block."""
     for _, some in tap.records.blocks(SITE):
         some.amax(-1)
 
 
 def reading_time(tokens: int) -> float:
-    """Seconds that a turn of reading lasts at least."""
+    """The minimum duration in seconds of a turn that encodes a text of so many tokens."""
     return 2.0 if tokens >= 1024 else 0.2
 
 
@@ -40,19 +41,19 @@ LOOKS: dict[str, tuple[dict[str, Any], Callable[[Tap], object]] | None] = {
     "whole": ({}, lambda tap: tap.records[SITE]),
     "unread": ({}, lambda tap: tap.records),
 }
-"""What a tap at `SITE` is asked for, and how its record is read. A long record is computed when it
-is read, so what looking costs is known only then; `unread` shows how much of it is that."""
+"""By name: the options of a tap at `SITE`, and how its record is read. A long record is computed
+when it is read, so its cost shows only then; `unread` measures the cost without reading."""
 
 
 @dataclass
 class Train:
-    """Steps of training on the batches of a work file; the case names which. Work: real targets."""
+    """Training steps on the batches of a work file; the case selects them. Work: real targets."""
 
     work: str
     packages: ClassVar = ("torch",)
 
     def prepare(self, threads: int) -> None:
-        """A model with fresh weights, the trainer, and batches as it is fed them."""
+        """Build a model with initial weights, the trainer, and the batches."""
         from regard.bench.work import Work
         from regard.data.batch import Cursor
         from regard.data.text.encoded import make_batch
@@ -68,7 +69,7 @@ class Train:
         setup(threads, 0)
         work = Work.read(self.work)
         model = build(work.config, work.source_vocab, work.target_vocab)
-        words = learn([Pair("a", "b")], TokensConfig(kind="words"))  # ids are given: never asked
+        words = learn([Pair("a", "b")], TokensConfig(kind="words"))  # unused: ids are given
         task = Translate(words, smoothing=0.1)
         never = 10**9
         config = TrainConfig(steps=never, log_every=never, batch_tokens=work.batch_tokens)
@@ -92,7 +93,7 @@ class Train:
         model.train()
 
     def measure(self, case: str) -> float:
-        """One step for each batch."""
+        """Run one step per batch; returns the number of target tokens."""
         targets = 0
         for batch in self.batches[case]:
             self.trainer.step(iter([(batch, self.at)]), self.progress)
@@ -102,7 +103,7 @@ class Train:
 
 @dataclass
 class Decode:
-    """Beam search that always writes 30 tokens; the case is a number of sentences.
+    """Beam search with outputs of exactly 30 tokens; the case is the number of sentences.
 
     Work: sentences.
     """
@@ -112,7 +113,7 @@ class Decode:
     packages: ClassVar = ("torch",)
 
     def prepare(self, threads: int) -> None:
-        """A model with random weights, and sentences to read."""
+        """Build a model with random weights, and the source sentences."""
         from regard.bench.work import Work
         from regard.decode import DecodeConfig, Symbols
         from regard.models import build
@@ -130,7 +131,7 @@ class Decode:
         self.sources = [source for batch in work.batches["decode"] for source, _ in batch]
 
     def measure(self, case: str) -> float:
-        """Translates as many sentences as the case says, in one batch."""
+        """Translate as many sentences as the case says, in one batch."""
         from regard.data.input import Ragged
         from regard.decode import decode
 
@@ -142,7 +143,7 @@ class Decode:
 
 @dataclass
 class Encode:
-    """Reading one long text with or without looking; the case is not used. Work: tokens."""
+    """Encoding one long text with or without a tap; the case is not used. Work: tokens."""
 
     tokens: int
     look: str = "nothing"
@@ -151,11 +152,11 @@ class Encode:
 
     @property
     def shortest(self) -> float:
-        """One encoding of a short text says little about a tenth of its time."""
+        """The minimum duration of a turn: short texts are encoded repeatedly for precision."""
         return reading_time(self.tokens)
 
     def prepare(self, threads: int) -> None:
-        """A model, and random tokens."""
+        """Build the model and random tokens."""
         import torch
 
         from regard.data.input import Ragged
@@ -170,7 +171,7 @@ class Encode:
         self.source = Ragged(torch.randint(4, 1000, (self.tokens,)), (self.tokens,))
 
     def measure(self, case: str) -> float:
-        """Encodes the text once, and reads what was recorded."""
+        """Encode the text once and read what was recorded."""
         del case
         from regard.layers import Tap
         from regard.models.mode import evaluating
@@ -199,7 +200,7 @@ class Attend:
     packages: ClassVar = ("torch",)
 
     def prepare(self, threads: int) -> None:
-        """A layer, and its input."""
+        """Build the layer and its input."""
         import torch
 
         from regard.layers import Attention, plain_context
@@ -211,7 +212,7 @@ class Attend:
         self.context = plain_context((self.tokens,), causal=self.causal)
 
     def measure(self, case: str) -> float:
-        """Looks once."""
+        """Run the layer once."""
         del case
         import torch
 
@@ -229,7 +230,7 @@ class Quality:
     packages: ClassVar = ("sacrebleu",)
 
     def prepare(self, threads: int) -> None:
-        """The pairs to translate."""
+        """Load the model and the held-out pairs."""
         from regard.data.sources import pairs_of
         from regard.runs.load import load
         from regard.runtime.device import setup
@@ -239,7 +240,7 @@ class Quality:
         self.held_out = pairs_of(self.pipeline.recipe.data, "valid")[: self.pairs]
 
     def measure(self, case: str) -> float:
-        """Translates and scores."""
+        """Translate all pairs and return BLEU."""
         from regard.runs.load import load
 
         if case == "float32":
@@ -249,7 +250,7 @@ class Quality:
 
 
 def reader_config(tokens: int, *, quick: bool) -> TransformerConfig:
-    """The paper's base size for texts of so many tokens; only its encoder is used."""
+    """A config of the paper's base size for texts of so many tokens; only the encoder is used."""
     if quick:
         return TransformerConfig(
             dim=64, heads=4, hidden=128, decoder_layers=1, norm_place="post", max_length=tokens

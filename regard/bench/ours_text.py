@@ -1,7 +1,7 @@
-"""What is measured of the models of one stack, as their user runs them: GPT-2 and sentence vectors.
+"""The contenders of this package with a single stack: GPT-2 and sentence embeddings.
 
-As in `ours`, nothing is written for speed: a step of the one trainer, the one engine, the reader
-that `embed` asks.
+As in `ours`, there is no code for benchmarks only: the ordinary trainer, the ordinary decoder, and
+the reader behind `embed`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class TrainText:
-    """A step of training on the rows of a work file; the case is not used. Work: tokens."""
+    """A training step on the rows of a work file; the case is not used. Work: tokens."""
 
     work: str
     packages: ClassVar = ("torch",)
 
     def prepare(self, threads: int) -> None:
-        """A model with fresh weights, the trainer, and the batch as it is fed it."""
+        """Build a model with initial weights, the trainer, and the batch."""
         from regard.bench.texts import TextWork
         from regard.data.batch import Batch, Cursor
         from regard.data.input import Ragged
@@ -36,7 +36,7 @@ class TrainText:
         setup(threads, 0)
         work = TextWork.read(self.work)
         model = build(work.config, work.vocab)
-        # Ids are given: the vocabulary is never asked.
+        # The vocabulary is unused, since ids are given.
         task = Generate(learn_plain(["a b"], TokensConfig(kind="words"), Generate.around))
         self.batch = Batch(
             Ragged.of([row[:-1] for row in work.texts]),
@@ -52,7 +52,7 @@ class TrainText:
         model.train()
 
     def measure(self, case: str) -> float:
-        """One step."""
+        """Run one step; returns the number of target tokens."""
         del case
         self.trainer.step(iter([(self.batch, self.at)]), self.progress)
         return self.batch.wanted.ids.numel()
@@ -60,9 +60,9 @@ class TrainText:
 
 @dataclass
 class GoOn:
-    """Greedy decoding that always writes as many tokens; the case: after how many prompts at once.
+    """Greedy decoding of a fixed number of tokens; the case is the number of prompts in a batch.
 
-    Work: tokens that were written.
+    Work: generated tokens.
     """
 
     work: str
@@ -70,7 +70,7 @@ class GoOn:
     packages: ClassVar = ("torch",)
 
     def prepare(self, threads: int) -> None:
-        """A model with random weights, and prompts."""
+        """Build a model with random weights, and the prompts."""
         from regard.bench.texts import TextWork
         from regard.decode import DecodeConfig, Symbols
         from regard.models import build
@@ -83,11 +83,11 @@ class GoOn:
             from regard.layers.kernels.int8 import quantise
 
             self.model = quantise(self.model)
-        self.symbols = Symbols(begin=work.end, end=work.end, pad=work.end)  # GPT-2 has one for all
+        self.symbols = Symbols(begin=work.end, end=work.end, pad=work.end)  # the only one of GPT-2
         self.config = DecodeConfig(min_length=work.written, max_length=work.written)
 
     def written(self, count: int) -> list[list[int]]:
-        """What follows the first `count` prompts, all in one batch."""
+        """The generated ids for the first `count` prompts, decoded in one batch."""
         from regard.decode import decode
 
         found = decode(
@@ -101,7 +101,7 @@ class GoOn:
         return [list(best.ids) for [best] in found]
 
     def measure(self, case: str) -> float:
-        """Goes on with as many prompts as the case says."""
+        """Continue as many prompts as the case says; returns the number of generated tokens."""
         rows = self.written(int(case))
         assert all(len(ids) == self.settings.written for ids in rows)
         return sum(map(len, rows))
@@ -115,7 +115,7 @@ class Embed:
     packages: ClassVar = ("torch",)
 
     def prepare(self, threads: int) -> None:
-        """A model with random weights, and sentences that are ids already."""
+        """Build a model with random weights, and the tokenized sentences."""
         from regard.bench.texts import TextWork
         from regard.models import build
         from regard.runtime.device import setup
@@ -126,18 +126,18 @@ class Embed:
         self.count, self.reader = len(work.texts), _reader(work.texts)
 
     def vectors(self) -> Tensor:
-        """Mean-pooled, of length 1: (sentences, dim)."""
+        """The mean-pooled sentence vectors of length 1: (sentences, dim)."""
         found: Tensor = self.reader.embed(self.model, [""] * self.count)
         return found
 
     def measure(self, case: str) -> float:
-        """Embeds all of them."""
+        """Embed all sentences; returns their number."""
         del case
         return len(self.vectors())
 
 
 def _reader(sentences: Any) -> Any:
-    """The reader behind `embed`, with sentences that it need not read: no tokenizer is timed."""
+    """The reader behind `embed` with tokenized sentences, so that tokenization is not timed."""
     from regard.tasks.fill import Fill
     from regard.tasks.reader import Read, Reader
     from regard.tokens import TokensConfig, learn_plain

@@ -1,4 +1,4 @@
-"""Outcomes -> pictures: bars with what is to be reached, and curves of growth."""
+"""Draw benchmark results: bar charts with the bars to reach, and growth curves of sweeps."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 
 
 def draw_bars(outcomes: Sequence[Outcome], path: Path) -> Path | None:
-    """One row of bars for each experiment that is not a point of a sweep; None if there is none."""
+    """Draw one bar chart per experiment outside sweeps; returns None if there is none."""
     from matplotlib.figure import Figure
 
     shown = [
         outcome
         for outcome in outcomes
         if outcome.experiment.point is None
-        and outcome.experiment.name != "limits"  # three units in one picture compare nothing
+        and outcome.experiment.name != "limits"  # its entries have different units
         and any(line.ok for line in outcome.measured.values())
     ]
     if not shown:
@@ -63,7 +63,7 @@ def _bars(axes: Any, outcome: Outcome) -> None:
 
 
 def draw_growth(outcomes: Sequence[Outcome], path: Path) -> Path | None:
-    """For each sweep its time and its memory, both axes logarithmic; None if there is none."""
+    """Draw time and memory of each sweep on logarithmic axes; returns None if there is none."""
     from matplotlib.figure import Figure
 
     found = by_sweep(outcomes)
@@ -110,7 +110,7 @@ def _growth(left: Any, right: Any, points: Sequence[Outcome]) -> None:
 
 
 def _plain(value: float, _: object = None) -> str:
-    """A number on an axis as people write it."""
+    """The tick label of a number, without powers of ten."""
     return f"{value:,.0f}" if value >= 10 else f"{value:g}"
 
 
@@ -120,7 +120,7 @@ def _nothing(value: float, _: object = None) -> str:
 
 
 def _narrow(axes: Any) -> bool:
-    """Whether an axis spans so little that powers of ten alone would not label it."""
+    """Whether the y range is so small that ticks at powers of ten are not enough."""
     low, high = axes.get_ylim()
     return bool(high < 20 * low)
 

@@ -1,6 +1,6 @@
-"""Turns -> medians, spreads, ratios, and whether a bar is met.
+"""Statistics of measurements: medians, spreads, ratios, and whether bars are met.
 
-Two contenders are compared round by round: what slows the machine down for a while slows both.
+Two contenders are compared round by round, since a temporary slowdown of the machine affects both.
 """
 
 from __future__ import annotations
@@ -12,31 +12,32 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Quantity = Literal["rate", "time", "work"]
-"""What a table shows of a turn: work per second, milliseconds, or the work itself (a score)."""
+"""The quantity that a table shows: work per second, milliseconds, or the work itself (a score)."""
 
 Compared = Literal["speed", "time", "memory", "all memory", "points", "peak"]
-"""What a bar compares. `memory` is what a run needs on top of what was held when it was ready,
-`all memory` the whole process; `points` is a difference; `peak` the share of the matrix rate."""
+"""The quantity that a bar compares. `memory` is the peak minus the memory held before the first
+turn, `all memory` that of the whole process; `points` is a difference; `peak` the share of the
+matrix rate."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One measurement."""
+    """The measurement of one turn."""
 
     seconds: float
     work: float
     peak: int = 0
-    """The most bytes that the process held."""
+    """The peak memory of the process in bytes."""
 
     @property
     def speed(self) -> float:
-        """Work a second."""
+        """Work per second."""
         return self.work / max(self.seconds, 1e-12)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A median with its spread."""
+    """A median with the smallest and the largest value."""
 
     median: float
     low: float
@@ -44,39 +45,39 @@ class Figure:
 
     @staticmethod
     def of(values: Sequence[float]) -> Figure:
-        """The median, the lowest and the highest."""
+        """The median, minimum and maximum of values."""
         return Figure(statistics.median(values), min(values), max(values))
 
 
 @dataclass
 class Measured:
-    """What came of one entry of an experiment."""
+    """The measurements of one entry of an experiment."""
 
     label: str
     turns: list[Turn] = field(default_factory=list)
     resident: int = 0
-    """Bytes held when the contender was ready, before its first turn."""
+    """The memory in bytes when the contender was ready, before its first turn."""
     missing: str = ""
-    """How to install what is not there."""
+    """How to install a missing package; empty if nothing is missing."""
     failed: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     flops: float | None = None
-    """Useful FLOPs for one unit of work."""
+    """Useful FLOPs per unit of work."""
 
     @property
     def ok(self) -> bool:
-        """Whether there is something to show."""
+        """Whether the entry was measured without problems."""
         return bool(self.turns) and not self.missing and not self.failed
 
     @property
     def note(self) -> str:
-        """Why there is nothing to show."""
+        """Why the entry was not measured; empty if it was."""
         if self.missing:
             return f"not installed: {self.missing}"
         return f"failed: {self.failed}" if self.failed else ""
 
     def shown(self, quantity: Quantity) -> Figure:
-        """What a table shows of it."""
+        """The statistics of the quantity that a table shows."""
         if quantity == "rate":
             return Figure.of([turn.speed for turn in self.turns])
         if quantity == "time":
@@ -85,16 +86,16 @@ class Measured:
 
     @property
     def peak(self) -> float:
-        """Bytes of the whole process, the median of the rounds."""
+        """The peak memory of the whole process in bytes, the median of the rounds."""
         return statistics.median(turn.peak for turn in self.turns)
 
     @property
     def memory(self) -> float:
-        """Bytes on top of what was held when it was ready."""
+        """The peak memory in bytes minus the memory held before the first turn."""
         return max(self.peak - self.resident, 0)
 
     def quantity(self, compared: Compared) -> list[float]:
-        """What is compared, one for each round."""
+        """The compared quantity, one value per round."""
         if compared == "memory":
             return [float(max(turn.peak - self.resident, 1)) for turn in self.turns]
         if compared == "all memory":
@@ -108,33 +109,33 @@ class Measured:
 
 @dataclass(frozen=True)
 class Bar:
-    """What a contender has to reach beside others: a requirement, or an aim."""
+    """A bar for a contender relative to others: a requirement, or only an aim."""
 
     label: str
     against: tuple[str, ...]
-    """The best of these is what counts."""
+    """Labels of the others; the best of them counts."""
     compared: Compared
     limit: float
     aim: bool = False
 
     @property
     def at_least(self) -> bool:
-        """Whether more is better; of time, memory and lost points less is."""
+        """Whether larger is better; for time, memory and lost points smaller is better."""
         return self.compared in ("speed", "peak")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A bar, and what came of it."""
+    """A bar and whether it was met."""
 
     bar: Bar
     met: bool | None
-    """None: not measured."""
+    """None if it was not measured."""
     ratio: Figure | None = None
     against: str = ""
 
     def describe(self, *, judged: bool = True) -> str:
-        """In a line; not judged, it does not say whether the bar is met."""
+        """One line of text; without `judged` it does not say whether the bar is met."""
         bar = self.bar
         sign = "at least" if bar.at_least else "at most"
         limit = f"{sign} {bar.limit:g}" + (" (aim)" if bar.aim else "")
@@ -155,7 +156,7 @@ class Verdict:
 
 
 def judge(bar: Bar, measured: Mapping[str, Measured]) -> Verdict:
-    """Whether a bar is met by the median of the ratios of the rounds."""
+    """Check a bar against the median of the ratios over all rounds."""
     ours = measured.get(bar.label)
     rivals = [measured[name] for name in bar.against if name in measured and measured[name].ok]
     if ours is None or not ours.ok or not rivals:
@@ -168,7 +169,7 @@ def judge(bar: Bar, measured: Mapping[str, Measured]) -> Verdict:
 
 
 def compare(ours: Measured, theirs: Measured, compared: Compared) -> Figure:
-    """Ratios, round by round; of points the difference that was lost."""
+    """The ratios ours / theirs round by round; for points the differences theirs - ours."""
     pairs = zip(ours.quantity(compared), theirs.quantity(compared), strict=False)
     if compared == "points":
         return Figure.of([other - mine for mine, other in pairs])
@@ -185,7 +186,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def to_json(measured: Measured) -> dict[str, Any]:
-    """Every number of an entry."""
+    """All measurements of an entry."""
     entry: dict[str, Any] = {"label": measured.label, "status": "measured"}
     if not measured.ok:
         entry["status"] = "not installed" if measured.missing else "failed"

@@ -1,4 +1,4 @@
-"""The experiments on our own: what `regard bench` runs, and what `benchmarks/` adds peers to."""
+"""The experiments of `regard bench`, to which `benchmarks/` adds other packages."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ from regard.tokens import learn
 OURS, INT8, UNTAPPED = "Regard", "Regard int8", "Regard, not looking"
 VOCAB = 16_000
 BATCH_TOKENS = 2048
-"""Source and target tokens of a batch."""
+"""Source and target tokens per batch."""
 PAIRS = 4000
-"""How many pairs the batches are drawn from: enough for batches of like lengths."""
+"""The number of pairs from which batches are made: enough for batches of similar lengths."""
 SENTENCES = (1, 32)
-"""How many are decoded at once."""
+"""The numbers of sentences decoded at once."""
 LONG = (1024, 4096)
-"""Tokens of the texts that are looked into."""
+"""The lengths in tokens of the texts whose attention is recorded."""
 PROMPTS = (1, 16)
-"""How many a GPT goes on with at once."""
+"""The numbers of prompts that a GPT continues at once."""
 ONE_PROMPT = "Regard, one prompt"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all experiments of a run have in common."""
+    """The settings shared by all experiments of a run."""
 
     folder: Path
-    """Where work files go."""
+    """The folder of the work files."""
     quick: bool = False
     data: Files | None = None
-    """Somebody's own parallel text."""
+    """The user's own parallel text; None for random ids."""
 
     @property
     def base(self) -> TransformerConfig:
-        """The paper's base model, 6+6×512; a toy if it is to be quick."""
+        """The paper's base model, 6+6×512; a toy size if `quick`."""
         if self.quick:
             return TransformerConfig(
                 dim=64, heads=4, hidden=128, encoder_layers=1, decoder_layers=1, norm_place="post"
@@ -60,14 +60,14 @@ class Settings:
 
     @property
     def gpt(self) -> tuple[GPTConfig, int]:
-        """GPT-2 small and its vocabulary, no dropout; a toy if it is to be quick."""
+        """GPT-2 small without dropout, and its vocabulary size; a toy size if `quick`."""
         if self.quick:
             return GPTConfig(dim=64, heads=4, hidden=256, layers=2, dropout=0.0), 400
         return GPTConfig(size="gpt2", dropout=0.0), 50_257
 
     @property
     def sentence_encoder(self) -> tuple[BertConfig, int]:
-        """MiniLM's sizes (6 layers) and its vocabulary; a toy if it is to be quick."""
+        """The sizes of MiniLM (6 layers) and its vocabulary size; a toy size if `quick`."""
         body = BertConfig(layers=6, dim=384, heads=12, hidden=1536, pooler="none", masked=False)
         if self.quick:
             toy = {"layers": 2, "dim": 64, "heads": 4, "hidden": 256}
@@ -75,7 +75,7 @@ class Settings:
         return body, 30_522
 
     def corpus(self) -> Corpus:
-        """The pairs of the large model."""
+        """The sentence pairs for the base model."""
         count, vocab = (200, 400) if self.quick else (PAIRS, VOCAB)
         if self.data is None:
             return like_multi30k(count, vocab)
@@ -84,7 +84,7 @@ class Settings:
 
 @contextmanager
 def settings(*, quick: bool, data: Files | None = None) -> Iterator[Settings]:
-    """Settings with a folder that is gone afterwards."""
+    """Settings with a temporary folder that is removed afterwards."""
     temporary = tempfile.TemporaryDirectory(prefix="regard-bench-")
     with temporary as folder, cleaned_up(temporary.cleanup):
         yield Settings(Path(folder), quick, data)
@@ -104,7 +104,7 @@ def training_base(chosen: Settings) -> Experiment:
 
 
 def training_demo(chosen: Settings) -> Experiment:
-    """Training the demo's own model on its own sentences: so small that dispatch is the limit."""
+    """Training the demo's model on its own data: so small that dispatch overhead dominates."""
     recipe = recipes.load("tiny/translate", [f"data.pairs={PAIRS}", "data.held_out=50"])
     pairs = load_splits(recipe.data).splits.train
     corpus = encoded(pairs, learn(pairs, recipe.tokens))
@@ -131,7 +131,7 @@ def _training(name: str, title: str, work: Work, chosen: Settings) -> Experiment
 
 
 def decoding_work(chosen: Settings) -> str:
-    """The file that everybody who decodes is given."""
+    """Write the work file of all decoding experiments; returns its path."""
     corpus = chosen.corpus()
     work = Work(
         chosen.base.model_dump(),
@@ -143,7 +143,7 @@ def decoding_work(chosen: Settings) -> str:
 
 
 def decoding(chosen: Settings, sentences: int) -> Experiment:
-    """Beam search at the paper's base size, in both precisions."""
+    """Beam search at the paper's base size, in float32 and int8."""
     path = decoding_work(chosen)
     plural = "sentence" if sentences == 1 else "sentences"
     return Experiment(
@@ -160,7 +160,7 @@ def decoding(chosen: Settings, sentences: int) -> Experiment:
 
 
 def quality(chosen: Settings) -> Experiment:
-    """What int8 costs: BLEU of the shipped model."""
+    """The cost of int8 in quality: BLEU of the shipped model in float32 and int8."""
     contender = Quality(pairs=20 if chosen.quick else 500)
     return Experiment(
         name="int8-quality",
@@ -174,7 +174,7 @@ def quality(chosen: Settings) -> Experiment:
 
 
 def looking(chosen: Settings, tokens: int) -> Experiment:
-    """Reading a long text with and without a tap on one layer."""
+    """Encoding a long text with and without a tap on one layer."""
     shown = tokens // 16 if chosen.quick else tokens
     looks = {
         "one head": "Regard, one head of a layer",
@@ -224,7 +224,7 @@ def gpt_training(chosen: Settings) -> Experiment:
 
 
 def gpt_decoding(chosen: Settings, prompts: int) -> Experiment:
-    """GPT-2 small going on with prompts, greedy, in both precisions."""
+    """GPT-2 small continuing prompts with greedy decoding, in float32 and int8."""
     config, vocab = chosen.gpt
     length, written = (8, 16) if chosen.quick else (32, 64)
     texts = random_rows(max(PROMPTS), length, vocab)
@@ -247,7 +247,7 @@ def gpt_decoding(chosen: Settings, prompts: int) -> Experiment:
 
 
 def embedding(chosen: Settings) -> Experiment:
-    """Vectors of sentences, at the sizes of MiniLM."""
+    """Sentence embeddings with the sizes of MiniLM."""
     config, vocab = chosen.sentence_encoder
     sentences = random_sentences(50 if chosen.quick else 1000, vocab)
     work = TextWork(config.model_dump(), vocab, sentences)
@@ -264,7 +264,7 @@ def embedding(chosen: Settings) -> Experiment:
 
 
 Makers = dict[str, Callable[[Settings], Experiment]]
-"""Experiments by name, made when they are wanted."""
+"""Functions that create experiments, by name."""
 
 EXPERIMENTS: Makers = {
     "limits": lambda chosen: limits(quick=chosen.quick),
@@ -277,19 +277,19 @@ EXPERIMENTS: Makers = {
     "embedding": embedding,
     **{f"looking-{n}": lambda chosen, n=n: looking(chosen, n) for n in LONG},  # type: ignore[misc]
 }
-"""What `regard bench` runs, in this order."""
+"""The experiments of `regard bench`, in this order."""
 
 
 def select(experiments: Makers, only: Sequence[str]) -> list[Callable[[Settings], Experiment]]:
-    """Those that `only` names, or whose names begin with one of it; all of them if there is none.
+    """Select experiments by name or by the beginning of a name; all if `only` is empty.
 
     Raises:
-        InputError: One of `only` is the beginning of no name.
+        InputError: If a string in `only` matches no experiment.
     """
     for name in only:
         if not any(each.startswith(name) for each in experiments):
             raise InputError("--only", got=name, expected=f"one of {', '.join(experiments)}")
-    # A whole name means that one alone, even where it is the beginning of another.
+    # A complete name selects only that experiment, even if other names begin with it.
     beginnings = tuple(name for name in only if name not in experiments)
     return [
         make

@@ -1,4 +1,4 @@
-"""Outcomes -> text for people, and JSON for everybody else."""
+"""Benchmark results as text tables and as JSON."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from regard.bench.results import Figure, Measured, Quantity, Verdict, compare, s
 from regard.runtime.device import describe
 
 WIDTH = 24
-"""Characters of the longest bar."""
+"""The length of the longest bar in characters."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 LINEAR = 1.1
-"""The largest exponent that still counts as linear."""
+"""The largest exponent that counts as linear growth."""
 QUICK = "Quick: toy sizes, to see that everything runs. The figures mean nothing."
 
 
 def report(outcomes: Sequence[Outcome], *, rounds: int, threads: int, quick: bool) -> str:
-    """The tables of a run, with the machine above them."""
+    """The text tables of a run, with a description of the machine above them."""
     found = describe(kernels=True)
     head = [
         f"{found['system']}, {threads} thread{'s' if threads > 1 else ''}, "
@@ -40,7 +40,7 @@ def report(outcomes: Sequence[Outcome], *, rounds: int, threads: int, quick: boo
 
 
 def table(outcome: Outcome, *, judged: bool = True) -> str:
-    """One experiment: a line and a bar for each contender, then what came of its bars."""
+    """The table of one experiment: a line and a bar per contender, then the verdicts."""
     experiment, shows = outcome.experiment, outcome.experiment.shows
     lines = [outcome.measured[entry.label] for entry in experiment.entries]
     limit = None if experiment.limit is None else outcome.measured[experiment.limit.label]
@@ -67,7 +67,7 @@ def table(outcome: Outcome, *, judged: bool = True) -> str:
 
 
 def bar(share: float, mark: float = 0.0) -> str:
-    """A bar as long as its share of `WIDTH`, with the place to reach marked on it."""
+    """A text bar of length share × `WIDTH`, with a mark at mark × `WIDTH`."""
     eighths = round(8 * WIDTH * min(max(share, 0.0), 1.0))
     cells = list(("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).ljust(WIDTH + 1))
     if mark > 0:
@@ -76,7 +76,7 @@ def bar(share: float, mark: float = 0.0) -> str:
 
 
 def marks(outcome: Outcome) -> dict[str, float]:
-    """For each label, where its bar against the others lies in the unit that is shown."""
+    """For each label, the value it has to reach, in the unit of the table."""
     marks: dict[str, float] = {}
     for verdict in outcome.verdicts():
         bar, rival = verdict.bar, outcome.measured.get(verdict.against)
@@ -89,7 +89,7 @@ def marks(outcome: Outcome) -> dict[str, float]:
 
 
 def _beside(line: Measured, first: Measured, limit: Measured | None, shows: Quantity) -> list[str]:
-    """What stands right of a bar: the ratio to the first line, the share of the peak, memory."""
+    """The texts to the right of a bar: ratio to the first line, share of the peak, memory."""
     more = []
     if shows != "work" and first.ok:
         compared = "speed" if shows == "rate" else "time"
@@ -107,7 +107,7 @@ def _spread(figure: Figure, shows: Quantity) -> str:
 
 
 def number(value: float, shows: Quantity = "rate") -> str:
-    """Three or four digits, in thousands, millions, … where it is large."""
+    """A number with three or four digits, with the letter M, G or T if it is large."""
     if shows == "work":
         return f"{value:.2f}"
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
@@ -117,12 +117,12 @@ def number(value: float, shows: Quantity = "rate") -> str:
 
 
 def bytes_of(size: float) -> str:
-    """In MiB, or GiB where it is large."""
+    """A size in MiB, or in GiB if it is large."""
     return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
 
 
 def sweeps(outcomes: Sequence[Outcome], *, judged: bool = True) -> list[str]:
-    """One table for each sweep: time and memory along an axis, and how they grow."""
+    """One table per sweep: time and memory along its axis, and their growth exponents."""
     texts = []
     for name, points in by_sweep(outcomes).items():
         rows = [f"{name}: milliseconds, memory for the run"]
@@ -141,21 +141,21 @@ def sweeps(outcomes: Sequence[Outcome], *, judged: bool = True) -> list[str]:
 
 @dataclass(frozen=True)
 class Growth:
-    """How one contender grows along an axis: exponents, so 1 is linear and 2 quadratic."""
+    """The growth exponents of one contender along an axis: 1 is linear, 2 quadratic."""
 
     time: float
     memory: float
     last: float
-    """Of memory between the last two points, where what every process holds weighs least."""
+    """The exponent of memory between the last two points, where constant memory matters least."""
     must_be_linear: bool
 
     @property
     def met(self) -> bool | None:
-        """Whether memory is linear, where it has to be."""
+        """Whether memory grows linearly; None if that is not required."""
         return self.last <= LINEAR if self.must_be_linear else None
 
     def describe(self, *, judged: bool = True) -> str:
-        """In a line; not judged, it does not say whether the memory is linear enough."""
+        """One line of text; without `judged` it does not say whether memory is linear enough."""
         text = f"time grows with exponent {self.time:.2f}, memory with {self.memory:.2f}"
         if not self.must_be_linear:
             return text
@@ -164,7 +164,7 @@ class Growth:
 
 
 def growths(points: Sequence[Outcome]) -> dict[str, Growth]:
-    """For each contender with two points or more, how it grows."""
+    """The growth of each contender with at least two points."""
     found = {}
     for label in dict.fromkeys(label for outcome in points for label in outcome.measured):
         rows = curve(points, label)
@@ -180,7 +180,7 @@ def growths(points: Sequence[Outcome]) -> dict[str, Growth]:
 
 
 def point_of(outcome: Outcome) -> Point:
-    """Where an experiment of a sweep stands."""
+    """The position of an experiment in its sweep."""
     assert outcome.experiment.point is not None
     return outcome.experiment.point
 
@@ -195,7 +195,7 @@ def by_sweep(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
 
 
 def curve(points: Sequence[Outcome], label: str) -> list[tuple[float, float, float]]:
-    """(x, milliseconds, bytes for the run) of one contender, where it was measured."""
+    """The measured points of one contender: (x, milliseconds, bytes)."""
     found = []
     for outcome in points:
         line = outcome.measured.get(label)
@@ -207,7 +207,7 @@ def curve(points: Sequence[Outcome], label: str) -> list[tuple[float, float, flo
 def as_json(
     outcomes: Sequence[Outcome], *, rounds: int, threads: int, quick: bool
 ) -> dict[str, Any]:
-    """Everything that was measured."""
+    """All measurements as JSON."""
     return {
         "regard_bench": 1,
         "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -227,7 +227,7 @@ def as_json(
 
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON knows no NaN."""
+    """Replace NaN, which JSON does not have, by None."""
     return {key: None if value != value else value for key, value in values.items()}
 
 
@@ -255,5 +255,5 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def dumped(found: dict[str, Any]) -> str:
-    """As a file has it."""
+    """The JSON text of the results file."""
     return json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n"

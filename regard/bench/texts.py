@@ -1,7 +1,7 @@
-"""The texts that models of one stack are measured on: rows, prompts, sentences, in one JSON file.
+"""The input data of benchmarks with single-stack models, as a JSON file: rows, prompts, sentences.
 
-A peer needs nothing of ours to read it: `model` has the sizes, `vocab` the number of ids, `texts`
-the ids of each text.
+Other packages can read the file without ours: `model` has the sizes, `vocab` the vocabulary size,
+`texts` the ids of each text.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ from regard.tokens.kinds import BEGIN, END
 
 @dataclass(frozen=True)
 class TextWork:
-    """A model's sizes and the texts to feed it."""
+    """A model's sizes and the texts to run it on."""
 
     model: dict[str, Any]
     vocab: int
     texts: Sequence[Sequence[int]]
-    """To learn from (a row has one token more than is read), to go on with, or to embed."""
+    """Rows for training (one token longer than the input), prompts, or sentences to embed."""
     written: int = 0
-    """Tokens that follow each text, where texts are gone on with."""
+    """The number of tokens to generate after each prompt."""
     end: int = 0
-    """The symbol that is forbidden meanwhile."""
+    """The id of the end symbol, which must not be generated."""
 
     @property
     def config(self) -> ModelConfig:
-        """Of the model."""
+        """The config of the model."""
         return CONFIGS[self.model["family"]].model_validate(self.model)
 
     def save(self, path: Path) -> str:
-        """Writes the file that contenders are given the name of."""
+        """Write the JSON file; returns its path, which contenders get."""
         write_file(path, json.dumps(asdict(self)).encode())
         return str(path)
 
     @staticmethod
     def read(path: str) -> TextWork:
-        """Undoes `save`."""
+        """Read a file written by `save`."""
         return TextWork(**json.loads(Path(path).read_text("utf-8")))
 
     def flops(self, *, unread: int = 0) -> float:
-        """FLOPs to read all texts once, but for the last `unread` tokens of each."""
+        """FLOPs of a forward pass over all texts, each without its last `unread` tokens."""
         model = sketch(self.config, self.vocab)
         cost = cache(lambda length: sum(forward_flops(model, length).values()))
         return float(sum(cost(len(text) - unread) for text in self.texts))
 
 
 def random_rows(rows: int, length: int, vocab: int) -> list[list[int]]:
-    """Rows of random ids, all equally long; the last id, GPT-2's end symbol, is not among them."""
+    """Rows of random ids of equal length, without the last id, GPT-2's end symbol."""
     ids: list[list[int]] = (
         np.random.default_rng(0).integers(vocab - 1, size=(rows, length)).tolist()
     )
@@ -68,5 +68,5 @@ def random_rows(rows: int, length: int, vocab: int) -> list[list[int]]:
 
 
 def random_sentences(count: int, vocab: int) -> list[list[int]]:
-    """Random ids in the lengths of Multi30k's English, with a symbol before and one after."""
+    """Random ids with the lengths of Multi30k's English, between begin and end symbols."""
     return [[BEGIN, *source, END] for source, _ in like_multi30k(count, vocab).pairs]

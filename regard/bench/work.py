@@ -1,7 +1,7 @@
-"""The sentences that everybody is measured on: lengths, ids, batches, in one JSON file.
+"""The input data of translation benchmarks, as a JSON file: ids of sentence pairs in batches.
 
-A peer needs nothing of ours to read it: `model` has the sizes, `batches` has for each case a list
-of batches, each a list of pairs of ids (source, target) without begin and end.
+Other packages can read the file without ours: `model` has the sizes, `batches` has for each case a
+list of batches, each a list of pairs of ids (source, target) without begin and end symbols.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ from regard.tokens import TokensConfig, Vocabulary, learn
 from regard.tokens.kinds import BEGIN, END, PAD, SPECIAL
 
 Ids = tuple[list[int], list[int]]
-"""Source and target of a pair."""
+"""The ids of source and target of a sentence pair."""
 
 SAME, RANDOM = "same batches", "random batches"
-"""Cases of training: our batches of like lengths under a token budget; pairs as they come."""
+"""Cases of training: batches of similar lengths with a token budget; randomly chosen pairs."""
 RANDOM_PAIRS = 32
-"""Pairs of a random batch."""
+"""Pairs per random batch."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """A model's sizes and what to feed it."""
+    """A model's sizes and the batches to run it on."""
 
     model: dict[str, Any]
     source_vocab: int
     target_vocab: int
     batches: Mapping[str, Sequence[Sequence[Ids]]]
     batch_tokens: int = 0
-    """The token budget that our batches were cut by."""
+    """The token budget of the batches of similar lengths."""
     begin: int = BEGIN
     end: int = END
     pad: int = PAD
 
     @property
     def config(self) -> TransformerConfig:
-        """Of the model."""
+        """The config of the model."""
         return TransformerConfig.model_validate(self.model)
 
     def save(self, path: Path) -> str:
-        """Writes the file that contenders are given the name of."""
+        """Write the JSON file; returns its path, which contenders get."""
         write_file(path, json.dumps(asdict(self)).encode())
         return str(path)
 
     @staticmethod
     def read(path: str) -> Work:
-        """Undoes `save`."""
+        """Read a file written by `save`."""
         return Work(**json.loads(Path(path).read_text("utf-8")))
 
     def flops(self, case: str) -> float:
-        """Training FLOPs for one real target token of a case: padding counts for nothing."""
+        """Training FLOPs per real target token of a case; padding does not count."""
         model = sketch(self.config, self.source_vocab, self.target_vocab)
         cost = cache(lambda source, target: sum(forward_flops(model, source, target).values()))
         lengths = [(len(s), len(t) + 1) for batch in self.batches[case] for s, t in batch]
@@ -77,14 +77,14 @@ class Work:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Pairs as ids, and how many different ids there are on each side."""
+    """Sentence pairs as ids, and the vocabulary size of each side."""
 
     pairs: Sequence[Ids]
     source_vocab: int
     target_vocab: int
 
     def batches(self, tokens: int, count: int) -> dict[str, list[list[Ids]]]:
-        """`count` batches of like lengths; and about as many pairs as they come."""
+        """By case: `count` batches of similar lengths; about as many pairs in random batches."""
         source, target = zip(*self.pairs, strict=True)
         lengths = EncodedPairs(source, target, begin=BEGIN, end=END).lengths.tolist()
         same = [[self.pairs[i] for i in batch] for batch in order(lengths, tokens, 0, 0)[:count]]
@@ -96,9 +96,9 @@ class Corpus:
 
 
 def like_multi30k(count: int, vocab: int) -> Corpus:
-    """Random ids in the lengths of Multi30k's English and German in sub-words of a 16k BPE."""
+    """Random ids with the sentence lengths of Multi30k English-German under a 16k BPE."""
     table = json.loads(files("regard.bench").joinpath("lengths.json").read_text("utf-8"))
-    entries = np.asarray(table["pairs"])  # (source, target, how often)
+    entries = np.asarray(table["pairs"])  # rows of (source length, target length, count)
     random = np.random.default_rng(0)
     drawn = random.choice(len(entries), size=count, p=entries[:, 2] / entries[:, 2].sum())
 
@@ -109,7 +109,7 @@ def like_multi30k(count: int, vocab: int) -> Corpus:
 
 
 def from_files(where: Files, count: int, vocab: int) -> Corpus:
-    """Pairs of somebody's own parallel text, in sub-words learned from it."""
+    """Pairs of the user's own parallel text, with a BPE vocabulary learned from it."""
     pairs, _ = load_pairs(where, max_words=250, on_bad="skip")
     vocabulary = learn(pairs, TokensConfig(kind="bpe", vocab=vocab, shared=True))
     chosen = np.random.default_rng(0).permutation(len(pairs))[:count].tolist()
@@ -117,7 +117,7 @@ def from_files(where: Files, count: int, vocab: int) -> Corpus:
 
 
 def encoded(pairs: Sequence[Pair], vocabulary: Vocabulary) -> Corpus:
-    """Text as ids; what comes out empty is left out."""
+    """Encode sentence pairs as ids; pairs with an empty side are left out."""
     source = vocabulary.source.encode_batch([pair.source for pair in pairs])
     target = vocabulary.target.encode_batch([pair.target for pair in pairs])
     both = [(s, t) for s, t in zip(source, target, strict=True) if s and t]

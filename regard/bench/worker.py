@@ -1,9 +1,9 @@
-"""One contender in a process of its own: it prepares, waits for its turns, and is timed here.
+"""The worker process of one contender: it prepares, waits for its turns, and is timed here.
 
-Comes in, a JSON object a line on standard input: first which contender, then whose turn it is.
-Goes out, on standard output: ready, missing or failed; then seconds, work and memory of each turn.
-Only the standard library is imported here: what a contender needs is its own affair, and it may
-run under an interpreter that has nothing else of ours.
+Input: one JSON object per line on standard input, first the contender, then the case of each turn.
+Output: one JSON object per line on standard output, first ready, missing or failed, then seconds,
+work and memory of each turn. Apart from `memory` only the standard library is imported here, so
+that a contender may run in an environment without our other dependencies.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import Any, TextIO
 from regard.bench import memory
 
 SHORTEST = 0.2
-"""Seconds that a turn lasts at least: a shorter one would measure the clock and the scheduler. A
-contender whose bar is a matter of a few per cent asks for more (`shortest`)."""
+"""The minimum duration of a turn in seconds: a shorter turn would measure clock and scheduler. A
+contender that needs more precision sets its own `shortest`."""
 
 
 def main() -> None:
-    """Answers requests until standard input ends."""
-    # What a library prints must not get between the answers: its output goes where errors go.
+    """Answer requests until standard input ends."""
+    # Redirect what libraries print to standard error, so that it does not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     contender, answer = guarded(lambda: prepared(json.loads(sys.stdin.readline())))
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def prepared(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The contender, ready for its first turn; and the memory it holds by then."""
+    """Build and prepare the contender; returns it and the answer with memory and versions."""
     module = found(request["module"], request["file"])
     contender = getattr(module, request["name"])(**request["options"])
     contender.prepare(request["threads"])
@@ -55,9 +55,9 @@ def prepared(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def turn(contender: Any, case: str) -> dict[str, Any]:
-    """One measurement: how long it took, how much was done, how much memory was held.
+    """Measure one turn: seconds, work, and peak memory.
 
-    What is over in a moment is done again and again, and the mean is given.
+    A short measurement is repeated for at least `shortest` seconds, and the mean is returned.
     """
     gc.collect()
     memory.forget_peak()
@@ -73,30 +73,30 @@ def turn(contender: Any, case: str) -> dict[str, Any]:
 def guarded(
     action: Callable[[], tuple[Any, dict[str, Any]]],
 ) -> tuple[Any, dict[str, Any]]:
-    """Whatever a contender raises becomes an answer; the others' turns go on."""
+    """Run an action and turn any exception into an answer, so that other contenders go on."""
     try:
         return action()
     except ModuleNotFoundError as error:
         traceback.print_exc()
         return None, {"missing": error.name or str(error)}
-    except BaseException as error:  # a library's SystemExit or panic is an answer too
+    except BaseException as error:  # also SystemExit and panics of libraries
         traceback.print_exc()
         text = str(error).strip() or type(error).__name__
         return None, {"failed": text.splitlines()[0], "kind": type(error).__name__}
 
 
 def found(module: str, file: str) -> ModuleType:
-    """The contender's module by name; one that has no importable name by its file."""
+    """The contender's module, imported by name or, if that is not importable, from its file."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # something that the module itself needs
+            raise  # a dependency of the module is missing
     return from_file(file)
 
 
 def from_file(file: str) -> ModuleType:
-    """A module that is not on the path: somebody's own contender."""
+    """Import a module that is not on the path, such as a user's own contender."""
     spec = importlib.util.spec_from_file_location(f"peer_{Path(file).stem}", file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is not a Python file")
@@ -107,7 +107,7 @@ def from_file(file: str) -> ModuleType:
 
 
 def version(package: str) -> str:
-    """Of an installed package."""
+    """The version of an installed package."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -115,7 +115,7 @@ def version(package: str) -> str:
 
 
 def tell(answers: TextIO, answer: dict[str, Any]) -> None:
-    """One line, at once."""
+    """Write one answer as a line and flush it."""
     answers.write(json.dumps(answer) + "\n")
     answers.flush()
 

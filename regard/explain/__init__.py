@@ -1,1 +1,1 @@
-"""What was recorded or edited -> pictures and numbers a person understands."""
+"""Pictures, pages and summary numbers of recorded attention."""

@@ -1,4 +1,4 @@
-"""A matrix of weights as coloured cells on matplotlib axes, with labels that do not touch."""
+"""Draw a matrix of weights as coloured cells on matplotlib axes, with non-overlapping labels."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from regard.explain.colours import INK, RULE, Colours, sequential
 from regard.explain.maps import Weights
 from regard.explain.sheet import SMALLEST, points
 
-ROW, COLUMN = 20.4, 23.4  # the closest that labels of 18 pixels stand without touching
+ROW, COLUMN = 20.4, 23.4  # pixels: the smallest pitch of labels of 18 pixels
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A colour scale: its colours, what its two ends mean, and its name."""
+    """A colour scale: its colours (n, 3), the values at its two ends, and its name."""
 
     colours: Colours
     low: float
@@ -28,30 +28,30 @@ class Scale:
     name: str
 
     def colormap(self) -> Colormap:
-        """For matplotlib; a place without a value is grey."""
+        """The scale as a matplotlib colormap; missing values (NaN) are grey."""
         return ListedColormap(self.colours, name="regard").with_extremes(bad=RULE)
 
     def ink(self, value: float) -> str:
-        """A colour that can be read on that of the value."""
+        """A text colour that is readable on the colour of this value."""
         place = (value - self.low) / (self.high - self.low)
         red, green, blue = self.colours[int(np.clip(place, 0, 1) * (len(self.colours) - 1))]
         return INK if 0.3 * red + 0.59 * green + 0.11 * blue > 0.55 else "white"
 
 
 def weight_scale(weights: Weights) -> Scale:
-    """From 0 to the largest weight, rounded up."""
+    """A colour scale from 0 to the largest weight, rounded up."""
     largest = float(np.nanmax(weights)) if np.isfinite(weights).any() else 0.0
     return Scale(sequential(), 0.0, round_up(largest) or 1.0, "attention weight")
 
 
 def round_up(value: float) -> float:
-    """To the next tenth, or hundredth if it is small: an end for a scale."""
+    """Round up to a tenth, or to a hundredth if the value is at most 0.1: the end of a scale."""
     step = 0.1 if value > 0.1 else 0.01
     return math.ceil(round(value / step, 6)) * step
 
 
 def hatch_negative(axes: Axes, values: Weights) -> None:
-    """Strokes over the cells below 0: in black and white, both ends of a scale are dark."""
+    """Hatch the cells below 0, since in black and white both ends of a diverging scale are dark."""
     rows, columns = np.nonzero(np.nan_to_num(values, neginf=0.0) < 0)
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
         axes.add_patch(
@@ -62,7 +62,14 @@ def hatch_negative(axes: Axes, values: Weights) -> None:
 def paint(
     axes: Axes, values: Weights, scale: Scale, cell: tuple[float, float] | None = None
 ) -> None:
-    """The cells; with lines between them and numbers in them where there is room."""
+    """Draw the cells of a matrix, with lines between them and numbers in them if there is room.
+
+    Args:
+        axes: The axes to draw on.
+        values: (row, column)
+        scale: The colour scale.
+        cell: Width and height of a cell in pixels; None if unknown: no lines and no numbers.
+    """
     rows, columns = values.shape
     drawn = np.ma.masked_invalid(values)
     norm = Normalize(scale.low, scale.high)
@@ -100,14 +107,14 @@ def label(
     pitch: tuple[float, float],
     turn: tuple[int, int],
 ) -> None:
-    """Row labels on the left, column labels on top; every n-th where they would touch.
+    """Draw row labels on the left and column labels on top; every n-th if they would overlap.
 
     Args:
-        axes: Where the cells are.
-        rows: The labels of the rows; none to leave them out.
+        axes: The axes with the cells.
+        rows: The labels of the rows; empty to leave them out.
         columns: The labels of the columns.
-        pitch: How far columns and rows stand apart, in pixels.
-        turn: The angle of the column labels, and the size of all, in pixels.
+        pitch: The width of a column and the height of a row, in pixels.
+        turn: The angle of the column labels in degrees, and the font size in pixels.
     """
     (column, row), (angle, size) = pitch, turn
     every = math.ceil(round(COLUMN / column, 6)), math.ceil(round(ROW / row, 6))

@@ -1,4 +1,4 @@
-"""Charts of scores. Here: BLEU against the length of the sentence."""
+"""Charts of scores: BLEU against sentence length."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from regard.explain.colours import INK, RULE
 from regard.explain.sheet import HEIGHT, TEXT, TITLE, WIDTH, Sheet, points, style
 
 STROKES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"))
-"""Colours that colour-blind people can tell apart, each with a mark of its own."""
+"""Line colours that colour-blind people can tell apart, each with its own marker."""
 
 Groups = Sequence[tuple[str, int, float]]
-"""Range of lengths in words, sentences, BLEU; from short to long."""
+"""For each group of sentences: range of lengths in words, number of sentences, BLEU; ascending."""
 
 
 def length_chart(curves: Mapping[str, Groups], model: str) -> Figure:
-    """BLEU of groups of sentences from short to long, one line for each set."""
+    """Draw BLEU against sentence length, one line per test set.
+
+    Args:
+        curves: The groups of each test set, by its name.
+        model: The model's name, for the title.
+    """
     with style():
         sheet = Sheet(WIDTH, HEIGHT)
         sheet.text((90, 20), f"BLEU by sentence length: {model}", TITLE, weight="bold")

@@ -1,8 +1,8 @@
-"""The colours of the pictures and of the page, so that both show a weight alike.
+"""The colour scales of pictures and pages, so that both show a weight in the same colour.
 
-The scales are made here rather than taken from matplotlib because the page needs them too,
-without it, and on a dark ground as well. They run in equal steps of lightness in OKLab
-(Ottosson 2020), so that equal steps of weight look equal, in print and to the colour-blind.
+The scales are computed here instead of taken from matplotlib because the page needs them without
+matplotlib, and for dark backgrounds as well. Their lightness in OKLab (Ottosson 2020) changes
+linearly, so that equal steps of weight look equal, also in print and to colour-blind people.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LMS_TO_RGB = np.array(
 
 
 def oklch_to_rgb(lightness: Colours, chroma: Colours, hue: Colours) -> Colours:
-    """Lightness and chroma from 0, hue in degrees -> sRGB in 0 to 1, (…, 3)."""
+    """Convert OKLCh (lightness, chroma, hue in degrees) to sRGB in 0 to 1: (…, 3)."""
     angle = np.deg2rad(hue)
     lab = np.stack([lightness, chroma * np.cos(angle), chroma * np.sin(angle)], axis=-1)
     linear = ((lab @ OKLAB_TO_LMS.T) ** 3) @ LMS_TO_RGB.T
@@ -42,7 +42,7 @@ def oklch_to_rgb(lightness: Colours, chroma: Colours, hue: Colours) -> Colours:
 
 
 def sequential(*, dark: bool = False) -> Colours:
-    """From the ground to strong ink: nothing looks like the paper, 1 stands out; (256, 3)."""
+    """The scale for weights, from the background colour to a strong colour: (256, 3)."""
     t = np.linspace(0.0, 1.0, STEPS)
     if dark:
         return oklch_to_rgb(0.21 + 0.73 * t, 0.012 + 0.11 * np.sin(np.pi * t**0.9), 262 - 112 * t)
@@ -50,7 +50,7 @@ def sequential(*, dark: bool = False) -> Colours:
 
 
 def diverging() -> Colours:
-    """From less (orange) over none (white) to more (blue); (256, 3)."""
+    """The scale for signed values: orange (negative), white (0), blue (positive): (256, 3)."""
     t = np.linspace(-1.0, 1.0, STEPS)
     lightness = 0.985 - 0.545 * np.abs(t)
     chroma = 0.003 + 0.135 * np.abs(t)
@@ -58,5 +58,5 @@ def diverging() -> Colours:
 
 
 def hexadecimal(colours: Colours) -> str:
-    """The scale as one string, six digits a colour, for the page."""
+    """The scale as one string of six hexadecimal digits per colour, for the page."""
     return bytes(np.rint(colours * 255).astype(np.uint8).reshape(-1)).hex()

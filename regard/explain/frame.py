@@ -1,4 +1,4 @@
-"""What stands around a picture of attention: title, colour scales, one sentence, and details."""
+"""The frame of an attention picture: title, colour scales, caption and details."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from regard.explain.sheet import (
 
 EDGE, RIM = 20, 12  # pixels left free at the sides, and above and below
 BAR = (150, 18)  # the colour bar
-MOST = 2  # lines of a title, and of a caption
+MOST = 2  # the largest number of lines of a title or a caption
 
 
 @dataclass(frozen=True)
 class Said:
-    """What stands around a drawing: over it, in one sentence under it, and what else there is."""
+    """The texts around a drawing: title above, caption below, optional details."""
 
     title: str
     caption: str
@@ -43,7 +43,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Frame:
-    """A sheet with its text, and the rows of pixels that are free for the drawing."""
+    """A sheet with its texts, and the y range in pixels that is free for the drawing."""
 
     sheet: Sheet
     top: float
@@ -51,12 +51,12 @@ class Frame:
 
     @property
     def height(self) -> float:
-        """Free pixels from top to bottom."""
+        """The free height in pixels."""
         return self.bottom - self.top
 
 
 def framed_sheet(said: Said, scales: Sequence[Scale]) -> Frame:
-    """A sheet with everything on it but the drawing."""
+    """A sheet with title, caption, details and colour scales, ready for the drawing."""
     width = WIDTH - 2.0 * EDGE
     details = said.details if said.medium.details else ""
     below = lines_height(details, width, TEXT) + 16 if details else 0.0
@@ -78,7 +78,7 @@ def framed_sheet(said: Said, scales: Sequence[Scale]) -> Frame:
 
 
 def _cut(text: str, width: float, size: float, weight: str = "normal") -> str:
-    """As much of a text as fits on the few lines it may have."""
+    """The text cut to `MOST` lines of the given width."""
     lines = wrap(text, width, size, weight)
     if len(lines) <= MOST:
         return text
@@ -87,7 +87,7 @@ def _cut(text: str, width: float, size: float, weight: str = "normal") -> str:
 
 
 def _draw_scale(sheet: Sheet, scale: Scale, left: float, top: float) -> float:
-    """The name of a scale, its bar and what its ends mean, in a row; returns where it ends."""
+    """Draw the name of a scale, its bar and the values at its ends; returns its right end."""
     middle = top + LEADING * TEXT / 2
     sheet.text((left, middle), scale.name, align="left center")
     left += text_width(scale.name, TEXT) + 14

@@ -1,9 +1,10 @@
-"""What each head does, in a few numbers, and what breaks without it.
+"""Each attention head summarised in a few numbers, and the effect of knocking it out.
 
-In come a model and what it reads: sentences with their translations, texts to go on with, texts
-with hidden tokens, examples with their labels. Each head's weights are summarised: how much it
-looks at the token before, at the first token, at any one fixed distance; how spread out it is; and
-how much the loss rises when it is taken away. The first four describe, the last one tests.
+Input: a model and evaluation data for its task: sentences with translations, texts to continue,
+texts with masked tokens, or labelled examples. Output, for each head: the mean weight on the
+previous token, on the first token and on the strongest fixed distance; the mean entropy of a row;
+and the rise of the loss when the head is knocked out. The first four describe the attention
+pattern; the last one is a causal test.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ entropy          how spread out the weights are, in nats: 0 for a single token""
 
 @dataclass(frozen=True)
 class HeadSummary:
-    """One head over a set of sentences."""
+    """The statistics of one head over a set of texts."""
 
     head: str
     previous: float
-    """Mean weight on the token before the query (in cross-attention: the same place, less one)."""
+    """Mean weight on the key before the query's position (in cross-attention: key = query - 1)."""
     first: float
     """Mean weight on the first token."""
     positional: float
-    """The largest mean weight on any one distance: 1 if position alone decides."""
+    """The largest mean weight on any one distance: 1 if attention depends on position only."""
     offset: int
-    """That distance, key - query."""
+    """The distance of that largest mean weight, key - query."""
     entropy: float
     """Mean entropy of a row, in nats."""
     effect: float
-    """Rise of the loss, in nats per target, when the head is knocked out; of an encoder without a
-    head of its own, 1 - cosine by which the vectors of texts move."""
+    """Rise of the loss, in nats per target, when the head is knocked out; for an encoder without
+    an output head, 1 - cosine between the text vectors with and without it."""
 
 
 def summarise(
@@ -54,12 +55,12 @@ def summarise(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[HeadSummary]:
-    """Every head of the model, from the input up.
+    """Summarise every head of the model, from the first layer to the last.
 
     Args:
-        model: Whose heads.
-        passages: What it reads, some texts at a time.
-        progress: Told how many heads of how many are done.
+        model: The model to examine.
+        passages: The evaluation texts, in batches.
+        progress: Called after each head with the number done and the total.
     """
     gazes: dict[str, _Gaze] = {}
     for site, weights in (record for some in passages for record in _recorded(model, some)):
@@ -76,12 +77,12 @@ def summarise(
 
 
 def heads_table(heads: Sequence[HeadSummary], over: str, effect: str) -> str:
-    """One line a head, the one that matters most first; below, what the columns say.
+    """A text table with one line per head, largest effect first, and a legend of the columns.
 
     Args:
-        heads: All of them.
-        over: What they were looked at on: `100 texts`.
-        effect: What the effect of a head is, in words.
+        heads: The summaries of all heads.
+        over: The data they were computed on, such as `100 texts`.
+        effect: A description of the `effect` column for the legend.
     """
     lines = [
         f"{'head':<32}{'effect':>7}{'previous':>9}{'first':>6}{'positional':>11}{'at':>4}"
@@ -97,7 +98,7 @@ def heads_table(heads: Sequence[HeadSummary], over: str, effect: str) -> str:
 
 
 class _Gaze:
-    """Sums over the maps of one head, (query, key) each."""
+    """Running sums over the maps (query, key) of one head."""
 
     def __init__(self) -> None:
         self.rows, self.with_previous, self.first = 0, 0, 0.0
@@ -105,7 +106,7 @@ class _Gaze:
         self.entropies: list[float] = []
 
     def add(self, weights: Weights) -> None:
-        """One more text."""
+        """Add the weights (query, key) of one text."""
         queries, keys = weights.shape
         offsets = np.arange(keys)[None, :] - np.arange(queries)[:, None]  # key - query
         sums = np.bincount((offsets + queries - 1).ravel(), weights.ravel())
@@ -117,7 +118,7 @@ class _Gaze:
         self.entropies += row_entropy(weights).tolist()
 
     def summary(self, head: str, effect: float) -> HeadSummary:
-        """The numbers of the head."""
+        """The summary of all texts added so far."""
         strongest = max(self.by_offset, key=lambda offset: self.by_offset[offset])
         return HeadSummary(
             head=head,
@@ -142,7 +143,7 @@ def _recorded(model: Model, passages: Passages) -> Iterator[tuple[str, Weights]]
 
 
 def _loss(model: Model, passages: Sequence[Passages]) -> float:
-    """Mean loss of a target, perhaps of a model without a head."""
+    """Mean loss per target over all passages."""
     with evaluating(model):
         total = sum(float(some.loss(model)) for some in passages)
     return total / sum(some.targets for some in passages)

@@ -1,8 +1,8 @@
-"""Everything seen of one input, and the choice of what to show of it.
+"""The attention recorded for one input, and the choice of which part of it to show.
 
-In come the maps of all sites. `Look` picks a layer and a head and saves itself as a page or a
-picture; `Comparison` does so for two looks side by side. The drawing is in `plot` (PNG, SVG,
-PDF) and `page` (HTML).
+Input: the attention maps of all layers (`maps.AttentionMap`). A `Look` holds them, picks a layer
+and a head, and writes an HTML page or a picture; a `Comparison` does the same for two looks side
+by side. The drawing is done in `plot` (PNG, SVG, PDF) and `page` (HTML).
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True)
 class Choice:
-    """What of a look is shown.
+    """Which part of a look is shown.
 
     Attributes:
-        kind: The kind of picture.
-        maps: The layers of a stack for `grid` and `positions`; one map for the other kinds.
-        head: One head, or None for all of them: their mean, or in `grid` and `positions` each.
-        reason: Why this layer, if nobody asked for it.
-        row: The query of the word that was asked for.
-        note: What to know about that word.
+        kind: The kind of picture, one of `KINDS`.
+        maps: All layers of a stack for `grid` and `positions`; a single map for the other kinds.
+        head: The number of one head. None: each head on its own in `grid` and `positions`, the
+            mean over heads in the other kinds.
+        reason: Why this layer was chosen, if the user did not name one.
+        row: The query index of the word the user asked for; None if no word was asked for.
+        note: A remark about that word, for example that it occurs more than once.
     """
 
     kind: Kind
@@ -56,7 +57,7 @@ class Choice:
 
     @property
     def map(self) -> AttentionMap:
-        """The chosen map, or the first of several."""
+        """The chosen map; the first one if there are several."""
         return self.maps[0]
 
     @property
@@ -75,26 +76,26 @@ class Choice:
 
     @property
     def short(self) -> str:
-        """The same to type: `decoder.1.cross.7`; `decoder.cross` for all of its layers."""
+        """Layer and head as typed in options: `decoder.1.cross.7`, or `decoder.cross` for all."""
         site = self.map.stack if len(self.maps) > 1 else self.map.site
         return site if self.head is None else f"{site}.{self.head}"
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Everything seen of one input; in a notebook it shows itself.
+    """The attention recorded for one input; a notebook displays it as an interactive page.
 
     Attributes:
-        maps: The maps of all sites, in the order of the model.
-        title: A few words over the picture.
+        maps: The attention maps of all layers, in the order of the model.
+        title: The title of the picture.
         model: The name of the model.
-        source: The text that went in.
-        target: The text that came out or was forced.
-        knocked_out: The heads that were silenced, such as `decoder.2.cross.3`.
-        note: One sentence more for the caption.
-        source_language: What the keys of cross-attention are written in, such as `English`.
-        target_language: What the decoder writes, such as `German`.
-        picture: The image that went in, if it was one.
+        source: The input text.
+        target: The output text, generated or forced.
+        knocked_out: The heads whose output was set to zero, such as `decoder.2.cross.3`.
+        note: An additional sentence for the caption.
+        source_language: The language of the keys of cross-attention, such as `English`.
+        target_language: The language that the decoder writes, such as `German`.
+        picture: The input image, if the input is an image.
     """
 
     maps: tuple[AttentionMap, ...]
@@ -113,7 +114,7 @@ class Look:
             raise ValueError("a look needs at least one map")
 
     def site(self, name: str) -> AttentionMap:
-        """The map of one site.
+        """The map of one layer, by its site name such as `decoder.2.cross`.
 
         Raises:
             InputError: If no such site was recorded.
@@ -124,12 +125,12 @@ class Look:
         return found[0]
 
     def away(self, attention_map: AttentionMap) -> tuple[int, ...]:
-        """The heads of a map that were taken away, by their numbers."""
+        """The numbers of the heads of a map that were knocked out."""
         heads = range(attention_map.heads)
         return tuple(n for n in heads if f"{attention_map.site}.{n}" in self.knocked_out)
 
     def orientation(self, attention_map: AttentionMap) -> tuple[str, str]:
-        """What the rows and what the columns of a map are."""
+        """Two phrases: what the rows of a map are, and what its columns are."""
         if self.picture is not None:
             return "the patch that looks", "the patches looked at"
         written = f"the {self.target_language} word".replace("  ", " ") + " being written"
@@ -147,20 +148,22 @@ class Look:
         head: int | None = None,
         word: str | None = None,
     ) -> Choice:
-        """Pick what to show.
+        """Choose kind, layer, head and word to show, filling in what the caller leaves open.
 
-        Without a layer, the one whose drawn rows have the lowest mean entropy: the sharpest.
+        If no layer is given, the layer whose drawn rows have the lowest mean entropy (the
+        sharpest one) is chosen.
 
         Args:
-            kind: One of `KINDS`; by default `alignment`, or `self` if there is no
-                cross-attention or the word stands only in the source; `picture` of an image.
+            kind: One of `KINDS`. Default: `picture` for an image; otherwise `alignment`, or `self`
+                if there is no cross-attention or the word occurs only in the source.
             layer: A number, or a name: `decoder`, `decoder.1`, `decoder.1.self`; also
-                `decoder.1.self.3`, with the head.
-            head: A head's number; by default the mean over heads.
-            word: The row to bring out; in a `picture` [CLS]'s, or that of a patch: `2,3`.
+                `decoder.1.self.3`, which names the head as well.
+            head: The number of a head. Default: the mean over heads.
+            word: The query whose row is shown. In a `picture` it is a patch such as `2,3`, by
+                default [CLS].
 
         Raises:
-            InputError: For a kind, layer, head or word that is not there; it names those that are.
+            InputError: For an unknown kind, layer, head or word; the message lists the valid ones.
         """
         kind = _known_kind(kind) if kind is not None else self._usual_kind(layer, word)
         candidates, named_head = _matching(self.maps, kind, layer)
@@ -188,7 +191,10 @@ class Look:
     def _choose_picture(
         self, candidates: Sequence[AttentionMap], head: int | None, word: str | None
     ) -> Choice:
-        """The layer whose row of [CLS] (else of all patches), or of a patch, is the sharpest."""
+        """Choose the layer with the lowest entropy in the row of interest.
+
+        That row is the patch named by `word`, otherwise [CLS]; without [CLS], all rows count.
+        """
         if self.picture is None:
             raise InputError("--kind picture", got="a text", expected="an image")
         row = 0 if self.picture.first else None
@@ -215,21 +221,21 @@ class Look:
         """Write a page (.html) or a picture (.png, .svg, .pdf).
 
         Args:
-            path: The file, by its ending.
-            kind: As the other three, an argument of `choose`.
-            layer: As there.
-            head: As there.
-            word: As there.
-            details: Write under the picture what the page says, such as the name of the model.
+            path: The output file; its ending selects the format.
+            kind: See `choose`.
+            layer: See `choose`.
+            head: See `choose`.
+            word: See `choose`.
+            details: Also write below the picture what the page tells, such as the model's name.
             paper: Draw the picture for print: 160 mm wide, without title and caption.
 
         Raises:
-            InputError: For another ending, or for what `choose` refuses.
+            InputError: For another ending, or for arguments that `choose` rejects.
             WriteError: If the file cannot be written; the old file is unchanged.
         """
         ending = picture_ending(path)
         choice = self.choose(kind, layer, head, word)
-        # Drawing is imported on use: matplotlib alone takes most of a second.
+        # Imported here because importing matplotlib takes most of a second.
         if ending == ".html":
             from regard.explain.page import look_page
 
@@ -240,7 +246,7 @@ class Look:
         return write_file(path, render(figure, ending, paper=paper))
 
     def __repr__(self) -> str:
-        """What is in it and how to see it, in a few lines: its weights would fill pages."""
+        """A summary of a few lines without the weights: texts, stacks, and how to save a page."""
         lines = [f"Look of {self.model}" if self.model else "Look"]
         texts = {"source": self.source, "target": self.target} if self.source else {}
         for name, text in (texts or {"title": self.title}).items():
@@ -275,12 +281,12 @@ class Look:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two looks at the same place: before and after a knock-out, or two sentences.
+    """Two looks shown at the same layer: before and after a knock-out, or for two sentences.
 
     Attributes:
-        before: The first look; it decides which layer is the sharpest.
+        before: The first look; the sharpest layer is chosen from it.
         after: The second look.
-        names: What to call the two.
+        names: The labels of the two looks.
     """
 
     before: Look
@@ -293,10 +299,10 @@ class Comparison:
         layer: int | str | None = None,
         head: int | None = None,
     ) -> tuple[Choice, Choice]:
-        """The same layer and head of both, so that what differs is not the choice.
+        """Choose the same kind, layer and head in both looks, so that they can be compared.
 
         Raises:
-            InputError: As `Look.choose`, and for `grid` and `positions`.
+            InputError: As `Look.choose`, and for kinds other than `alignment` and `self`.
         """
         first = self.before.choose(kind, layer, head)
         if first.kind not in ("alignment", "self"):
@@ -313,7 +319,7 @@ class Comparison:
         details: bool = False,
         paper: bool = False,
     ) -> Path:
-        """Write both and their difference, as a page (.html) or a picture (.png, .svg, .pdf)."""
+        """Write both maps and their difference as a page (.html) or picture (.png, .svg, .pdf)."""
         ending = picture_ending(path)
         if ending == ".html":
             from regard.explain.page import comparison_page
@@ -332,13 +338,13 @@ class Comparison:
 
 
 def look_of(trace: Trace, item: Any, *, model: str = "", without: Sequence[str] = ()) -> Look:
-    """What was recorded of a text as maps: sub-words are merged into words, which name the rows.
+    """Turn the recorded weights of one input into a look, with sub-words merged into words.
 
     Args:
-        trace: What a task recorded.
-        item: What was read: a text, or an image or its path.
-        model: What to call the model.
-        without: The heads that were taken away.
+        trace: The weights (heads, query, key) per layer that a task recorded, and its words.
+        item: The input: a text, or an image or its path.
+        model: The name of the model.
+        without: The heads that were knocked out.
     """
     maps = []
     for site, value in trace.weights.items():
@@ -364,15 +370,15 @@ def look_of(trace: Trace, item: Any, *, model: str = "", without: Sequence[str] 
 
 
 def compare(before: Look, after: Look, names: tuple[str, str] = ("before", "after")) -> Comparison:
-    """Put two looks side by side."""
+    """Compare two looks; returns a `Comparison` that draws both side by side."""
     return Comparison(before, after, names)
 
 
 def find_word(labels: Sequence[str], word: str) -> tuple[int, str]:
-    """Where a word stands, and a note if it stands there more than once.
+    """The index of the first occurrence of a word, and a note if it occurs more than once.
 
     Raises:
-        InputError: If it does not; the message lists the words.
+        InputError: If the word does not occur; the message lists the words that do.
     """
     places = _places(labels, word)
     if not places:
@@ -386,10 +392,10 @@ def find_word(labels: Sequence[str], word: str) -> tuple[int, str]:
 
 
 def picture_ending(path: str | os.PathLike[str]) -> str:
-    """The ending of a file that a picture can be written to, in lower case.
+    """The ending of an output file in lower case: .html, .png, .svg or .pdf.
 
     Raises:
-        InputError: For any other.
+        InputError: For any other ending.
     """
     ending = Path(path).suffix.lower()
     if ending not in (".html", ".png", ".svg", ".pdf"):
@@ -403,7 +409,7 @@ def picture_ending(path: str | os.PathLike[str]) -> str:
 
 
 def _places(labels: Sequence[str], word: str) -> list[int]:
-    """Where a word stands; capitals matter only if it also stands there with the right ones."""
+    """All indices of a word: exact matches, or matches ignoring case if there is no exact one."""
     same: tuple[Callable[[str], str], ...] = (str, str.casefold)
     for form in same:
         places = [place for place, label in enumerate(labels) if form(label) == form(word)]
@@ -422,7 +428,7 @@ def _known_kind(kind: str) -> Kind:
 def _mean_entropy(weights: Weights) -> float:
     rows = row_entropy(weights)
     rows = rows[~np.isnan(rows)]
-    return float(rows.mean()) if rows.size else float("inf")  # nothing to see comes last
+    return float(rows.mean()) if rows.size else float("inf")  # an empty map is chosen last
 
 
 def _sites(maps: Sequence[AttentionMap]) -> str:
@@ -432,7 +438,7 @@ def _sites(maps: Sequence[AttentionMap]) -> str:
 def _matching(
     maps: Sequence[AttentionMap], kind: Kind, layer: int | str | None
 ) -> tuple[tuple[AttentionMap, ...], int | None]:
-    """The maps of one stack that a kind can show and `layer` names, and the head it names."""
+    """The maps of one stack that fit `kind` and `layer`, and the head if `layer` names one."""
     ending = {"alignment": ".cross", "self": ".self", "picture": ".self"}.get(kind, "")
     possible = [m for m in maps if m.stack.endswith(ending)]
     if not possible:
@@ -452,7 +458,7 @@ def _matching(
     ]
     if not found or len(numbers) > 2:
         raise InputError("--layer", got=layer, expected=f"one of {_sites(possible)}")
-    # What a kind shows unless told otherwise: positions are about a sequence and itself.
+    # The default stack of a kind; `positions` compares places within one sequence.
     usual = (
         ("decoder.cross",) if kind in ("alignment", "grid") else ("encoder.self", "decoder.self")
     )

@@ -1,11 +1,11 @@
-"""Recorded attention as labelled maps, and the arithmetic on them.
+"""Attention weights with labelled rows and columns, and the computations on them.
 
-In come the weights that a run recorded, one array per attention layer, and the tokens they
-belong to. Out go maps between words, how spread out their rows are, and how far they look.
-`look` chooses among the maps of one input what to show.
+Input: the weights recorded in a run, one array per attention layer, and their tokens. Output:
+maps between words, the entropy of their rows, and the mean weight by distance. `look` chooses
+which of the maps of one input to show.
 
-A site is named as in `--knock-out`: stack, layer, kind, as in `decoder.2.cross`; a head is
-one more number. Layers and heads count from 0.
+A layer is named by its site as in `--knock-out`: stack, layer, kind, such as `decoder.2.cross`;
+a head has one more number, `decoder.2.cross.3`. Layers and heads count from 0.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ VISIBLE = {"\n": "⏎", "\r": "⏎", "\t": "⇥"}
 
 @dataclass(frozen=True, eq=False)
 class AttentionMap:
-    """One attention layer of one input.
+    """The attention weights of one layer for one input.
 
     Attributes:
-        site: Its name, such as `decoder.2.cross` or `encoder.0.self`.
-        weights: Who looks at what, (heads, query, key). A row sums to 1, or to 0 where there
-            was nothing to look at.
-        queries: The label of each row. In the decoder of an encoder-decoder, the token that the
-            step *predicts*; else the one that looks.
-        keys: The label of each column: what is looked at.
+        site: The layer's name, such as `decoder.2.cross` or `encoder.0.self`.
+        weights: Attention weights (heads, query, key). A row sums to 1, or to 0 if all keys of
+            the query were masked.
+        queries: The label of each row: in the decoder of an encoder-decoder the token that the
+            step *predicts*, otherwise the token at the query's position.
+        keys: The label of each column: the token at the key's position.
     """
 
     site: str
@@ -64,12 +64,12 @@ class AttentionMap:
 
     @property
     def heads(self) -> int:
-        """How many heads were recorded."""
+        """The number of recorded heads."""
         return int(self.weights.shape[0])
 
     @property
     def writes(self) -> bool:
-        """Whether a row is a word being written; a stack that looks at its own words only reads."""
+        """Whether rows are predicted words: a decoder whose query and key labels differ."""
         return self.stack.startswith("decoder.") and self.queries != self.keys
 
     def __repr__(self) -> str:
@@ -77,12 +77,12 @@ class AttentionMap:
         return f"AttentionMap({self.site!r}, {heads} heads, {queries} queries, {keys} keys)"
 
     def seen(self, head: int | None = None, away: Collection[int] = ()) -> Weights:
-        """The map of one head, or the mean over heads: (query, key).
+        """The weights of one head, or the mean over heads: (query, key).
 
         Args:
-            head: Its number; None for the mean.
-            away: Heads that were taken away. What they look at reaches nobody, so they are left
-                out of the mean, and of one of them nothing is seen: NaN.
+            head: The head's number; None for the mean.
+            away: Heads that were knocked out. Their weights have no effect on the output, so they
+                are left out of the mean, and the map of such a head is all NaN.
         """
         rest = [one for one in range(self.heads) if one not in away]
         if head in away or not rest:
@@ -90,7 +90,7 @@ class AttentionMap:
         return self.weights[rest].mean(axis=0) if head is None else self.weights[head]
 
     def _repr_html_(self) -> str:
-        from regard.explain.look import Look  # which is made of maps
+        from regard.explain.look import Look  # imported here: look imports this module
 
         return Look(maps=(self,), title=self.site)._repr_html_()
 
@@ -102,7 +102,7 @@ def row_entropy(weights: Weights) -> Weights:
         weights: Any shape that ends in (query, key).
 
     Returns:
-        (…, query); NaN for a row that sums to 0, which looks at nothing.
+        (…, query); NaN for a row that sums to 0.
 
     Example:
         >>> row_entropy(np.array([[1.0, 0.0], [0.5, 0.5]])).round(3).tolist()
@@ -122,15 +122,15 @@ def merge_words(
     query_labels: Sequence[str],
     key_labels: Sequence[str],
 ) -> AttentionMap:
-    """Sub-words to words: the sum over a word's keys, the mean over its queries.
+    """Merge sub-words into words: sum over the keys of a word, mean over its queries.
 
-    Looking at two halves of a word is looking at the word, so keys add up; a word written in
-    two steps looks where the two looked on average, so rows still sum to 1.
+    The weight on a word is the sum of the weights on its sub-words. A word of several queries
+    gets the mean of their rows, so that rows still sum to 1.
 
     Args:
         piece_map: The map between sub-words.
         query_words: For each query, the number of its word, from 0.
-        key_words: The same for each key.
+        key_words: For each key, the number of its word, from 0.
         query_labels: The words of the queries.
         key_labels: The words of the keys.
 
@@ -146,7 +146,7 @@ def merge_words(
 
 
 def _members(words: Sequence[int], pieces: int, count: int, side: str) -> Weights:
-    """Which piece belongs to which word, as ones and zeros: (words, pieces)."""
+    """The membership matrix (words, pieces): 1 where a sub-word belongs to a word, else 0."""
     if len(words) != pieces or set(words) != set(range(count)):
         raise ValueError(
             f"{side} words: expected {pieces} numbers that use each of 0 to {count - 1}, "
@@ -158,8 +158,8 @@ def _members(words: Sequence[int], pieces: int, count: int, side: str) -> Weight
 def mean_by_offset(weights: Weights, window: int) -> Weights:
     """The mean weight at each distance key - query from -window to window.
 
-    The mean is over the rows that have a key at that distance; a row that looks at nothing is
-    left out. A distance that no row has is NaN.
+    The mean is over the rows that have a key at that distance; rows that sum to 0 are left out.
+    A distance that no row has is NaN.
 
     Args:
         weights: (heads, query, key).
@@ -180,7 +180,7 @@ def mean_by_offset(weights: Weights, window: int) -> Weights:
 
 
 def visible(text: str) -> str:
-    r"""A label that can be drawn and written: line ends shown, control characters replaced.
+    r"""A label fit for display: line ends become visible, control characters are replaced.
 
     Example:
         >>> visible("a\nb"), visible(""), visible(" ")
@@ -196,5 +196,5 @@ def visible(text: str) -> str:
 
 
 def shortened(text: str, longest: int = 140) -> str:
-    """A title that leaves room for the picture."""
+    """The text cut to `longest` characters, with an ellipsis if something was cut."""
     return text if len(text) <= longest else f"{text[:longest]}…"

@@ -1,6 +1,6 @@
-"""How a layer or a head is called: `decoder.1.cross.7` to type, in words to read.
+"""Names of layers and heads: `decoder.1.cross.7` in options, and a phrase for pictures.
 
-What is typed counts from 0, as code does; what is read counts from 1, as people do.
+Option names count from 0; phrases count from 1.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ _NAME = re.compile(r"([a-z_]+)\.(\d+)(?:-(\d+))?\.([a-z_]+)(?:\.(\d+))?")
 
 
 def in_words(name: str, heads: str = "") -> str:
-    """The name of a layer or a head as it is read; any other name as it is.
+    """The name of a layer or a head as a phrase; any other name stays as it is.
 
     Args:
         name: Such as `decoder.1.cross`, `decoder.1.cross.7`, or `decoder.0-2.cross` for several.
-        heads: What to say of a layer's heads, where the name is none of a head.
+        heads: A phrase for the heads, used if the name is that of a layer, not of a head.
 
     Example:
         >>> in_words("decoder.1.cross.7"), in_words("encoder.0.self")

@@ -1,11 +1,10 @@
-"""Looks, text, tables and pictures as one HTML file that needs no network.
+"""Looks, text, tables and pictures as one self-contained HTML file that needs no network.
 
-A picture that is an SVG stands in the page as such: sharp at any size, its text can be searched.
-
-Sections come in, the text of a page goes out. Style, script and data stand in the file
-itself, and its content policy forbids everything else: no address is ever asked for, and no
-script runs but ours, which the policy names by its hash. The weights are numbers of one or
-two bytes in base64, drawn on a canvas by `viewer.js`, so that 500 words open at once.
+Input: a list of sections. Output: the text of the page. Style, script and data are part of the
+file, and its content security policy forbids everything else: no URL is ever requested, and the
+only script that may run is ours, which the policy names by its hash. Weights are stored as one or
+two bytes each, in base64, and drawn on a canvas by `viewer.js`, so that an input of 500 words
+opens without delay. SVG pictures are inlined: sharp at any size, with searchable text.
 """
 
 from __future__ import annotations
@@ -31,14 +30,15 @@ from regard.explain.look import Choice, Comparison, Look
 from regard.explain.maps import AttentionMap, Weights, visible
 from regard.runtime.files import write_file
 
-FINE_BYTES = 6_000_000  # up to here two bytes a weight, beyond one
-MOST_BYTES = 21_000_000  # beyond, only means over heads; in base64 a third more, under 30 MB
+FINE_BYTES = 6_000_000  # up to this size two bytes per weight, beyond it one
+# Beyond this size only the mean over heads is stored. Base64 adds a third: the file is < 30 MB.
+MOST_BYTES = 21_000_000
 VIEWS = {"alignment": "matrix", "self": "matrix", "grid": "grid", "positions": "positions"}
 
 
 @dataclass(frozen=True)
 class Prose:
-    """Paragraphs, parted by empty lines, under an optional heading."""
+    """Paragraphs, separated by empty lines, under an optional heading."""
 
     text: str
     heading: str = ""
@@ -46,7 +46,7 @@ class Prose:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headers; a column of numbers is set to the right."""
+    """Rows under headers; columns of numbers are right-aligned."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -55,7 +55,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG (bytes) or an SVG (text), which travels inside the page."""
+    """A PNG (bytes) or an SVG (text), embedded in the page."""
 
     content: bytes | str
     caption: str = ""
@@ -63,13 +63,13 @@ class Picture:
 
 @dataclass(frozen=True)
 class Looks:
-    """Looks to switch between, opened at one place.
+    """Several looks as tabs of one viewer, and what the viewer shows when opened.
 
     Attributes:
-        tabs: A name and a look each.
-        site: The site to open at; by default the one that the first look chooses.
-        head: The head to open at; by default the mean.
-        word: The word to open at, as the row of the chosen map.
+        tabs: The name and the look of each tab.
+        site: The layer to open at; by default the one that the first look chooses.
+        head: The head to open at; by default the mean over heads.
+        word: The word to open at: a query label of the chosen map.
         view: `matrix`, `sentence`, `grid` or `positions`; with a word, by default `sentence`.
     """
 
@@ -84,10 +84,10 @@ Section = Prose | Table | Picture | Looks
 
 
 def page(heading: str, sections: Sequence[Section]) -> str:
-    """A whole page, complete in itself.
+    """The text of a complete, self-contained HTML page.
 
     Raises:
-        InputError: If a site, head or word to open at is not there, or the looks are too large.
+        InputError: If the site, head or word to open at does not exist, or the looks are too large.
     """
     script = _part("viewer.js")
     digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode()
@@ -104,12 +104,12 @@ def page(heading: str, sections: Sequence[Section]) -> str:
         ),
         "script": script,
     }
-    # One pass, so that braces in a text are never taken for a place to fill.
+    # A single pass, so that braces in the inserted text are not taken for placeholders.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part("viewer.html"))
 
 
 def save_page(path: str | os.PathLike[str], heading: str, sections: Sequence[Section]) -> Path:
-    """Write a page.
+    """Write a page to a file.
 
     Raises:
         WriteError: If the file cannot be written; the old file is unchanged.
@@ -118,7 +118,7 @@ def save_page(path: str | os.PathLike[str], heading: str, sections: Sequence[Sec
 
 
 def look_page(look: Look, choice: Choice) -> str:
-    """The page of one look, opened at what was chosen; of an image, below its picture."""
+    """The page of one look, opened at the choice; for an image, with its picture above."""
     if choice.kind == "picture":
         from regard.explain.plot import draw, render  # matplotlib is slow to import
 
@@ -133,7 +133,7 @@ def look_page(look: Look, choice: Choice) -> str:
 
 
 def comparison_page(comparison: Comparison, before: Choice, after: Choice) -> str:
-    """Both looks to switch between, and under them the picture of their difference."""
+    """A page with both looks as tabs and, below, the picture of their difference."""
     from regard.explain.plot import draw_comparison, render  # matplotlib is slow to import
 
     figure = render(draw_comparison(comparison, before, after), ".svg").decode()
@@ -144,7 +144,7 @@ def comparison_page(comparison: Comparison, before: Choice, after: Choice) -> st
 
 
 def framed(text: str) -> str:
-    """A page inside a notebook's, where neither can touch the other."""
+    """A page inside a sandboxed iframe, isolated from the notebook that shows it."""
     return (
         f'<iframe sandbox="allow-scripts" srcdoc="{html.escape(text)}" title="attention" '
         'style="width:100%;height:720px;border:0"></iframe>'
@@ -161,7 +161,7 @@ def _escape(text: object) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in, whatever the labels say."""
+    """JSON that is safe inside a script element: `&`, `<` and `>` are escaped."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # ASCII only
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -209,9 +209,9 @@ def _write_picture(picture: Picture) -> str:
 
 
 def _inline(svg: str, caption: str) -> str:
-    """An SVG file as an element of a page.
+    """An SVG file as an element of an HTML page.
 
-    Its head and namespaces are for XML, which a page is not, and its metadata name addresses.
+    The XML declaration, the namespaces and the metadata (which contain URLs) are removed.
     """
     text = svg[svg.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
@@ -280,10 +280,10 @@ def _map_data(
 
 
 def quantise(shares: Weights, width: int) -> bytes:
-    """Numbers of 0 to 1 in one or two bytes each, the lower byte first.
+    """Encode numbers p from 0 to 1 as one or two bytes each, little-endian.
 
-    Two bytes store p itself, to 1 in 65,535. One byte stores √p, to 1 in 255: an error of at
-    most 0.004 at 1, but 0.0002 at 0.002, where the many small weights of long inputs are.
+    Two bytes store round(65535 p). One byte stores round(255 √p): the error is at most 0.004 at
+    p = 1, but 0.0002 at p = 0.002, in the range of most weights of long inputs.
     """
     shares = np.clip(shares, 0.0, 1.0)
     if width == 2:

@@ -1,4 +1,4 @@
-"""Attention over an image: the image, one row of attention over its patches, and both together."""
+"""Draw attention over an image: the image, one row of weights over its patches, and an overlay."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from regard.explain.plot import GAP, facts_of
 from regard.explain.sheet import LEADING, SMALLEST, TEXT, WIDTH, Medium, points, shorten
 
 PRINTED = 100
-"""Patches whose weights are written into their cells; with more, the colours tell alone."""
+"""Up to this number of patches, weights are written into the cells."""
 
 
 def draw_picture(look: Look, choice: Choice, medium: Medium) -> Figure:
-    """Three panels: the image as it is read, the row as a grid of patches, the map over the image.
+    """Draw three panels: the model's input image, the weights as a grid of patches, and an overlay.
 
     Args:
-        look: Of an image.
-        choice: Which layer, which head (or their mean), and whose row.
-        medium: Whether it is for print, and whether details stand below.
+        look: The recorded attention for an image.
+        choice: The layer, the head (or the mean), and the query row (None: the mean of all rows).
+        medium: Whether it is for print, and whether details are drawn.
     """
     picture = look.picture
-    assert picture is not None  # `choose` has refused
+    assert picture is not None  # checked in `Look.choose`
     seen = np.nan_to_num(choice.map.seen(choice.head, look.away(choice.map)))  # (tokens, tokens)
     weights = seen.mean(axis=0) if choice.row is None else seen[choice.row]  # (tokens,)
     patches = weights[picture.first :].reshape(picture.grid)
@@ -75,7 +75,13 @@ def draw_picture(look: Look, choice: Choice, medium: Medium) -> Figure:
 
 
 def _share(weights: Weights, first: int, name: str) -> str:
-    """How much of the row goes to the patches, and how much to what stands before them."""
+    """A sentence: which share of the weights goes to the patches, and which to [CLS].
+
+    Args:
+        weights: (tokens,)
+        first: The number of tokens before the patches.
+        name: The query, in words.
+    """
     if not first:
         return f"all attention of {name} goes to the patches."
     share = float(weights[first:].sum())
@@ -83,5 +89,5 @@ def _share(weights: Weights, first: int, name: str) -> str:
 
 
 def _shown(pixels: Weights) -> Weights:
-    """(channels, height, width) as matplotlib takes it."""
+    """(channels, height, width) -> (height, width) if grey, else (height, width, channels)."""
     return pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)

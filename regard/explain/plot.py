@@ -1,9 +1,10 @@
-"""Attention as pictures: a look and a choice come in, a matplotlib figure goes out.
+"""Attention as pictures: from a look and a choice to a matplotlib figure.
 
-Each picture measures 1280×720 pixels: the title on top, beside the colour scale what it means, the
-drawing, and one sentence under it. All text can be read from the back row, so where the labels of
-many words would touch, every second or third has one. What else there is to know (the model, how
-the layer is called, why it was chosen) is left to the page, or stands below where it is asked for.
+Each picture measures 1280×720 pixels: title, colour scale with its meaning, the drawing, and a
+caption of one sentence. Text is large enough to be read from the back row of a lecture hall;
+where the labels of many words would overlap, only every second or third is drawn. Further
+information (model, layer name, why the layer was chosen) is on the HTML page, and below the
+picture if `details` is set.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from regard.explain.sheet import (
 
 __all__ = ["Scale", "draw", "draw_comparison", "render"]
 
-GAP = 24  # between the parts
-LINES, BARS = 380, 300  # the widths of the two halves of the picture of a word
-WINDOW = 8  # words to either side, in the picture of positions
+GAP = 24  # pixels between panels
+LINES, BARS = 380, 300  # pixels: the widths of the lines and of the bars in the picture of a word
+WINDOW = 8  # the largest distance in the picture of positions, in words
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix of a picture."""
+    """One matrix of a picture with its labels and colour scale."""
 
     values: Weights  # (row, column)
     rows: Sequence[str]
@@ -56,28 +57,28 @@ class Panel:
 
 @dataclass(frozen=True)
 class Columns:
-    """How the columns of a picture stand; lengths in pixels."""
+    """The layout of the column labels of all panels; lengths in pixels."""
 
-    labels: list[list[str]]  # of each panel, cut to fit
-    angle: int
-    pitch: float
-    longest: float  # of the labels
-    beside: float  # free to the right of each panel
+    labels: list[list[str]]  # one list per panel, shortened to fit
+    angle: int  # of the labels, in degrees
+    pitch: float  # the width of a column
+    longest: float  # the width of the longest label
+    beside: float  # the free space to the right of each panel
 
 
 def draw(look: Look, choice: Choice, *, details: bool = False, paper: bool = False) -> Figure:
-    """The picture of what was chosen.
+    """Draw the chosen part of a look.
 
     Args:
-        look: What was seen.
-        choice: What of it is drawn.
-        details: Whether all that is known about it stands below, which makes the picture higher.
-        paper: Whether it is for print: without title and caption.
+        look: The recorded attention of one input.
+        choice: The part to draw.
+        details: Also write all known facts below, which makes the picture taller.
+        paper: Draw for print: without title and caption.
     """
     medium = Medium(paper=paper, details=details)
     with style():
         if choice.kind == "picture":
-            from regard.explain.picture import draw_picture  # which uses what is below
+            from regard.explain.picture import draw_picture  # imported here: it imports this module
 
             return draw_picture(look, choice, medium)
         if choice.row is not None:
@@ -93,7 +94,7 @@ def draw_comparison(
     details: bool = False,
     paper: bool = False,
 ) -> Figure:
-    """Two maps side by side and, where both have the same words, their difference."""
+    """Draw two maps side by side and, if both have the same words, their difference."""
     with style():
         first, second = before.map, after.map
         looks = comparison.before, comparison.after
@@ -133,7 +134,11 @@ def draw_comparison(
 
 
 def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
-    """The same map at several moments of training, named in order; the last one chooses it."""
+    """Draw the same map at several moments of training; the layer is chosen from the last one.
+
+    Args:
+        moments: The name of each moment and its look, in order.
+    """
     last = moments[-1][1]
     choice = last.choose("alignment")
     with style():
@@ -167,7 +172,7 @@ def _draw_positions(look: Look, choice: Choice, medium: Medium) -> Figure:
     rows = [_head_name(look, m, head) for m, head in chosen]
     columns = [f"{offset:+d}" if offset else "0" for offset in range(-window, window + 1)]
     panel = Panel(values, rows, [c.replace("-", "−") for c in columns], weight_scale(values))
-    # a decoder's step at place t writes word t, and has read the words before it
+    # step t of a decoder predicts word t and has read the words before it
     origin = "0 is the word of the same number"
     if choice.map.stack.endswith(".self"):
         which = "written last" if choice.map.writes else "itself"
@@ -183,7 +188,7 @@ def _draw_positions(look: Look, choice: Choice, medium: Medium) -> Figure:
 
 
 def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
-    """One thumbnail a head: rows of layers, columns of heads."""
+    """One thumbnail per head: one row per layer, one column per head."""
     across = max(len(_heads(m, choice)) for m in choice.maps)
     down = len(choice.maps)
     scale = weight_scale(
@@ -221,7 +226,7 @@ def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
 
 
 def _draw_word(look: Look, choice: Choice, medium: Medium) -> Figure:
-    """The word on the left, what it looks at on the right: the thicker the line, the more."""
+    """Queries on the left, keys on the right: line width shows the weight of the chosen query."""
     row, queries, keys = choice.row or 0, choice.map.queries, choice.map.keys
     weights = np.nan_to_num(choice.map.seen(choice.head, look.away(choice.map))[row])  # (key)
     scale = weight_scale(weights)
@@ -239,7 +244,7 @@ def _draw_word(look: Look, choice: Choice, medium: Medium) -> Figure:
         [shorten(visible(word), 260, size) for word in words] for words in (queries, keys)
     )
     widths = [max(text_width(w, size) for w in words) for words in (left_words, right_words)]
-    width = 1.15 * widths[0] + LINES + widths[1] + BARS + 60  # the bold word is the wider
+    width = 1.15 * widths[0] + LINES + widths[1] + BARS + 60  # 1.15: bold text is wider
     left = EDGE + max(0, (WIDTH - 2 * EDGE - width) / 2) + 1.15 * widths[0]
     right = left + LINES
     middle = frame.top + frame.height / 2
@@ -248,7 +253,7 @@ def _draw_word(look: Look, choice: Choice, medium: Medium) -> Figure:
     _draw_lines(
         sheet, weights, scale, (left + 8, right - 8), (tops[0] + row * pitch, tops[1], pitch)
     )
-    axes = sheet.axes(0, 0, sheet.width, sheet.height)  # words stand where they are put
+    axes = sheet.axes(0, 0, sheet.width, sheet.height)  # axes in pixels over the whole sheet
     axes.set(xlim=(0, sheet.width), ylim=(sheet.height, 0))
     axes.set_axis_off()
     font = {"fontsize": points(size), "va": "center"}
@@ -271,17 +276,25 @@ def _draw_lines(
     sides: tuple[float, float],
     heights: tuple[float, float, float],
 ) -> None:
-    """From the height of the word to that of each key: the first key's, and so on by the pitch."""
+    """Draw a curve from the query to each key, its width and colour given by the weight.
+
+    Args:
+        sheet: The sheet to draw on.
+        weights: (key)
+        scale: The colour scale of the weights.
+        sides: The x positions of queries and of keys, in pixels.
+        heights: The y position of the query, that of the first key, and the distance of two keys.
+    """
     (left, right), (start, first, pitch) = sides, heights
     axes = sheet.axes(left, 0, right - left, sheet.height)
     axes.set(xlim=(0, 1), ylim=(sheet.height, 0))
     axes.set_axis_off()
     t = np.linspace(0, 1, 40)
-    for key in np.argsort(weights):  # the strongest on top
+    for key in np.argsort(weights):  # the largest weight is drawn last, on top
         share = float(weights[key]) / scale.high
         if share < 0.01:
             continue
-        # an S-curve leaves both words level, so that neighbouring lines stay apart
+        # an S-curve is horizontal at both ends, which keeps neighbouring lines apart
         curve = start + (first + key * pitch - start) * t * t * (3 - 2 * t)
         colour = scale.colours[int(np.clip(0.25 + 0.6 * share, 0, 1) * 255)]
         width = points(0.4 + 13 * share)
@@ -291,7 +304,7 @@ def _draw_lines(
 def _draw_bars(
     sheet: Sheet, weights: Weights, scale: Scale, left: float, heights: tuple[float, float]
 ) -> None:
-    """A bar and its value beside each key; values only where they fit."""
+    """Draw a bar beside each key, with its value where there is room."""
     first, pitch = heights
     longest = BARS - 70
     axes = sheet.axes(left, 0, BARS, sheet.height)
@@ -306,7 +319,7 @@ def _draw_bars(
 
 
 def _draw_panels(panels: Sequence[Panel], said: Said) -> Figure:
-    """Matrices side by side, as large as fits; labels that would touch are thinned out."""
+    """Draw matrices side by side, as large as fits; labels that would overlap are thinned out."""
     rows = max(len(panel.rows) for panel in panels)
     columns = max(len(panel.columns) for panel in panels)
     size = _font_size(max(rows, columns * len(panels)))
@@ -335,7 +348,7 @@ def _draw_panels(panels: Sequence[Panel], said: Said) -> Figure:
         paint(axes, panel.values, panel.scale, cell=(column, row))
         label(axes, texts if panel.named_rows else [], tops, (column, row), (heads.angle, size))
         if panel.heading:
-            # on the line above the highest label
+            # the heading is on a line of its own above the column labels
             name = shorten(visible(panel.heading), 0.9 * columns * column, TEXT)
             frame.sheet.text((left, top - above), name, weight="bold")
         left += columns * column + heads.beside
@@ -347,7 +360,14 @@ def _font_size(words: int) -> int:
 
 
 def _place_columns(panels: Sequence[Panel], room: float, size: float, tallest: float) -> Columns:
-    """The smallest angle at which the column labels do not touch in the room of a panel."""
+    """Lay out the column labels at the smallest angle of 0, 45 or 60° at which none overlap.
+
+    Args:
+        panels: The panels, which all get the same layout.
+        room: The width available to one panel, in pixels.
+        size: The font size in pixels.
+        tallest: The largest height of turned labels, in pixels.
+    """
     names = [[visible(text) for text in panel.columns] for panel in panels]
     count = max(len(texts) for texts in names)
     closest = COLUMN * size / SMALLEST
@@ -357,7 +377,7 @@ def _place_columns(panels: Sequence[Panel], room: float, size: float, tallest: f
             limit = (tallest - size * math.cos(lean)) / math.sin(lean)
             names = [[shorten(text, limit, size) for text in texts] for texts in names]
         longest = max(text_width(text, size) for texts in names for text in texts)
-        beside = max(GAP, longest * math.cos(lean)) if angle else GAP  # the last one hangs over
+        beside = max(GAP, longest * math.cos(lean)) if angle else GAP  # room for the last label
         pitch = min((room - beside) / count, 150)
         step = pitch * math.ceil(round(closest / pitch, 6))
         if longest + 8 <= step if angle == 0 else step * math.sin(lean) >= 1.15 * size:
@@ -366,7 +386,7 @@ def _place_columns(panels: Sequence[Panel], room: float, size: float, tallest: f
 
 
 def _sentence(look: Look, choice: Choice) -> str:
-    """What is to be seen, for the foot of a picture."""
+    """The caption: layer, head, and what rows and columns are."""
     rows, columns = look.orientation(choice.map)
     text = f"{choice.name}: rows are {rows}, columns {columns}{_taken_away(look, choice)}."
     return _capital(text)
@@ -377,7 +397,7 @@ def _capital(text: str) -> str:
 
 
 def _taken_away(look: Look, choice: Choice) -> str:
-    """That the head that is shown, or some other, was taken away."""
+    """A clause for the caption that names the knocked-out heads; empty if there are none."""
     if choice.head is not None and choice.head in look.away(choice.map) and len(choice.maps) == 1:
         return "; this head is taken away, so nothing is seen of it"
     if not look.knocked_out:
@@ -393,7 +413,7 @@ def _orientation(look: Look, attention_map: AttentionMap) -> list[str]:
 
 
 def facts_of(look: Look, choice: Choice) -> list[str]:
-    """What to know of a picture beside what it shows."""
+    """Sentences of further information: layer, reason of the choice, knock-outs, model, notes."""
     silenced = "; ".join(map(in_words, look.knocked_out))
     facts = [
         f"This is {choice.name}.",

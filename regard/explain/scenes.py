@@ -1,7 +1,7 @@
-"""The numbers of `Steps` as scenes: what is shown at each step, for a page and for pictures.
+"""The numbers of `Steps` as scenes: the content of each step, for pages and pictures.
 
-A scene is a title, a formula, a sentence, and rows: a word, a vector, a number, a bar. The page
-(`slides`) and the pictures (`strip`) draw the same rows.
+A scene has a title, a formula, a sentence, and rows with a word, a vector, a number or a bar. The
+page (`slides`) and the pictures (`strip`) draw the same scenes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from regard.explain.steps import Steps
 Vector = npt.NDArray[Any]
 
 MOST_WORDS, MOST_HEADS = 7, 8
-"""Rows that one screen has room for."""
+"""The largest number of rows of words and of heads in a scene."""
 KEYS = {
     "q·k": "scores", "score": "scores", "/ √d_k": "scaled", "+ bias": "bias", "softmax": "weights",
     "× v": "weighted", "Σ": "sum", "heads": "joined", "× W_O": "out",
 }  # fmt: skip
-"""What a step is called by those who type; otherwise as it is listed."""
+"""The name of a step in options and JSON, if it differs from its name in the list of steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +35,11 @@ class Row:
     Attributes:
         label: A word, or the name of a vector.
         values: A vector, drawn as cells.
-        lead: What stands before the vector, such as `0.31 ×`.
-        number: What stands behind it, such as a score.
-        bar: From -1 to 1: a bar that is as long.
-        kind: `chosen` for the word that is followed, `hidden` for one it may not see, `result`
-            for what the step gives.
+        lead: Text before the vector, such as `0.31 ×`.
+        number: Text after the vector, such as a score.
+        bar: The length of a bar, from -1 to 1.
+        kind: `chosen` for the query word, `hidden` for a masked word, `result` for the result of
+            the step.
     """
 
     label: str
@@ -52,16 +52,16 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """One step.
+    """One step of the computation.
 
     Attributes:
-        name: A few letters, for the list of steps.
-        title: What happens, in a few words.
-        formula: As the paper writes it.
-        says: A sentence on what is to be seen.
-        rows: What is shown.
-        hand: One of the numbers, worked out.
-        more: How many rows are left out, in words.
+        name: A short name for the list of steps.
+        title: What happens in this step.
+        formula: The formula of the paper.
+        says: A sentence that explains the rows.
+        rows: The rows.
+        hand: A worked example: how one of the numbers is computed.
+        more: A sentence about how many rows are left out.
     """
 
     name: str
@@ -74,23 +74,23 @@ class Scene:
 
     @property
     def key(self) -> str:
-        """Its name to type, as the numbers it gives are called in the JSON."""
+        """The name of the step in options, the same as its result has in the JSON."""
         return KEYS.get(self.name, self.name)
 
     @property
     def reach(self) -> float:
-        """The largest number in a vector: the end of the scale of colours."""
+        """The largest absolute value of all vectors: the end of the colour scale."""
         sizes = [float(np.abs(row.values).max()) for row in self.rows if row.values is not None]
         return max(sizes, default=0.0) or 1.0
 
     @property
     def signed(self) -> bool:
-        """Whether a bar goes to the left."""
+        """Whether any bar is negative."""
         return any(row.bar is not None and row.bar < 0 for row in self.rows)
 
 
 def written(value: float, digits: int = 2) -> str:
-    """A number to read, with a real minus sign.
+    """A number as text, with a typographic minus sign.
 
     Example:
         >>> written(-0.125, 2), written(1234.5), written(0.0)
@@ -103,12 +103,12 @@ def written(value: float, digits: int = 2) -> str:
 
 
 def where(steps: Steps) -> str:
-    """Which layer and head, in words."""
+    """Layer and head as a phrase."""
     return in_words(f"{steps.site}.{steps.head}")
 
 
 def scenes_of(steps: Steps) -> list[Scene]:
-    """Every step of one word through one head, in order."""
+    """The scenes of all steps of one query through one head, in order."""
     made = [_x(steps), _query(steps), _keys(steps), _values(steps), _scores(steps), _scaled(steps)]
     if steps.bias is not None:
         made.append(_biased(steps))
@@ -117,9 +117,9 @@ def scenes_of(steps: Steps) -> list[Scene]:
 
 
 def shown_keys(steps: Steps) -> list[int]:
-    """The tokens looked at that have a row, in order: all, or those that are looked at most.
+    """The indices of the keys that get a row, ascending: all, or those with the largest weights.
 
-    The word itself is among them, and, where some may not be seen, the first of these.
+    The query word itself (in self-attention) and the first masked key, if any, are included.
     """
     count = len(steps.keys)
     if count <= MOST_WORDS:
@@ -147,7 +147,7 @@ def _kind(steps: Steps, key: int) -> str:
 
 
 def _final(steps: Steps) -> Vector:
-    """What goes into the softmax, where it may be looked: (m,)."""
+    """The scores that enter the softmax, before masking: (m,)."""
     found: Vector = steps.scaled[steps.row]
     return found if steps.bias is None else found + steps.bias[steps.row]
 
@@ -157,7 +157,15 @@ def _strongest(steps: Steps) -> int:
 
 
 def _products(left: Vector, right: Vector, total: float, name: str, digits: int = 2) -> str:
-    """`name: a·b + c·d + … = total`; the second factors with so many digits."""
+    """A dot product as text: `name: a·b + c·d + … = total`.
+
+    Args:
+        left: The first factors; the first three are written.
+        right: The second factors.
+        total: The result.
+        name: The text before.
+        digits: Decimal places of the second factors.
+    """
     parts = [
         f"{written(a)}·{_bracketed(b, digits)}" for a, b in zip(left[:3], right[:3], strict=True)
     ]

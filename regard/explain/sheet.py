@@ -1,8 +1,8 @@
-"""A white sheet measured in pixels from its top left corner, for pictures that never overlap.
+"""A matplotlib figure laid out in pixels from the top left corner, and its output formats.
 
-`plot` puts axes and text on it at places it has computed, because only measured text can be
-promised not to overlap. A finished figure goes out as the bytes of a PNG, SVG or PDF file.
-Nothing here goes through pyplot or leaves a setting of matplotlib changed.
+`plot` places axes and text at computed positions, using measured text widths, so that nothing
+overlaps. A finished figure is rendered to the bytes of a PNG, SVG or PDF file. pyplot is not used,
+and matplotlib's settings are left unchanged.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from matplotlib.font_manager import FontProperties
 
 from regard.explain.colours import INK, RULE
 
-DPI = 96  # as browsers count, so that an SVG, which matplotlib measures in points, is as large
-WIDTH, HEIGHT = 1280, 720  # a projector
+DPI = 96  # as in browsers, so that an SVG, which matplotlib measures in points, has the same size
+WIDTH, HEIGHT = 1280, 720  # pixels of a projector
 
-# Sizes of text in pixels of a sheet of 1280 by 720, chosen to be read from the back row.
+# Font sizes in pixels on a sheet of 1280×720, chosen to be readable from the back row.
 TITLE = 28
 TEXT = 24  # headings, axis labels, legends, captions
-SMALLEST = 18  # labels of ticks, numbers in cells and beside bars
+SMALLEST = 18  # tick labels, numbers in cells and beside bars
 
 PAPER = 160  # millimetres: the width of a picture for print
 PAPER_DPI = 300
 
 LEADING = 1.28
-"""From one line of a paragraph to the next, of the size of its text."""
+"""The line height of a paragraph as a multiple of the font size."""
 
-# DejaVu Sans comes with matplotlib; the others draw what it lacks, where they are installed.
+# DejaVu Sans comes with matplotlib; the others supply missing glyphs if they are installed.
 FALLBACKS = (
     "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Noto Sans JP", "Noto Sans KR",
     "PingFang SC", "Hiragino Sans", "Microsoft YaHei", "Malgun Gothic", "WenQuanYi Zen Hei",
@@ -52,35 +52,35 @@ _lock = threading.RLock()  # settings and warning filters are shared by all thre
 
 @cache
 def families() -> tuple[str, ...]:
-    """The fonts to draw with, first choice first."""
+    """The font families to draw with, in order of preference."""
     installed = {font.name for font in font_manager.fontManager.ttflist}
     return ("DejaVu Sans", *(name for name in FALLBACKS if name in installed))
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Our settings instead of the user's, for the time of drawing."""
+    """Use our matplotlib settings instead of the user's while drawing."""
     settings: dict[Any, Any] = {
         "font.family": list(families()),
         "text.usetex": False,
-        "text.parse_math": False,  # a `$` in a label is a dollar
+        "text.parse_math": False,  # `$` in a label is a literal dollar sign
         "axes.unicode_minus": True,
         "axes.edgecolor": RULE,
         "text.color": INK,
-        "svg.fonttype": "none",  # text stays text: it can be selected, searched and read aloud
-        "svg.hashsalt": "regard",  # the same picture is the same file
-        "pdf.fonttype": 42,  # fonts go into the file as they are, so that text stays text
+        "svg.fonttype": "none",  # keep text selectable, searchable and accessible
+        "svg.hashsalt": "regard",  # the same picture gives the same file
+        "pdf.fonttype": 42,  # embed TrueType fonts, so that text stays text
         "hatch.linewidth": 0.8,
         "path.simplify": True,
     }
     with _lock, matplotlib.rc_context(settings), warnings.catch_warnings():
-        # A letter that no font has is drawn as a box; that is all there is to say about it.
+        # A glyph that no font has is drawn as a box, without a warning.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
 
 def points(pixels: float) -> float:
-    """Pixels as the points that matplotlib measures fonts and lines in."""
+    """Convert pixels to points, the unit of fonts and lines in matplotlib."""
     return pixels * 72 / DPI
 
 
@@ -91,7 +91,7 @@ def _renderer() -> RendererAgg:
 
 @lru_cache(maxsize=8192)
 def text_width(text: str, size: float, weight: str = "normal") -> float:
-    """How wide a line of text is, in pixels; inside `style()` only."""
+    """The width of a line of text in pixels; call it inside `style()` only."""
     font = FontProperties(family=list(families()), size=points(size), weight=weight)
     size_of: Any = _renderer().get_text_width_height_descent
     width, _, _ = size_of(text or " ", font, ismath=False)
@@ -99,7 +99,7 @@ def text_width(text: str, size: float, weight: str = "normal") -> float:
 
 
 def shorten(text: str, width: float, size: float) -> str:
-    """Cut a text to a width in pixels; what was cut is an ellipsis."""
+    """Cut a text to a width in pixels; the cut part is replaced by an ellipsis."""
     if text_width(text, size) <= width:
         return text
     low, high = 0, min(len(text), 400)
@@ -118,18 +118,18 @@ def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[s
         if text_width(longer, size, weight) <= width:
             lines[-1] = longer
         else:
-            # bold is the wider, so a word cut to nine tenths fits in either weight
+            # bold text is wider than `shorten` measures: nine tenths of the width leave room
             lines.append(shorten(word, width if weight == "normal" else 0.9 * width, size))
     return [line for line in lines if line]
 
 
 @dataclass(frozen=True)
 class Medium:
-    """Where a picture will be seen, and how much is said in it.
+    """Whether a picture is for screen or print, and whether it contains details.
 
     Attributes:
-        paper: For print: 160 mm wide; title and caption are left to the text around it.
-        details: Whether the details stand in the picture, too, under its caption.
+        paper: For print: 160 mm wide, without title and caption.
+        details: Also write details into the picture, below its caption.
     """
 
     paper: bool = False
@@ -137,11 +137,11 @@ class Medium:
 
 
 class Sheet:
-    """A figure whose parts are placed in pixels, y growing downwards.
+    """A figure whose parts are placed in pixels from the top left corner.
 
     Args:
-        width: Of the sheet; at least that of a projector.
-        height: Of the sheet; at least that of a projector.
+        width: The width in pixels; raised to `WIDTH` if smaller.
+        height: The height in pixels; raised to `HEIGHT` if smaller.
     """
 
     def __init__(self, width: float, height: float) -> None:
@@ -151,7 +151,7 @@ class Sheet:
         FigureCanvasAgg(self.figure)
 
     def axes(self, left: float, top: float, width: float, height: float) -> Axes:
-        """Axes that cover exactly this rectangle, without ticks."""
+        """Add axes without ticks that cover exactly this rectangle, in pixels."""
         axes = self.figure.add_axes(
             (
                 left / self.width,
@@ -174,7 +174,16 @@ class Sheet:
         align: str = "left top",
         weight: str = "normal",
     ) -> None:
-        """One line of text; `align` says which of its corners or sides is at the place."""
+        """Write one line of text.
+
+        Args:
+            place: The anchor (x, y) in pixels.
+            text: The line.
+            size: The font size in pixels.
+            colour: The colour of the text.
+            align: Horizontal and vertical alignment relative to the anchor, such as `left top`.
+            weight: `normal` or `bold`.
+        """
         horizontal, vertical = align.split()
         self.figure.text(
             place[0] / self.width,
@@ -196,9 +205,9 @@ class Sheet:
         colour: str = INK,
         weight: str = "normal",
     ) -> float:
-        """Wrapped text from the top left corner down; returns where it ends.
+        """Write wrapped text whose top left corner is at `place`; returns the y of its end.
 
-        What does not fit on the sheet is left out, with an ellipsis.
+        Lines that do not fit on the sheet are left out, marked by an ellipsis.
         """
         left, top = place
         pitch = LEADING * size
@@ -212,24 +221,24 @@ class Sheet:
 
 
 def lines_height(text: str, width: float, size: float, weight: str = "normal") -> float:
-    """How high a paragraph of this width is, in pixels."""
+    """The height in pixels of a paragraph of this width."""
     return LEADING * size * len(wrap(text, width, size, weight))
 
 
 def render(figure: Figure, ending: str, *, paper: bool = False) -> bytes:
-    """A figure as the bytes of a file.
+    """Render a figure to the bytes of a file.
 
     Args:
-        figure: What was drawn on a sheet.
+        figure: The figure of a sheet.
         ending: `.png`, `.svg` or `.pdf`.
-        paper: Whether the file is for print: 160 mm wide, a PNG with 300 dots an inch.
+        paper: For print: 160 mm wide, PNG at 300 dpi.
     """
     with style():
         return WRITERS[ending](figure, paper=paper)
 
 
 def _paper_scale(figure: Figure) -> float:
-    """The width on paper over the width on a screen."""
+    """The ratio of the width on paper to the width on the screen."""
     return PAPER / 25.4 / float(figure.get_figwidth())
 
 
@@ -244,7 +253,7 @@ def _write_png(figure: Figure, *, paper: bool) -> bytes:
 def _write_svg(figure: Figure, *, paper: bool) -> bytes:
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", dpi=DPI, metadata={"Date": None})
-    # Verdana is as wide as DejaVu Sans, and is there where the latter is not.
+    # Verdana, which has the same widths, replaces DejaVu Sans where that is not installed.
     text = re.sub(r"(font: [^;\"]*)", r"\1, Verdana, sans-serif", buffer.getvalue())
     if paper:
         height = PAPER * float(figure.get_figheight() / figure.get_figwidth())
@@ -254,7 +263,7 @@ def _write_svg(figure: Figure, *, paper: bool) -> bytes:
 
 
 def _write_pdf(figure: Figure, *, paper: bool) -> bytes:
-    """As matplotlib writes it, but on a page of the size that it will have in print."""
+    """As matplotlib's own PDF output, but scaled to the size it will have in print."""
     from matplotlib.backends.backend_mixed import MixedModeRenderer
     from matplotlib.backends.backend_pdf import Op, PdfFile, RendererPdf
 
@@ -264,7 +273,7 @@ def _write_pdf(figure: Figure, *, paper: bool) -> bytes:
     file: Any = PdfFile(buffer, metadata={"CreationDate": None})  # type: ignore[no-untyped-call]
     file.newPage(width * scale, height * scale)
     file.output(scale, 0, 0, scale, 0, 0, Op.concat_matrix)
-    figure.dpi = 72  # a PDF counts in points
+    figure.dpi = 72  # a PDF is measured in points
     try:
         pages: Any = RendererPdf(file, DPI, height, width)  # type: ignore[no-untyped-call]
         renderer: Any = MixedModeRenderer(figure, width, height, DPI, pages)  # type: ignore[no-untyped-call]

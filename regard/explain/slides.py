@@ -1,8 +1,8 @@
-"""Sections that are stepped through with the arrow keys, as one HTML file that needs no network.
+"""Slides that the arrow keys step through, as one self-contained HTML file.
 
-A page of scenes (attention step by step) or of pictures and text (the slides of a lecture). Style
-and script stand in the file; the content policy forbids all else. Without the script the sections
-stand under each other.
+A page consists of scenes (attention step by step) or of pictures and text (the slides of a
+lecture). Style and script are part of the file; the content security policy forbids everything
+else. Without JavaScript the sections are shown one below the other.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from regard.explain.maps import visible
 from regard.explain.scenes import Row, Scene, Vector, written
 
 CELLS = 16
-"""Numbers of a vector that are written; more are drawn as a strip of colours."""
+"""The number of values of a vector that are written; longer vectors also get a colour strip."""
 STRIP = 256
-"""Numbers of a vector that the strip has at most."""
+"""The largest number of values in a colour strip."""
 LISTED = 16
-"""Up to so many sections are listed by name; more have a slider."""
+"""Up to this number, sections are listed by name; otherwise there is a slider."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Slide:
     """One section.
 
     Attributes:
-        name: A few letters, for the list.
+        name: A short name for the list.
         body: Its HTML.
     """
 
@@ -42,11 +42,11 @@ class Slide:
 
 
 def slides_page(heading: str, place: str, slides: Sequence[Slide], start: int = 1) -> str:
-    """A whole page, complete in itself.
+    """The text of a complete, self-contained HTML page.
 
     Args:
-        heading: What it is about.
-        place: What it shows, in a few words beside the heading.
+        heading: The heading.
+        place: A short description beside the heading.
         slides: The sections, in order.
         start: The section to open at, from 1.
     """
@@ -68,7 +68,7 @@ def slides_page(heading: str, place: str, slides: Sequence[Slide], start: int = 
         "list": _list(slides),
         "script": script,
     }
-    # One pass, so that braces in a text are never taken for a place to fill.
+    # A single pass, so that braces in the inserted text are not taken for placeholders.
     page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part("slides.html"))
     return page.replace('<main id="stage"', f'<main id="stage" data-start="{start}"', 1)
 
@@ -86,12 +86,12 @@ def _part(name: str) -> str:
 
 
 def escaped(text: object) -> str:
-    """Any text as it can stand in a page."""
+    """Any text, escaped for HTML, with control characters made visible."""
     return html.escape(visible(str(text)) if str(text) else "")
 
 
 def subscripts(text: str) -> str:
-    """A formula for a page: what follows `_` stands lower, what follows `^` higher.
+    """A formula as HTML: `_` becomes a subscript, `e^` an exponent.
 
     Example:
         >>> subscripts("q W_Q / √d_k, e^0.52")
@@ -102,7 +102,7 @@ def subscripts(text: str) -> str:
 
 
 def scene_slide(scene: Scene) -> Slide:
-    """One step as a section."""
+    """The section of one scene."""
     rows = "\n".join(_row(row, scene.reach, signed=scene.signed) for row in scene.rows)
     parts = [
         f'<div class="head"><h2>{subscripts(scene.title)}</h2>'
@@ -131,7 +131,7 @@ def _row(row: Row, reach: float, *, signed: bool) -> str:
 
 
 def colour(value: float, reach: float) -> str:
-    """The colour of a number of either sign: none is white."""
+    """The colour of a signed number on a scale from -reach to reach; 0 is white."""
     share = min(1.0, max(-1.0, value / reach))
     scale: Colours = diverging()
     red, green, blue = (round(255 * part) for part in scale[round((share + 1) / 2 * 255)])
@@ -139,7 +139,7 @@ def colour(value: float, reach: float) -> str:
 
 
 def is_deep(value: float, reach: float) -> bool:
-    """Whether white letters are read better on the colour of a number than black ones."""
+    """Whether the colour of a number is so dark that its text must be white."""
     return abs(value / reach) > 0.72
 
 
@@ -166,7 +166,7 @@ def _vector(values: Vector, reach: float) -> str:
 
 
 def _bar(share: float, *, signed: bool) -> str:
-    """A bar from the left, or from the middle where some are negative."""
+    """A bar that starts at the left, or in the middle if some bars are negative."""
     zero, room = (50, 50) if signed else (0, 100)
     left = zero + min(0.0, share) * room
     return (

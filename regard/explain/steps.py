@@ -1,12 +1,12 @@
 """Attention step by step: every number of one head of one layer, from one forward pass.
 
-In come a task, its model and a text; the model reads the text once, with a tap that records
-queries, keys, values, weights, the heads' outputs and what leaves the layer. Out comes `Steps`,
-whose arrays follow from one another in the order of the paper:
+Input: a task, its model and a text. The model reads the text once, with a tap that records
+queries, keys, values, weights, the heads' outputs and the layer's output. Output: `Steps`, whose
+arrays follow from one another in the order of the paper:
 
     q = x W_Q + b_Q,   k = y W_K + b_K,   v = y W_V + b_V        y is x, or the memory (cross)
-    scores = q kᵀ,   scaled = scores / √d_k,   weights = softmax(scaled + bias, where the mask says)
-    sum = weights v,   joined = the sums of all heads side by side,   out = joined W_O + b_O
+    scores = q kᵀ,   scaled = scores / √d_k,   weights = softmax(scaled + bias, masked)
+    sum = weights v,   joined = Concat(sums of all heads),   out = joined W_O + b_O
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ from regard.tasks.trace import Trace
 
 Array = npt.NDArray[np.float32]
 PARTS = {"encoder": "encoder.self", "decoder": "decoder.self", "cross": "decoder.cross"}
-"""What a person calls the three kinds of attention of a Transformer."""
+"""Short names of the three kinds of attention of a Transformer."""
 MOST_NUMBERS = 200_000
-"""Matrices with more numbers than this are left out of the JSON, unless they are asked for."""
+"""Matrices with more numbers than this are left out of the JSON by default."""
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The numbers of one head while one text is read. n tokens look at m tokens.
+    """All numbers of one attention head for one text, with n queries and m keys.
 
     Attributes:
         site: The layer, such as `encoder.0.self`.
-        head: Which of its heads.
-        heads: How many it has.
-        tokens: The n tokens that look.
-        keys: The m tokens looked at; in self-attention the same.
-        row: The token whose way is followed.
-        x: (n, dim) What enters the layer.
-        memory: (m, dim) What keys and values are made of, if it is not x (cross-attention).
-        projections: (n, d_k) and (m, d_k): x W_Q + b_Q and y W_K + b_K, before anything is done
-            to them; None where nothing is.
-        q: (n, d_k) The queries that meet the keys.
-        k: (m, d_k) The keys that they meet.
-        v: (m, d_v)
-        scores: (n, m) q·k, or v·tanh(q + k).
-        scale: What the scores are multiplied by: 1/√d_k, or 1.
-        bias: (n, m) What is added to the scaled scores, if anything: relative positions.
-        mask: (n, m) True where a token may look.
-        weights: (n, m)
-        sums: (n, heads · d_v) What every head gathers, side by side.
-        out: (n, dim) What leaves the layer.
+        head: The number of the head.
+        heads: The number of heads of the layer.
+        tokens: The n tokens of the queries.
+        keys: The m tokens of the keys; in self-attention the same.
+        row: The index of the query token that is followed.
+        x: (n, dim) The layer's input.
+        memory: (m, dim) The input of keys and values if it is not x (cross-attention).
+        projections: (n, d_k) and (m, d_k): x W_Q + b_Q and y W_K + b_K before norms and positions
+            are applied; None if q and k are the plain projections.
+        q: (n, d_k) The queries as used in the product.
+        k: (m, d_k) The keys as used in the product.
+        v: (m, d_v) The values.
+        scores: (n, m) q·k, or v·tanh(q + k) in additive attention.
+        scale: The factor of the scores: 1/√d_k, or 1.
+        bias: (n, m) The bias added to the scaled scores (relative positions), if there is one.
+        mask: (n, m) True where attention is allowed.
+        weights: (n, m) The attention weights.
+        sums: (n, heads · d_v) The outputs of all heads, concatenated.
+        out: (n, dim) The layer's output.
         matrices: W_Q, W_K, W_V of this head, (dim, d_k), and W_O (heads · d_v, dim), by name, with
             their biases.
-        vector: (d_k,) Of additive attention.
-        changed: What happens to q and k between projection and product, in words.
-        note: What to know of the text.
+        vector: (d_k,) The vector v of additive attention.
+        changed: A sentence on what is applied to q and k between projection and product.
+        note: A remark about the text.
     """
 
     site: str
@@ -96,7 +96,7 @@ class Steps:
 
     @property
     def sum(self) -> Array:
-        """What this head gathers: (n, d_v)."""
+        """The output of this head, weights v: (n, d_v)."""
         width = self.v.shape[1]
         return self.sums[:, self.head * width : (self.head + 1) * width]
 
@@ -106,10 +106,11 @@ class Steps:
         return self.memory is not None
 
     def to_json(self, *, matrices: bool | None = None) -> dict[str, Any]:
-        """All of it as JSON can hold, each number to the last bit.
+        """All numbers in a form that JSON can hold, without loss of precision.
 
         Args:
-            matrices: Whether W_Q, W_K, W_V and W_O are in it; None: if they are not too many.
+            matrices: Whether to include W_Q, W_K, W_V and W_O; None: if they have at most
+                `MOST_NUMBERS` numbers.
         """
         size = sum(each.size for each in self.matrices.values())
         with_matrices = size <= MOST_NUMBERS if matrices is None else matrices
@@ -143,22 +144,22 @@ class Steps:
 
     @property
     def said(self) -> str:
-        """What to know of these numbers, in a few sentences."""
+        """The remarks `changed` and `note` as one text."""
         return " ".join(part for part in (self.changed, self.note) if part)
 
 
 def _plain(values: Array) -> Any:
-    """Nested lists; nine digits are enough to find any 32-bit number again."""
+    """Nested lists; nine digits identify any 32-bit float exactly."""
     if values.ndim > 1:
         return [_plain(row) for row in values]
     return [float(f"{value:.9g}") for value in values.tolist()]
 
 
 class _Recorder(Tap):
-    """A tap that also keeps what goes into one layer's kernel.
+    """A tap that also keeps the input of one layer's attention kernel.
 
     Args:
-        site: The layer.
+        site: The layer, such as `encoder.0.self`.
     """
 
     def __init__(self, site: str) -> None:
@@ -167,24 +168,24 @@ class _Recorder(Tap):
         self.product: Product | None = None
 
     def attention(self, product: Product, out: Tensor) -> Tensor:
-        """Keeps the queries, keys, values, mask and bias of the layer, and changes nothing."""
+        """Keep the queries, keys, values, mask and bias of the layer; the output is unchanged."""
         if product.name == self.site:
             self.product = product
         return super().attention(product, out)
 
 
 def choose_site(model: Any, part: str = "", layer: int = 0, head: int = 0) -> str:
-    """The name of the attention layer that a person means.
+    """The name of the attention layer that the options select.
 
     Args:
-        model: Where it is.
-        part: `encoder`, `decoder` or `cross`, or a layer's name, such as `decoder.1.cross`; by
-            default the first stack's self-attention.
-        layer: Which layer of that part, from 0; a layer's name says it already.
-        head: Which head, from 0.
+        model: The model.
+        part: `encoder`, `decoder` or `cross`, or a layer's name such as `decoder.1.cross`; by
+            default the model's first stack.
+        layer: The layer's number within the part, from 0; ignored if `part` names a layer.
+        head: The head's number, from 0.
 
     Raises:
-        InputError: There is no such layer or head; it says what there is.
+        InputError: If there is no such layer or head; the message lists the existing ones.
     """
     heads = {
         site.removesuffix(".weights"): count
@@ -215,7 +216,7 @@ def choose_site(model: Any, part: str = "", layer: int = 0, head: int = 0) -> st
 
 
 def _stack(site: str) -> str:
-    """`decoder.1.cross` is of `decoder.cross`."""
+    """The stack and kind of a site: `decoder.1.cross` -> `decoder.cross`."""
     stack, _, kind = site.split(".")
     return f"{stack}.{kind}"
 
@@ -231,25 +232,25 @@ def record(
     decode: Any = None,
     target: str | None = None,
 ) -> Steps:
-    """Reads a text once and keeps what one head of one layer computes.
+    """Run the model on a text and record everything that one head of one layer computes.
 
     Args:
-        task: How text becomes what the model reads.
-        model: What reads it.
-        text: The text; in an encoder-decoder, the source.
-        site: The layer, as `choose_site` names it.
-        head: Which of its heads.
-        word: Whose way to follow: a word, a token, or a token's number from 0; by default the last
+        task: The task, which encodes the text for the model.
+        model: The model.
+        text: The input text; for an encoder-decoder, the source.
+        site: The layer, as returned by `choose_site`.
+        head: The number of the head.
+        word: The query to follow: a word, a token, or a token's index from 0; by default the last
             word.
-        decode: How a target is searched for, in an encoder-decoder.
-        target: What to follow instead of searching.
+        decode: The decoding options that produce the target of an encoder-decoder.
+        target: A target to force instead of decoding one.
 
     Raises:
-        InputError: The text cannot be read, or the word is not in it.
+        InputError: If the text cannot be encoded, or the word is not in it.
     """
     settings: dict[str, Any] = {"decode": decode, "allow_unknown": False}
     searched = model.config.sides == 2 and target is None
-    if searched:  # write a target first, then read both at once
+    if searched:  # decode a target first, then run source and target in one pass
         target = task.trace(model, text, Tap(), target=None, **settings).written or ""
     layer = next(
         each
@@ -277,7 +278,7 @@ def record(
 
 @dataclass(frozen=True, eq=False)
 class _Numbers:
-    """Everything but the words."""
+    """The fields of `Steps` except tokens, row and note."""
 
     values: dict[str, Any]
 
@@ -293,9 +294,18 @@ def _assemble(
     x: Tensor,
     memory: Tensor | None,
 ) -> _Numbers:
-    """One head of a recorded layer; the batch is one text."""
+    """Collect the numbers of one head of a recorded layer; the batch size is 1.
+
+    Args:
+        layer: The attention layer.
+        head: The number of the head.
+        product: The input of the attention kernel.
+        records: The recorded weights, heads' outputs and layer output, by site.
+        x: (n, dim) The layer's input.
+        memory: (m, dim) The encoder's output, for cross-attention.
+    """
     name, width = layer.name, layer.head_dim
-    group = head * layer.kv_heads // layer.heads  # whose keys and values this head looks at
+    group = head * layer.kv_heads // layer.heads  # the key-value head of this head
     q, k, v = product.q[0, head], product.k[0, group], product.v[0, group]
     matrices = _matrices(layer, head, group)
     vector = getattr(product.score, "vector", None)
@@ -342,7 +352,7 @@ def _assemble(
 
 
 def _matrices(layer: Any, head: int, group: int) -> dict[str, Tensor]:
-    """What this head multiplies by, as x W has it, and the matrix that joins all heads."""
+    """W_Q, W_K, W_V of this head in the orientation of x W, W_O of all heads, and the biases."""
     width = layer.head_dim
     own, shared = (slice(number * width, (number + 1) * width) for number in (head, group))
     found = {"w_q": layer.query.weight[own].T}
@@ -363,7 +373,7 @@ def _matrices(layer: Any, head: int, group: int) -> dict[str, Tensor]:
 
 
 def _what_changed(layer: Any, x: Tensor, q: Tensor, head: int) -> str:
-    """Why q and k are not x W: norms, then positions, in the order in which they are applied."""
+    """A sentence on why q and k differ from x W: norms, then positions."""
     ways = []
     if layer.query_norm is not None:
         ways.append("normed")
@@ -376,7 +386,7 @@ def _what_changed(layer: Any, x: Tensor, q: Tensor, head: int) -> str:
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
-    """Equal, but for the last digits."""
+    """Whether two tensors are equal up to rounding."""
     return torch.allclose(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()) + 1e-6)
 
 
@@ -386,18 +396,23 @@ def _array(values: Tensor) -> Array:
 
 
 def _words(trace: Trace, stack: str) -> tuple[Sequence[str], Sequence[int]]:
-    """The words of the tokens that look, and the word each token is of."""
+    """The words of the query side, and for each query token the number of its word."""
     if stack == "decoder.self" or len(trace.pieces) == 1:
-        return trace.words[stack][1]  # as read; the queries of a translator are what it writes
+        return trace.words[stack][1]  # the words read; query labels would be the words predicted
     return trace.words[stack][0] if stack == "encoder.self" else trace.words["decoder.self"][1]
 
 
 def _find(
     tokens: Sequence[str], words: tuple[Sequence[str], Sequence[int]], word: str
 ) -> tuple[int, str]:
-    """The token that is meant, and what to say of the choice.
+    """The index of the token that `word` selects, and a note on the choice.
 
-    Of a word of several tokens it is the last, which in a decoder has seen the others.
+    For a word of several tokens it is the last one, which in a decoder attends to the others.
+
+    Args:
+        tokens: The query tokens.
+        words: The words, and for each token the number of its word.
+        word: A word, a token, or a token's index; empty for the last word.
     """
     names, index = words
     last_of = {number: place for place, number in enumerate(index)}

@@ -1,4 +1,4 @@
-"""Scenes as pictures: one of 1280 × 720, all of them side by side, or one page each (PDF)."""
+"""Draw scenes as pictures: a single one of 1280×720, all side by side, or one PDF page each."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from regard.explain.sheet import DPI, HEIGHT, WIDTH, Sheet, points, shorten, sty
 from regard.explain.slides import CELLS, STRIP, colour, is_deep
 
 COLUMNS = 4
-"""Scenes beside each other in a strip."""
+"""The number of scenes per row of a strip."""
 EDGE, TITLE, TEXT, CELL = 32, 34, 24, 18
-"""The free border, and the sizes of title, text and numbers in cells, in pixels."""
+"""The margin, and the font sizes of title, text and numbers in cells, in pixels."""
 WASH, RAISED, BAR = "#fdf1ea", "#f6f8fa", "#4a7fb5"
 LABEL, NUMBER = 170, 110  # the width of a row's label, and of its number
 HIGHER = str.maketrans("−0123456789.", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹·")
 
 
 def draw_strip(heading: str, scenes: Sequence[Scene]) -> Figure:
-    """All scenes, in rows of four, each as large as a projector shows it."""
+    """Draw all scenes in rows of four, each 1280×720 pixels."""
     down = -(-len(scenes) // COLUMNS)
     with style():
         sheet = Sheet(min(COLUMNS, len(scenes)) * WIDTH, down * HEIGHT)
@@ -39,7 +39,7 @@ def draw_strip(heading: str, scenes: Sequence[Scene]) -> Figure:
 
 
 def draw_scene(heading: str, scenes: Sequence[Scene], number: int) -> Figure:
-    """One scene, from 1, on a sheet for a projector."""
+    """Draw scene `number`, counted from 1, on a sheet of 1280×720 pixels."""
     with style():
         sheet = Sheet(WIDTH, HEIGHT)
         Painter(sheet).paint(scenes[number - 1], heading, f"{number} / {len(scenes)}")
@@ -47,7 +47,7 @@ def draw_scene(heading: str, scenes: Sequence[Scene], number: int) -> Figure:
 
 
 def pages(heading: str, scenes: Sequence[Scene]) -> bytes:
-    """A PDF of one page for each scene."""
+    """The bytes of a PDF with one page per scene."""
     buffer = io.BytesIO()
     figures = [draw_scene(heading, scenes, number) for number in range(1, len(scenes) + 1)]
     with style(), PdfPages(buffer, metadata={"CreationDate": None}) as pdf:
@@ -57,7 +57,7 @@ def pages(heading: str, scenes: Sequence[Scene]) -> bytes:
 
 
 def render_strip(figure: Figure, ending: str) -> bytes:
-    """A strip as bytes; as PNG at half its size, so that it fits a screen."""
+    """Render a strip to the bytes of a file; a PNG at half size, so that it fits a screen."""
     buffer, form = io.BytesIO(), ending.removeprefix(".")
     with style():
         figure.savefig(
@@ -70,11 +70,11 @@ def render_strip(figure: Figure, ending: str) -> bytes:
 
 
 class Painter:
-    """Draws one scene at a place of a sheet.
+    """Draws one scene at a position on a sheet.
 
     Args:
-        sheet: Where to draw.
-        place: The left and top of the scene's 1280 × 720 pixels.
+        sheet: The sheet to draw on.
+        place: Left and top of the scene, which takes 1280×720 pixels.
     """
 
     def __init__(self, sheet: Sheet, place: tuple[float, float] = (0, 0)) -> None:
@@ -85,7 +85,7 @@ class Painter:
         self.colours: list[str] = []
 
     def paint(self, scene: Scene, heading: str, count: str) -> None:
-        """The whole scene: title, formula, sentence, rows, one number worked out."""
+        """Draw a whole scene: title, formula, sentence, rows, and the worked example."""
         width = WIDTH - 2 * EDGE
         self.text((EDGE, 18), shorten(heading, width - 90, 18), 18, MUTED)
         self.text((WIDTH - EDGE, 18), count, 18, MUTED, "right")
@@ -109,7 +109,7 @@ class Painter:
         self.axes.add_collection(patches)
 
     def rows(self, scene: Scene, top: float, bottom: float) -> None:
-        """The rows, spread over the height that is left."""
+        """Draw the rows, spread over the remaining height."""
         pitch = min(72.0, (bottom - top) / len(scene.rows))
         start = top + max(0.0, (bottom - top - pitch * len(scene.rows)) / 2)
         leads = [text_width(higher(row.lead), TEXT - 2) for row in scene.rows if row.lead]
@@ -118,7 +118,7 @@ class Painter:
             self.row(row, start + number * pitch, pitch - 6, lead, scene)
 
     def row(self, row: Row, top: float, height: float, lead: float, scene: Scene) -> None:
-        """One row: label, lead, vector or bar, number."""
+        """Draw one row: label, lead, vector or bar, number."""
         middle = top + height / 2
         ink = "#9aa3ab" if row.kind == "hidden" else ACCENT if row.kind == "chosen" else INK
         if row.kind in ("chosen", "result"):
@@ -149,7 +149,7 @@ class Painter:
     def vector(
         self, values: Vector, reach: float, place: tuple[float, float, float, float], *, faded: bool
     ) -> None:
-        """The first numbers in coloured cells, and all of them as a strip of colours below."""
+        """Draw the first values as coloured cells and, if there are more, all as a strip below."""
         left, top, width, height = place
         numbers = [float(value) for value in values]
         count = min(CELLS, len(numbers))
@@ -172,7 +172,7 @@ class Painter:
                 self.box(left + place_ * thin, top + tall + 2, thin, 8, colour(value, reach))
 
     def box(self, left: float, top: float, width: float, height: float, fill: str) -> None:
-        """A filled rectangle."""
+        """Add a filled rectangle; all rectangles are drawn at the end of `paint`."""
         self.boxes.append(Rectangle((left, top), width, height))
         self.colours.append(fill)
 
@@ -186,13 +186,13 @@ class Painter:
         down: str = "top",
         weight: str = "normal",
     ) -> None:
-        """A line of text in front of all rectangles."""
+        """Draw a line of text in front of all rectangles."""
         self.axes.text(*place, text, fontsize=points(size), color=ink, ha=across, va=down,
                        weight=weight, zorder=5)  # fmt: skip
 
 
 def higher(text: str) -> str:
-    """`e^0.52` with its power set higher, as far as there are letters for it.
+    """Write the exponent of `e^0.52` in superscript characters.
 
     Example:
         >>> higher("e^−0.52 / 3")

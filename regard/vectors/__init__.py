@@ -1,5 +1,6 @@
-"""Words as vectors: read, asked, drawn, scored, trained. `regard.vectors(PLACE)` opens them.
+"""Word vectors: reading, queries, maps, evaluation, training. `regard.vectors(PLACE)` opens them.
 
-`table.py` answers questions, `files.py` and `store.py` read and write, `projection.py` draws a map,
-`scores.py` compares with what people say, `training.py` learns vectors from plain text.
+`table.py` answers queries (neighbours, analogies), `files.py` and `store.py` read and write,
+`projection.py` draws a map in the plane, `scores.py` evaluates on analogies and human similarity
+scores, `training.py` trains vectors on plain text.
 """

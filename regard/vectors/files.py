@@ -1,11 +1,10 @@
-"""Files of word vectors, as other programs write them -> `WordVectors`.
+"""Read files of word vectors written by other programs into `WordVectors`.
 
-Read: word2vec's text and binary, GloVe's text (no header), fastText's `.vec`, plain or packed with
-gzip, and `.npz` with `words` and `vectors`. What a file is, its first bytes tell, not its name.
-Nothing in a file can run code. Memory is taken for what is there, not for what a header promises,
-and never more than the machine has; a file that is cut or damaged is refused with its line, or in
-a binary file
-with the number of the word.
+Formats: word2vec text and binary, GloVe text (no header), fastText `.vec`, each plain or gzipped,
+and `.npz` with `words` and `vectors`. The format is detected from the first bytes, not from the
+file's name. Nothing in a file can run code. Memory is allocated for the rows that are read, not
+for what a header promises, and never more than the machine has. A truncated or damaged file is
+rejected with the line number, or in a binary file with the number of the word.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from regard.runtime.files import open_regular
 from regard.vectors.table import Floats, WordVectors
 
 MOST_NUMBERS = 2**14
-"""Numbers of a vector at most; the widest in use have some thousand."""
+"""The largest dimension of a vector; the largest in use are a few thousand."""
 LONGEST_LINE = 2**20
-"""Bytes of a line: so many numbers and a word fit in."""
+"""The longest line in bytes: room for a word and `MOST_NUMBERS` numbers."""
 LONGEST_WORD = 2**12
-"""Bytes."""
+"""The longest word in bytes."""
 MOST_SPACES = 16
-"""Spaces inside a word: GloVe's file of 840B tokens has ". . ." and "at name@domain.com"."""
+"""The most spaces in a word: GloVe's 840B file contains ". . ." and "at name@domain.com"."""
 PACKING = 1100
-"""No zip file holds more than this many times its size."""
+"""The largest accepted compression ratio of a zip file; deflate cannot reach more."""
 CHUNK = 2**13
-"""Rows that are put aside at once."""
+"""The number of rows that are stacked into one array at once."""
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 KNOWN = "word2vec text or binary, GloVe text, fastText .vec (each plain or .gz), or .npz"
 
@@ -52,10 +51,11 @@ class _Header(NamedTuple):
 
 
 def read_file(place: str | os.PathLike[str]) -> WordVectors:
-    """The vectors of a file, whichever of the known formats it has.
+    """Read the word vectors of a file in any of the known formats.
 
     Raises:
-        InputError: It is none of them, or cut, damaged, or too large for this machine.
+        InputError: The format is unknown, or the file is truncated, damaged, or too large for
+            this machine.
     """
     path = Path(place)
     try:
@@ -74,11 +74,11 @@ def read_file(place: str | os.PathLike[str]) -> WordVectors:
 
 
 class _Reader:
-    """Reads one stream of text or of word2vec's binary form.
+    """Reads one stream in a text format or in word2vec's binary format.
 
     Args:
-        path: For errors.
-        stream: From its beginning.
+        path: The file, for error messages.
+        stream: The unpacked stream, at its beginning.
     """
 
     def __init__(self, path: Path, stream: IO[bytes] | gzip.GzipFile) -> None:
@@ -116,10 +116,10 @@ class _Reader:
         return line
 
     def _header(self, line: bytes) -> _Header | None:
-        """How many words of how many numbers the first line says there are, if it is such a line.
+        """The number of words and the dimension of a header line; None if it is not a header.
 
-        Memory is taken for rows as they come, whatever it says; so a file that is cut is read up
-        to there, and the place is told.
+        The header only serves for checks: memory is allocated row by row, so that a truncated
+        file is read up to its end and the error can name the line.
         """
         fields = line.split()
         if len(fields) != 2 or not all(f.removeprefix(b"-").isdigit() for f in fields):
@@ -135,7 +135,7 @@ class _Reader:
         return _Header(words, dim)
 
     def _numbers_of(self, line: bytes) -> int:
-        """How many numbers follow the word on the first line of a file without header."""
+        """The dimension: how many numbers follow the word on the first line, without a header."""
         fields = _fields(line)
         if len(fields) >= 2 and all(_is_number(field) for field in fields[1:]):
             if len(fields) - 1 > MOST_NUMBERS:
@@ -145,14 +145,14 @@ class _Reader:
         raise InputError(f"{self.path}:1", got=_shown(line), expected=KNOWN)
 
     def _is_text(self, line: bytes, dim: int) -> bool:
-        """Whether what follows a header is a row of text; of floats as bytes, hardly any is."""
+        """Whether the line after the header is text, not binary: numbers, or printable UTF-8."""
         fields = _fields(line)
         if len(fields) > dim and all(_is_number(field) for field in fields[-dim:]):
             return True
         return all(byte >= 32 or byte in b"\t\r\n" for byte in line) and _decodes(line)
 
     def _text(self, line: bytes, dim: int, header: _Header | None) -> WordVectors:
-        """Rows of a word and its numbers, from this line on."""
+        """Read all rows of a text format: a word and its numbers on each line, from `line` on."""
         ended = True
         while line:
             if not ended:
@@ -195,7 +195,12 @@ class _Reader:
         self.rows.add(b" ".join(fields[:-dim]), values, what)
 
     def _binary(self, begun: bytes, header: _Header) -> WordVectors:
-        """Rows of a word, a space, and float32 numbers as they are in memory."""
+        """Read all rows of the binary format: a word, a space, and little-endian float32 numbers.
+
+        Args:
+            begun: The bytes after the header that were read already.
+            header: The number of words and the dimension.
+        """
         buffer, at, width = begun, 0, 4 * header.dim
         for number in range(1, header.words + 1):
             what = f"{self.path}: word {number:,} of {header.words:,}"
@@ -212,7 +217,7 @@ class _Reader:
                         fix="the file is cut; get it again",
                     )
                 buffer, at = buffer[at:] + more, 0
-            word = buffer[at:space].lstrip(b"\n")  # word2vec.c ends a row with one, gensim does not
+            word = buffer[at:space].lstrip(b"\n")  # word2vec.c ends a row with it, gensim does not
             self.rows.add(word, np.frombuffer(buffer, "<f4", header.dim, space + 1), what)
             at = space + 1 + width
         if (buffer[at:] + self.stream.read(2**10)).strip():
@@ -230,10 +235,10 @@ class _Reader:
 
 
 class _Rows:
-    """Words and their vectors as they come in.
+    """Collects words and their vectors row by row.
 
     Args:
-        path: For errors.
+        path: The file, for error messages.
     """
 
     def __init__(self, path: Path) -> None:
@@ -243,7 +248,13 @@ class _Rows:
         self._chunks: list[Floats] = []
 
     def add(self, word: bytes, numbers: npt.ArrayLike, what: str) -> None:
-        """One more row; `what` says where it stands."""
+        """Check and add one row.
+
+        Args:
+            word: The word in UTF-8.
+            numbers: Its vector (dim,).
+            what: The place of the row in the file, for error messages.
+        """
         try:
             text = word.decode()
         except UnicodeDecodeError as error:
@@ -277,14 +288,14 @@ class _Rows:
         check_memory(str(self.path), sum(chunk.nbytes for chunk in self._chunks) * 3)
 
     def done(self) -> WordVectors:
-        """All of them."""
+        """The word vectors of all rows."""
         if self._chunk:
             self._put_aside()
         return WordVectors(list(self.words), np.concatenate(self._chunks), self.path.name)
 
 
 def _fields(line: bytes) -> list[bytes]:
-    """What stands between spaces: other white space may belong to a word (fastText has such)."""
+    """Split at spaces and tabs only: other white space may belong to a word (as in fastText)."""
     return line.rstrip(b" \t\r\n").replace(b"\t", b" ").split(b" ")
 
 
@@ -310,7 +321,13 @@ def _shown(line: bytes) -> str:
 
 
 def _read_npz(path: Path, file: IO[bytes], size: int) -> WordVectors:
-    """`words` and `vectors` of a numpy archive; objects, which could run code, are refused."""
+    """Read `words` and `vectors` of a numpy archive; pickled objects are rejected.
+
+    Args:
+        path: The file, for error messages.
+        file: The open archive.
+        size: The size of the file in bytes.
+    """
     try:
         with zipfile.ZipFile(file) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -347,7 +364,7 @@ def _texts(path: Path, words: npt.NDArray[Any]) -> Iterator[str]:
     for number, word in enumerate(words.tolist(), 1):
         try:
             text = word.decode() if isinstance(word, bytes) else word
-            text.encode()  # half a surrogate pair is no text
+            text.encode()  # a lone surrogate cannot be encoded
         except UnicodeError:
             raise InputError(f"{path}: word {number:,}", got="no UTF-8", expected="text") from None
         if not text:
@@ -358,7 +375,7 @@ def _texts(path: Path, words: npt.NDArray[Any]) -> Iterator[str]:
 def _array(
     path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int
 ) -> npt.NDArray[Any]:
-    """One array; what its header says is compared with the size of its file before it is read."""
+    """Read one array of the archive after checking its header against the size of the file."""
     what = f"{path}: {info.filename}"
     if info.file_size > size * PACKING:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Vectors of many numbers -> places in a plane, and a picture of them."""
+"""Project word vectors to the plane (PCA or t-SNE) and draw a map of them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from regard.vectors.table import Floats
 Places = npt.NDArray[np.float64]
 METHODS = ("pca", "tsne")
 MOST = {"pca": 20_000, "tsne": 2_000}
-"""Words; t-SNE compares each with each, some hundred times."""
+"""The largest number of words; t-SNE computes all pairs in each of some hundred steps."""
 LABELLED = 200
-"""Words at most whose names are written."""
+"""Up to this number of words, the points are labelled."""
 STEPS, EXAGGERATED, EXAGGERATION = 600, 150, 12.0
 PERPLEXITY = 30.0
 
 
 def place_words(rows: Floats, method: str = "pca", seed: int = 0) -> tuple[Places, str]:
-    """(words, dim) Vectors -> (words, 2) places, and a sentence that says what was computed.
+    """Project vectors (words, dim) to points (words, 2).
 
     Args:
-        rows: A vector a word.
+        rows: (words, dim) One vector per word.
         method: `pca` or `tsne`.
-        seed: Of t-SNE.
+        seed: The seed of t-SNE.
+
+    Returns:
+        The points (words, 2), and a sentence that says what was computed, for the caption.
     """
     if method not in METHODS:
         raise InputError("--method", got=method, expected=" or ".join(METHODS))
@@ -43,12 +46,12 @@ def place_words(rows: Floats, method: str = "pca", seed: int = 0) -> tuple[Place
 
 
 def pca(rows: npt.ArrayLike) -> tuple[Places, float]:
-    """The two directions in which rows differ most, and the share of their variance in them."""
+    """The coordinates (rows, 2) on the first two principal components, and their variance share."""
     table = np.asarray(rows, np.float64)
     centred = table - table.mean(0)
     left, scale, right = np.linalg.svd(centred, full_matrices=False)
     found = (left * scale)[:, :2]
-    # The sign of a direction is free: the largest part of each points the same way, always.
+    # The sign of a component is arbitrary: make its largest entry positive.
     signs = np.sign(right[:2][np.arange(len(right[:2])), np.abs(right[:2]).argmax(1)])
     found = found * np.where(signs == 0, 1, signs)
     if found.shape[1] < 2:
@@ -58,13 +61,16 @@ def pca(rows: npt.ArrayLike) -> tuple[Places, float]:
 
 
 def tsne(rows: npt.ArrayLike, perplexity: float, seed: int = 0, steps: int = STEPS) -> Places:
-    """Exact t-SNE (van der Maaten and Hinton 2008), begun from PCA with a little noise.
+    """Exact t-SNE (van der Maaten and Hinton 2008), initialised with PCA and a little noise.
 
     Args:
-        rows: A vector an item.
-        perplexity: About how many neighbours count.
-        seed: Of the noise.
-        steps: Of gradient descent.
+        rows: (items, dim) One vector per item.
+        perplexity: The effective number of neighbours.
+        seed: The seed of the noise.
+        steps: The number of gradient descent steps.
+
+    Returns:
+        Points (items, 2).
     """
     table = np.asarray(rows, np.float64)
     wanted = _affinities(_distances(table), perplexity)
@@ -88,14 +94,14 @@ def tsne(rows: npt.ArrayLike, perplexity: float, seed: int = 0, steps: int = STE
 
 
 def _distances(points: Places) -> Places:
-    """(items, items) Squared distances."""
+    """Squared Euclidean distances (items, items)."""
     lengths = (points**2).sum(1)
     found: Places = (lengths[:, None] + lengths[None] - 2 * points @ points.T).clip(min=0)
     return found
 
 
 def _affinities(distances: Places, perplexity: float) -> Places:
-    """p_ij of the paper: each row's width is found by bisection, so that its perplexity fits."""
+    """The affinities p_ij of the paper (items, items); bisection finds the width of each row."""
     count = len(distances)
     low, high = np.zeros(count), np.full(count, np.inf)
     precision = np.ones(count)
@@ -114,7 +120,7 @@ def _affinities(distances: Places, perplexity: float) -> Places:
 
 
 def draw_map(words: list[str], points: Places, title: str, caption: str, path: Path) -> None:
-    """Writes the picture of words at their places, 1280 by 720 pixels, as .png or .svg."""
+    """Draw words at their points (words, 2) and write the picture, 1280×720, as .png or .svg."""
     from regard.explain.colours import INK, MUTED
     from regard.explain.sheet import (
         SMALLEST,
@@ -156,7 +162,7 @@ def draw_map(words: list[str], points: Places, title: str, caption: str, path: P
 
 
 def _label_sides(words: list[str], points: Places) -> list[tuple[str, float, float, bool]]:
-    """Above each point, or below where another point is near above it."""
+    """For each word its label side: True for above, False (below) if a point is close above."""
     reach = np.ptp(points, axis=0).clip(min=1e-12)
     found = []
     for at, (word, (x, y)) in enumerate(zip(words, points.tolist(), strict=True)):
@@ -167,7 +173,7 @@ def _label_sides(words: list[str], points: Places) -> list[tuple[str, float, flo
 
 
 def map_ending(path: Path) -> str:
-    """The ending of a picture's name.
+    """The ending of a file name in lower case.
 
     Raises:
         InputError: It is neither .png nor .svg.

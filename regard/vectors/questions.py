@@ -1,4 +1,4 @@
-"""A few hundred analogies of our own, for vectors that nobody brought a file of questions for."""
+"""A few hundred analogy questions of our own, the default if the user gives no question file."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PAIRS = {
         good better, bad worse, large larger, small smaller, high higher, low lower, long longer,
         short shorter, old older, young younger, strong stronger, fast faster""",
 }
-"""By section; each pair of a section asks for each other."""
+"""Word pairs by section; every ordered choice of two pairs of a section makes one question."""
 
 
 def own_questions() -> dict[str, list[tuple[str, str, str, str]]]:
-    """Questions by section: the first pair is to the second word as the third to which?
+    """Questions (a, b, c, d) by section: a is to b as c is to which word? The answer is d.
 
     Example:
         >>> own_questions()["past"][0]

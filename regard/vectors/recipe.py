@@ -1,4 +1,4 @@
-"""The recipe of word vectors: which text, which words, how they are learned."""
+"""The recipe for word vectors: the text, the vocabulary, the model and the training options."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from regard.recipes.recipe import Form
 
 
 class SentencesData(Config):
-    """Plain text. A line is a sentence: windows do not reach beyond it."""
+    """Plain text files. Each line is a sentence: context windows do not cross line ends."""
 
     kind: Literal["text"] = "text"
     files: tuple[str, ...]
-    """Files, folders or patterns: `.txt`, `.txt.gz`, or `.jsonl` with a `text` in each line."""
+    """Files, folders or patterns: `.txt`, `.txt.gz`, or `.jsonl` with a `text` field per line."""
     on_bad: Literal["stop", "skip"] = "stop"
-    """What to do with bad UTF-8, lines that are no JSON, and empty files."""
+    """What to do with invalid UTF-8, invalid JSON lines, and empty files."""
 
     @field_validator("files", mode="before")
     @classmethod
@@ -28,7 +28,7 @@ class SentencesData(Config):
 
 
 class LibraryData(Config):
-    """The documentation inside Python's own standard library: English that every machine has."""
+    """The documentation in Python's standard library: English text that every machine has."""
 
     kind: Literal["python"] = "python"
 
@@ -37,13 +37,13 @@ class WordsConfig(Config):
     """The `tokens:` section: what counts as a word, and which words get a vector."""
 
     split: Literal["words", "spaces"] = "words"
-    """`words`: punctuation marks stand alone, as everywhere; `spaces`: the text is already cut, and
-    words are what stands between white space."""
+    """`words`: split off punctuation marks, as Regard's word tokenizer does; `spaces`: the text is
+    already tokenized, and words are separated by white space."""
     lowercase: bool = True
     min_count: int = Field(default=5, ge=1)
-    """Words that are rarer get no vector, and are passed over."""
+    """Words that occur less often get no vector and are removed from the text."""
     vocab: int | None = Field(default=None, ge=2)
-    """The largest number of words: the most frequent. None: all that are frequent enough."""
+    """The vocabulary size: only the most frequent words are kept. None: no limit."""
 
 
 class VectorsConfig(Config):
@@ -51,37 +51,37 @@ class VectorsConfig(Config):
 
     family: Literal["vectors"] = "vectors"
     kind: Literal["skip-gram", "cbow"] = "skip-gram"
-    """`skip-gram`: each word near another is to tell it; `cbow`: their mean is to."""
+    """`skip-gram`: each context word predicts the word; `cbow`: the mean of the context does."""
     dim: int = Field(default=100, ge=1, le=2**14)
-    """Numbers of a vector."""
+    """The dimension of a vector."""
 
 
 class VectorsTrainConfig(Config):
     """The `train:` section: negative sampling (Mikolov et al. 2013)."""
 
     epochs: int = Field(default=5, ge=1, le=10_000)
-    """How often the text is read."""
+    """The number of passes over the text."""
     window: int = Field(default=5, ge=1, le=31)
-    """Words on either side that count, at most; for each word the number is drawn, from 1 on."""
+    """The largest context size on either side; for each word it is drawn from 1 to `window`."""
     negatives: int = Field(default=5, ge=1, le=1000)
-    """Words that are not there, for each that is."""
+    """The number of negative samples per word pair."""
     subsample: float = Field(default=1e-3, ge=0, le=1)
-    """Words of a larger share of the text are left out at random, the more the more frequent they
-    are; 0: none."""
+    """Subsampling threshold: words with a larger share of the text are dropped at random, frequent
+    ones more often; 0: no subsampling."""
     power: float = Field(default=0.75, ge=0, le=2)
-    """Negatives are drawn by count ** power."""
+    """Negatives are drawn with probability proportional to count ** power."""
     learning_rate: float | None = Field(default=None, gt=0, le=1)
-    """At the beginning; it falls to `final_rate` with the words that are read. None: as in
-    word2vec's code, 0.025 of skip-gram, 0.05 of cbow."""
+    """The initial learning rate; it decays linearly, not below `final_rate`. None: as in word2vec's
+    code, 0.025 for skip-gram and 0.05 for cbow."""
     final_rate: float = Field(default=1e-4, ge=0, le=1)
     save_every: int = Field(default=50, ge=1)
-    """Steps between two checkpoints. A step is 65,536 words of the text, or what is left of it."""
+    """Steps between two checkpoints. A step reads 65,536 words of the text, or the rest of it."""
     keep: int = Field(default=2, ge=1)
-    """How many of the last checkpoints stay."""
+    """The number of recent checkpoints that are kept."""
 
 
 class VectorsRecipe(Config):
-    """Everything a run depends on."""
+    """The complete recipe of a training run."""
 
     version: Literal[1]
     task: Literal["vectors"]
@@ -93,7 +93,7 @@ class VectorsRecipe(Config):
 
 
 RATES = {"skip-gram": 0.025, "cbow": 0.05}
-"""Learning rates where a recipe names none."""
+"""Default learning rates by kind of model."""
 FORM = Form(
     VectorsRecipe,
     Keys(
@@ -107,4 +107,4 @@ FORM = Form(
         tags={"data": "kind"},
     ),
 )
-"""What a recipe of word vectors can say."""
+"""The schema of a recipe for word vectors and its known keys."""

@@ -1,8 +1,8 @@
-"""How well word vectors agree with people: analogies that they solve, similarities that they rank.
+"""Evaluate word vectors on analogy questions and on human similarity scores.
 
-Analogies are the questions of Mikolov et al. (2013), `king − man + woman`, answered by the nearest
-word of all (3CosAdd), words of the question left out. Similarities are pairs of words that people
-scored; what is compared is their order (Spearman).
+Analogies are the questions of Mikolov et al. (2013), such as `king − man + woman`, answered by the
+word with the largest cosine (3CosAdd), the words of the question excluded. Similarities are word
+pairs scored by people; they are compared with the cosines by Spearman's rank correlation.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from regard.vectors.questions import own_questions
 from regard.vectors.table import WordVectors
 
 AT_ONCE = 2**26
-"""Cosines that are held at once, at most."""
+"""The largest number of cosines held in memory at once."""
 LONGEST_LINE = 2**16
 OWN = "own questions"
-"""What the questions that come with Regard are called."""
+"""The name of the questions that come with Regard."""
 
 Question = tuple[str, str, str, str]
 Pairs = list[tuple[str, str, float]]
@@ -32,21 +32,21 @@ Pairs = list[tuple[str, str, float]]
 
 @dataclass(frozen=True)
 class Answered:
-    """How many questions of a section were answered rightly."""
+    """How many questions of a section were answered correctly."""
 
     right: int
     asked: int
-    """Questions whose four words have a vector."""
+    """Questions whose four words all have a vector."""
     outside: int
-    """Others, which are not counted."""
+    """Questions with an unknown word, which do not count."""
 
     @property
     def accuracy(self) -> float | None:
-        """Of those that were asked; None if none could be."""
+        """The share of correct answers among the asked questions; None if none were asked."""
         return self.right / self.asked if self.asked else None
 
     def to_json(self) -> dict[str, Any]:
-        """Counts and accuracy."""
+        """Counts and accuracy by name."""
         return {
             "right": self.right,
             "asked": self.asked,
@@ -57,28 +57,28 @@ class Answered:
 
 @dataclass(frozen=True)
 class Ranked:
-    """How alike two orders of pairs are."""
+    """The rank correlation between cosines and human scores of word pairs."""
 
     spearman: float | None
-    """None where there are fewer than two pairs, or all are equal."""
+    """None if there are fewer than two pairs, or all values are equal."""
     pairs: int
-    """Whose two words have a vector."""
+    """Pairs whose two words both have a vector."""
     outside: int
-    """Others, which are not counted."""
+    """Pairs with an unknown word, which do not count."""
 
 
 @dataclass(frozen=True)
 class VectorScores:
-    """What `regard eval` tells of word vectors."""
+    """The result of `regard eval` for word vectors."""
 
     name: str
     analogies: dict[str, dict[str, Answered]]
-    """By file, then by section."""
+    """Analogy results by file, then by section."""
     similarities: dict[str, Ranked]
-    """By file."""
+    """Similarity results by file."""
 
     def to_json(self) -> list[dict[str, Any]]:
-        """One object a file."""
+        """One object per file."""
         rows: list[dict[str, Any]] = []
         for file, sections in self.analogies.items():
             whole = {name: each.to_json() for name, each in sections.items()}
@@ -89,7 +89,7 @@ class VectorScores:
         return rows
 
     def table(self) -> str:
-        """For people."""
+        """The results as a text table."""
         lines = []
         for file, sections in self.analogies.items():
             lines.append(_row(Path(file).name, total(sections)))
@@ -111,7 +111,7 @@ def _row(name: str, found: Answered) -> str:
 
 
 def total(sections: dict[str, Answered]) -> Answered:
-    """All sections as one."""
+    """The counts of all sections added up."""
     found = sections.values()
     return Answered(
         sum(each.right for each in found),
@@ -123,13 +123,12 @@ def total(sections: dict[str, Answered]) -> Answered:
 def evaluate(
     table: WordVectors, analogies: Sequence[str] = (), similarities: Sequence[str] = ()
 ) -> VectorScores:
-    """Scores word vectors.
+    """Evaluate word vectors; without any file, on the questions that come with Regard.
 
     Args:
-        table: What is scored.
-        analogies: Files of questions, as `questions-words.txt` has them, plain or `.gz`.
-        similarities: Files of pairs with scores, as WordSim-353 and SimLex-999 have them. Without
-            any file, the questions that come with Regard.
+        table: The word vectors.
+        analogies: Files of questions in the format of `questions-words.txt`, plain or `.gz`.
+        similarities: Files of scored pairs in the format of WordSim-353 or SimLex-999.
     """
     if not analogies and not similarities:
         asked = {OWN: own_questions()}
@@ -144,10 +143,10 @@ def evaluate(
 
 
 def read_questions(file: str) -> dict[str, list[Question]]:
-    """The sections of a file of analogies: `: name`, then four words a line.
+    """Read a file of analogies: a line `: name` begins a section, others have four words.
 
     Raises:
-        InputError: A line is neither, with its number; or there is no question.
+        InputError: For a line of another form, with its number, or a file without questions.
     """
     sections: dict[str, list[Question]] = {}
     name = ""
@@ -165,12 +164,12 @@ def read_questions(file: str) -> dict[str, list[Question]]:
 
 
 def read_pairs(file: str) -> Pairs:
-    """Two words and a score a line, with tabs, commas or spaces between.
+    """Read two words and a score per line, separated by tabs, commas, semicolons or spaces.
 
-    Lines that begin with # are comments; a first line without a number names columns.
+    Lines that begin with # are comments; a first line without a number is a header.
 
     Raises:
-        InputError: A line is not such, with its number; or there is no pair.
+        InputError: For a line of another form, with its number, or a file without pairs.
     """
     pairs: Pairs = []
     begun = False
@@ -190,7 +189,7 @@ def read_pairs(file: str) -> Pairs:
 
 
 def _score(fields: list[str]) -> float | None:
-    """The first number after the two words: SimLex-999's own file has the part of speech before."""
+    """The first number after the two words; in SimLex-999 the part of speech comes before it."""
     for field in fields[2:4]:
         try:
             found = float(field)
@@ -201,7 +200,7 @@ def _score(fields: list[str]) -> float | None:
 
 
 def _texts(file: str, expected: str) -> Iterable[tuple[int, str]]:
-    """The numbered lines of a file that say something."""
+    """The numbered lines of a file, without empty lines and comments."""
     for number, line in numbered(file, expected, LONGEST_LINE):
         if isinstance(line, Problem):
             raise InputError(str(line))
@@ -214,7 +213,7 @@ def _texts(file: str, expected: str) -> Iterable[tuple[int, str]]:
 
 
 def answer(table: WordVectors, sections: dict[str, list[Question]]) -> dict[str, Answered]:
-    """Asks every question whose words are known, in lower case unless that is not known."""
+    """Answer every question whose words all have a vector; results by section."""
     rows = {word: place for word in _words(sections) if (place := _row_of(table, word)) is not None}
     return {name: _section(table, questions, rows) for name, questions in sections.items()}
 
@@ -224,7 +223,7 @@ def _words(sections: dict[str, list[Question]]) -> set[str]:
 
 
 def _row_of(table: WordVectors, word: str) -> int | None:
-    """Questions are compared in lower case; a table with capitals alone is asked as written."""
+    """The row of a word: in lower case, or as written if the lower case is unknown."""
     place = table.index.get(word.lower())
     return table.index.get(word) if place is None else place
 
@@ -245,7 +244,7 @@ def _section(table: WordVectors, questions: Sequence[Question], rows: dict[str, 
 
 
 def rank(table: WordVectors, pairs: Pairs) -> Ranked:
-    """Compares the order of cosines with that of people's scores."""
+    """Spearman's rank correlation between the cosines and the human scores of word pairs."""
     known = [
         (first, second, score)
         for one, other, score in pairs
@@ -262,7 +261,7 @@ def rank(table: WordVectors, pairs: Pairs) -> Ranked:
 
 
 def spearman(one: npt.ArrayLike, other: npt.ArrayLike) -> float | None:
-    """The correlation of ranks, equals at the mean of their ranks; None where it is not defined.
+    """Spearman's rank correlation; ties get their mean rank. None where it is undefined.
 
     Example:
         >>> spearman([1, 2, 3, 4], [10, 20, 30, 25])
@@ -275,7 +274,7 @@ def spearman(one: npt.ArrayLike, other: npt.ArrayLike) -> float | None:
 
 
 def ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Places in the order of size, from 1 on; equals share the mean of theirs.
+    """The ranks of values in ascending order, from 1; ties get their mean rank.
 
     Example:
         >>> ranks(np.array([5.0, 1.0, 5.0])).tolist()

@@ -1,4 +1,4 @@
-"""Where word vectors are kept: a folder as checkpoints are, and files that other programs read.
+"""Open and save word vectors: checkpoint folders, and files for other programs.
 
 A folder holds `model.safetensors` (the vectors, fp16 or fp32), `tokenizer.json` (the words),
 `config.json`, `recipe.yaml` and `manifest.json`; see `regard/train/checkpoint/folder.py`.
@@ -20,18 +20,19 @@ from regard.vectors.files import KNOWN, read_file
 from regard.vectors.table import WordVectors
 
 FAMILY = "vectors"
-"""What `config.json` says of a folder that holds word vectors."""
+"""The `family` in the `config.json` of a folder of word vectors."""
 TENSOR = "vectors"
 ENDINGS = (".npz", ".txt", ".vec", ".bin")
-"""Of the files that `save` writes; anything else is a folder."""
+"""The endings of files that `save` writes; any other name is a folder."""
 
 
 def vectors(place: str | Path) -> WordVectors:
-    """Opens word vectors: of the shelf, a trained run, or a file.
+    """Open word vectors: shipped ones, a training run, or a file.
 
     Args:
-        place: A shipped name, a run or checkpoint, or a file: word2vec text or binary, GloVe text,
-            fastText `.vec` (plain or `.gz`), `.npz` with `words` and `vectors`.
+        place: The name of shipped vectors, the folder of a run or checkpoint, or a file: word2vec
+            text or binary, GloVe text, fastText `.vec` (plain or `.gz`), or `.npz` with `words`
+            and `vectors`.
 
     Example:
         >>> vectors("words/glove").analogy("king - man + woman", 1)[0].word
@@ -55,7 +56,7 @@ def vectors(place: str | Path) -> WordVectors:
 
 
 def holds_vectors(place: str | Path) -> bool:
-    """Whether a place is one of word vectors: a file, or a folder whose `config.json` says so."""
+    """Whether a place holds word vectors: any file, or a folder whose `config.json` says so."""
     from regard.recipes.shelf import shipped
     from regard.runtime.files import read_json
     from regard.train.checkpoint import run as checkpoint
@@ -67,7 +68,7 @@ def holds_vectors(place: str | Path) -> bool:
             return False
         try:
             return read_json(checkpoint.newest(path) / CONFIG).get("family") == FAMILY
-        except InputError:  # whoever reads it says what is wrong
+        except InputError:  # the error is reported when the folder is read
             return False
     if path.exists():
         return True
@@ -79,7 +80,11 @@ def holds_vectors(place: str | Path) -> bool:
 
 
 def from_snapshot(snapshot: Any, name: str) -> WordVectors:
-    """The vectors that a checkpoint holds."""
+    """The word vectors of a checkpoint.
+
+    Raises:
+        InputError: If it holds another kind of model, or broken vectors.
+    """
     config = snapshot.config
     if config.get("family") != FAMILY:
         raise InputError(
@@ -100,7 +105,7 @@ def from_snapshot(snapshot: Any, name: str) -> WordVectors:
 
 
 def words_in(tokenizer: str, name: str) -> list[str]:
-    """The words of a folder, from the text of its `tokenizer.json`."""
+    """The vocabulary of a folder, from the text of its `tokenizer.json`."""
     try:
         words = json.loads(tokenizer)["words"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -111,7 +116,7 @@ def words_in(tokenizer: str, name: str) -> list[str]:
 
 
 def words_json(words: list[str], counts: list[int] | None = None) -> str:
-    """The text of `tokenizer.json`."""
+    """The text of `tokenizer.json` for a vocabulary and, if known, its word counts."""
     found: dict[str, Any] = {"words": words}
     if counts is not None:
         found["counts"] = counts
@@ -119,13 +124,13 @@ def words_json(words: list[str], counts: list[int] | None = None) -> str:
 
 
 def save(table: WordVectors, place: str | Path, *, half: bool = False) -> Path:
-    """Writes vectors where other programs, or `regard.vectors`, read them.
+    """Write word vectors in a format that `regard.vectors` and other programs read.
 
     Args:
-        table: What to write.
-        place: `.npz`; `.txt` or `.vec`, word2vec's text, which fastText's is too; `.bin`, its
-            binary form; another name is a folder.
-        half: Numbers of 16 bits, in a folder or `.npz`.
+        table: The word vectors.
+        place: The output, by its ending: `.npz`; `.txt` or `.vec` for word2vec text (the same as
+            fastText's); `.bin` for word2vec binary; any other name is a folder.
+        half: Store fp16; only for a folder or `.npz`.
     """
     path = Path(place)
     if path.suffix == ".npz":
@@ -171,7 +176,7 @@ def _save_folder(table: WordVectors, folder: Path, *, half: bool) -> Path:
 
 
 def described(words: int, dim: int, stored: str = "fp32") -> dict[str, Any]:
-    """What `config.json` says of a folder of vectors."""
+    """The contents of `config.json` for a folder of word vectors."""
     return {"regard": 1, "family": FAMILY, "words": words, "dim": dim, "stored": stored}
 
 
@@ -184,6 +189,6 @@ model:
   family: vectors
   dim: {dim}
 """
-"""Of vectors that came from elsewhere."""
+"""The recipe stored with vectors that were not trained by Regard."""
 
 __all__ = ["KNOWN", "described", "from_snapshot", "holds_vectors", "save", "vectors"]

@@ -1,6 +1,6 @@
-"""Words and their vectors, and what can be asked of them: neighbours, analogies, the odd one out.
+"""A vocabulary with its vectors, and queries on it: neighbours, analogies, the odd one out.
 
-All answers are by cosine: vectors are scaled to length 1 first, as Mikolov et al. (2013) do.
+All queries use cosines: vectors are scaled to length 1 first, as in Mikolov et al. (2013).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from regard.errors import InputError
 
 Floats = npt.NDArray[np.float32]
 TOP = 10
-"""Neighbours that are shown unless somebody asks for more."""
+"""The default number of neighbours."""
 SIGNS = {"+": 1.0, "-": -1.0, "−": -1.0}
 NAMED = 8
-"""Unknown words that an error names."""
+"""The largest number of unknown words that an error message lists."""
 CHANCE = 2000
-"""Pairs of differences, drawn at random, that a cosine of two differences is compared with."""
+"""The number of random pairs of differences that estimate the cosine expected by chance."""
 
 
 class Near(NamedTuple):
-    """A word, and the cosine of its vector to what was asked for."""
+    """A word and the cosine of its vector to the query vector."""
 
     word: str
     cosine: float
@@ -37,30 +37,30 @@ class Near(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """How alike the step from one word to another is to that between two others."""
+    """A comparison of two difference vectors, first − second and third − fourth."""
 
     cosine: float
-    """Of (first − second) and (third − fourth), vectors of length 1."""
+    """The cosine of first − second and third − fourth; word vectors have length 1."""
     lengths: tuple[float, float]
-    """Of the two differences."""
+    """The lengths of the two differences."""
     apart: float
-    """The length of the difference of the two differences."""
+    """The Euclidean distance between the two differences."""
     by_chance: float
-    """The mean size of the cosine for differences of words drawn at random."""
+    """The mean absolute cosine of two differences between randomly drawn words."""
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers by name."""
+        """All values by name."""
         return asdict(self)
 
 
 class WordVectors:
-    """A vector for each of many words.
+    """A vocabulary with one vector per word.
 
     Args:
-        words: Each once, the most frequent first where that is known.
-        vectors: (words, dim) A row for each.
-        name: What to call them.
-        about: What else is known of them, such as how they were trained.
+        words: The words without duplicates, most frequent first if that is known.
+        vectors: (words, dim) One row per word.
+        name: A name for messages and titles.
+        about: Further information, such as how they were trained.
 
     Example:
         >>> small = WordVectors(["up", "down", "left"], np.array([[0, 1], [0, -1], [-1, 0.1]]))
@@ -89,7 +89,7 @@ class WordVectors:
 
     @property
     def dim(self) -> int:
-        """Numbers of a vector."""
+        """The dimension of a vector."""
         return self.vectors.shape[1]
 
     def __len__(self) -> int:
@@ -106,19 +106,19 @@ class WordVectors:
 
     @cached_property
     def unit(self) -> Floats:
-        """(words, dim) The vectors scaled to length 1; a vector of zeros stays one."""
+        """(words, dim) The vectors scaled to length 1; a zero vector stays zero."""
         return unit(self.vectors)
 
     def known(self, word: str) -> int | None:
-        """The row of a word, as it is written or else in lower case; None if there is none."""
+        """The row of a word, as written or else in lower case; None if it is unknown."""
         place = self.index.get(word)
         return self.index.get(word.lower()) if place is None else place
 
     def places(self, words: Iterable[str]) -> list[int]:
-        """The rows of words.
+        """The rows of words; repeated words are returned once.
 
         Raises:
-            InputError: Some are unknown; each is named with the nearest known spelling.
+            InputError: If some are unknown; the message lists them with similarly spelled words.
         """
         found = {word: self.known(word) for word in words}
         unknown = [word for word, place in found.items() if place is None]
@@ -135,7 +135,7 @@ class WordVectors:
         return [place for place in found.values() if place is not None]
 
     def _spelled_like(self, word: str) -> str | None:
-        """The known word whose spelling is nearest, if one is near."""
+        """The known word with the most similar spelling; None if none is similar."""
         low = word.lower()
         alike = [
             other
@@ -145,11 +145,11 @@ class WordVectors:
         return next(iter(get_close_matches(low, alike, n=1, cutoff=0.7)), None)
 
     def nearest(self, word: str | npt.ArrayLike, top: int = TOP) -> list[Near]:
-        """The words whose vectors are nearest to that of a word, which is left out.
+        """The words with the largest cosine to a word or vector; the word itself is excluded.
 
         Args:
-            word: Or a vector of one's own.
-            top: How many.
+            word: A word, or a vector (dim,).
+            top: The number of neighbours.
         """
         if isinstance(word, str):
             [place] = self.places([word])
@@ -157,11 +157,11 @@ class WordVectors:
         return self._ranked(unit(np.asarray(word, np.float32)[None])[0], [], top)
 
     def analogy(self, terms: str | Sequence[str], top: int = TOP) -> list[Near]:
-        """The words nearest to a sum of vectors, those of the question left out (3CosAdd).
+        """The words nearest to a signed sum of unit vectors, the given words excluded (3CosAdd).
 
         Args:
-            terms: `"king - man + woman"`, or the same in pieces.
-            top: How many.
+            terms: `"king - man + woman"`, or the same as a list of words and signs.
+            top: The number of answers.
         """
         signed = self.terms(terms)
         places = self.places(word for _, word in signed)
@@ -170,10 +170,10 @@ class WordVectors:
         return self._ranked(unit(np.asarray(total)[None])[0], places, top)
 
     def terms(self, given: str | Sequence[str]) -> list[tuple[float, str]]:
-        """`king - man + woman` as words with their signs.
+        """Parse `king - man + woman` into (sign, word) pairs.
 
         Raises:
-            InputError: Words and signs do not take turns.
+            InputError: If words and signs do not alternate.
         """
         pieces = [
             piece
@@ -202,7 +202,7 @@ class WordVectors:
         return float(first @ second)
 
     def difference(self, first: str, second: str, third: str, fourth: str) -> Difference:
-        """Whether first − second is about third − fourth: mother − father, woman − man."""
+        """Compare first − second with third − fourth, such as mother − father and woman − man."""
         found = dict.fromkeys((first, second, third, fourth))
         rows = dict(zip(found, self.places(found), strict=True))
         one = self.unit[rows[first]] - self.unit[rows[second]]
@@ -218,10 +218,13 @@ class WordVectors:
         )
 
     def odd(self, words: Sequence[str]) -> list[Near]:
-        """Which word does not belong: each with its cosine to the mean of the others, it first.
+        """Find the word that does not belong to the others.
 
         Args:
-            words: Three or more, each once.
+            words: Three or more different words.
+
+        Returns:
+            Each word with its cosine to the mean of the others, ascending: the odd one is first.
         """
         places = list(dict.fromkeys(self.places(words)))
         if len(places) < 3:
@@ -240,14 +243,17 @@ class WordVectors:
         method: str = "pca",
         seed: int = 0,
     ) -> dict[str, tuple[float, float]]:
-        """Places of words in a plane, and a picture of them if a path is given.
+        """Project words to the plane, and draw a map if a path is given.
 
         Args:
-            words: Two or more.
+            words: Two or more words.
             path: A .png or .svg file.
-            method: `pca`: the two directions in which they differ most; `tsne`: neighbours stay
-                neighbours (van der Maaten and Hinton 2008).
-            seed: Where t-SNE begins.
+            method: `pca`: the first two principal components; `tsne`: t-SNE, which preserves
+                neighbourhoods (van der Maaten and Hinton 2008).
+            seed: The seed of t-SNE.
+
+        Returns:
+            The coordinates (x, y) by word.
         """
         from regard.vectors.projection import draw_map, place_words
 
@@ -261,11 +267,11 @@ class WordVectors:
         }
 
     def first(self, count: int) -> WordVectors:
-        """Only so many words, from the first on: the most frequent of a file that is so sorted."""
+        """The first `count` words; most files are sorted by frequency."""
         return WordVectors(self.words[:count], self.vectors[:count], self.name, self.about)
 
     def joined(self, other: WordVectors) -> WordVectors:
-        """These words, then those of another set that are new here."""
+        """These words, followed by the words of another set that are not among them."""
         if other.dim != self.dim:
             raise InputError(other.name, got=f"vectors of {other.dim}", expected=f"of {self.dim}")
         new = [place for place, word in enumerate(other.words) if word not in self.index]
@@ -287,7 +293,7 @@ class WordVectors:
 
 
 def unit(rows: Floats) -> Floats:
-    """Rows scaled to length 1; a row of zeros stays one."""
+    """Rows (rows, dim) scaled to length 1; a zero row stays zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     scaled = rows / np.where(lengths > 0, lengths, 1)
     return scaled.astype(np.float32, copy=False)

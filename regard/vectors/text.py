@@ -1,4 +1,4 @@
-"""Plain text -> the words that get a vector, and the text as their numbers."""
+"""Read plain text into a vocabulary and a stream of word ids, the input of the training."""
 
 from __future__ import annotations
 
@@ -19,28 +19,32 @@ from regard.tokens.kinds import WORD
 from regard.vectors.recipe import LibraryData, SentencesData, VectorsRecipe, WordsConfig
 
 END = -1
-"""What stands for the end of a line."""
+"""The id that marks the end of a line."""
 LONGEST_LINE = 2**20
-"""Characters; a longer line is cut there."""
+"""The longest line in characters; a longer line is split."""
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """A text as numbers of words."""
+    """A text as word ids."""
 
     words: list[str]
-    """The most frequent first, equals in alphabetical order."""
+    """The vocabulary, most frequent first, ties in alphabetical order; the index is the id."""
     counts: npt.NDArray[np.int64]
     stream: npt.NDArray[np.int32]
-    """The numbers of the words, and `END` after each line; words without a vector are left out."""
+    """Word ids, with `END` after each line; words outside the vocabulary are left out."""
     total: int
-    """How many words the text has, those without a vector included."""
+    """The number of words in the text, including those outside the vocabulary."""
 
 
 def text_of(recipe: VectorsRecipe) -> Text:
-    """Where a recipe's text comes from."""
+    """The text source of a recipe.
+
+    Raises:
+        InputError: If the recipe has no text.
+    """
     if isinstance(recipe.data, SentencesData):
         return TextFiles(find_files(recipe.data.files), on_bad=recipe.data.on_bad)
     if isinstance(recipe.data, LibraryData):
@@ -50,10 +54,10 @@ def text_of(recipe: VectorsRecipe) -> Text:
 
 
 def read_text(text: Text, config: WordsConfig) -> Read:
-    """Counts the words of a text and numbers them, in one pass.
+    """Read a text in one pass into a vocabulary with counts and a stream of word ids.
 
     Raises:
-        InputError: Fewer than two words are frequent enough.
+        InputError: If fewer than two words are frequent enough.
     """
     skipped: Counter[str] = Counter()
     numbers: dict[str, int] = {}
@@ -68,14 +72,20 @@ def read_text(text: Text, config: WordsConfig) -> Read:
 
 
 def cutter(config: WordsConfig) -> Callable[[str], Iterable[str]]:
-    """What cuts a line into words."""
+    """The function that splits a line into words."""
     cut: Callable[[str], Iterable[str]]
     cut = str.split if config.split == "spaces" else re.compile(WORD).findall
     return (lambda line: cut(line.lower())) if config.lowercase else cut
 
 
 def _frequent(names: list[str], stream: npt.NDArray[np.int32], config: WordsConfig) -> Read:
-    """Only words that are frequent enough, numbered anew by frequency."""
+    """Keep the words that are frequent enough and renumber them by frequency.
+
+    Args:
+        names: The words by their ids of the first pass.
+        stream: Ids of the first pass, with `END` after each line.
+        config: `min_count` and `vocab`.
+    """
     is_word = stream != END
     counts = np.bincount(stream[is_word], minlength=len(names))
     frequent = [place for place in range(len(names)) if counts[place] >= config.min_count]
@@ -88,7 +98,7 @@ def _frequent(names: list[str], stream: npt.NDArray[np.int32], config: WordsConf
             expected="two or more",
             fix=f"the most frequent word occurs {most} times; take more text, or a lower count",
         )
-    renamed = np.full(len(names) + 1, END - 1, np.int32)  # the last place stands for END
+    renamed = np.full(len(names) + 1, END - 1, np.int32)  # END is -1: the last entry
     renamed[order] = np.arange(len(order), dtype=np.int32)
     renamed[END] = END
     found = renamed[stream]
@@ -98,7 +108,7 @@ def _frequent(names: list[str], stream: npt.NDArray[np.int32], config: WordsConf
 
 
 def _lines(pieces: Iterable[Piece]) -> Iterator[str]:
-    """The lines of documents; a document's end is a line's."""
+    """The non-empty lines of documents; the end of a document also ends a line."""
     rest = ""
     for piece in pieces:
         *lines, rest = (rest + piece.text).split("\n")

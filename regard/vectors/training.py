@@ -1,13 +1,14 @@
-"""Word vectors from plain text: skip-gram and CBOW with negative sampling (Mikolov et al. 2013).
+"""Train word vectors on text: skip-gram and CBOW with negative sampling (Mikolov et al. 2013).
 
-A loop of its own: an update touches the few rows whose words were read, where the one training
-loop moves every weight. The text is read in blocks; those in pieces of some tens of words, and all
-pairs of a piece are computed as one matrix product, with negatives that the piece shares (after Ji
-et al. 2016, who share them over a window). 16 pieces are one update.
+This is a training loop of its own, since an update touches only the rows of the words it read,
+whereas the general loop updates every weight. The text is read in blocks, and a block is divided
+into pieces of some tens of words. All pairs of a piece are computed as one matrix product, with
+negatives shared by the piece (after Ji et al. 2016, who share them over a window). 16 pieces make
+one update.
 
-What is drawn for a block depends on the seed, the epoch and the block alone, and one thread does
-the sums while another draws for the block after. So the vectors are a function of text, recipe and
-seed, whatever the number of threads, and a run that was killed goes on bit for bit.
+The random draws of a block depend only on seed, epoch and block. One thread computes the updates
+while another one draws for the next block. So the vectors are a function of text, recipe and seed
+for any number of threads, and a resumed run continues bit for bit.
 """
 
 from __future__ import annotations
@@ -53,16 +54,16 @@ from regard.vectors.table import WordVectors
 from regard.vectors.text import END, Read, read_text, text_of
 
 BLOCK = 2**16
-"""Words of a step."""
+"""Words per step."""
 PIECES = 16
-"""Pieces of the text that are one update."""
+"""Pieces per update."""
 OUTPUTS = "outputs"
-"""The second vector of each word, by which it is told; only training needs it."""
+"""The output vector of each word, used to predict it; only training needs it."""
 FARTHEST = 1.0
-"""How far an update moves a vector at most. Its gradients are all taken at one place, and where few
-words come very often, their sum would throw a vector beyond any sense."""
+"""The largest length by which an update moves a vector. All gradients of an update are taken at the
+same point; for a very frequent word in a small vocabulary their sum would diverge."""
 MAY_CHANGE = {"train.save_every", "train.keep"}
-"""What a resumed run may set anew."""
+"""The keys of the recipe that may change when a run is resumed."""
 
 _logger = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ Ids = npt.NDArray[np.int64]
 
 
 class _Place(Config):
-    """Where a run is, as `training.json` has it."""
+    """The progress of a run in `training.json`."""
 
     step: int = Field(ge=1, le=2**53)
     seconds: float = Field(ge=0, le=1e12)
@@ -78,7 +79,7 @@ class _Place(Config):
 
 
 class _Facts(Config):
-    """`training.json`."""
+    """The contents of `training.json`: progress, torch version, and checksums of the data."""
 
     place: _Place
     torch: str
@@ -86,7 +87,7 @@ class _Facts(Config):
 
 
 def check_place(device: Any) -> None:
-    """Refuses what the loop of word vectors does not do: other devices, several processes."""
+    """Reject devices other than the CPU, and several processes, which are not supported here."""
     if str(device) not in ("auto", "cpu"):
         raise InputError("device", got=device, expected="auto or cpu, for word vectors")
     if ranks_here().world > 1:
@@ -102,14 +103,14 @@ def train_vectors(
     quiet: bool = False,
     threads: int = 2,
 ) -> WordVectors:
-    """Trains word vectors on the text of a recipe.
+    """Train word vectors on the text of a recipe.
 
     Args:
-        recipe: With `task: vectors`.
-        out: The run's folder; without one, nothing is kept on disk.
-        resume: Go on from the run's last checkpoint.
+        recipe: A recipe with `task: vectors`.
+        out: The folder of the run; without one, nothing is written to disk.
+        resume: Continue from the run's last checkpoint.
         quiet: Show no progress.
-        threads: With 2 or more, draws are made beside the sums; the result is the same.
+        threads: With 2 or more, random draws run in a second thread; the result is the same.
     """
     if out is None:
         return _Course(recipe, None, quiet=quiet, threads=threads).run()
@@ -120,12 +121,16 @@ def train_vectors(
             return _Course(recipe, run, start, quiet=quiet, threads=threads).run()
         except InputError:
             if lock.created and not (run / "metrics.jsonl").exists():
-                lock.remove()  # what was refused leaves nothing behind
+                lock.remove()  # a rejected run leaves no folder behind
             raise
 
 
 def _where_to_start(run: Path, recipe: VectorsRecipe, *, resume: bool) -> Snapshot | None:
-    """The checkpoint to go on from, if one is asked for and there."""
+    """The checkpoint to resume from; None to start anew.
+
+    Raises:
+        InputError: If a new run's folder already holds a run, or a resumed run's recipe changed.
+    """
     if not resume:
         recipes.check_unused(run, FORM)
         return None
@@ -147,16 +152,16 @@ def _where_to_start(run: Path, recipe: VectorsRecipe, *, resume: bool) -> Snapsh
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Which rows the places of an update stand for, each row once."""
+    """The distinct table rows of each update, so that gradients of the same row can be summed."""
 
     rows: list[Tensor]
-    """(rows,) For each update."""
+    """For each update, its distinct rows (rows,)."""
     places: Tensor
-    """(update, place) The number of each place's row among them."""
+    """(update, place) For each position in the update, the index of its row in `rows`."""
 
     @staticmethod
     def of(ids: Ids, words: int) -> _Rows:
-        """Of (update, place) numbers of words."""
+        """From word ids (update, place) and the vocabulary size."""
         keys = ids + words * np.arange(len(ids))[:, None]
         found, where = np.unique(keys, return_inverse=True)
         starts = np.searchsorted(found, words * np.arange(len(ids) + 1))
@@ -165,7 +170,10 @@ class _Rows:
         return _Rows([torch.from_numpy(each) for each in rows], torch.from_numpy(places))
 
     def move(self, table: Tensor, update: int, steps: Tensor, rate: float) -> None:
-        """Adds steps (place, dim) to the rows of a table, each row's sum at most `FARTHEST`."""
+        """Add rate × steps (place, dim) to the rows of a table (words, dim), in place.
+
+        The summed step of each row is clipped to the length `FARTHEST`.
+        """
         rows = self.rows[update]
         moved = torch.zeros(len(rows), table.shape[1])
         moved.index_add_(0, self.places[update], steps, alpha=rate)
@@ -175,27 +183,27 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class _Batches:
-    """What is drawn for a block of the text, in updates of pieces of words."""
+    """The training data drawn for one block of text, divided into updates and pieces."""
 
     tokens: Tensor
-    """(update, piece × word) The words; free places have word 0, and no pairs."""
+    """(update, piece × word) Word ids; unused positions have id 0 and no pairs."""
     negatives: Tensor
-    """(update, piece × negative)"""
+    """(update, piece × negative) Word ids of the negative samples."""
     pairs: Tensor
-    """(update, piece, input, output) 1 where a word of the input is to tell that of the output."""
+    """(update, piece, input, output) 1 where the input word is to predict the output word."""
     inputs: _Rows
-    """Which vectors move."""
+    """The rows of the input vectors that are updated."""
     outputs: _Rows
-    """Which outputs move: of the words, then of the negatives."""
+    """The rows of the output vectors that are updated: those of words, then of negatives."""
 
 
 class _Drawing:
-    """Draws what each block is trained on.
+    """Draws words, context sizes and negatives for each block.
 
     Args:
-        text: As numbers.
+        text: The text as word ids.
         config: Window, negatives, subsampling.
-        seed: Of the run.
+        seed: The seed of the run.
     """
 
     def __init__(self, text: Read, config: VectorsTrainConfig, seed: int) -> None:
@@ -210,11 +218,11 @@ class _Drawing:
 
     @property
     def blocks(self) -> int:
-        """Of an epoch."""
+        """The number of blocks of an epoch."""
         return math.ceil(len(self.stream) / BLOCK)
 
     def block(self, step: int) -> _Batches | None:
-        """What is drawn for a step; None where subsampling leaves nothing."""
+        """The training data of a step; None if subsampling leaves no words."""
         epoch, block = divmod(step, self.blocks)
         draw = np.random.Generator(np.random.PCG64([self.seed, epoch, block]))
         ids = self.stream[block * BLOCK : (block + 1) * BLOCK]
@@ -222,7 +230,7 @@ class _Drawing:
         kept = np.flatnonzero((draw.random(len(ids), np.float32) < self.kept[ids]) & (ids != END))
         if not len(kept):
             return None
-        # Pieces begin at another place in each epoch: what two of them part, others hold together.
+        # Pieces begin at a random offset, so that the pairs lost at piece ends differ by epoch.
         before = int(draw.integers(self.length))
         used = before + len(kept)
         updates = math.ceil(used / (PIECES * self.length))
@@ -249,19 +257,28 @@ class _Drawing:
 def _pairs(
     lines: npt.NDArray[np.int32], reach: npt.NDArray[np.int16], apart: npt.NDArray[np.int16]
 ) -> npt.NDArray[np.float32]:
-    """(update, piece, input, output) Which words are near another of their line."""
+    """Which words form pairs: within reach of the output word and in the same line.
+
+    Args:
+        lines: (update, piece, word) The number of each word's line.
+        reach: (update, piece, word) The context size drawn for each word.
+        apart: (word, word) The distance of two positions in a piece.
+
+    Returns:
+        (update, piece, input, output) 1 for a pair, else 0.
+    """
     near = (apart <= reach[..., None, :]) & (apart > 0)
     near &= lines[..., :, None] == lines[..., None, :]
     return near.astype(np.float32)
 
 
 def piece_length(window: int) -> int:
-    """Words of a piece: a window ends where the piece does, so it is several times as long."""
+    """The number of words of a piece: several windows, since windows are cut off at its ends."""
     return 32 * math.ceil(window / 8)
 
 
 def keep_probability(counts: npt.NDArray[np.float64], subsample: float) -> npt.NDArray[np.float64]:
-    """How probably a word is read where it occurs: √(t/f) + t/f, as in word2vec's code.
+    """The probability to keep a word: min(1, √(t/f) + t/f) for share f, as in word2vec's code.
 
     Example:
         >>> keep_probability(np.array([900.0, 90.0, 10.0]), 0.01).round(3).tolist()
@@ -274,14 +291,14 @@ def keep_probability(counts: npt.NDArray[np.float64], subsample: float) -> npt.N
 
 
 class _Course:
-    """One training from where it is to its end.
+    """One training run, from its start or a checkpoint to its last step.
 
     Args:
-        recipe: Of the run.
-        run: Where to keep checkpoints and metrics; None keeps nothing.
-        start: The checkpoint to go on from.
+        recipe: The recipe of the run.
+        run: The folder for checkpoints and metrics; None writes nothing.
+        start: The checkpoint to resume from.
         quiet: Show no progress.
-        threads: How many may compute.
+        threads: The number of threads; with 2 or more, draws run in a second thread.
     """
 
     def __init__(
@@ -310,7 +327,7 @@ class _Course:
             self._restore(start)
 
     def run(self) -> WordVectors:
-        """Trains until the last step or a signal."""
+        """Train until the last step or a stop signal; returns the vectors."""
         if self.step == self.steps and self.step:
             _logger.warning("the run was complete at step %d; nothing was left to do", self.step)
             return self._table()
@@ -325,7 +342,7 @@ class _Course:
         return self._table()
 
     def _drawn(self) -> Iterator[_Batches | None]:
-        """What is drawn for each step that is left; the one after the present is drawn beside."""
+        """The training data of each remaining step; a second thread draws one step ahead."""
         steps = range(self.step, self.steps)
         if self.threads < 2:
             yield from map(self.drawing.block, steps)
@@ -341,7 +358,7 @@ class _Course:
     def _take(
         self, batches: _Batches | None, bar: TrainingProgress, log: MetricsLog | None
     ) -> None:
-        """One step: all updates of a block."""
+        """Run one step, all updates of a block, and log its loss and speed."""
         MACHINE.watch(1)
         loss = math.nan
         updates = 0 if batches is None else len(batches.tokens)
@@ -369,13 +386,18 @@ class _Course:
         bar.update(self.step, loss, speed)
 
     def _rate(self, done: float) -> float:
-        """The learning rate after so many steps: it falls in a straight line."""
+        """The learning rate after `done` steps: linear decay down to `final_rate`."""
         config = self.recipe.train
         first = config.learning_rate or RATES[self.recipe.model.kind]
         return max(config.final_rate, first * (1 - done / self.steps))
 
     def _shapes(self, batches: _Batches, update: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Vectors of the words, their outputs, those of negatives (piece, word, dim), and pairs."""
+        """The vectors of one update.
+
+        Returns:
+            Input vectors, output vectors and output vectors of the negatives, each (piece, word,
+            dim), and the pairs (piece, input, output).
+        """
         words, negatives = batches.tokens[update], batches.negatives[update]
         shape = (PIECES, self.drawing.length, -1)
         return (
@@ -386,7 +408,7 @@ class _Course:
         )
 
     def _update(self, batches: _Batches, update: int, rate: float) -> None:
-        """Moves the rows of all words of an update, and of its negatives."""
+        """Apply one update to the vectors of its words and negatives."""
         inputs, outputs, negatives, pairs = self._shapes(batches, update)
         share = self.recipe.train.negatives / self.drawing.length
         step = skip_gram if self.recipe.model.kind == "skip-gram" else cbow
@@ -397,7 +419,7 @@ class _Course:
         batches.outputs.move(self.outputs, update, both, rate)
 
     def _loss(self, batches: _Batches) -> float:
-        """The loss of a pair with its negatives, of the first update of a block, before it."""
+        """The mean loss of a pair with its negatives, over the first update of a block."""
         inputs, outputs, negatives, pairs = self._shapes(batches, 0)
         if self.recipe.model.kind == "cbow":
             inputs, has = context(inputs, pairs)
@@ -413,12 +435,12 @@ class _Course:
         return float(-total / pairs.sum().clamp(min=1))
 
     def _after(self, request: StopRequest) -> None:
-        """Saves and stops, as far as it is time to."""
+        """Save a checkpoint if one is due or a stop was requested, then stop if requested."""
         stopping = request.signal is not None and self.step < self.steps
         due = self.step % self.recipe.train.save_every == 0 or self.step == self.steps
         if due or stopping:
             self._save()
-            self._clock = time.perf_counter()  # saving is not training speed
+            self._clock = time.perf_counter()  # saving does not count as training time
         if stopping and request.signal is not None:
             said = f"stopped by {name_of(request.signal)} after step {self.step}"
             kept = "" if self.path is None else ", saved; go on with the same command and --resume"
@@ -447,7 +469,11 @@ class _Course:
         )
 
     def _restore(self, start: Snapshot) -> None:
-        """Goes on from a checkpoint, all of which is compared with text and recipe first."""
+        """Load a checkpoint after checking it against the text and the recipe.
+
+        Raises:
+            InputError: If data, words or shapes differ from those of the run.
+        """
         folder = folder_name(start.step)
         facts = checked(TypeAdapter(_Facts), dict(start.training), f"{folder}/{TRAINING}")
         if facts.data != self.facts["data"]:
@@ -486,7 +512,7 @@ class _Course:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Sums by one thread: their last bits then do not depend on how many there are."""
+    """Run torch with one thread and without gradients, so that results are the same bit for bit."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -497,20 +523,23 @@ def _one_thread() -> Iterator[None]:
 
 
 Gradients = tuple[Tensor, Tensor, Tensor]
-"""Where inputs, outputs and negatives are to go: (piece, word, dim) each."""
+"""Gradients of the log-likelihood for inputs, outputs and negatives: (piece, word, dim) each."""
 
 
 def skip_gram(
     inputs: Tensor, outputs: Tensor, negatives: Tensor, pairs: Tensor, share: float
 ) -> Gradients:
-    """Of Σ log σ(in · out) over pairs, + share × log σ(−in · negative) over pairs and negatives.
+    """The gradients of skip-gram with negative sampling, to be added (gradient ascent).
+
+    The objective is Σ log σ(in · out) over pairs + share × Σ log σ(−in · negative) over pairs and
+    all negatives of their piece.
 
     Args:
         inputs: (piece, word, dim)
         outputs: (piece, word, dim)
         negatives: (piece, negative, dim)
-        pairs: (piece, word, word) 1 where an input is to tell an output.
-        share: How much each negative counts: negatives a pair / negatives of a piece.
+        pairs: (piece, word, word) 1 where an input is to predict an output.
+        share: The weight of each negative: negatives per pair / negatives per piece.
     """
     good = (inputs @ outputs.transpose(1, 2)).neg_().sigmoid_().mul_(pairs)  # 1 − σ(in · out)
     bad = (inputs @ negatives.transpose(1, 2)).sigmoid_()
@@ -523,7 +552,11 @@ def skip_gram(
 
 
 def context(inputs: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean of the inputs that are to tell each output, and whether there are any: 1 or 0."""
+    """The CBOW context of each output: the mean of the inputs that are to predict it.
+
+    Returns:
+        The means (piece, word, dim), and (piece, word, 1) with 1 where there is any input, else 0.
+    """
     count = pairs.sum(1).unsqueeze(2)
     return (pairs.transpose(1, 2) @ inputs) / count.clamp(min=1), count.clamp(max=1)
 
@@ -531,9 +564,10 @@ def context(inputs: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
 def cbow(
     inputs: Tensor, outputs: Tensor, negatives: Tensor, pairs: Tensor, share: float
 ) -> Gradients:
-    """The same of the mean of all inputs of an output; each input gets the mean's whole gradient.
+    """The gradients of CBOW with negative sampling; arguments as for `skip_gram`.
 
-    As in word2vec's code; the true gradient of an input is that divided by their number.
+    The mean of the inputs predicts the output. Each input gets the whole gradient of the mean, as
+    in word2vec's code; the exact gradient would be divided by the number of inputs.
     """
     mean, has = context(inputs, pairs)
     good = (mean * outputs).sum(2, keepdim=True).neg_().sigmoid_().mul_(has)

@@ -1,8 +1,8 @@
-"""Anyone's Hugging Face model -> what its attention looked at, and what it does when touched.
+"""Record and edit the attention of any Hugging Face model.
 
-A `transformers` model looks its attention function up by name, in a public registry. `watch` puts
-a name of ours there, behind which stands the model's own function; so the model runs as it did,
-bit for bit, and what was asked for is computed beside it.
+A `transformers` model looks up its attention function by name in a public registry. `watch`
+registers a function of ours under a new name; it calls the model's own function, so that the
+output stays the same bit for bit, and computes the requested weights in addition.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One call of an attention function -> the product that it computes, in our words.
+"""One call of a `transformers` attention function as a `Product` of `regard.layers`.
 
-In come what a `transformers` layer passes to its attention function: queries, keys, values, a mask
-in one of four forms, and options. Out goes a `Product`, from which scores and weights follow:
+Input: the arguments that a `transformers` layer passes to its attention function: queries, keys,
+values, a mask in one of four forms, and options. Output: a `Product`, which computes
 
-    weights = softmax(cap(q kᵀ · scaling) + bias), over the keys that a query may look at
+    weights = softmax(cap(q kᵀ · scaling) + bias), over the keys that the mask allows
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from regard.layers import Layout, Mask
 from regard.layers.tap.product import Product
 
 UNREAD = ("cu_seq_lens_q", "cu_seqlens", "cache", "head_mask", "block_table")
-"""Options that change the weights in ways we do not follow."""
+"""Options that change the weights in ways we do not support."""
 SITE = "layer"
-"""What a tap calls the layer of the call it serves."""
+"""The layer's name in the sites of a tap: each call has its own tap, so one name is enough."""
 ONE = Layout((1,))
-"""A product has rows as people count them: every row of the batch is one."""
+"""Both layouts of a product: they are equal, so each row of the batch is recorded as it is."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """q kᵀ · scaling, and, if there is a cap, cap · tanh(… / cap) of it (Gemma 2)."""
+    """The score q kᵀ · scaling; with a cap, cap · tanh(q kᵀ · scaling / cap) (Gemma 2)."""
 
     scaling: float
     cap: float | None = None
 
     def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
-        """(batch, heads, query, key)."""
-        del heads  # all have the same
+        """The scores (batch, heads, query, key)."""
+        del heads  # all heads share scaling and cap
         scores = (q @ k.transpose(-2, -1)) * self.scaling
         return scores if self.cap is None else self.cap * torch.tanh(scores / self.cap)
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a layer passed to its attention function.
+    """The arguments that a layer passed to its attention function.
 
     Attributes:
-        name: The layer's.
+        name: The layer's name.
         module: The layer.
-        implementation: The name of the function: it decides what a missing mask means.
+        implementation: The name of the attention function; it decides what a missing mask means.
         q: Queries (batch, heads, query, head_dim).
         k: Keys (batch, kv_heads, key, head_dim).
         v: Values (batch, kv_heads, key, head_dim).
-        mask: None; padding (batch, key); who may look (batch, 1, query, key); or what is added to
-            the scores.
-        options: The rest, by name.
+        mask: None; a padding mask (batch, key); a boolean mask (batch, 1, query, key); or a float
+            mask that is added to the scores.
+        options: The remaining arguments, by name.
     """
 
     name: str
@@ -68,25 +68,25 @@ class Call:
 
     @property
     def sinks(self) -> Tensor | None:
-        """A score for each head that takes its share of the weights, and gives nothing."""
+        """The attention sinks: one more score per head that enters the softmax with value 0."""
         return self.options.get("s_aux")
 
     @property
     def dropout(self) -> float:
-        """How many of the weights are dropped in this pass."""
+        """The dropout probability of the weights in this call."""
         return float(self.options.get("dropout") or 0.0)
 
     def product(self) -> Product:
-        """Its scores and weights, not yet computed.
+        """The product from which scores and weights are computed on demand.
 
-        Sinks are one more key, behind all others: drop the last column.
+        Sinks are one more key after all others: the caller drops the last column.
 
         Raises:
-            InputError: For options that we cannot read.
+            InputError: For options or masks that are not supported.
         """
         self._check()
         q, k, v = self.q, self.k, self.v
-        if q.dtype in (torch.bfloat16, torch.float16):  # kernels take the softmax in float32 too
+        if q.dtype in (torch.bfloat16, torch.float16):  # as kernels do for the softmax
             q, k, v = q.float(), k.float(), v.float()
         scaling = self.options.get("scaling")
         score = Score(
@@ -113,23 +113,23 @@ class Call:
             )
 
     def _rules(self) -> tuple[Mask, Tensor | None]:
-        """Who may look at whom, and what is added to the scores."""
+        """The mask, and the bias that is added to the scores: (batch or 1, heads, query, key)."""
         added: Tensor | None = self.options.get("position_bias")
         if self.mask is None or self.mask.dim() == 2:
             mask, bias = self._plain_rules(), added
         else:
-            # a mask made for a cache may be longer than what the cache holds
+            # a mask made for a static cache may be longer than the keys
             given = self.mask[..., : self.k.shape[2]]
             if given.dtype != torch.bool:
-                # Where all keys are at the lowest number, they share the weight: so the model does.
-                # -inf denies.
+                # Only -inf masks a key. In a row where all keys have finfo.min, the weights are
+                # uniform, as in the model.
                 mask, bias = (
                     Mask(extra=~given.isneginf()),
                     given if added is None else added + given,
                 )
             elif added is None:
                 mask, bias = Mask(extra=given), None
-            else:  # beside a bias, the kernel gets a boolean mask as its lowest number
+            else:  # with a bias, masked keys get finfo.min, as in the kernel
                 mask, bias = Mask(), torch.where(given, added, torch.finfo(added.dtype).min)
         if bias is None:
             return mask, None
@@ -137,12 +137,12 @@ class Call:
         return mask, bias.expand(bias.shape[0], *sizes)  # (batch or 1, heads, query, key)
 
     def _plain_rules(self) -> Mask:
-        """What the function does by itself, without a mask of (query, key)."""
+        """The mask that the function applies by itself if it gets no mask of (query, key)."""
         batch, _, queries, _ = self.q.shape
         keys = self.k.shape[2]
         causal = self.options.get("is_causal")
         causal = bool(getattr(self.module, "is_causal", True) if causal is None else causal)
-        if "flash" in self.implementation:  # queries are the last of the keys, as with us
+        if "flash" in self.implementation:  # queries are the last of the keys, as in Mask
             window = self.options.get("sliding_window")
             real = None if self.mask is None else self.mask[:, None, None, -keys:].bool()
             return Mask(causal=causal, window=window and window - 1, extra=real)
@@ -150,13 +150,13 @@ class Call:
             return Mask()
         if queries == keys:
             return Mask(causal=True)
-        # queries are the *first* of the keys: the rest of a static cache is still empty
+        # queries are the *first* of the keys: the rest of the static cache is still empty
         lengths = (queries,) * batch
         return Mask(causal=True, key_lengths=lengths, query_lengths=lengths)
 
 
 def _with_sink(product: Product, sinks: Tensor) -> Product:
-    """One more key of zeros, with a score of its own for each head, and a value of zeros."""
+    """Append a key and a value of zeros, with the sink of each head as its score (a bias)."""
     batch, heads, queries, _ = product.q.shape
     keys = product.k.shape[2]
     bias = product.q.new_zeros(batch, heads, queries, keys + 1)

@@ -1,7 +1,7 @@
-"""What a person passes for the tokens of an input -> the words at the sides of a map.
+"""From the tokens that a user passes to the row and column labels of an attention map.
 
-Tokens are words already, or ids with the tokenizer that made them: then sub-words are merged, and
-padding is left out.
+Tokens are either words, or ids together with their tokenizer: then sub-words are merged into words
+and padding is left out.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any
 from regard.errors import InputError
 
 STARTS, CONTINUES = ("Ġ", "▁"), "##"
-"""How pieces show that a word begins (GPT-2, SentencePiece), or goes on (BERT)."""
+"""Prefixes of sub-words that begin a word (GPT-2, SentencePiece) or continue one (BERT)."""
 UNKNOWN_YET = "…"
-"""The label of a query that writes a token nobody passed."""
+"""The label of a query whose predicted token was not passed."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of one row of an input.
+    """The tokens of one row of a batch.
 
     Attributes:
-        pieces: What each looks like.
-        real: Whether each is something else than padding.
-        ids: Their ids, if there is a tokenizer.
-        tokenizer: What turns ids into text.
+        pieces: The text of each token.
+        real: False for padding.
+        ids: The token ids, if there is a tokenizer.
+        tokenizer: The tokenizer that decodes the ids.
         special: The ids of its special tokens, which belong to no word.
-        mark: The sign by which its pieces show where words begin or go on.
+        mark: The prefix by which its tokens begin or continue a word; empty if it has none.
     """
 
     pieces: tuple[str, ...]
@@ -43,7 +43,7 @@ class Tokens:
         return len(self.pieces)
 
     def cut(self, start: int, stop: int) -> Tokens:
-        """Some of them; one behind the last is `UNKNOWN_YET`."""
+        """The tokens from `start` to `stop`; positions past the end become `UNKNOWN_YET`."""
         missing = max(0, stop - len(self))
         return replace(
             self,
@@ -53,7 +53,11 @@ class Tokens:
         )
 
     def words(self, places: Sequence[int]) -> tuple[list[str], list[int]]:
-        """The words that the tokens at some places spell, and for each token its word's number."""
+        """Merge the tokens at some positions into words.
+
+        Returns:
+            The words, and for each position the number of its word.
+        """
         groups: list[list[int]] = []
         for place in places:
             if groups and groups[-1][-1] == place - 1 and self._goes_on(place):
@@ -64,14 +68,14 @@ class Tokens:
         return [self._text(group) for group in groups], numbers
 
     def _goes_on(self, place: int) -> bool:
-        """Whether a token continues the word of the one before it."""
+        """Whether a token continues the word of the previous token."""
         if place >= len(self.ids) or {*self.ids[place - 1 : place + 1]} & self.special:
             return False
         before, piece = self.pieces[place - 1 : place + 1]
         if self.mark == CONTINUES:
             return piece.startswith(CONTINUES)
         begins = not self.mark or piece.startswith(self.mark)
-        # a sign such as a comma is a word of its own
+        # a punctuation mark such as a comma is a word of its own
         return not begins and not (_is_sign(piece) or _is_sign(before))
 
     def _text(self, places: Sequence[int]) -> str:
@@ -82,28 +86,28 @@ class Tokens:
 
 
 def read_tokens(given: Any, tokenizer: Any = None, row: int = 0) -> Tokens:
-    """The tokens of one row.
+    """Read the tokens of one row of a batch.
 
     Args:
-        given: Words; or ids, as a list, a tensor (length,) or (batch, length), what `generate`
-            returns, or what a tokenizer returns, whose `attention_mask` then tells padding.
-        tokenizer: What made the ids.
-        row: Which row of a batch.
+        given: Words, or ids: a list, a tensor (length,) or (batch, length), the output of
+            `generate`, or the output of a tokenizer, whose `attention_mask` marks the padding.
+        tokenizer: The tokenizer of the ids.
+        row: The row of the batch.
 
     Raises:
-        InputError: For ids without their tokenizer.
+        InputError: For ids without their tokenizer, or a mapping without ids.
     """
     mask = None
     if isinstance(given, Mapping):
         mask, ids = given.get("attention_mask"), given.get("input_ids")
-        given = given.get("sequences") if ids is None else ids  # what `generate` returns
+        given = given.get("sequences") if ids is None else ids  # the output of `generate`
         if given is None:
             raise InputError(
                 "tokens", got="an output without ids", expected="what the model read, and wrote",
                 fix="pass its inputs, or what generate returned",
             )  # fmt: skip
     pieces = _one_row(given, row)
-    # what was generated behind an input is no padding
+    # tokens after the end of the mask were generated: they are not padding
     real = [bool(one) for one in _one_row(mask, row)] if mask is not None else []
     real += [True] * (len(pieces) - len(real))
     if all(isinstance(piece, str) for piece in pieces):
@@ -121,13 +125,13 @@ def read_tokens(given: Any, tokenizer: Any = None, row: int = 0) -> Tokens:
 
 
 def _one_row(given: Any, row: int) -> list[Any]:
-    """A row of a batch, or the only one there is, as a list."""
+    """One row of a batch as a list; a single sequence is returned as it is."""
     listed = given.tolist() if hasattr(given, "tolist") else list(given)
     return list(listed[row]) if listed and isinstance(listed[0], list | tuple) else listed
 
 
 def _mark_of(tokenizer: Any) -> str:
-    """The sign that a tokenizer's pieces use; none if it makes whole words."""
+    """The word prefix in a tokenizer's vocabulary; empty if its tokens are whole words."""
     pieces = list(tokenizer.get_vocab())
     for mark in (*STARTS, CONTINUES):
         if any(piece.startswith(mark) and piece != mark for piece in pieces):

@@ -1,7 +1,7 @@
-"""A model -> its attention layers by name, and the function that each computes with.
+"""Find the attention layers of a `transformers` model and the attention function of each.
 
-The layers are the modules whose code asks the registry of attention functions. A model without
-any, or one whose code we know to branch on the *name* of the function, is refused with the reason.
+Attention layers are the modules whose source code uses the registry of attention functions. A
+model without any is rejected, and so is a layer whose code branches on the *name* of the function.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from torch import nn
 from regard.errors import InputError
 
 NAME = "_attn_implementation_internal"
-"""Where a config keeps the name of its attention function. The public setter would spread it over
-the configs inside, and what was there before could not come back."""
+"""The attribute in which a config stores the name of its attention function. The public setter
+would also overwrite the nested configs, whose old values could then not be restored."""
 REGISTRY = "ALL_ATTENTION_FUNCTIONS"
-"""What the code of a `transformers` model calls the registry."""
+"""The name of the registry in the code of `transformers` models."""
 DEFAULT = re.compile(
     rf"(?:{REGISTRY}, |get_interface\(\s*)self\.\w+\._attn_implementation,\s*(\w+)"
 )
 OLDER_DEFAULT = re.compile(r"attention_interface(?:: Callable)? = (\w+)\s*\n")
-"""How a layer names its function for `eager`."""
+"""How a layer's code names its function for `eager` (`DEFAULT`: newer versions)."""
 BY_NAME = re.compile(r"_attn_implementation\s*(?:==|\bin\b|\bnot in\b)(.*)")
-"""A layer that does something else for some names."""
+"""Code of a layer that branches on the name of the attention function."""
 CROSS = re.compile(r"cross|encoder_attn|encdec", re.IGNORECASE)
-"""The names of attention from a decoder to its encoder."""
+"""Module names of cross-attention."""
 
 Layers = str | int | Sequence[str | int] | None
 
@@ -45,8 +45,8 @@ class Layer:
 
     Attributes:
         name: Its path in the model, such as `model.layers.3.self_attn`.
-        module: What the attention function gets as its first argument.
-        config: Where it reads the name of the function to use.
+        module: The layer, which the attention function gets as its first argument.
+        config: The config in which the layer reads the name of its attention function.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Layer:
 
     @property
     def number(self) -> int | None:
-        """The first number in its path."""
+        """The first number in its path; None if there is none."""
         return next((int(part) for part in self.name.split(".") if part.isdecimal()), None)
 
     @property
@@ -65,14 +65,14 @@ class Layer:
 
     @property
     def stack(self) -> str:
-        """`encoder` or `decoder` where a model has both; else `layers`."""
+        """`encoder` or `decoder` if the path contains it (cross: `decoder`); else `layers`."""
         parts = self.name.split(".")
         if self.kind == "cross":
             return "decoder"
         return next((part for part in parts if part in ("encoder", "decoder")), "layers")
 
     def site(self, *, paired: bool) -> str:
-        """Its name in a look: stack, number, kind.
+        """The layer's site in a look: stack, number, kind.
 
         Args:
             paired: Whether the model is an encoder-decoder.
@@ -81,7 +81,7 @@ class Layer:
         return f"{stack}.{self.number or 0}.{self.kind}"
 
     def sites(self, *, paired: bool) -> tuple[str, ...]:
-        """The same, and as Regard's own models call it: `decoder.3.self` of a GPT."""
+        """All accepted sites: `site`, and that of Regard's own models (GPT: `decoder.3.self`)."""
         shown = self.site(paired=paired)
         stack, _, rest = shown.partition(".")
         if stack != "layers":
@@ -94,8 +94,9 @@ def attention_layers(model: nn.Module, version: str) -> dict[str, Layer]:
     """Every attention layer that can be watched, by name, in the model's order.
 
     Args:
-        model: Of `transformers`.
-        version: Of that library: it moves its models to the registry one after another.
+        model: A model of `transformers`.
+        version: The version of `transformers`, for the error message: older versions have models
+            that do not use the registry yet.
 
     Raises:
         InputError: If there is none.
@@ -116,46 +117,50 @@ def attention_layers(model: nn.Module, version: str) -> dict[str, Layer]:
 
 
 def home(kind: type) -> tuple[ModuleType, str] | None:
-    """The file in which a layer's class asks the registry, and its code; None if it does not."""
+    """The module and the source code of the class that uses the registry; None if none does.
+
+    Args:
+        kind: The class of a layer; its base classes are searched, too.
+    """
     if kind not in _HOMES:
         _HOMES[kind] = _find_home(kind)
     return _HOMES[kind]
 
 
 _HOMES: dict[type, tuple[ModuleType, str] | None] = {}
-"""What was found: reading code takes a while."""
+"""Cache of `home`, since reading source code is slow."""
 
 
 def _find_home(kind: type) -> tuple[ModuleType, str] | None:
     for ancestor in kind.__mro__:
         if ancestor.__module__ == "transformers.modeling_utils":
-            break  # a whole model
+            break  # a model, not a layer
         try:
             code = inspect.getsource(ancestor)
-        except (OSError, TypeError):  # made in a shell or by a factory
+        except (OSError, TypeError):  # no source: defined in a shell or by a factory
             continue
-        # a comment may name the registry too
+        # ignore comments that mention the registry
         if re.search(rf"^[^#\n]*{REGISTRY}\b", code, re.MULTILINE):
             return sys.modules[ancestor.__module__], code
     return None
 
 
 def own_function(kind: type, implementation: str) -> Callable[..., Any]:
-    """The function that a layer of this class computes with, if left alone.
+    """The attention function that a layer of this class uses when it is not watched.
 
     Raises:
-        InputError: If it cannot be told.
+        InputError: If it cannot be determined.
     """
     place = home(kind)
     assert place is not None, "only layers that ask the registry get here"
     if implementation == "eager":
         return _without_kernel(kind.__name__, *place)
-    return getattr(place[0], REGISTRY)[implementation]  # a file may have one of its own
+    return getattr(place[0], REGISTRY)[implementation]  # a file may define its own registry
 
 
 @cache
 def _without_kernel(kind: str, file: ModuleType, code: str) -> Callable[..., Any]:
-    """The function for `eager`, which the registry does not hold: the layer's code names it."""
+    """The function for `eager`: it is not in the registry but named in the layer's code."""
     default = DEFAULT.search(code) or OLDER_DEFAULT.search(code)
     function = getattr(file, default.group(1), None) if default else None
     if function is None:
@@ -168,7 +173,7 @@ def _without_kernel(kind: str, file: ModuleType, code: str) -> Callable[..., Any
 
 
 def check_layer(layer: Layer, implementation: str) -> None:
-    """Refuses a layer that would compute something else under another name.
+    """Reject a layer that would compute something else if its function had another name.
 
     Raises:
         InputError: With the reason.
@@ -185,7 +190,7 @@ def check_layer(layer: Layer, implementation: str) -> None:
     for line in BY_NAME.findall(place[1] if place else ""):
         if f'"{implementation}"' not in line or "output_attentions" in line:
             continue
-        # GPT-2 asks for "eager", but only to compute in another order if told so
+        # GPT-2 compares with "eager", but this matters only with reorder_and_upcast_attn
         if not getattr(layer.module, "reorder_and_upcast_attn", True):
             continue
         raise InputError(
@@ -196,12 +201,12 @@ def check_layer(layer: Layer, implementation: str) -> None:
 
 
 def pick_layers(known: dict[str, Layer], asked: Layers) -> list[Layer]:
-    """The layers that names, patterns with `*`, or numbers ask for (None: all), in order.
+    """The layers selected by names, patterns with `*`, or numbers (None: all), in model order.
 
-    A name is a path in the model, or, where there is no such path, a site: `decoder.1.cross`.
+    A name is a path in the model or, if there is no such path, a site such as `decoder.1.cross`.
 
     Raises:
-        InputError: For one that is not there, or a number that several have.
+        InputError: For an unknown layer, or a number that several layers have.
     """
     if asked is None:
         return list(known.values())
@@ -211,7 +216,7 @@ def pick_layers(known: dict[str, Layer], asked: Layers) -> list[Layer]:
 
 
 def _named(known: dict[str, Layer], asked: str | int) -> list[str]:
-    """The names that one name, pattern or number stands for."""
+    """The names of the layers that one name, pattern or number selects."""
     if isinstance(asked, int):
         found = _only(asked, [name for name, each in known.items() if each.number == asked])
     else:
@@ -224,7 +229,7 @@ def _named(known: dict[str, Layer], asked: str | int) -> list[str]:
 
 
 def at_site(known: Mapping[str, Layer], asked: str) -> list[str]:
-    """The names of the layers at a site such as `decoder.1.cross`, or at a pattern of sites.
+    """The names of the layers at a site such as `decoder.1.cross`, or matching a pattern of sites.
 
     Raises:
         InputError: If several layers share the one site.
@@ -238,12 +243,12 @@ def at_site(known: Mapping[str, Layer], asked: str) -> list[str]:
 
 
 def is_paired(known: Mapping[str, Layer]) -> bool:
-    """Whether there is attention from a decoder to its encoder."""
+    """Whether there is cross-attention: whether the model is an encoder-decoder."""
     return any(layer.kind == "cross" for layer in known.values())
 
 
 def _only(asked: str | int, found: list[str]) -> list[str]:
-    """The one that was found, or none."""
+    """Return `found` unchanged if it has at most one layer; otherwise raise an InputError."""
     if len(found) > 1:
         of = "number" if isinstance(asked, int) else "name"
         raise InputError(

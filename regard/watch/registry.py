@@ -1,8 +1,9 @@
-"""Our names in the registry of attention functions, and what stands behind them.
+"""Our entries in the `transformers` registry of attention functions, and the function behind them.
 
-In comes every call of a layer whose config was given such a name; it goes to the layer's own
-function. If the layer is watched here and now, what was asked for is recorded beside it, and edits
-act. Who watches is a context variable: a watch sees what its own thread (or task) runs.
+`hold` replaces the name of the attention function in a config by one of ours, so that every call
+of the layer comes to `attend`. It calls the layer's own function; if the layer is being watched,
+the requested tensors are recorded and edits are applied. Active watches are kept in a context
+variable: a watch sees only what its own thread (or asyncio task) runs.
 """
 
 from __future__ import annotations
@@ -25,36 +26,36 @@ from regard.watch.call import SITE, Call
 from regard.watch.modules import NAME, own_function
 
 PREFIX = "regard_watch_"
-"""Our name for a function is this and the function's own, which models may look for (`flash`)."""
+"""Our name for a function is this prefix and its own name, since models test for `flash` in it."""
 SCORES, WEIGHTS, HEADS = f"{SITE}.scores", f"{SITE}.weights", f"{SITE}.heads"
 
 
 class Watching(Protocol):
-    """What a watch tells about a layer, and takes of it."""
+    """The interface of a watch that `attend` uses."""
 
     def name_of(self, module: nn.Module) -> str | None:
         """The layer's name; None if it is not watched."""
         ...
 
     def edits_of(self, module: nn.Module) -> list[Edit]:
-        """The edits of this layer, their sites named as in `SITE`."""
+        """The edits of this layer, with sites such as `layer.weights` (see `SITE`)."""
         ...
 
     def tap(self, module: nn.Module, edits: list[Edit]) -> Tap:
-        """What to record of one call of a layer, and how to edit it."""
+        """A tap that records and edits one call of a layer."""
         ...
 
     def first_time(self, module: nn.Module) -> bool:
-        """Whether this layer is asked about for the first time."""
+        """Whether this method is called for this layer for the first time."""
         ...
 
     def keep(self, module: nn.Module, call: Call, tap: Tap) -> None:
-        """Takes what was recorded of one call."""
+        """Store what was recorded of one call."""
         ...
 
 
 ACTIVE: ContextVar[tuple[Watching, ...]] = ContextVar("regard_watch", default=())
-"""The watches of this thread, the outermost first."""
+"""The active watches of this thread, outermost first."""
 
 
 @dataclass
@@ -65,23 +66,23 @@ class _Held:
 
 
 _HELD: dict[int, _Held] = {}
-"""Configs under our name. One may serve several models and watches, and its own name comes back
-with the end of the last, in whatever order they end."""
+"""The configs that have our name, by id. A config may be shared by several models and watches; its
+own name is restored when the last watch ends, in whatever order they end."""
 _LOCK = Lock()
 
 
 def own_name(config: Any) -> str:
-    """The name of the function that a config asks for when nobody watches."""
+    """The name of the attention function of a config when it is not watched."""
     held = _HELD.get(id(config))
     return getattr(config, NAME) if held is None else held.own
 
 
 def hold(library: Any, configs: Iterable[Any]) -> None:
-    """Gives configs our name for their function.
+    """Set our name of the attention function in configs.
 
     Args:
         library: The module `transformers`.
-        configs: Each once.
+        configs: The configs, without duplicates.
     """
     with _LOCK:
         for config in configs:
@@ -92,7 +93,7 @@ def hold(library: Any, configs: Iterable[Any]) -> None:
 
 
 def release(configs: Iterable[Any]) -> None:
-    """Gives configs their own name back, unless another watch still needs ours."""
+    """Restore the own name in configs, unless another watch still uses ours."""
     with _LOCK:
         for config in configs:
             held = _HELD[id(config)]
@@ -103,11 +104,11 @@ def release(configs: Iterable[Any]) -> None:
 
 
 def _register(library: Any, implementation: str) -> None:
-    """Puts our name beside an implementation's own: a function that passes on, and its mask."""
+    """Register our name for an implementation: `attend` as function, and the same mask function."""
     name = PREFIX + implementation
     if name in library.AttentionInterface():
         return
-    # Looking is Python's work: a model that `generate` compiles leaves its graph here.
+    # Recording is plain Python: if `generate` compiles the model, the graph breaks here.
     function = torch.compiler.disable(partial(attend, implementation))  # type: ignore[no-untyped-call]
     library.AttentionInterface.register(name, function)
     masks = library.AttentionMaskInterface()
@@ -125,10 +126,11 @@ def attend(
     *others: Any,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention as the layer itself computes it; beside it, what this thread's watches ask for.
+    """Attention as the layer's own function computes it, recorded and edited by active watches.
 
     Returns:
-        Each head's output (batch, query, heads, head_dim), and what the function returned beside.
+        The output of each head (batch, query, heads, head_dim), and the second return value of
+        the layer's own function (its weights or None).
     """
     function = own_function(type(module), implementation)
     watches = [watch for watch in ACTIVE.get() if watch.name_of(module) is not None]
@@ -152,14 +154,14 @@ def attend(
         watch.keep(module, call, tap)
     touched = {edit.site for edit in edits}
     if touched & {SCORES, WEIGHTS}:
-        beside = None  # the function's own weights are no longer what acted
+        beside = None  # the function's own weights are outdated
     if touched & {SCORES, WEIGHTS, HEADS}:
         out = heads.transpose(1, 2).contiguous()
     return out, beside
 
 
 def _visit(taps: Sequence[Tap], site: str, value: Tensor) -> Tensor:
-    """Edits a value once, and records it for all. The taps have the same edits."""
+    """Edit a value once and record it in each tap; all taps have the same edits."""
     value = taps[0].visit(site, value)
     for tap in taps[1:]:
         if tap.wants(site):
@@ -168,9 +170,16 @@ def _visit(taps: Sequence[Tap], site: str, value: Tensor) -> Tensor:
 
 
 def _beside(call: Call, taps: Sequence[Tap], out: Tensor, watch: Watching) -> Tensor:
-    """Records, and edits, what stands between the product and the heads' output.
+    """Record and edit scores, weights and the heads' output.
 
-    out: (batch, heads, query, head_dim), returned as it is unless an edit asks otherwise.
+    Args:
+        call: The arguments of the attention function.
+        taps: One tap per watch, all with the same edits.
+        out: The output of each head (batch, heads, query, head_dim).
+        watch: The watch that knows which layers were already checked.
+
+    Returns:
+        `out`, bit-identical unless an edit changed it.
     """
     edited = bool(taps[0].edits_at(SCORES) or taps[0].edits_at(WEIGHTS))
     if not edited and not any(tap.wants(SCORES) or tap.wants(WEIGHTS) for tap in taps):
@@ -181,7 +190,7 @@ def _beside(call: Call, taps: Sequence[Tap], out: Tensor, watch: Watching) -> Te
         product = call.product()
         if not call.dropout and watch.first_time(call.module):
             _reconcile(call.name, product, out)
-        results = [tap.attention(product, out) for tap in taps]  # the same one from each
+        results = [tap.attention(product, out) for tap in taps]  # all taps return the same
     for tap in taps:
         for site in (SCORES, WEIGHTS):
             if site in tap.records and call.sinks is not None:
@@ -192,21 +201,21 @@ def _beside(call: Call, taps: Sequence[Tap], out: Tensor, watch: Watching) -> Te
 
 
 def _check_heads(call: Call, taps: Sequence[Tap], edits: Sequence[Edit]) -> None:
-    """Refuses heads and queries that the layer does not have."""
+    """Reject heads and queries that the layer does not have."""
     heads, queries = call.q.shape[1:3]
     asked = [head for tap in taps for head in tap.heads or ()]
     for head in (*asked, *(edit.head for edit in edits if edit.head is not None)):
         if not 0 <= head < heads:
             raise InputError(f"no such head in {call.name}", got=head, expected=f"0 to {heads - 1}")
     for query in (query for tap in taps for query in tap.queries or ()):
-        if queries > 1 and not -queries <= query < queries:  # a step of decoding has but one
+        if queries > 1 and not -queries <= query < queries:  # a decoding step has only one
             raise InputError(
                 f"no such query in {call.name}", got=query, expected=f"0 to {queries - 1}"
             )
 
 
 def _check_editable(call: Call) -> None:
-    """Refuses to edit scores or weights where we could not compute on as the layer would."""
+    """Reject edits of scores or weights where we cannot reproduce the layer's computation."""
     if call.dropout:
         raise InputError(
             f"edit of {call.name}",
@@ -221,9 +230,9 @@ def _check_editable(call: Call) -> None:
 
 
 def _reconcile(name: str, product: Product, out: Tensor) -> None:
-    """Refuses a layer that computes something else than softmax(q kᵀ · scaling + bias) v.
+    """Reject a layer that computes something else than softmax(q kᵀ · scaling + bias) v.
 
-    The last query is enough: code that differs does so for every query.
+    Only the last query is compared: code that differs does so for every query.
     """
     weights = product.pattern(queries=[-1]).whole()  # (batch, heads, 1, key)
     group = weights.shape[1] // product.v.shape[1]

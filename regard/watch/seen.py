@@ -1,7 +1,7 @@
-"""What a watch has seen: the weights of each pass, the steps of `generate` joined, and pictures.
+"""The recordings of a watch: weights of each forward pass, joined steps of `generate`, pictures.
 
-A pass is one call of the model, or of a model inside it: `generate` runs an encoder once and then
-a decoder for each token it writes. Passes in which no watched layer ran are not counted.
+A pass is one call of the model, or of a submodel: `generate` runs an encoder once and then a
+decoder for each token it writes. Passes in which no watched layer ran are not counted.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from regard.watch.modules import Layer, at_site
 from regard.watch.registry import WEIGHTS
 
 SHOWN = 6
-"""Layers that are listed when what was seen is printed."""
+"""The number of layers that `repr` lists."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded of one call of a layer.
+    """The recording of one call of a layer.
 
     Attributes:
-        records: The values, by site.
-        shape: That of the recorded weights: (batch, heads, query, key).
-        queries: How many queries the call had.
-        keys: How many keys it had.
-        newest: The first head's last key (batch, head_dim), to know a row again.
-        before: The last key that the cache brought along; None if it brought none.
+        records: The recorded tensors, by site.
+        shape: The shape of the recorded weights: (batch, heads, query, key).
+        queries: The number of queries of the call.
+        keys: The number of keys of the call.
+        newest: The last key of the first head (batch, head_dim), to recognise a row later.
+        before: The last key of the first head that came from the cache; None without a cache.
     """
 
     records: Records
@@ -51,7 +51,7 @@ class Recorded:
 
     @classmethod
     def of(cls, call: Call, records: Records, wanted: Tap) -> Recorded:
-        """Of a call, keep what is needed to join it with others."""
+        """The recording of a call, with what is needed to join it with other steps."""
         (batch, heads, queries, _), keys = call.q.shape, call.k.shape[2]
         some = heads if wanted.heads is None else len(wanted.heads)
         asked = queries if wanted.queries is None or queries == 1 else len(wanted.queries)
@@ -61,16 +61,16 @@ class Recorded:
         return cls(records, shape, queries, keys, first[:, -1].cpu().clone(), before)
 
     def before_at(self, rows: int | slice) -> Tensor | None:
-        """`before`, of some rows."""
+        """`before` of some rows of the batch."""
         return None if self.before is None else self.before[rows]
 
 
 class Step(Mapping[str, Tensor]):
     """The weights of one pass, by layer: each (batch, heads, query, key).
 
-    A layer is named by its path, by its site (`decoder.1.cross`), or by its number; where several
-    have the same number, as in an encoder-decoder, by its place among all of them. One that runs
-    several times in a pass has `#1`, `#2`, … behind its name from the second on.
+    A layer is given by its path, by its site (`decoder.1.cross`), or by its number. If several
+    layers have the same number, as in an encoder-decoder, a number is the index among all of them.
+    If a layer runs several times in a pass, the second call is named `path#1`, the third `path#2`.
     """
 
     def __init__(self, calls: Mapping[str, Recorded], layers: Mapping[str, Layer]) -> None:
@@ -92,7 +92,11 @@ class Step(Mapping[str, Tensor]):
         return f"Step({', '.join(f'{name} {call.shape}' for name, call in self.calls.items())})"
 
     def at(self, layer: str | int, site: str) -> Tensor:
-        """What was recorded at another site of a layer, such as `heads`."""
+        """The tensor recorded at another site of a layer, such as `heads`.
+
+        Raises:
+            InputError: If that site was not recorded.
+        """
         records = self._records(layer)
         if f"{SITE}.{site}" not in records:
             raise InputError(f"{layer}.{site}", got="not recorded", expected="one of sites=…")
@@ -108,17 +112,17 @@ class Step(Mapping[str, Tensor]):
         return self._records(layer).part(WEIGHTS, heads, queries)
 
     def blocks(self, layer: str | int) -> Iterator[tuple[slice, Tensor]]:
-        """Some queries after another: which they are, and their (batch, heads, queries, key)."""
+        """Iterate over blocks of queries: their slice, and their (batch, heads, queries, key)."""
         return self._records(layer).blocks(WEIGHTS)
 
     def _records(self, layer: str | int) -> Records:
         return self.calls[self.name(layer)].records
 
     def name(self, layer: str | int) -> str:
-        """The path of a layer that is named in any way.
+        """The path of a layer given by path, site or number.
 
         Raises:
-            InputError: If it was not seen.
+            InputError: If the layer was not recorded.
         """
         if isinstance(layer, str) and layer in self.calls:
             return layer
@@ -130,7 +134,7 @@ class Step(Mapping[str, Tensor]):
         return found
 
     def _numbered(self, number: int) -> str | None:
-        """The layer of a number, if each has its own; else the one at that place."""
+        """The layer with this number if numbers are unique; else the layer at this index."""
         names = list(self.calls)
         numbers = [self._layers[name.partition("#")[0]].number for name in names]
         if number >= 0 and len({*numbers}) == len(numbers):
@@ -143,7 +147,7 @@ class Step(Mapping[str, Tensor]):
 
 
 class Seen:
-    """What a watch has seen.
+    """Everything that a watch has recorded.
 
     Attributes:
         layers: The watched layers, by name.
@@ -159,11 +163,11 @@ class Seen:
         self._fresh = True
 
     def begin(self) -> None:
-        """A pass begins."""
+        """Begin a new pass; its `Step` is created with its first recorded call."""
         self._fresh = True
 
     def keep(self, name: str, call: Call, records: Records) -> None:
-        """Takes what was recorded of one call."""
+        """Store the recording of one call."""
         if self._fresh:
             self.steps.append(Step({}, self.layers))
             self._fresh = False
@@ -173,12 +177,12 @@ class Seen:
 
     @property
     def weights(self) -> Step:
-        """The weights of each layer, of the last pass in which it ran."""
+        """The weights of each layer in the last pass in which it ran."""
         calls = {name: call for step in self.steps for name, call in step.calls.items()}
         return Step(calls, self.layers)
 
     def __repr__(self) -> str:
-        """What was seen, layer by layer, and how to read and draw it."""
+        """A summary of the recorded layers, and how to read and draw them."""
         weights = self.weights
         what = ", ".join(site.partition(".")[2] for site in self._wanted.sites)
         passes = "1 pass" if len(self.steps) == 1 else f"{len(self.steps)} passes"
@@ -199,26 +203,26 @@ class Seen:
         return "\n".join([begun, *lines, f"  {read}", f"  {drawn}"])
 
     def joined(self, layer: str | int, rows: Sequence[int] | Tensor | None = None) -> Tensor:
-        """The steps of one `generate`, end to end: (batch, heads, query, key).
+        """The steps of one `generate`, concatenated: (batch, heads, query, key).
 
-        There is a query for each token that was read; keys that did not yet exist have weight 0.
+        There is one query per token that was read; keys that did not exist yet have weight 0.
 
         Args:
-            layer: Its name, site or number, as for `weights`.
-            rows: With beams, the row of the hypothesis at each step: `out.beam_indices[i]` of what
-                `generate(…, return_dict_in_generate=True, output_scores=True)` returns. The batch
-                is then 1. Without beams, rows stay what they are.
+            layer: Its path, site or number, as for `weights`.
+            rows: With beam search, the batch row of the hypothesis at each step: `beam_indices[i]`
+                of the output of `generate(…, return_dict_in_generate=True, output_scores=True)`.
+                The result then has batch size 1. Without beam search, rows keep their places.
 
         Raises:
             InputError: If the passes do not continue each other, or beams changed their rows.
         """
-        layer = self.weights.name(layer)  # refuses what was not seen
+        layer = self.weights.name(layer)  # raises if the layer was not recorded
         calls = [step.calls[layer] for step in self.steps if layer in step.calls]
         cross = self._layer(layer).kind == "cross"
         followed = None if rows is None else _followed(rows)
         if followed is not None:
             calls = calls[: len(followed)]
-        elif cross:  # whose keys stay the same
+        elif cross:  # its keys never change, so the rows are checked on the other layers
             self._check_rows()
         for number, (last, call) in enumerate(pairwise(calls)):
             old, new = followed[number : number + 2] if followed else (slice(None),) * 2
@@ -228,7 +232,7 @@ class Seen:
             done += call.queries
             weights = call.records[WEIGHTS]
             weights = weights if followed is None else weights[followed[number]][None]
-            # a sliding cache has let go of the first keys
+            # a sliding-window cache has dropped the first keys
             parts.append((0 if cross else max(0, done - call.keys), weights))
         keys = max(shift + weights.shape[3] for shift, weights in parts)
         return torch.cat([_placed(weights, shift, keys) for shift, weights in parts], dim=2)
@@ -243,20 +247,20 @@ class Seen:
         rows: Sequence[int] | Tensor | None = None,
         title: str = "Attention",
     ) -> Look:
-        """Pictures of all that was seen of one row: `seen.look(…).save("look.html")`.
+        """A look at all recorded weights of one row: `seen.look(…).save("look.html")`.
 
         Args:
-            tokens: What the model read, in an encoder-decoder the source: words, or ids with
-                their tokenizer (see `read_tokens`). After `generate`, a decoder's whole output. By
-                default numbers, for patches and frames.
-            target: What the decoder of an encoder-decoder read and wrote, its start included.
-            tokenizer: With it, tokens may be ids, and sub-words are merged into words.
-            row: Which row of the batch.
-            rows: With beams, as for `joined`.
-            title: A few words over the picture.
+            tokens: The input of the model (for an encoder-decoder, the source): words, or ids with
+                their tokenizer (see `read_tokens`). For a decoder after `generate`, its whole
+                output. By default positions are numbered, as for image patches or audio frames.
+            target: The input and output of an encoder-decoder's decoder, with its start token.
+            tokenizer: Needed if tokens are ids; sub-words are merged into words.
+            row: The row of the batch.
+            rows: With beam search, as for `joined`.
+            title: The title of the picture.
 
         Raises:
-            InputError: If the tokens do not fit what was seen.
+            InputError: If the tokens do not fit the recorded weights.
         """
         source = None if tokens is None else read_tokens(tokens, tokenizer, row)
         written = None if target is None else read_tokens(target, tokenizer, row)
@@ -285,7 +289,7 @@ class Seen:
         row: int,
         rows: Sequence[int] | Tensor | None,
     ) -> AttentionMap:
-        """One layer of one row, its sub-words merged."""
+        """The map of one layer and one row, with sub-words merged into words."""
         layer = self._layer(name)
         decoding = self._paired and layer.stack == "decoder"
         weights = self.joined(name, rows if decoding or not self._paired else None)
@@ -311,7 +315,7 @@ class Seen:
         return merge_words(pieces, query_numbers, key_numbers, query_words, key_words)
 
     def _places(self, calls: Sequence[Recorded]) -> list[int]:
-        """Which of all queries were recorded: those asked for, and every step of one."""
+        """The indices of the recorded queries: the requested ones, and every single-query step."""
         places: list[int] = []
         done = 0
         for call in calls:
@@ -328,12 +332,12 @@ class Seen:
         return self.layers[name.partition("#")[0]]
 
     def _site(self, name: str) -> str:
-        """A layer's name as a look has it: stack, number, kind."""
+        """A layer's site in a look: stack, number (or how often it ran before), kind."""
         stack, number, kind = self._layer(name).site(paired=self._paired).split(".")
         return f"{stack}.{name.partition('#')[2] or number}.{kind}"
 
     def _check_rows(self) -> None:
-        """Refuses steps in which any layer's rows changed."""
+        """Reject steps between which the rows of any layer changed, as beam search does."""
         for last, step in pairwise(self.steps):
             for name in last.calls.keys() & step.calls.keys():
                 old, new = last.calls[name], step.calls[name]
@@ -342,25 +346,25 @@ class Seen:
 
 
 def _followed(rows: Sequence[int] | Tensor) -> list[int]:
-    """The rows of a hypothesis until its end, behind which `generate` puts -1."""
+    """The rows of a hypothesis up to its end, after which `generate` writes -1."""
     return [int(row) for row in rows if row >= 0]
 
 
 def _check_continues(
     layer: str, last: Recorded, call: Recorded, newest: Tensor, before: Tensor | None
 ) -> None:
-    """Refuses passes of which one does not go on where the other stopped.
+    """Reject two passes if the second does not continue the first.
 
     Args:
-        layer: Its name.
-        last: One pass.
-        call: The next one.
+        layer: The layer's name.
+        last: The layer's call in one pass.
+        call: Its call in the next pass.
         newest: The last key of `last`, of the rows to be joined.
-        before: The last key that the cache brought to `call`, of the same.
+        before: The last key from the cache in `call`, of the rows to be joined.
     """
     grown = call.keys == last.keys + call.queries
     slid = call.queries == 1 and call.keys < last.keys and before is not None
-    stayed = call.keys == last.keys and 1 in (call.queries, last.queries)  # static, or sliding
+    stayed = call.keys == last.keys and 1 in (call.queries, last.queries)  # static or sliding cache
     if not (grown or slid or stayed) or len(last.newest) != len(call.newest):
         raise InputError(
             f"the passes of {layer} do not continue each other",
@@ -373,7 +377,7 @@ def _check_continues(
 
 
 def _check_same(newest: Tensor, before: Tensor | None) -> None:
-    """Refuses a cache with other keys than were put there: beams have changed their rows."""
+    """Reject a cache whose last key is not that of the previous step: beams were reordered."""
     if before is not None and not torch.equal(newest, before):
         raise InputError(
             "joined steps",
@@ -384,14 +388,15 @@ def _check_same(newest: Tensor, before: Tensor | None) -> None:
 
 
 def _placed(weights: Tensor, shift: int, keys: int) -> Tensor:
-    """Puts columns at their places among all keys, and zeros beside them."""
+    """Pad the weights with zeros to `keys` columns, their first column at `shift`."""
     return torch.nn.functional.pad(weights, (shift, keys - shift - weights.shape[3]))
 
 
 def _fitting(name: str, tokens: Tokens | None, count: int, *, ended: bool = False) -> Tokens:
-    """As many tokens as were read; the last one written was not. Without any, numbers.
+    """The `count` tokens that the model read; if `tokens` is None, position numbers.
 
-    A hypothesis that ended before others has padding behind it, which is let go.
+    One token more is allowed: the last generated token was never read. If `ended`, any number of
+    further tokens is allowed: a hypothesis that ended before others is followed by padding.
     """
     if tokens is None:
         return Tokens(tuple(map(str, range(count))), (True,) * count)

@@ -1,4 +1,4 @@
-"""`watch`: what to record and to edit of a model, for as long as a `with` lasts."""
+"""`watch`: record and edit the attention of a `transformers` model within a `with` block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from regard.watch.registry import ACTIVE, hold, own_name, release
 from regard.watch.seen import Seen
 
 SITES = ("q", "k", "v", "scores", "weights", "heads")
-"""What can be recorded and edited of a layer: see `regard.layers.tap.tap`."""
+"""The sites of a layer that can be recorded and edited: see `regard.layers.tap.tap`."""
 
 
 def watch(
@@ -34,22 +34,21 @@ def watch(
     knock_out: Iterable[str | tuple[str | int, int]] = (),
     edits: Iterable[Edit] = (),
 ) -> Watch:
-    """Watches the attention of a Hugging Face model while a `with` lasts.
+    """Record the attention of a Hugging Face model within a `with` block.
 
-    The model computes what it did, bit for bit, with the kernel it had. Afterwards it is as it was.
-    Only what this thread runs is seen.
+    The output of the model stays the same bit for bit, with the same kernel, and the model is
+    restored afterwards. Only calls from the current thread are recorded.
 
     Args:
         model: A model of `transformers`, in any mode, on any device.
-        layers: What to record: names of layers as in `model.named_modules()`, sites such as
-            `decoder.1.cross`, patterns with `*`, or numbers where only one layer has it. By
-            default all layers.
-        heads: Record only these heads of scores and weights.
-        queries: Record only these positions of scores and weights. A step of generating has one,
-            which is recorded always.
-        sites: What to record of a layer, among `SITES`.
-        knock_out: Heads to take away, as `decoder.1.cross.3` or as (layer, head): what they would
-            have added is zero.
+        layers: The layers to record: names as in `model.named_modules()`, sites such as
+            `decoder.1.cross`, patterns with `*`, or numbers that only one layer has. Default: all
+            layers.
+        heads: Record scores and weights of these heads only.
+        queries: Record scores and weights of these query positions only. A step of `generate`
+            with a single query is always recorded.
+        sites: Which tensors of a layer to record, a selection of `SITES`.
+        knock_out: Heads whose output is set to zero, as `decoder.1.cross.3` or as (layer, head).
         edits: Other changes, at sites such as `model.layers.3.self_attn.weights`.
 
     Raises:
@@ -77,7 +76,7 @@ def watch(
 
 
 class Watch:
-    """A model to be watched; `with` it as `seen`."""
+    """A context manager that watches a model; entering it returns the `Seen` with the records."""
 
     def __init__(self, model: nn.Module, layers: Layers, wanted: Tap, edits: list[Edit]) -> None:
         self._library = _library()
@@ -113,7 +112,7 @@ class Watch:
         self._depth = 0
         hold(self._library, self._configs)
         for module in self.model.modules():
-            # `generate` calls the encoder by itself; whoever is called first begins a pass
+            # `generate` calls the encoder directly: the outermost submodel called begins a pass
             if isinstance(module, self._library.PreTrainedModel):
                 self._hooks.append(module.register_forward_pre_hook(self._begin))
                 self._hooks.append(module.register_forward_hook(self._end, always_call=True))
@@ -147,7 +146,10 @@ class Watch:
             self._depth -= 1
 
     def _check_recomputing(self, module: nn.Module) -> None:
-        """Off the CPU, the backward pass is another thread: an edit would not act in it again."""
+        """Reject edits with gradient checkpointing on devices other than the CPU.
+
+        There the backward pass recomputes layers in another thread, where edits are not active.
+        """
         again = getattr(self.model, "is_gradient_checkpointing", False) and module.training
         device = next((parameter.device.type for parameter in module.parameters()), "cpu")
         if self._edits and again and torch.is_grad_enabled() and device != "cpu":
@@ -168,10 +170,10 @@ class Watch:
         return self._edits.get(module, [])
 
     def tap(self, module: nn.Module, edits: list[Edit]) -> Tap:
-        """What to record of one call of a layer, and how to edit it.
+        """A tap that records and edits one call of a layer.
 
-        Outside the model's passes nothing is recorded: there, a layer is called to compute again
-        what a backward pass needs.
+        Outside a forward pass of the model nothing is recorded: such calls are recomputations of
+        gradient checkpointing during the backward pass.
         """
         if self._depth == 0 or module not in self._recorded:
             return Tap(edits=edits)
@@ -179,13 +181,13 @@ class Watch:
         return Tap(*wanted.sites, heads=wanted.heads, queries=wanted.queries, edits=edits)
 
     def first_time(self, module: nn.Module) -> bool:
-        """Whether this layer is asked about for the first time."""
+        """Whether this method is called for this layer for the first time."""
         new = module not in self._checked
         self._checked.add(module)
         return new
 
     def keep(self, module: nn.Module, call: Call, tap: Tap) -> None:
-        """Takes what was recorded of one call."""
+        """Store what was recorded of one call."""
         if tap.records:
             self.seen.keep(self._layers[module].name, call, tap.records)
 
@@ -215,7 +217,7 @@ def _library() -> Any:
 
 
 def _check_model(library: Any, model: Any) -> None:
-    """Refuses what is not a plain `transformers` model.
+    """Reject models that are compiled, wrapped, or not from `transformers`.
 
     Raises:
         InputError: With the reason, and with what to watch instead.
@@ -243,7 +245,11 @@ def _check_model(library: Any, model: Any) -> None:
 
 
 def _known(sites: Sequence[str]) -> list[str]:
-    """The sites as a tap names them."""
+    """The sites with the prefix that a tap uses, such as `layer.weights`.
+
+    Raises:
+        InputError: For a site that is not in `SITES`.
+    """
     for site in sites:
         if site not in SITES:
             raise InputError("site", got=repr(site), expected=f"one of {', '.join(SITES)}")
@@ -256,13 +262,13 @@ def _numbers(what: str, given: Any) -> list[int] | None:
     single = isinstance(given, str) or not isinstance(given, Iterable)
     found: list[Any] = [given] if single else list(given)
     try:
-        return [index(each) for each in found]  # numbers of numpy and torch, too
+        return [index(each) for each in found]  # accepts numpy and torch integers
     except TypeError:
         raise InputError(what, got=repr(given), expected="whole numbers, such as [0, 3]") from None
 
 
 def _knocked_out(heads: Iterable[str | tuple[str | int, int]]) -> list[Edit]:
-    """An edit for each head: its output is zero before the output projection."""
+    """One edit per head that sets its output to zero before the output projection."""
     edits = []
     single = isinstance(heads, str) or not isinstance(heads, Iterable)
     each: Iterable[Any] = [heads] if single else heads

@@ -1,1 +1,1 @@
-"""The figures, by topic."""
+"""The functions that compute and draw the figures, by topic."""

@@ -1,7 +1,6 @@
 """Figures of part 3: softmax, √d_k, the learned similarity, masks.
 
-Each is computed by the layers that the models are made of: `DotScore`, `masked_softmax`, `Mask`,
-`Attention`.
+Each is computed with the layers of the models: `DotScore`, `masked_softmax`, `Mask`, `Attention`.
 """
 
 from __future__ import annotations
@@ -50,19 +49,19 @@ LECTURE_SCORES = (
     (0.0, 0.0, 0.0, 0.0, +3.07, +2.94),
     (0.0, 0.0, 0.0, 0.0, 0.0, +0.31),
 )
-"""The lecture's scores, keys × queries, to two decimals; zeros stand where its mask is."""
+"""The lecture's scores (key, query) with two decimals; masked entries are 0."""
 
 MARKS_OF_TEXT = ".,;:!?"
-"""What a word is taken without when its vector is looked up."""
+"""Punctuation that is stripped from a word before its vector is looked up."""
 
 ALIKE = 4.0
-"""The score of a word with itself."""
+"""The factor of cosines that makes them scores: the score of a word with itself."""
 
 PAIRS = "fluffy creature blue sky verdant forest old king"
 
 
 def softmax(text: str | None) -> Drawing:
-    """Shares exp(x_i) / Σ_j exp(x_j) of the lecture's numbers or one's own."""
+    """The softmax exp(x_i) / Σ_j exp(x_j) of the lecture's numbers or the user's own."""
     x = torch.tensor(_numbers(text), dtype=torch.float64)
     weights = masked_softmax(x, None)
     own = text is not None
@@ -91,7 +90,15 @@ def softmax(text: str | None) -> Drawing:
 
 
 def _draw_numbers(axes: Axes, x: Tensor, values: Tensor, colour: str, *, shares: bool) -> None:
-    """A bar for each number or its share, its value over it where there is room."""
+    """Draw a bar per value, with the value above it if there is room.
+
+    Args:
+        axes: The axes.
+        x: The input numbers, as tick labels.
+        values: The heights of the bars: the numbers, or their softmax.
+        colour: The colour of the bars.
+        shares: Whether the values are a softmax.
+    """
     count = len(x)
     room = axes.get_window_extent().width / count
     names = [f"{value:g}".replace("-", "−") for value in x.tolist()]
@@ -114,7 +121,7 @@ def _draw_numbers(axes: Axes, x: Tensor, values: Tensor, colour: str, *, shares:
 
 
 def _share(value: float, count: int) -> str:
-    """A share in as many digits as there is room for."""
+    """A softmax value as text: two digits if there are many, else four or a power of ten."""
     if count > 6:
         return f"{value:.2f}"
     if value > 1e-4 or value == 0:
@@ -136,7 +143,12 @@ def _numbers(text: str | None) -> list[float]:
 
 
 def scaling(keys: int, seed: int) -> Drawing:
-    """Variance of q·k, largest weight and gradient of the softmax, with and without 1/√d."""
+    """Draw the variance of q·k, and the softmax's largest weight and gradient, with and without √d.
+
+    Args:
+        keys: The number of keys.
+        seed: The seed of queries and keys.
+    """
     torch.manual_seed(seed)
     dims = [2**power for power in range(2, 11)]  # 4 … 1024
     queries = 512
@@ -199,7 +211,12 @@ def scaling(keys: int, seed: int) -> Drawing:
 
 
 def _softmax_at(scores: Tensor) -> list[float]:
-    """Variance; largest weight and gradient norm, each its median, then their quartiles."""
+    """Statistics of a softmax over scores (query, key), with a random upstream gradient.
+
+    Returns:
+        Variance of the scores, median largest weight, median gradient norm; then the first
+        quartiles of the latter two, then their third quartiles.
+    """
     scores = scores.detach().requires_grad_()
     weights = masked_softmax(scores, None)
     upstream = torch.randn_like(weights)
@@ -212,7 +229,7 @@ def _softmax_at(scores: Tensor) -> list[float]:
 
 
 def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
-    """What matters to whom by x xᵀ, and by x W_q W_kᵀ xᵀ after training W_q and W_k."""
+    """Compare the similarity x xᵀ with x W_q W_kᵀ xᵀ after training W_q and W_k."""
     words = (text or PAIRS).split()
     if len(words) % 2 or not 2 <= len(words) <= 16 or len(set(words)) < len(words):
         raise InputError(
@@ -222,10 +239,10 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
             fix=f"as in '{PAIRS}'",
         )
     torch.manual_seed(seed)
-    x = F.normalize(torch.randn(len(words), dim), dim=-1) * dim**0.5  # (word, dim), all as long
+    x = F.normalize(torch.randn(len(words), dim), dim=-1) * dim**0.5  # (word, dim), equal lengths
     nouns = torch.arange(1, len(words), 2)
     target = torch.zeros(len(words), len(words))  # (query, key)
-    target[nouns, nouns - 1] = 1.0  # its adjective matters to a noun; nothing else to anything
+    target[nouns, nouns - 1] = 1.0  # a noun attends to its adjective; all other pairs are 0
     plain = DotScore(dim**-0.5).scores(x, x)
     shared, shared_losses = _train_scores(x, target, steps, shared=True)
     learned, losses = _train_scores(x, target, steps, shared=False)
@@ -291,14 +308,14 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
 
 @dataclass(frozen=True)
 class Judged:
-    """Scores above 0 taken as "it matters", beside what does matter."""
+    """Scores above 0 as binary predictions, compared with the targets."""
 
     right: float
-    """The share of all cells that are judged rightly. Most cells are no."""
+    """The accuracy over all cells; most cells are negative."""
     found: int
-    """Of those that matter, how many are found."""
+    """The number of true positives."""
     false: int
-    """How many are taken to matter and do not."""
+    """The number of false positives."""
 
 
 def _judged(scores: Tensor, target: Tensor) -> Judged:
@@ -311,7 +328,17 @@ def _judged(scores: Tensor, target: Tensor) -> Judged:
 def _train_scores(
     x: Tensor, target: Tensor, steps: int, *, shared: bool
 ) -> tuple[Tensor, list[float]]:
-    """Trains one head's query and key matrices to tell what matters: (scores, losses)."""
+    """Train the query and key matrices of one head to predict the targets.
+
+    Args:
+        x: (word, dim)
+        target: (query, key) 1 where the key matters to the query, else 0.
+        steps: The number of training steps.
+        shared: Use the same matrix for queries and keys.
+
+    Returns:
+        The final scores (query, key), and the loss of each step.
+    """
     head = Attention(x.shape[-1], heads=1, bias=False)
     trained = [head.query.weight] if shared else [head.query.weight, head.key_value.weight]
     optimizer = Adam(trained, lr=0.02)
@@ -329,7 +356,7 @@ def _train_scores(
 
 
 def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawing:
-    """Scores with a mask's −∞, and the weights after the softmax."""
+    """Draw masked scores (−∞) and the weights after the softmax."""
     words = text.split() if text is not None else []
     if text is not None and not 2 <= len(words) <= 12:
         raise InputError("--text", got=f"{len(words)} words", expected="2 to 12")
@@ -365,14 +392,14 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
         "none": (Mask(), "all may look"),
     }
     chosen, meaning = rules[rule]
-    allowed = chosen.dense(length, length)  # (1, 1, query, key), True = may look
+    allowed = chosen.dense(length, length)  # (1, 1, query, key), True = allowed
     allowed = torch.ones(length, length, dtype=torch.bool) if allowed is None else allowed
     allowed = allowed.reshape(-1, length).expand(length, length)
     weights = masked_softmax(scores, allowed)
     before = scores.masked_fill(~allowed, float("-inf"))
     sums = "columns" if rows == "keys" else "rows"
 
-    def turn(table: Tensor) -> Tensor:  # from (query, key) to what is drawn
+    def turn(table: Tensor) -> Tensor:  # (query, key) -> the orientation of the picture
         return table.T if rows == "keys" else table
 
     shape = "the lecture draws it" if rows == "keys" else "softmax(QKᵀ/√d)V computes it"

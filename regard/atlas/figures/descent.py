@@ -1,4 +1,4 @@
-"""One step of a small training, as the figures that learn something take it."""
+"""One gradient descent step, shared by the figures that train small models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def descend(optimizer: torch.optim.Optimizer, loss: Tensor) -> float:
-    """Moves the optimizer's parameters down the gradient of a loss; returns the loss before."""
+    """Take one optimizer step on a scalar loss; returns the loss before the step."""
     optimizer.zero_grad()
     torch.autograd.backward(loss)
     optimizer.step()

@@ -1,7 +1,7 @@
-"""Three families of one block (part 6): who may look at whom, and what each is to say.
+"""Figure of part 6: the attention masks and training targets of GPT, BERT and T5.
 
-GPT is a decoder alone, BERT an encoder alone, T5 both. One sentence is prepared as each family is
-trained on it, and goes through a small model of each, whose weights a `Tap` records.
+GPT is a decoder, BERT an encoder, T5 has both. One sentence is prepared as in the training of each
+family and run through a small model of each, whose attention weights a `Tap` records.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ WALK = "I walk my dog every day"
 SIZES = {"dim": 32, "heads": 4, "hidden": 64, "max_length": 32, "dropout": 0.0}
 LAYERS = 2
 MAY = 0.55
-"""The place on the colour scale of a cell that may be looked at."""
+"""The value on the colour scale for cells where attention is allowed."""
 MOST = 12
-"""Words of a sentence that there is room for."""
+"""The largest number of words of a sentence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A sentence as one family is trained on it."""
+    """A sentence prepared as in the training of one family."""
 
     tokenizer: Tokenizer
     row: Batch[Ragged]
     """The sentence as the only row of a batch."""
 
     def names(self, ids: Tensor | Sequence[int]) -> list[str]:
-        """Each id as a person reads it, a sentinel by its number alone."""
+        """The token of each id; a sentinel is shortened to its number, such as `<0>`."""
         numbers = ids.tolist() if isinstance(ids, Tensor) else list(ids)
         return [name.replace("<extra_id_", "<") for name in self.tokenizer.tokens(numbers)]
 
     def masked(self, epoch: int, seed: int) -> Batch[Ragged]:
-        """With BERT's holes."""
+        """The batch with tokens masked as for BERT."""
         return Masking(symbols_of(self.tokenizer), seed=seed)(self.row, epoch)
 
     def cut(self, epoch: int, seed: int) -> Batch[Ragged]:
-        """With T5's spans cut out, and what is to be said."""
+        """The batch with spans removed as for T5, and the target that contains them."""
         tokenizer = self.tokenizer
         spans = SpanCorruption(
             sentinels_of(tokenizer), begin=tokenizer.begin, end=tokenizer.end, seed=seed
@@ -69,12 +69,21 @@ class Prepared:
 
 
 def prepared(text: str, around: Around, most: int) -> Prepared:
-    """A text of no more than so many words, by a vocabulary of its own, as the rows of a task."""
+    """Tokenize a text with a vocabulary of its own words and make it a batch of one row.
+
+    Args:
+        text: A text of 2 to `most` words.
+        around: Which special symbols the task puts around a text.
+        most: The largest number of words.
+
+    Raises:
+        InputError: For another number of words.
+    """
     tokenizer = learn_plain([text], TokensConfig(kind="words", vocab=1000), around).source
     ids = tokenizer.encode(text)
     if not 2 <= len(ids) <= most:
         raise InputError("--text", got=f"{len(ids)} words", expected=f"2 to {most} words and marks")
-    # As in training: a writer learns what a text begins with, the others have symbols around it.
+    # As in training: GPT predicts the first token from a begin symbol; others add symbols later.
     begin = [] if around.holes else [tokenizer.begin]
     document = np.array([*begin, *ids, tokenizer.end])
     corpus = Corpus(document, np.array([0]), np.array([len(document)]))
@@ -83,24 +92,24 @@ def prepared(text: str, around: Around, most: int) -> Prepared:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Who looks at whom in one family."""
+    """The attention pattern of one family."""
 
     name: str
     asked: str
-    """What it is to say, in a sentence."""
+    """A sentence about its training targets."""
     weights: NDArray[np.float64]
-    """(token, token) Of the first layer, the mean over its heads; not a number: no attention."""
+    """(token, token) The mean over heads in the first layer; NaN where there is no attention."""
     never: NDArray[np.bool_]
-    """(token, token) Where every layer and head has a weight of exactly 0."""
+    """(token, token) True where the weight is exactly 0 in every layer and head."""
     rows: list[str]
-    """Each token, and what it is to say."""
+    """The row labels: each token and its target."""
     columns: list[str]
     border: int = 0
-    """Where the decoder begins, if there is an encoder before it."""
+    """The index of the decoder's first token, if there is an encoder before it."""
 
 
 def families(text: str | None, seed: int) -> Drawing:
-    """Who may look at whom in small models of each family, on one sentence."""
+    """Draw the attention masks of small models of each family, measured on one sentence."""
     sentence = WALK if text is None else text
     torch.manual_seed(seed)
     gpt, bert, t5 = patterns = _gpt(sentence), _bert(sentence, seed), _t5(sentence, seed)
@@ -142,7 +151,7 @@ def _key(pattern: Pattern) -> str:
 
 
 def _listed(weights: NDArray[np.float64]) -> list[list[float | None]]:
-    """Rows as JSON can hold them: no number where there is no attention."""
+    """Nested lists for JSON, with None instead of NaN."""
     return [[None if np.isnan(each) else float(each) for each in row] for row in weights]
 
 
@@ -163,7 +172,7 @@ def _bert(sentence: str, seed: int) -> Pattern:
     given = prepared(sentence, Fill.around, MOST)
     mask = given.tokenizer.specials.mask
     draws = (given.masked(epoch, seed) for epoch in itertools.count())
-    # One hole in ten is filled with another token and one in ten is left: those are `objectives`.
+    # Take a draw with a [MASK]; random and unchanged tokens are shown in the figure `objectives`.
     batch = next(draw for draw in draws if mask in draw.source.ids[draw.places].tolist())
     model = build(BertConfig(**SIZES, layers=LAYERS), given.tokenizer.vocab)
     tap = Tap("*.weights")
@@ -209,14 +218,19 @@ def _t5(sentence: str, seed: int) -> Pattern:
 
 
 def _recorded(tap: Tap, stack: str, kind: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Weights of the first layer, mean over heads; where all layers and heads have none."""
+    """The recorded weights of one kind of attention.
+
+    Returns:
+        The mean over heads in the first layer (query, key), and a mask (query, key) that is True
+        where the weight is 0 in all layers and heads.
+    """
     layers = [tap.records[f"{stack}.{layer}.{kind}.weights"][0] for layer in range(LAYERS)]
     every = torch.cat(layers)  # (layers · heads, query, key)
     return layers[0].mean(0).double().numpy(), (every == 0).all(0).numpy()
 
 
 def _draw_pattern(board: Board, place: int, pattern: Pattern) -> None:
-    """Who may look: one colour, for the weights of a model that was not trained mean nothing."""
+    """Draw where attention is allowed, in one colour: untrained weights have no meaning."""
     may = np.where(pattern.never, 0.0, np.where(np.isnan(pattern.weights), np.nan, MAY))
     labels = [shorten(name, 150, SMALLEST) for name in pattern.rows]
     axes = board.matrix(

@@ -1,8 +1,9 @@
-"""Fine-tuning (part 6): pretrained weights, a new last layer, a few labelled sentences.
+"""Figure of part 6: fine-tuning a pretrained model with a new output layer on few labels.
 
-A small BERT has read thousands of sentences without a label. Then it is to tell the topic of short
-titles from the few that have one, beginning as `regard train own/classify` does: all of it learns,
-a part, or the new layer alone; beside it, the same model from scratch.
+A small BERT is pretrained on thousands of unlabelled sentences. Then it is fine-tuned to classify
+the topic of short titles from few labelled examples, as `regard train own/classify` does: all
+weights, half of them, or only the new layer are trained; for comparison, the same model from
+scratch.
 """
 
 from __future__ import annotations
@@ -38,23 +39,23 @@ from regard.train.adam import Adam
 
 EXAMPLES = (4, 8, 16, 32, 64)
 TESTED, POOL = 200, 160
-"""Titles to test with, and to draw labelled ones from."""
+"""The number of test titles, and of titles from which labelled examples are drawn."""
 WAYS: dict[str, str | None] = {
     "all of it learns": "none",
     "half frozen": "1",
     "encoder frozen": "all",
     "from scratch": None,
 }
-"""What `start.freeze` says; None: nothing to begin from."""
+"""The value of `start.freeze` for each way to train; None: from scratch."""
 RATES = {"all": 1e-2}
-"""Of Adam, by what is frozen; a new layer alone bears more."""
+"""Learning rates of Adam by what is frozen: a new layer alone tolerates a higher one."""
 RATE = 2e-3
 MOST = 512
-"""Tokens of a batch."""
+"""Tokens per batch."""
 
 
 def finetuning(steps: int, tries: int, seed: int) -> Drawing:
-    """Accuracy on new titles by how many labelled ones there are, for each way to begin."""
+    """Draw accuracy on new titles against the number of labelled ones, for each way to train."""
     base = pretrain(steps, seed)
     tuning = max(1, steps // 10)
     test, pool = _labelled(seed)
@@ -63,7 +64,7 @@ def finetuning(steps: int, tries: int, seed: int) -> Drawing:
     for way, examples in itertools.product(WAYS, EXAMPLES):
         accuracies = []
         for number, draw in enumerate(draws):
-            some = draw[:examples]  # fewer are the beginning of more
+            some = draw[:examples]  # smaller sets are prefixes of larger ones
             model = _begin(base, way, seed + number)
             accuracies.append(_tune(model, base, some, test, tuning, seed + number, WAYS[way]))
         found[way].append(accuracies)
@@ -121,14 +122,14 @@ def _named(way: str) -> str:
 
 
 def _labelled(seed: int) -> tuple[list[LabelledText], list[LabelledText]]:
-    """Different titles with their topics, which take turns: to test with, and to learn from."""
+    """Distinct titles with alternating topics: the test set, and the pool of examples."""
     titles = sentences(TESTED + POOL, f"{seed} titles", TITLES)
     made = [LabelledText(text, None, topic) for text, topic in titles]
     return made[:TESTED], made[TESTED:]
 
 
 def _some(pool: Sequence[LabelledText], seed: int) -> list[LabelledText]:
-    """The most that are learned from, drawn from the pool; the topics take turns."""
+    """The largest set of labelled examples, drawn from the pool, with alternating topics."""
     dice = random.Random(f"{seed} some")
     each = [[one for one in pool if one.label == topic] for topic in TOPICS]
     drawn = [dice.sample(ones, EXAMPLES[-1] // len(TOPICS)) for ones in each]
@@ -136,7 +137,7 @@ def _some(pool: Sequence[LabelledText], seed: int) -> list[LabelledText]:
 
 
 def _begin(base: Pretrained, way: str, seed: int) -> Encoder:
-    """A model with a new layer for the topics, its other weights those of the pretrained one."""
+    """A model with a new layer for the topics; other weights are pretrained or new, by `way`."""
     torch.manual_seed(seed)
     named = base.model.config.model_copy(update={"classes": tuple(TOPICS)})
     model: Encoder = build(headed("classify", named), base.model.vocab)
@@ -149,7 +150,7 @@ def _begin(base: Pretrained, way: str, seed: int) -> Encoder:
 
 
 def _trained(model: Encoder) -> int:
-    """How many parameters learn."""
+    """The number of trainable parameters."""
     return sum(each.numel() for each in model.parameters() if each.requires_grad)
 
 
@@ -162,7 +163,7 @@ def _tune(
     seed: int,
     frozen: str | None,
 ) -> float:
-    """Trains on the examples; returns the percent of the test that is told right."""
+    """Train on the examples; returns the accuracy on the test set in percent."""
     settings = ReadingOptions(longest=LENGTH, batch_tokens=MOST, seed=seed)
     task = Classify(base.vocabulary, examples, test, tuple(TOPICS), settings)
     learning = [each for each in model.parameters() if each.requires_grad]
@@ -176,7 +177,7 @@ def _tune(
 
 
 def _draw_parts(board: Board, learned: dict[str, int]) -> None:
-    """How many parameters learn in each way."""
+    """Draw the number of trainable parameters of each way to train."""
     axes = board.chart(1, "what learns", "thousand parameters", "", beside=10)
     for place, ((way, count), (colour, _)) in enumerate(
         zip(learned.items(), STROKES, strict=False)

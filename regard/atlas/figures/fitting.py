@@ -1,8 +1,8 @@
-"""Losses by size and data -> a law: the curve of `laws`, and how it is fitted.
+"""Fit the scaling law of the figure `laws` to measured losses.
 
     L(N, D) = E + A / N^α + B / D^β                          (Hoffmann et al. 2022, section 3.3)
 
-N parameters, D tokens. E is what no size and no amount of data takes away: the entropy of text.
+N parameters, D tokens. E is the irreducible loss, the entropy of the text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 STARTS = tuple(itertools.product((0.15, 0.5), (0.15, 0.5), (0.1, 0.5, 0.9)))
-"""Where a search begins: α, β, and which share of the least loss E is."""
+"""Starting points of the search: α, β, and E as a share of the smallest measured loss."""
 ROUNDS = 500
 
 
@@ -36,16 +36,16 @@ class Law:
     """β"""
 
     def loss(self, size: npt.ArrayLike, data: npt.ArrayLike) -> Array:
-        """The loss of models of so many parameters after so many tokens."""
+        """The loss L(N, D) for N parameters and D tokens; arrays are broadcast."""
         n, d = np.asarray(size, dtype=float), np.asarray(data, dtype=float)
         by_size = self.size_factor * n**-self.size_power
         return np.asarray(self.floor + by_size + self.data_factor * d**-self.data_power)
 
     def best_size(self, compute: npt.ArrayLike) -> Array:
-        """The size of the least loss for so many FLOPs, C = 6 N D.
+        """The number of parameters N that minimises the loss for C = 6 N D FLOPs.
 
-        N = G (C / 6)^(β / (α + β)) with G = (α A / (β B))^(1 / (α + β)), where the two slopes of L
-        along a line of equal N D are the same.
+        N = G (C / 6)^(β / (α + β)) with G = (α A / (β B))^(1 / (α + β)), from setting the
+        derivative of L along the curve of constant N D to zero.
         """
         both = self.size_power + self.data_power
         ratio = self.size_power * self.size_factor / (self.data_power * self.data_factor)
@@ -54,21 +54,21 @@ class Law:
         )
 
     def frontier(self, compute: npt.ArrayLike) -> Array:
-        """The least loss for so many FLOPs."""
+        """The smallest loss for C FLOPs."""
         size = self.best_size(compute)
         return self.loss(size, np.asarray(compute) / (6 * size))
 
 
 def fit(size: npt.ArrayLike, data: npt.ArrayLike, loss: npt.ArrayLike) -> Law:
-    """The law with the least squares of ln L, from several beginnings.
+    """Fit the law by least squares of ln L, from several starting points.
 
     Args:
         size: (points,) N of each point.
         data: (points,) D of each point.
-        loss: (points,) What was measured there.
+        loss: (points,) The measured loss of each point.
     """
     n, d, wanted = (np.log(np.asarray(values, dtype=float)) for values in (size, data, loss))
-    # Around the middle of the points, a factor and its power hardly depend on each other.
+    # Centre the points, so that factors and powers are nearly independent.
     middle = n.mean(), d.mean()
     points = np.stack([n - middle[0], d - middle[1], wanted])
     found = min((_search(points, start) for start in STARTS), key=lambda pair: pair[0])[1]
@@ -83,9 +83,10 @@ def fit(size: npt.ArrayLike, data: npt.ArrayLike, loss: npt.ArrayLike) -> Law:
 
 
 def _search(points: Array, start: tuple[float, float, float]) -> tuple[float, Array]:
-    """The least sum of squares near a start, and its ln of E, A, B, α, β (Levenberg–Marquardt).
+    """Minimise the sum of squares from one starting point with Levenberg–Marquardt.
 
-    As logarithms all five stay positive.
+    Returns:
+        The sum of squares, and the logarithms of E, A, B, α, β (so that all five stay positive).
     """
     size_power, data_power, share = start
     least = float(np.exp(points[2].min()))
@@ -115,12 +116,12 @@ def _cost(points: Array, unknowns: Array) -> float:
 
 
 def _errors(points: Array, unknowns: Array) -> tuple[Array, Array]:
-    """ln L(N, D) - ln L of each point (points,), and its slopes by the unknowns (points, 5)."""
+    """The residuals ln L(N, D) - ln loss (points,), and their Jacobian (points, 5)."""
     n, d, wanted = points
     (e, a, b), (size_power, data_power) = unknowns[:3], np.exp(unknowns[3:])
     terms = np.stack([np.full_like(n, e), a - size_power * n, b - data_power * d])
     top = terms.max(0)
-    total = top + np.log(np.exp(terms - top).sum(0))  # ln of the sum, safe for any size
+    total = top + np.log(np.exp(terms - top).sum(0))  # log-sum-exp
     of_floor, of_size, of_data = np.exp(terms - total)  # each term's share of L
     slopes = [of_floor, of_size, of_data, -of_size * size_power * n, -of_data * data_power * d]
     return total - wanted, np.stack(slopes, axis=1)

@@ -1,9 +1,9 @@
-"""One head against many (part 3): the same parameters, cut otherwise.
+"""Figure of part 3: one head against several heads with the same number of parameters.
 
-A task that needs two tokens at once: at each place, say which token stood one back and which three
-back. A head has one set of weights for all it fetches. With one head, both tokens arrive as one
-sum, which hardly says which was which: a toss between the two, worth ln 2. With several heads,
-each fetches its own.
+The task needs two tokens at once: at each position, predict the token one back and the token three
+back. A head has only one set of attention weights. With one head, both tokens arrive as one
+weighted sum that hardly tells which is which: a guess between the two costs ln 2. With several
+heads, each can attend to one of them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from regard.layers import Attention, Context, Embed, Layout, Mask, Positions, Ta
 from regard.train.adam import Adam
 
 DIM, VOCAB, LENGTH, BATCH = 32, 16, 12, 32
-BACK = (1, 3)  # how far back the wanted tokens stand
+BACK = (1, 3)  # the distances of the tokens to predict
 
 
 class Finder(nn.Module):
-    """Embedding, positions, one causal attention layer, one linear layer: no residual around it."""
+    """Embedding, positions, one causal attention layer without residual, one linear layer."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Finder(nn.Module):
 
 
 def heads(heads: int, steps: int, seed: int) -> Drawing:
-    """Losses and attention maps of one head of 32 and of several narrower ones."""
+    """Draw losses and attention maps of one head of width 32 and of several narrower ones."""
     if DIM % heads:
         raise InputError("heads", got=heads, expected=f"a divisor of {DIM}: 2, 4, 8 or 16")
     curves, maps, sizes = {}, {}, set()
@@ -65,7 +65,7 @@ def heads(heads: int, steps: int, seed: int) -> Drawing:
         sizes.add(sum(p.numel() for p in model.parameters()))
     first = max(BACK)
     shares = {count: _shares(table, first) for count, table in maps.items()}
-    # Of the heads, those that serve the two distances best.
+    # For each of the two distances, the head with the largest weight on it.
     best = [int(shares[heads][:, place].argmax()) for place in range(len(BACK))]
     final = {count: sum(line[-20:]) / len(line[-20:]) for count, line in curves.items()}
     caption = (

@@ -1,10 +1,11 @@
-"""A figure of part 6: learning in context, which two layers of attention find and one does not.
+"""Figure of part 6: in-context learning, which two attention layers learn and one does not.
 
-The texts are random patterns that come again: nothing but the text itself says what comes next.
-To go on, find where the present token stood before, and copy what followed it. That takes two
-heads, one on top of the other: a *previous-token head* tells each token which one stands before
-it; an *induction head* looks for the token that was told of the present one, and copies it
-(Elhage et al. 2021, Olsson et al. 2022). So it cannot be had by halves, and appears at once.
+The texts are repeated random patterns: only the text itself determines the next token. To predict
+it, find the previous occurrence of the current token and copy the token that followed. That takes
+two heads in consecutive layers: a *previous-token head* writes into each position which token
+precedes it; an *induction head* attends to the position whose preceding token is the current one,
+and copies its token (Elhage et al. 2021, Olsson et al. 2022). One head is useless without the
+other, so the ability appears suddenly.
 """
 
 from __future__ import annotations
@@ -43,22 +44,23 @@ from regard.train.adam import Adam
 
 VOCAB, LENGTH, BATCH = 64, 64, 32
 PERIODS = (16, 48)
-"""The shortest and the longest pattern. One length would do for a head that looks so far back."""
+"""The shortest and the longest pattern. With a single length, one head could attend to that fixed
+distance."""
 RATE, WARMUP = 0.003, 50
 UNSEEN = 64
-"""Texts to measure on."""
+"""The number of held-out texts."""
 MEASURES = 100
-"""How often, at least, a training is looked at on its way."""
+"""The minimum number of measurements during a training."""
 FOUND = 0.3
-"""The mean weight on the one right token from which on a head counts as found."""
+"""A head has a role if its mean weight on the token of that role is at least this."""
 DRAWS = 20
-"""How many choices of other heads are taken away, at most."""
+"""The largest number of sets of other heads that are knocked out."""
 
 
 def draw_texts(count: int, data: torch.Generator) -> Tensor:
-    """Patterns of tokens that all differ, each as often as it fits: (count, LENGTH + 1).
+    """Random patterns, each repeated up to the full length: (count, LENGTH + 1).
 
-    Tokens of a pattern differ so that it is clear where one stood before.
+    All tokens of a pattern differ, so that the previous occurrence of a token is unique.
     """
     patterns = torch.rand(count, VOCAB, generator=data).argsort(1)
     periods = torch.randint(PERIODS[0], PERIODS[1] + 1, (count, 1), generator=data)
@@ -66,7 +68,7 @@ def draw_texts(count: int, data: torch.Generator) -> Tensor:
 
 
 def tokens_after(ids: Tensor) -> Tensor:
-    """For each query, the keys whose token came right after an earlier one like the query's.
+    """For each query, the keys that directly follow an earlier occurrence of the query's token.
 
     ids (batch, length) -> (batch, query, key), True for j <= i with ids[j - 1] = ids[i].
     """
@@ -76,25 +78,25 @@ def tokens_after(ids: Tensor) -> Tensor:
 
 
 class Measure:
-    """Unseen texts, and what is measured on them: losses, and where heads look."""
+    """Held-out texts, on which losses and attention weights are measured."""
 
     def __init__(self, seed: int) -> None:
         text = draw_texts(UNSEEN, torch.Generator().manual_seed(seed + 1))
         self.ids = text[:, :-1]
         self.texts = Ragged(self.ids.flatten(), (LENGTH,) * UNSEEN)
         self.after = tokens_after(self.ids)  # (batch, query, key)
-        self.again = self.after.any(-1)  # (batch, query): the text has told what comes next
+        self.again = self.after.any(-1)  # (batch, query): the next token can be known from the text
         self.wanted = text[:, 1:][self.again]
         self.unordered = self._unordered(text[:, 1:])
 
     def _unordered(self, wanted: Tensor) -> float:
-        """The loss of who knows how far back what comes next may stand, but not which it is.
+        """The loss of predicting all tokens at possible pattern distances with equal probability.
 
-        One layer can weigh tokens by their distance, and add them up: at best each token gets its
-        share among those from the shortest to the longest pattern back.
+        One layer can weight tokens by their distance only: at best, a token's probability is its
+        share among the tokens from the shortest to the longest pattern length back.
         """
         places = torch.arange(LENGTH)
-        back = places[:, None] + 1 - places  # (query, key): how far before the next one
+        back = places[:, None] + 1 - places  # (query, key): distance from the next token
         possible = (back >= PERIODS[0]) & (back <= min(PERIODS[1], LENGTH)) & (places > 0)
         right = possible & (self.ids[:, None] == wanted[:, :, None])  # (batch, query, key)
         shares = right.sum(-1) / possible.sum(-1)  # (batch, query)
@@ -102,42 +104,42 @@ class Measure:
 
     @torch.no_grad()
     def loss(self, model: Decoder, without: Sequence[str] = ()) -> float:
-        """The mean loss where the pattern comes again, with heads taken away."""
+        """The mean loss at repeated positions, with some heads knocked out."""
         x = model.hidden(self.texts, Tap(edits=[knock_out(head) for head in without]))
         return float(model.head.loss(x[self.again.flatten()], self.wanted)) / len(self.wanted)
 
     @torch.no_grad()
     def weights(self, model: Decoder) -> list[Tensor]:
-        """Of each layer, who looks at whom: (batch, heads, query, key)."""
+        """The attention weights of each layer: (batch, heads, query, key)."""
         tap = Tap("decoder.*.self.weights")
         model.hidden(self.texts, tap)
         return [tap.records[f"{layer.name}.weights"] for layer in model.decoder.attentions()]
 
     def induction(self, weights: Tensor) -> Tensor:
-        """The mean weight on the token to copy, where the pattern comes again: (heads,)."""
+        """The mean weight on the token to copy, at repeated positions: (heads,)."""
         paid = (weights * self.after[:, None]).sum(-1)  # (batch, heads, query)
         return paid.transpose(1, 2)[self.again].mean(0)
 
     def back(self, weights: Tensor, distance: int) -> Tensor:
-        """The mean weight on the token at a distance: (heads,)."""
+        """The mean weight on the token `distance` positions back: (heads,)."""
         return weights.diagonal(-distance, dim1=-2, dim2=-1).mean((0, 2))
 
 
 @dataclass
 class Course:
-    """A training as it was measured on its way."""
+    """The measurements of a training at several steps."""
 
     model: Decoder
     steps: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
-    """Where the pattern comes again."""
+    """The losses at repeated positions."""
     induction: list[list[float]] = field(default_factory=list)
-    """Of each head of the last layer."""
+    """(measurement, head) Weight on the token to copy, of the last layer's heads."""
     previous: list[list[float]] = field(default_factory=list)
-    """Of each head of the first layer."""
+    """(measurement, head) Weight on the previous token, of the first layer's heads."""
 
     def look(self, step: int, measure: Measure) -> None:
-        """Adds what is measured at a step."""
+        """Add the measurements at a step."""
         weights = measure.weights(self.model)
         self.steps.append(step)
         self.losses.append(measure.loss(self.model))
@@ -145,7 +147,7 @@ class Course:
         self.previous.append(floats(measure.back(weights[0], 1)))
 
     def falls(self, guess: float) -> tuple[int, int] | None:
-        """The last step before the loss falls below 70% of a guess, the first below 20%."""
+        """The last step with a loss above 70% of a guess, and the first below 20%; None if none."""
         low = next((i for i, loss in enumerate(self.losses) if loss < 0.2 * guess), None)
         if low is None:
             return None
@@ -153,13 +155,13 @@ class Course:
         return self.steps[high], self.steps[low]
 
     def late_fall(self) -> float:
-        """By how much the loss has fallen in the last fifth of the steps."""
+        """The decrease of the loss during the last fifth of the steps."""
         begin = next(i for i, step in enumerate(self.steps) if step >= 0.8 * self.steps[-1])
         return self.losses[begin] - self.losses[-1]
 
 
 def train(layers: int, dim: int, heads: int, steps: int, seed: int, tell: Tell) -> Course:
-    """Trains a decoder of attention alone, measured on its way."""
+    """Train an attention-only decoder and measure it at several steps."""
     torch.manual_seed(seed)
     config = GPTConfig(
         layers=layers, dim=dim, heads=heads, feed_forward=False, positions="rotary",
@@ -186,25 +188,25 @@ def train(layers: int, dim: int, heads: int, steps: int, seed: int, tell: Tell) 
 
 @dataclass(frozen=True)
 class Found:
-    """The heads that were found, and the loss where the pattern comes again without them."""
+    """The heads of each role, and the loss at repeated positions when they are knocked out."""
 
     induction: list[str]
     previous: list[str]
     itself: list[str]
-    """Heads of the first layer that look at the token itself: a layer of its own for each token,
-    in models that have no feed-forward."""
+    """Heads of the first layer that attend to the token itself: in models without feed-forward
+    layers they act as a per-token layer."""
     others: int
-    """How many heads that are none of these were taken away at a time."""
+    """The number of other heads that were knocked out at a time."""
     whole: float
     without_induction: float
     without_previous: float
     without_itself: float
     without_others: list[float]
-    """Of each choice of others."""
+    """The loss for each set of other heads."""
 
 
 def find(course: Course, measure: Measure) -> Found:
-    """Finds the heads by where they look, and takes them away."""
+    """Find the heads of each role by their attention weights, and measure losses without them."""
     model = course.model
     weights = measure.weights(model)
 
@@ -230,7 +232,7 @@ def find(course: Course, measure: Measure) -> Found:
 
 
 def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
-    """Two layers against one: losses, heads as they form, what breaks without them, a map."""
+    """Compare two layers with one: losses, heads during training, knock-outs, and one map."""
     if dim % heads or dim // heads % 2:
         raise InputError(
             "heads", got=heads, expected=f"a number that cuts dim={dim} into even widths"
@@ -333,7 +335,7 @@ def _short(heads: Sequence[str]) -> str:
 def _draw_losses(axes: Axes, two: Course, one: Course, measure: Measure) -> None:
     guess, last = math.log(VOCAB), two.steps[-1]
     under = one.losses[-1] - 0.04 * guess
-    beyond = min(two.losses[-1] + 0.25 * guess, under - 0.27 * guess)  # where they end alike
+    beyond = min(two.losses[-1] + 0.25 * guess, under - 0.27 * guess)  # if both end alike
     for name, course, height, (colour, dash) in (
         ("1 layer", one, under, STROKES[1]),
         ("2 layers", two, beyond, STROKES[0]),
@@ -364,7 +366,7 @@ def _draw_bars(axes: Axes, found: Found) -> None:
 
 
 def _draw_scores(axes: Axes, steps: list[int], scores: list[list[float]]) -> None:
-    """A curve for each head: scores (measure, head)."""
+    """Draw one curve per head; scores are (measurement, head)."""
     for number, line in enumerate(zip(*scores, strict=True)):
         colour, dash = STROKES[number % len(STROKES)]
         axes.plot(steps, line, color=colour, linestyle=dash, linewidth=2.2)

@@ -1,8 +1,8 @@
-"""A figure of part 6: scaling laws, the loss as powers of size, data and compute.
+"""Figure of part 6: scaling laws, the loss as a power law of size, data and compute.
 
-Five decoders of different sizes read the same text, Python's own documentation byte by byte, and
-each piece of it once. What they lose on unseen text is measured several times on the way, and a
-law is fitted to the four smaller; the largest shows whether it can be trusted beyond.
+Five decoders of different sizes are trained on the bytes of Python's own documentation, each row
+once. The loss on held-out text is measured several times during training, and a law is fitted to
+the four smaller sizes; the largest one tests its extrapolation.
 """
 
 from __future__ import annotations
@@ -42,20 +42,21 @@ from regard.train.adam import Adam
 
 BYTES, LENGTH, BATCH = 256, 64, 16
 UNSEEN = 256
-"""Rows of text that are set aside to measure with."""
+"""The number of held-out rows of text."""
 MARKS = 7
-"""How often the loss is measured on the way, at amounts of data that grow by the same factor."""
+"""The number of measurements during a training, at geometrically spaced amounts of data."""
 RANGE = 4
-"""The last amount of data over the first: before it, a model has hardly begun."""
+"""The ratio of the last to the first measured amount of data; with less data, a model has hardly
+begun to learn."""
 RATE, WARMUP = 0.005, 30
-"""The rate at width 64; at others it is ∝ 1/√dim."""
+"""The learning rate at width 64, scaled with 1/√dim, and the warm-up steps."""
 AVERAGE = 8
-"""How much more the latest weights count in the average that is measured."""
+"""The exponent of the weight average: the weights of step t count with t^AVERAGE."""
 
 LAYERS = 2
 SHAPES = {8: 2, 14: 1, 24: 4, 42: 3, 72: 6}
-"""Width -> heads: from two thousand parameters to a hundred thousand, three times more each time.
-So few that size is what they lack: with half a million, two megabytes of text are."""
+"""Width -> heads: from two thousand to a hundred thousand parameters, by factors of three. So few
+that size limits the loss: with half a million, two megabytes of text would be the limit."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,10 @@ class Run:
 
 
 def read_rows(count: int, seed: int) -> Tensor:
-    """Rows of Python's own text, in a random order: (count, LENGTH + 1) bytes.
+    """Rows of Python's own documentation in random order: (count, LENGTH + 1) bytes.
 
     Raises:
-        InputError: If there is less of it.
+        InputError: If there is not enough text.
     """
     needed, parts, size = count * (LENGTH + 1), [], 0
     for _, text in python_text():
@@ -101,11 +102,11 @@ def marks(steps: int) -> list[int]:
 
 
 def train(dim: int, rows: Tensor, at: Sequence[int], seed: int, tell: Tell) -> Run:
-    """Trains one size, and measures it at the given steps.
+    """Train one size, and measure its loss at the given steps.
 
-    At every amount of data the loss should be that of a training that ends there, whose rate has
-    come down to nothing. One training serves for all: its rate stays, and what is measured is an
-    average of its weights, the latest counting most, which has the same effect.
+    A scaling law needs, for each amount of data, the loss of a training that ends there with its
+    learning rate decayed to zero. A single training replaces them: its rate stays constant, and
+    the loss is that of a weight average in which recent weights count most, with the same effect.
     """
     torch.manual_seed(seed)
     model = Decoder(
@@ -134,7 +135,10 @@ def train(dim: int, rows: Tensor, at: Sequence[int], seed: int, tell: Tell) -> R
 
 
 def _average(average: Tensor, new: Tensor, count: Tensor | int) -> Tensor:
-    """The t-th weights count ∝ t^AVERAGE (Shamir and Zhang 2013): no end need be known."""
+    """Polynomial-decay averaging (Shamir and Zhang 2013): the weights of step t count ∝ t^AVERAGE.
+
+    Unlike a decay schedule it does not need to know the last step.
+    """
     return torch.lerp(average, new, (AVERAGE + 1) / (float(count) + AVERAGE + 1))
 
 
@@ -145,22 +149,22 @@ def _loss(model: Decoder, rows: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Measured:
-    """All runs, the law of the smaller ones, and what it says of the largest."""
+    """All runs, the law fitted to the smaller ones, and its predictions for the largest."""
 
     sizes: list[int]
     data: list[int]
-    """Tokens read when the losses were measured."""
+    """The number of training tokens at each measurement."""
     losses: list[list[float]]
-    """(size, data)"""
+    """(size, data) The measured losses."""
     law: Law
     predicted: list[float]
-    """Of the largest size at each amount of data, by the law of the others."""
+    """The losses of the largest size predicted by `law`, for each amount of data."""
     whole: Law
-    """The law of all sizes."""
+    """The law fitted to all sizes."""
 
     @property
     def off(self) -> list[float]:
-        """How far each prediction is off, as a share of what was measured."""
+        """The relative error of each prediction."""
         return [
             abs(said / true - 1) for said, true in zip(self.predicted, self.losses[-1], strict=True)
         ]
@@ -171,13 +175,13 @@ class Measured:
         return np.asarray(6.0 * np.outer(self.sizes, self.data), dtype=np.float64)
 
     def below(self) -> tuple[int, float]:
-        """How many points are below the law's least loss for their FLOPs; how far, as a share."""
+        """The number of points below the law's compute frontier, and the largest relative gap."""
         short = 1 - np.array(self.losses) / self.law.frontier(self.compute)
         return int((short > 0).sum()), float(max(0.0, short.max()))
 
 
 def fit_runs(runs: Sequence[Run], data: list[int]) -> Measured:
-    """Fits the law to all runs but the last, which is the largest."""
+    """Fit the law to all runs except the last, which is the largest."""
     sizes, losses = [run.size for run in runs], [run.losses for run in runs]
 
     def law(count: int) -> Law:
@@ -190,12 +194,10 @@ def fit_runs(runs: Sequence[Run], data: list[int]) -> Measured:
 
 
 def laws(steps: int, seed: int) -> Drawing:
-    """Loss by size, by data and by compute, with the law of the four smaller sizes."""
+    """Draw the loss by size, by data and by compute, with the law of the four smaller sizes."""
     at = marks(steps)
     rows = read_rows(UNSEEN + steps * BATCH, seed)
-    with training_progress(
-        steps * len(SHAPES)
-    ) as tell:  # the largest first: then time left is no lie
+    with training_progress(steps * len(SHAPES)) as tell:  # largest first, for a realistic time left
         runs = [train(dim, rows, at, seed, tell) for dim in reversed(SHAPES)][::-1]
     found = fit_runs(runs, [step * BATCH * LENGTH for step in at])
     caption, details = _said(found, seed)
@@ -290,7 +292,7 @@ def _draw_by_compute(board: Board, found: Measured) -> None:
 def _points(
     axes: Axes, across: npt.ArrayLike, up: Sequence[float], found: Measured, number: int
 ) -> None:
-    """The points of one size, in its colour and mark; hollow for the last, which was not fitted."""
+    """Draw the points of one size; hollow for the largest, which was not fitted."""
     colour, _ = STROKES[number]
     inside = "white" if number == len(found.sizes) - 1 else colour
     axes.plot(
@@ -299,7 +301,7 @@ def _points(
 
 
 def _short(count: float) -> str:
-    """Two digits: 43776 -> `44k`."""
+    """A number with two digits and a unit: 43776 -> `44k`."""
     size, unit = (1e6, "M") if count >= 0.995e6 else (1e3, "k")
     return f"{count / size:.2g}{unit}" if count < 100 * size else f"{count / size:.0f}{unit}"
 

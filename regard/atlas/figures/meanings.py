@@ -1,8 +1,8 @@
-"""Contextual embeddings (part 6): one word, two meanings, and where its vectors go.
+"""Figure of part 6: contextual embeddings of a word with two meanings, layer by layer.
 
-In the embedding a word is one vector, whatever it means. Above it, each occurrence has its own: the
-"model" of machine learning and that of fashion part. Drawn for a small BERT that is trained on the
-spot, or for one's own, on sentences that stand here.
+In the embedding layer a word has one vector, whatever its meaning. After the layers above, each
+occurrence has its own: the "model" of machine learning and that of fashion separate. Computed for
+a small BERT that is trained for the figure, or for the user's own BERT on the sentences below.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from regard.runs.load import load
 from regard.tokens import Tokenizer
 
 SENSE_MARKS = ((BLUE, "o"), (ORANGE, "^"))
-"""Colour and mark of the two meanings."""
+"""Colour and marker of the two meanings."""
 OCCURRENCES = 40
-"""New sentences for each meaning, where the language is ours."""
+"""New sentences per meaning in the artificial language."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Sense:
 
     name: str
     sentences: tuple[str, ...]
-    """With the word in this meaning."""
+    """Sentences with the word in this meaning."""
     others: dict[str, tuple[str, ...]]
-    """Words of the like and one meaning, each with sentences it stands in."""
+    """Related unambiguous words, each with sentences that contain it."""
 
 
 Homonym = tuple[Sense, Sense]
@@ -153,33 +153,33 @@ WRITTEN: dict[str, Homonym] = {
         ),
     ),
 }
-"""For models that read English."""
+"""Sentences for models that read English."""
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A word in both meanings, before the first layer and after each."""
+    """The vectors of a word in both meanings, before the first layer and after each layer."""
 
     vectors: tuple[Tensor, Tensor]
-    """Of each meaning (layers + 1, occurrences, dim)."""
+    """For each meaning (layers + 1, occurrences, dim)."""
     others: tuple[Tensor, Tensor]
-    """The same of the words of the like."""
+    """For each meaning, the vectors of related words (layers + 1, occurrences, dim)."""
 
     def silhouettes(self) -> list[float]:
-        """How far the meanings are apart, before the first layer and after each."""
+        """The silhouette of the two meanings, before the first layer and after each layer."""
         return [silhouette(one, two) for one, two in zip(*self.vectors, strict=True)]
 
     def cosines(self) -> tuple[list[float], list[float]]:
-        """The mean cosine of two occurrences, of one meaning and of two."""
+        """The mean cosine of two occurrences with the same meaning and with different meanings."""
         one, two = (F.normalize(each, dim=-1) for each in self.vectors)
         same = [(_pairs(a) + _pairs(b)) / 2 for a, b in zip(one, two, strict=True)]
         between = (one @ two.transpose(1, 2)).mean((1, 2))
         return same, floats(between)
 
     def near(self) -> float:
-        """The share of occurrences that lie, at the top, towards the words of their own meaning.
+        """The share of occurrences whose last-layer vector points to related words of its meaning.
 
-        From the middle of all occurrences: what they have in common, the word, is left out.
+        Vectors are taken relative to the mean of all occurrences, which removes the word itself.
         """
         own = [F.normalize(each[-1], dim=-1) for each in self.vectors]
         means = [F.normalize(each[-1], dim=-1).mean(0) for each in self.others]
@@ -192,7 +192,7 @@ class Seen:
 
 
 def meanings(word: str, model: str, steps: int, seed: int) -> Drawing:
-    """The vectors of a word of two meanings: in the embedding, and after the layers."""
+    """Draw the vectors of a word with two meanings: in the embedding, and after the layers."""
     if model:
         encoder, tokenizer, homonyms = *_own(model), WRITTEN
         fresh, said = (
@@ -242,9 +242,10 @@ def meanings(word: str, model: str, steps: int, seed: int) -> Drawing:
 
 
 def silhouette(one: Tensor, two: Tensor) -> float:
-    """The mean of (b - a) / max(a, b): a, how far a point is from its own kind; b, from the other.
+    """The silhouette of two clusters (Rousseeuw 1987): the mean of (b - a) / max(a, b).
 
-    Distances are 1 - cosine (Rousseeuw 1987); the mean is over both kinds, (points, dim) each.
+    For each point, a is the mean distance to its own cluster and b that to the other; distances
+    are 1 - cosine. Both clusters are (points, dim).
 
     Example:
         >>> east, north = torch.tensor([[1.0, 0.0]] * 2), torch.tensor([[0.0, 1.0]] * 2)
@@ -255,22 +256,22 @@ def silhouette(one: Tensor, two: Tensor) -> float:
     apart = (1 - points @ points.T).clamp(min=0)  # (point, point)
     kind = torch.arange(len(points)) >= len(one)
     own = kind[:, None] == kind
-    mates = own.sum(1) - 1  # a point is no mate of its own
+    mates = own.sum(1) - 1  # without the point itself
     a = (apart * own).sum(1) / mates.clamp(min=1)
     b = (apart * ~own).sum(1) / (~own).sum(1)
     most = torch.maximum(a, b)
-    same = most < 1e-9  # one point: neither near nor far
+    same = most < 1e-9  # all points coincide: the silhouette is 0
     return float(torch.where(same, torch.zeros_like(a), (b - a) / most.clamp(min=1e-9)).mean())
 
 
 def _pairs(vectors: Tensor) -> float:
-    """The mean cosine of two different ones of (occurrences, dim), each of length 1."""
+    """The mean cosine of two different unit vectors of (occurrences, dim)."""
     count = len(vectors)
     return float(((vectors @ vectors.T).sum() - count) / max(1, count * (count - 1)))
 
 
 def _drawn(word: str, seed: int) -> Homonym:
-    """A word of our language in new sentences, and the other nouns of its topics."""
+    """New sentences of the artificial language with a word, and with other nouns of its topics."""
     dice = random.Random(f"{seed} meanings {word}")
 
     def sense(topic: str) -> Sense:
@@ -299,7 +300,11 @@ def _said(trained: Pretrained, word: str) -> str:
 
 
 def _own(folder: str) -> tuple[Encoder, Tokenizer]:
-    """Somebody's encoder and its tokenizer."""
+    """The user's own encoder and its tokenizer.
+
+    Raises:
+        InputError: If the model is not an encoder with a tokenizer.
+    """
     found = load(folder, device="cpu")
     tokenizer = None if found.vocabulary is None else found.vocabulary.source
     if found.model.config.shape != "encoder" or tokenizer is None:
@@ -310,14 +315,14 @@ def _own(folder: str) -> tuple[Encoder, Tokenizer]:
 
 
 def _fresh(model: Encoder, seed: int) -> Encoder:
-    """The same model as it was before any training."""
+    """A model of the same config with new initial weights."""
     torch.manual_seed(seed)
     fresh: Encoder = build(model.config, model.vocab)
     return fresh
 
 
 def _restored(trained: Pretrained) -> Encoder:
-    """The same model before its training."""
+    """The same model with its weights before training."""
     fresh: Encoder = build(trained.model.config, trained.model.vocab)
     fresh.load_state_dict(trained.fresh)
     return fresh
@@ -335,10 +340,10 @@ def _look(model: Encoder, tokenizer: Tokenizer, word: str, senses: Homonym) -> S
 
 
 def _vectors(model: Encoder, tokenizer: Tokenizer, word: str, sentences: tuple[str, ...]) -> Tensor:
-    """A word in each of some sentences: (layers + 1, sentences, dim).
+    """The vectors of a word in each sentence: (layers + 1, sentences, dim).
 
-    First the embedding's own vector, without positions; then what leaves each layer. Of a word in
-    several pieces it is their mean.
+    The first is the embedding vector without positions, the others are the layers' outputs. For a
+    word of several sub-words it is their mean.
     """
     room = model.config.max_length - len(tokenizer.template([]))
     read = [tokenizer.template(tokenizer.encode(text)[:room]) for text in sentences]
@@ -358,7 +363,11 @@ def _vectors(model: Encoder, tokenizer: Tokenizer, word: str, sentences: tuple[s
 
 
 def _places(tokenizer: Tokenizer, ids: list[int], word: str) -> list[int]:
-    """Where the pieces of a word stand."""
+    """The positions of the sub-words of a word.
+
+    Raises:
+        InputError: If the word is not among the words of the text.
+    """
     words, index = tokenizer.words(ids)
     folded = [each.strip().casefold() for each in words]
     if word not in folded:
@@ -369,20 +378,20 @@ def _places(tokenizer: Tokenizer, ids: list[int], word: str) -> list[int]:
 
 
 def _scatter(axes: Axes, seen: Seen, layer: int) -> None:
-    """Both meanings and their like, on the two principal axes of all of them."""
+    """Draw both meanings and the related words on the first two principal components of all."""
     groups = [F.normalize(each[layer], dim=-1) for each in (*seen.vectors, *seen.others)]
     together = torch.cat(groups)
     centre = together.mean(0)
     _, _, across = torch.linalg.svd(together - centre, full_matrices=False)
     flat = [(group - centre) @ across[:2].T for group in groups]  # (occurrences, 2)
-    if flat[0][:, 0].mean() > flat[1][:, 0].mean():  # an axis has no sign of its own
+    if flat[0][:, 0].mean() > flat[1][:, 0].mean():  # the sign of an axis is arbitrary
         flat = [points * torch.tensor([-1.0, 1.0]) for points in flat]
     for number in (2, 3):
         colour, mark = SENSE_MARKS[number - 2]
         axes.plot(*flat[number].T, mark, color=colour, markerfacecolor="none", alpha=0.7, ms=7)
     for number in (0, 1):
         colour, mark = SENSE_MARKS[number]
-        # Larger below: where all points are one, both kinds are seen.
+        # A larger marker below, so that both are visible where all points coincide.
         size = 13 - 5 * number if layer == 0 else 9
         axes.plot(*flat[number].T, mark, color=colour, alpha=0.75, ms=size)
     axes.set_xticks([])
@@ -393,7 +402,7 @@ def _scatter(axes: Axes, seen: Seen, layer: int) -> None:
 def _draw_scores(
     board: Board, place: int, scores: dict[str, list[float]], before: list[float]
 ) -> None:
-    """How far apart the meanings of each word are, from layer to layer."""
+    """Draw the silhouette of each word's meanings by layer."""
     axes = board.chart(place, "silhouette", "after layer", "")
     for (name, line), (colour, dash) in zip(scores.items(), STROKES[2:4], strict=True):
         axes.plot(line, color=colour, linestyle=dash, marker="D", linewidth=2.6, label=f"“{name}”")

@@ -1,7 +1,8 @@
-"""What each family is trained to say (part 6): next tokens, holes, spans, of one sentence.
+"""Figure of part 6: the training targets of GPT, BERT and T5 for one text.
 
-The library's own rows, holes and spans prepare it, several times over, for they are drawn anew in
-each epoch; and a longer text many times, to measure the shares that the papers name.
+The text is prepared with the library's own packing, masking and span corruption, for several
+epochs, since they are drawn anew each time. A longer text is prepared many times to measure the
+shares that the papers state.
 """
 
 from __future__ import annotations
@@ -29,40 +30,40 @@ TEXT = (
     "The animal didn't cross the street because it was too tired. I walk my dog every day. "
     "The dog chased another dog. He hit me with a pie."
 )
-"""Sentences of the lectures: 30 tokens and more, for T5 cuts a single span out of fewer."""
+"""Sentences of the lectures: more than 30 tokens, since T5 removes a single span from fewer."""
 MOST = 36
-"""Words of a text that there is room for."""
+"""The largest number of words of a text."""
 VOCAB, TOKENS = 30_522, 512
-"""Of BERT: entries of its vocabulary, and tokens of its longest text."""
+"""BERT's vocabulary size and longest text in tokens."""
 MASK, SPECIAL = 103, frozenset({0, 100, 101, 102, 103})
-"""Its mask, and all its symbols: padding, unknown, begin, end, mask."""
+"""BERT's mask id, and the ids of all its special tokens: padding, unknown, begin, end, mask."""
 PUBLISHED = {"chosen": 15.0, "mask": 80.0, "other": 10.0, "kept": 10.0}
-"""Percent of the tokens that BERT chooses, and what becomes of those (Devlin et al. 2019, 3.1)."""
+"""Percent of tokens that BERT chooses, and of those by replacement (Devlin et al. 2019, 3.1)."""
 SPAN_MEAN = 3.0
-"""The mean length of the spans that T5 cuts out (Raffel et al. 2020, 3.1.4)."""
+"""The mean length of the spans that T5 removes (Raffel et al. 2020, 3.1.4)."""
 TINTS = {"": "#f3f4f6", "mask": "#b9d7ee", "other": "#f6c9a8", "kept": "#b5e0cf", "span": "#e3c3db"}
 
 BESIDE, WIDEST = 92, 190
-"""Pixels for what a line is called, and for the widest token."""
+"""The width in pixels of a line's name, and of the widest token."""
 
 Cell = tuple[str, str]
-"""A token as it is shown, and a key of `TINTS`."""
+"""The text of a token, and a key of `TINTS`."""
 Placed = tuple[float, float, Cell]
-"""A token, where it begins in its row, and how wide it is."""
+"""The x position of a token in its row, its width, and the token."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the picture: what it is called, its tokens; no token: a heading."""
+    """One line of the picture: its name and its tokens; a heading if it has no tokens."""
 
     name: str
     cells: tuple[Cell, ...] = ()
     aligned: bool = False
-    """Whether its tokens stand under those of the other lines that are aligned."""
+    """Whether its tokens are in columns with those of other aligned lines."""
 
 
 def objectives(text: str | None, draws: int, seed: int) -> Drawing:
-    """One sentence as GPT, BERT and T5 are trained on it, and the shares that come out."""
+    """Draw one text as in the training of GPT, BERT and T5, and the measured shares."""
     sentence = TEXT if text is None else text
     lines = [*_next_tokens(sentence), *_holes(sentence, seed), *_spans(sentence, seed)]
     shares, lengths = _measured_holes(draws, seed), _measured_spans(draws, seed)
@@ -114,7 +115,7 @@ def _plain(names: Sequence[str]) -> tuple[Cell, ...]:
 
 
 def _holes(sentence: str, seed: int) -> list[Line]:
-    """Two epochs or three: the first, and those that show every fate of a chosen token."""
+    """BERT's lines: the first epoch, and epochs with a replaced and with an unchanged token."""
     given = prepared(sentence, Fill.around, MOST)
     firsts = (_first(given, fate, seed) for fate in ("other", "kept"))
     shown = sorted({0, *(epoch for epoch in firsts if epoch is not None)})
@@ -124,13 +125,19 @@ def _holes(sentence: str, seed: int) -> list[Line]:
 
 
 def _first(given: Prepared, fate: str, seed: int) -> int | None:
-    """The first epoch with that fate; a sentence of one word over and over has no other token."""
+    """The first epoch in which a chosen token has this fate; None if there is none.
+
+    Args:
+        given: The prepared text.
+        fate: `mask`, `other` or `kept`.
+        seed: The seed of the masking.
+    """
     epochs = (n for n in range(1000) if any(kind == fate for _, kind in _fates(given, n, seed)))
     return next(epochs, None)
 
 
 def _fates(given: Prepared, epoch: int, seed: int) -> list[Cell]:
-    """The text as it is shown in an epoch: of chosen tokens what stood there, and what does."""
+    """The tokens of an epoch; a chosen token is written as `original → replacement`."""
     batch = given.masked(epoch, seed)
     shown = given.names(batch.source.ids)
     cells = [(name, "") for name in shown]
@@ -142,7 +149,7 @@ def _fates(given: Prepared, epoch: int, seed: int) -> list[Cell]:
 
 
 def _spans(sentence: str, seed: int) -> list[Line]:
-    """One epoch: another would cut out the same last words again."""
+    """T5's lines for one epoch; in every epoch the last span is at the end of the text."""
     batch = prepared(sentence, Restore.around, MOST)
     cut = batch.cut(0, seed)
     return [
@@ -153,14 +160,14 @@ def _spans(sentence: str, seed: int) -> list[Line]:
 
 
 def _text(seed: int) -> Batch[Ragged]:
-    """A text of random tokens, none of them a symbol."""
+    """A batch with one text of random ids, without special tokens."""
     draw = np.random.default_rng(seed)
     ids = torch.from_numpy(draw.integers(1000, VOCAB, size=TOKENS + 1))
     return Batch(Ragged(ids[:-1], (TOKENS,)), Ragged(ids[1:], (TOKENS,)), (0,))
 
 
 def _measured_holes(draws: int, seed: int) -> dict[str, float]:
-    """Percent of the tokens that are chosen, and of those what becomes of them."""
+    """The percentage of chosen tokens, and of those the percentages by replacement."""
     text, found = _text(seed), Counter[str]()
     symbols = Symbols(VOCAB, mask=MASK, begin=101, end=102, special=SPECIAL)
     masking = Masking(symbols, seed=seed)
@@ -176,7 +183,7 @@ def _measured_holes(draws: int, seed: int) -> dict[str, float]:
 
 
 def _measured_spans(draws: int, seed: int) -> Counter[int]:
-    """How many spans of each length are cut out."""
+    """The number of removed spans by length."""
     text, found = _text(seed), Counter[int]()
     sentinels = range(VOCAB, VOCAB + 100)  # as many as T5 has
     spans = SpanCorruption(sentinels, begin=0, end=VOCAB + 100, seed=seed)
@@ -188,7 +195,7 @@ def _measured_spans(draws: int, seed: int) -> Counter[int]:
 
 
 def _draw_lines(board: Board, lines: Sequence[Line]) -> None:
-    """Lines of tokens in boxes, those of one place under each other where they can be."""
+    """Draw the lines of tokens in boxes; tokens of aligned lines are in columns."""
     left, top, width, height = board.place(0)
     axes = board.sheet.axes(left, top, width, height)
     axes.set(xlim=(0, width), ylim=(height, 0))
@@ -211,7 +218,7 @@ def _draw_lines(board: Board, lines: Sequence[Line]) -> None:
 
 
 def _widths(lines: Sequence[Line]) -> list[float]:
-    """The width of each place, in pixels: that of the widest token that stands there."""
+    """The width of each column in pixels: that of its widest token."""
     rows = [
         [
             min(WIDEST, text_width(name, SMALLEST, "bold" if kind else "normal"))
@@ -223,7 +230,7 @@ def _widths(lines: Sequence[Line]) -> list[float]:
 
 
 def _broken(cells: Sequence[Cell], sizes: Sequence[float], room: float) -> list[list[Placed]]:
-    """Cells in rows no wider than the room, each with its place in its row and its width."""
+    """Break cells into rows no wider than `room`, each with its x position and width."""
     rows: list[list[Placed]] = []
     x = room
     for cell, size in zip(cells, sizes, strict=False):
@@ -240,7 +247,7 @@ def _draw_cell(
 ) -> None:
     (x, y), (width, height), (name, kind) = place, size, cell
     weight, room = "bold" if kind else "normal", width - 4
-    if text_width(name, SMALLEST, weight) > room:  # what is cut is measured as if it were not bold
+    if text_width(name, SMALLEST, weight) > room:  # `shorten` measures regular weight
         name = shorten(name, 0.85 * room if kind else room, SMALLEST)
     axes.barh(y, width - 2, height - 3, left=x, color=TINTS[kind], linewidth=0)
     label(axes, (x + (width - 2) / 2, y), name, ha="center", va="center", weight=weight)
@@ -249,7 +256,7 @@ def _draw_cell(
 def _draw_shares(
     board: Board, shares: dict[str, float], lengths: Counter[int], mean: float
 ) -> None:
-    """Bars of what was measured, with a line where the papers say it should be."""
+    """Draw the measured shares as bars, with a line at the published value."""
     axes = board.chart(1, "BERT’s tokens, %", "", "", (0.0, 0.5), beside=8)
     for place, (name, share) in enumerate(shares.items()):
         published = PUBLISHED[name]

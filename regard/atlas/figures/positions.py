@@ -1,6 +1,6 @@
-"""Figures of part 4: the waves of positions, their wavelengths, shifts, and order without them.
+"""Figures of part 4: sinusoidal positions, their wavelengths, shifts, and permuted word order.
 
-Each is measured in the table that the models add (`sinusoid`), or on the encoder itself.
+Each is computed from the table that the models add (`sinusoid`), or with the encoder itself.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from regard.models import TransformerConfig, build
 
 SENTENCE = "he hit me with a pie"
 LECTURE_ORDERS = ("a pie hit me with he", "a hit with me he pie", "he pie me with a hit")
-"""What self-attention without positions may as well have seen, by the lecture."""
+"""The lecture's orders of the sentence that self-attention without positions cannot distinguish."""
 
 MOST_ORDERS = 720  # all orders of six words
 SCHEMES = ("none", "sinusoidal", "rotary", "learned", "buckets")
 
 
 def waves(length: int, dim: int) -> Drawing:
-    """The table as a picture, some of its columns as waves, and numbers in binary beside it."""
+    """Draw the table of sinusoids, some of its columns as waves, and binary numbers beside it."""
     table = sinusoid(length, dim)  # (length, dim)
     chosen = sorted({0, dim // 8 * 2, dim // 4 * 2} - {dim})  # even features: sines
     caption = (
@@ -59,7 +59,7 @@ def waves(length: int, dim: int) -> Drawing:
     with Board("Positions as waves", caption, (1.15, 1.15, 0.85), details) as board:
         axes = board.chart(0, "the table", "feature", "position")
         axes.grid(visible=False)
-        # from light to dark, not by two colours, whose ends are one grey in print
+        # a light-to-dark scale: both ends of a diverging scale print as the same grey
         axes.pcolormesh(
             np.arange(dim + 1) - 0.5, np.arange(length + 1) - 0.5, table.numpy(),
             cmap=weights_scale().colormap(), vmin=-1, vmax=1, rasterized=table.numel() > FINEST,
@@ -107,10 +107,10 @@ def _sign_changes(wave: Tensor) -> int:
 
 
 def wavelengths(dim: int) -> Drawing:
-    """How many positions each pair of features takes to come round, measured and by formula."""
+    """Draw the wavelength of each pair of features, measured and by formula."""
     _check_even(dim)
     table = sinusoid(3, dim).double()
-    # (sin, cos) of a pair turn by the same angle from each position to the next.
+    # (sin, cos) of a pair rotate by the same angle from each position to the next.
     angle = torch.atan2(table[:, 0::2], table[:, 1::2])  # (position, pair)
     measured = 2 * math.pi / (angle[1] - angle[0])
     pair = torch.arange(dim // 2)
@@ -172,14 +172,14 @@ def rotation(by: int, dim: int) -> Tensor:
     angle = by * 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     sine, cosine = angle.sin(), angle.cos()
     matrix = torch.zeros(dim, dim, dtype=torch.float64)
-    even = torch.arange(0, dim, 2)  # features that hold sines; the next one holds their cosines
+    even = torch.arange(0, dim, 2)  # the sines; each is followed by its cosine
     matrix[even, even], matrix[even, even + 1] = cosine, sine
     matrix[even + 1, even], matrix[even + 1, even + 1] = -sine, cosine
     return matrix
 
 
 def shift(by: int, dim: int) -> Drawing:
-    """The rotation that shifts positions, and products that depend on the distance alone."""
+    """Draw the rotation that shifts positions, and products that depend only on the distance."""
     _check_even(dim)
     length, reach = 200, 40
     table = sinusoid(length, dim).double()
@@ -242,13 +242,13 @@ def shift(by: int, dim: int) -> Drawing:
 
 
 def _spread(lines: list[Tensor]) -> float:
-    """How far apart lines are where they are farthest apart."""
+    """The largest difference between lines at any point."""
     together = torch.stack(lines)
     return float((together.amax(0) - together.amin(0)).max())
 
 
 def order(text: str | None, positions: str, seed: int) -> Drawing:
-    """How much each word's vector changes when the words are put in another order."""
+    """Draw how much each word's output vector changes when the words are reordered."""
     words = (SENTENCE if text is None else text).split()
     if not 2 <= len(words) <= 12:
         raise InputError(
@@ -302,7 +302,7 @@ def _draw_orders(
     words: list[str],
     chosen: list[tuple[tuple[int, ...], Tensor]],
 ) -> None:
-    """A row of cells for each order, each cell the word that stands there and how it changed."""
+    """Draw one row of cells per order; each cell has the word at that position and its change."""
     table = torch.stack([change[list(order)] for order, change in chosen])  # (order, place)
     scale = weights_scale(1.0, "relative change")
     rows = ["as is", *(str(number) for number in range(1, len(chosen)))]
@@ -324,7 +324,7 @@ def _draw_orders(
 
 
 def _orders(length: int, seed: int) -> list[tuple[int, ...]]:
-    """The order as it is, then all others, or many of them, as indices of the words."""
+    """The original order, then all others or `MOST_ORDERS - 1` random ones, as word indices."""
     if math.factorial(length) <= MOST_ORDERS:
         return list(itertools.permutations(range(length)))
     random = np.random.default_rng(seed)
@@ -334,7 +334,7 @@ def _orders(length: int, seed: int) -> list[tuple[int, ...]]:
 
 
 def _shown_orders(own: list[str] | None, orders: list[tuple[int, ...]]) -> list[int]:
-    """Which orders to draw: the first and the lecture's three, or some spread over all."""
+    """The indices of the orders to draw: the first and the lecture's three, or four of all."""
     if own is None:
         words = SENTENCE.split()
         return [0] + [
@@ -346,7 +346,7 @@ def _shown_orders(own: list[str] | None, orders: list[tuple[int, ...]]) -> list[
 
 @torch.no_grad()
 def _changes(words: list[str], orders: list[tuple[int, ...]], scheme: str, seed: int) -> Tensor:
-    """|output in this order - output as it is| / |output as it is|: (order, word)."""
+    """|output in this order - original output| / |original output| of each word: (order, word)."""
     torch.manual_seed(seed)
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
     config = TransformerConfig.model_validate(
@@ -365,7 +365,7 @@ def _changes(words: list[str], orders: list[tuple[int, ...]], scheme: str, seed:
     ids = [vocabulary[word] for word in words]
     source = Ragged.of([[ids[index] for index in chosen] for chosen in orders])
     places = model.encode(source).x.view(len(orders), len(words), -1)  # (order, place, dim)
-    back = torch.tensor(orders).argsort(-1)  # where in this order each word stands
+    back = torch.tensor(orders).argsort(-1)  # the position of each word in each order
     outputs = torch.stack([row[at] for row, at in zip(places, back, strict=True)])
     first = outputs[0]  # (word, dim)
     return (outputs - first).norm(dim=-1) / first.norm(dim=-1)

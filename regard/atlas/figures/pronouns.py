@@ -1,8 +1,9 @@
-"""Which heads decide a pronoun: the lecture's animal and street, tested by taking heads away.
+"""Find the heads that decide a pronoun (the lecture's animal and street) by knocking heads out.
 
-In come pairs whose pronoun has two candidates of different gender. A head is judged by what its
-absence does to the margin log p(right pronoun) - log p(wrong one) at the step that writes it; the
-fewest heads whose absence makes the pronoun fail are its carriers. A map only suggests; this tests.
+Input: sentence pairs whose pronoun has two candidate nouns of different gender. A head is judged
+by how its knock-out changes the margin log p(right pronoun) - log p(wrong one) at the step that
+predicts the pronoun; a smallest set of heads without which the pronoun fails is called its
+carriers. Attention maps only suggest such a role; knocking heads out tests it.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from regard.tasks.translate import Translate
 
 PRONOUNS = ("er", "sie", "es")
 SEARCHED = 50
-"""Pairs that judge a head while searching: enough to rank heads, few enough for seconds."""
+"""The number of pairs used in the search: enough to rank heads within seconds."""
 HARM = 100
-"""One percent of the other words lost weighs as much as one nat of margin."""
+"""The weight of harm to other words: losing 1% of them counts as much as one nat of margin."""
 COSTLY = 10.0
-"""Percent of the pronouns that one head must cost by itself to count as one that carries them."""
+"""A head counts as a carrier if knocking it out alone costs this percentage of the pronouns."""
 
 
 class PronounTest:
-    """Sentences with a pronoun, ready to be asked for it with heads taken away.
+    """Measures the pronouns of sentence pairs with heads knocked out.
 
     Args:
-        model: What translates.
-        task: How text becomes ids.
+        model: The translation model.
+        task: The task, which encodes the pairs.
         pairs: Pairs whose reference has exactly one of er, sie, es; others are left out.
     """
 
@@ -48,16 +49,16 @@ class PronounTest:
         self.batch = task.encode(self.pairs).batch(range(len(self.pairs)))
         self.choices = torch.tensor([ids[word] for word in PRONOUNS])  # (3,)
         self.right = torch.tensor([PRONOUNS.index(_pronoun(pair) or "") for pair in self.pairs])
-        # The step that writes the pronoun, among the target tokens laid end to end.
+        # The index of each pronoun in the concatenated target tokens.
         is_pronoun = torch.isin(self.batch.wanted.ids, self.choices)
         self.steps = is_pronoun.nonzero().flatten()
 
     def measure(self, without: Sequence[str] = ()) -> tuple[Tensor, float]:
-        """What taking heads away does to the pronouns, and to all else.
+        """The effect of knocking heads out on the pronouns and on all other tokens.
 
         Returns:
-            log p(right) - log p(best wrong pronoun) of each pair, (pairs,); and the share of all
-            other target tokens that are still the likeliest.
+            log p(right) - log p(best wrong pronoun) of each pair (pairs,), and the accuracy of
+            the argmax on all other target tokens.
         """
         tap = Tap(edits=[knock_out(head) for head in without]) if without else None
         with evaluating(self.model):
@@ -72,16 +73,16 @@ class PronounTest:
         return right - wrong, others
 
     def margins(self, without: Sequence[str] = ()) -> Tensor:
-        """The first of what `measure` gives."""
+        """The margins of `measure` (pairs,)."""
         return self.measure(without)[0]
 
     def right_share(self, without: Sequence[str] = ()) -> float:
-        """Percentage of pairs whose right pronoun is the likeliest of the three."""
+        """The percentage of pairs whose right pronoun is the most likely of the three."""
         return 100 * float((self.margins(without) > 0).float().mean())
 
 
 def _pronoun(pair: Pair) -> str | None:
-    """The one pronoun of a pair, if there is exactly one."""
+    """The pronoun of a pair; None unless there is exactly one."""
     words = pair.target.replace(",", " ").replace(".", " ").split()
     found = [word for word in words if word in PRONOUNS]
     return found[0] if len(found) == 1 else None
@@ -89,19 +90,19 @@ def _pronoun(pair: Pair) -> str | None:
 
 @dataclass(frozen=True)
 class Carriers:
-    """The heads that carry a pronoun, and what their absence does."""
+    """The heads that carry a pronoun, and the effect of knocking them out."""
 
     heads: tuple[str, ...]
     pairs: int
-    """How many unseen pronouns the following speak of."""
+    """The number of held-out pronouns behind the following percentages."""
     right_before: float
     """Percentage of pronouns right with all heads."""
     right_without: float
-    """… without the carriers."""
+    """Percentage of pronouns right without the carriers."""
     right_without_others: tuple[float, ...]
-    """… without as many others, drawn at random, several times."""
+    """Percentages of pronouns right without as many other heads, for several random draws."""
     others: tuple[tuple[str, ...], ...]
-    """Those others."""
+    """The other heads of each draw."""
 
 
 def find_carriers(
@@ -114,20 +115,20 @@ def find_carriers(
     draws: int = 8,
     seed: int = 0,
 ) -> Carriers:
-    """The fewest heads without which a shown pronoun fails, found one after another.
+    """Greedily find a small set of heads without which a shown pronoun fails.
 
-    Each round takes the head whose absence, beside those already taken, lowers the margins most
-    and harms other words least. A head whose absence alone costs many pronouns carries them, too.
-    Others are drawn from the heads that were not taken.
+    Each round adds the head whose knock-out, together with those already chosen, lowers the
+    margins most and harms other words least. Heads whose knock-out alone costs many pronouns are
+    added as well. For comparison, random sets are drawn from the heads that were not chosen.
 
     Args:
-        model: Whose heads.
-        task: How text becomes ids.
-        shown: The few pairs one of which must fail.
-        unseen: Many pairs: the first SEARCHED judge heads, the others are reported.
-        most: Stop at this many heads.
-        draws: How many times to take as many other heads away.
-        seed: Of those draws.
+        model: The translation model.
+        task: The task, which encodes the pairs.
+        shown: A few pairs; the search stops when the pronoun of one of them fails.
+        unseen: Held-out pairs: the first SEARCHED are used in the search, the rest are reported.
+        most: The largest number of heads.
+        draws: The number of random sets of other heads.
+        seed: The seed of those draws.
     """
     must_fail, search = PronounTest(model, task, shown), PronounTest(model, task, unseen[:SEARCHED])
     test = PronounTest(model, task, unseen[SEARCHED:])
@@ -154,40 +155,40 @@ def find_carriers(
 
 
 def _judge(test: PronounTest, shown: PronounTest, without: Sequence[str]) -> float:
-    """Lower is worse for the pronouns, of all pairs and of the shown ones, and for them alone."""
+    """The objective of the search, to be minimised: pronoun margins minus harm to other words."""
     margins, others = test.measure(without)
     return float(margins.clamp(max=4).mean() + shown.margins(without).amin()) - HARM * others
 
 
 @dataclass(frozen=True)
 class Shift:
-    """How far a head's gaze moves from one noun to the other when one word of the input changes."""
+    """How a head's weights move from one noun to the other when one word of the input changes."""
 
     head: str
     query: str
-    """The word whose gaze it is."""
+    """The query word."""
     before: tuple[float, float]
-    """Weight on the two nouns in the first sentence."""
+    """The weights on the two nouns in the first sentence."""
     after: tuple[float, float]
-    """… in the second."""
+    """The weights on the two nouns in the second sentence."""
 
     @property
     def size(self) -> float:
-        """Up to 1: the less of what the first noun lost and what the second gained."""
+        """The smaller of the first noun's loss and the second noun's gain, at most 1."""
         return min(self.before[0] - self.after[0], self.after[1] - self.before[1])
 
 
 def strongest_shift(
     first: Look, second: Look, nouns: tuple[str, str], queries: dict[str, tuple[str, str]]
 ) -> Shift:
-    """The head whose gaze moves most from one noun to the other.
+    """The head whose weights move most from one noun to the other.
 
     Args:
-        first: The look at the first sentence.
-        second: The look at the second.
-        nouns: The two words looked at.
-        queries: For each stack (`encoder.self`, `decoder.cross`) the word that looks, in the first
-            and in the second sentence.
+        first: The look of the first sentence.
+        second: The look of the second sentence.
+        nouns: The two key words.
+        queries: For each stack (`encoder.self`, `decoder.cross`) the query word in the first and
+            in the second sentence.
     """
     found = []
     for one, two in zip(first.maps, second.maps, strict=True):

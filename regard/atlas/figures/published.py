@@ -1,4 +1,4 @@
-"""Figures of part 5 that stand beside published numbers: BLEU against the cost of training."""
+"""Figure of part 5 with published numbers: BLEU against training cost."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ LABELS = {
     "Deep-Att": ("center", 0, -22),
     "GNMT": ("center", 0, -22),
 }
-"""Which side of its dot a name stands, and how far in points, where it would touch another."""
+"""Alignment and offset in points of names that would otherwise overlap another."""
 
 
 def bleu() -> Drawing:
-    """The published table as a picture, and the two training costs computed in two ways."""
+    """Draw the published table, and the two training costs computed in two ways."""
     paper = {size: paper_training_flops(*PAPER[size]) for size in STEPS}
     plans = {
         size: plan(size, tokens=float(steps * STEP_TOKENS), vocab=VOCAB, flops=1.0)
@@ -104,7 +104,7 @@ def bleu() -> Drawing:
 
 
 def _draw_table(board: Board) -> None:
-    """The scores in the picture, for the costs are on its axes; the whole table on the page."""
+    """Draw the scores (the costs are on the axes), and add the whole table to the page."""
     rows = [
         (SHORT.get(row.name, row.name),
          *("" if score is None else f"{score:g}" for score in (row.german, row.french)))

@@ -1,7 +1,7 @@
-"""The lectures' sentences (part 5), through the model that ships in the package.
+"""Figure of part 5: the lectures' sentences, translated by the shipped model.
 
-"The animal didn't cross the street because it was too tired", and "… too wide": what does the
-model look at when it writes the pronoun, and what breaks without the heads that do it?
+"The animal didn't cross the street because it was too tired", and "… too wide": to which noun does
+the model attend for the pronoun, and what happens without the heads that do so?
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from regard.runs.load import load
 
 MODEL = "tiny/translate"
 UNSEEN = 250
-"""Unseen pronouns: 50 to find the heads by, 200 to report."""
+"""The number of held-out pronouns: 50 to find the heads, 200 to report."""
 NOUNS = ("animal", "street")
 
 
 @dataclass(frozen=True, eq=False)
 class Intervention:
-    """One word flips the pronoun; heads are found, and taken away."""
+    """Two sentences that differ in one word, the heads behind the pronoun, and their knock-out."""
 
     looks: tuple[Look, Look]
     shift: Shift
-    """The head whose gaze moves from one noun to the other."""
+    """The head whose weights move from one noun to the other."""
     carriers: Carriers
-    """The fewest heads found without which the pronoun fails."""
+    """The smallest set of heads found without which the pronoun fails."""
     broken: tuple[Look, Look]
     """The two sentences without the carriers."""
     unharmed: tuple[str, str]
-    """The two translations without as many other heads, the first draw."""
+    """The two translations without as many other heads (the first random draw)."""
 
 
 def intervene(pipeline: Pipeline, seed: int = 0) -> Intervention:
-    """Looks at both sentences, finds the heads, takes them away, and as many others.
+    """Record both sentences, find the carriers, and knock out these and as many other heads.
 
     Args:
         pipeline: An English–German translator trained on the grammar.
-        seed: Of the draws of other heads.
+        seed: The seed of the draws of other heads.
     """
     tired, wide = (pair.source for pair in grammar.DEMO)
     looks = pipeline.look(tired), pipeline.look(wide)
@@ -73,7 +73,7 @@ def intervene(pipeline: Pipeline, seed: int = 0) -> Intervention:
 
 
 def _pronouns(looks: tuple[Look, Look]) -> tuple[str, str]:
-    """The pronoun each translation has, or its last word where it has none."""
+    """The pronoun of each translation, or its last word if it has none."""
 
     def one(look: Look) -> str:
         words = look.target.replace(",", " ").replace(".", " ").split()
@@ -83,10 +83,10 @@ def _pronouns(looks: tuple[Look, Look]) -> tuple[str, str]:
 
 
 def _translator(place: str) -> Pipeline:
-    """A translator that knows both sentences, and has each pronoun as one token.
+    """Load a translator that knows all words of both sentences and has each pronoun as one token.
 
     Raises:
-        InputError: The model is none.
+        InputError: If the model is not such a translator.
     """
     pipeline = load(place, device="cpu")
     pipeline.translator()
@@ -103,7 +103,7 @@ def _translator(place: str) -> Pipeline:
 
 
 def animal(model: str, seed: int) -> Drawing:
-    """Where one head looks in both sentences, and what is left of the pronouns without it."""
+    """Draw one head's weights in both sentences, and the pronoun accuracy without the carriers."""
     found = intervene(_translator(model), seed)
     shift, carriers = found.shift, found.carriers
     site, _, head = shift.head.rpartition(".")

@@ -1,7 +1,7 @@
-"""The size table of part 6: models from 65M to 280B, each number computed beside the published one.
+"""The size table of part 6: models from 65M to 280B parameters, computed and as published.
 
-Parameters and FLOPs are those of real configs, sketched without memory (`regard plan NAME` has
-every part of them); hours and dollars follow from a chip's peak and a share of it.
+Parameters and FLOPs are counted on real configs without allocating weights (`regard plan NAME`
+lists all parts); hours and dollars follow from a chip's peak and the share of it that is reached.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from regard.explain.colours import MUTED
 from regard.explain.page import Table
 
 PEAK = {"P100": 9.5e12, "V100": 125e12, "TPUv3": 123e12}
-"""FLOP/s of a chip: what the Transformer's paper counts a P100 at, and the makers' own figures in
-16 bits."""
+"""Peak FLOP/s of a chip: for the P100 the value of the Transformer paper, for the others the
+manufacturers' values in 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,17 @@ class Row:
     """A row of the lecture's table; None or 0 where it has no number.
 
     Attributes:
-        name: As the table has it.
-        plan: What `regard plan` calls it.
-        parameters: As published.
-        data: Text it was trained on.
-        chips: How many.
-        chip: Of which kind; a V100 where nobody said.
-        hours: How long.
-        tokens: Of the training that took these hours, where that is not all of it.
-        relative: Whether each layer has a matrix of its own for relative positions (as in
-            Transformer-XL), which no family here has: dim² more parameters a layer.
-        note: Why published and computed differ, or what the table does not say.
+        name: The name in the table.
+        plan: The name for `regard plan`.
+        parameters: The published number of parameters.
+        data: The size of the training text.
+        chips: The number of chips.
+        chip: The kind of chip; V100 if it was not published.
+        hours: The training time.
+        tokens: The tokens read in these hours, if that is only a part of the training.
+        relative: Whether each layer has a matrix for relative positions (as in Transformer-XL),
+            which no family here has: dim² more parameters per layer.
+        note: Why published and computed numbers differ, or what the table leaves out.
     """
 
     name: str
@@ -77,7 +77,7 @@ ROWS = (
 
 
 def sizes(price: float = 1.0, share: float = 0.3) -> Drawing:
-    """The table, and the two columns that matter as a picture: parameters and training FLOPs."""
+    """Draw the table, and training FLOPs against parameters."""
     columns = compute(price, share)
     largest = ROWS[-1]
     cost = columns["cost_of_hours_computed"][-1]
@@ -107,11 +107,11 @@ def sizes(price: float = 1.0, share: float = 0.3) -> Drawing:
 
 
 def compute(price: float = 1.0, share: float = 0.3) -> dict[str, list[Any]]:
-    """Every column of the table by name, a value a row; None where there is nothing to compute.
+    """The columns of the table by name, one value per row; None where nothing can be computed.
 
     Args:
-        price: Dollars for an hour of a chip.
-        share: Of its peak that a chip reaches in training.
+        price: Dollars per hour of a chip.
+        share: The share of its peak that a chip reaches in training.
     """
     rows = [_compute(row, price, share) for row in ROWS]
     return {name: [row[name] for row in rows] for name in rows[0]}
@@ -151,7 +151,7 @@ def _compute(row: Row, price: float, share: float) -> dict[str, Any]:
 
 @cache
 def _planned(name: str, tokens: float | None) -> Plan:
-    """Kept, for a plan sketches every layer; prices do not change it."""
+    """The plan of a model; cached, since it is slow and does not depend on prices."""
     return plan(name, tokens=tokens, flops=1.0)
 
 
@@ -172,11 +172,11 @@ COLUMNS = (
 """The head of each column."""
 TELLING = {"model": 0.0, "published params": 0.47, "computed params": 0.65, "computed FLOPs": 0.83,
            "computed days cost": 1.0}  # fmt: skip
-"""The columns that the picture has room for, and where each ends in its width."""
+"""The columns shown in the picture, and the right end of each as a share of its width."""
 
 
 def written(columns: dict[str, list[Any]]) -> list[tuple[str, ...]]:
-    """The rows of the table as people read them, in the order of `COLUMNS`."""
+    """The rows of the table as formatted text, in the order of `COLUMNS`."""
     rows: list[tuple[str, ...]] = []
     for row in (
         dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
@@ -203,7 +203,7 @@ def written(columns: dict[str, list[Any]]) -> list[tuple[str, ...]]:
 
 
 def table(price: float = 1.0, share: float = 0.3) -> str:
-    """The table for a terminal, with its notes."""
+    """The table as text for a terminal, with its notes."""
     rows = [COLUMNS, *written(compute(price, share))]
     widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
     lines = [
@@ -220,7 +220,7 @@ def table(price: float = 1.0, share: float = 0.3) -> str:
 
 
 def _draw_table(board: Board, columns: dict[str, list[Any]]) -> None:
-    """The telling columns in the picture, all of them on the page."""
+    """Draw the columns of `TELLING`, and add the whole table to the page."""
     rows = written(columns)
     places = [COLUMNS.index(name) for name in TELLING]
     heads = [("\n".join(name.rsplit(" ", 1)), end) for name, end in TELLING.items()]
@@ -258,11 +258,11 @@ LABELS = {
     "GPT-3": ("right", -9, -4),
     "Gopher": ("left", 7, 4),
 }
-"""The names that have room, on which side of their dots, and how far in points."""
+"""The names that are drawn, with their alignment and offset in points."""
 
 
 def _short(number: float, billion: str = "B") -> str:
-    """Three digits: 63082496 -> `63.1M`, 1.75e11 -> `175B`."""
+    """A number with three digits and a unit: 63082496 -> `63.1M`, 1.75e11 -> `175B`."""
     for size, unit in ((1e12, "T"), (1e9, billion), (1e6, "M")):
         if number >= 0.9995 * size:
             return f"{number / size:.3g}{unit}"

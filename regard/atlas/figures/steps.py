@@ -1,4 +1,4 @@
-"""Attention step by step (part 3): one word through one head of a live model, number by number."""
+"""Figure of part 3: attention step by step, with all numbers of one word in one head of a model."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from regard.runtime.files import write_file
 from regard.tasks.task import check_texts
 
 LECTURE = "Thinking Machines"
-"""What the slides do it on."""
+"""The example text of the slides."""
 MODELS = {
     "small/write": LECTURE,
     "small/translate": LECTURE,
     "tiny/translate": "The animal was tired.",
 }
-"""What is taken if nobody names a model: the first that is shipped, has the part that is asked for
-and knows the words; each with a text that it knows."""
+"""The default models, each with a text that it knows: the first one that is shipped, has the
+requested part and knows the words is used."""
 
 
 class Stepped(Drawing):
-    """Attention step by step: a page to step through, a strip of pictures, and all numbers.
+    """Attention step by step: an HTML page with one slide per step, pictures, and all numbers.
 
     Args:
-        title: What it shows.
-        caption: Which word, head and model.
+        title: The title.
+        caption: The word, head and model.
         scenes: The steps.
-        numbers: Every number, as JSON can hold.
-        step: The step to open at or to draw alone, from 1; 0: all.
+        numbers: All numbers, in a form that JSON can hold.
+        step: The step to open at or to draw alone, from 1; 0 for all.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Stepped(Drawing):
 
     @cached_property
     def figure(self) -> Figure:  # type: ignore[override]
-        """All steps, or the one that was asked for; drawn when it is needed."""
+        """The picture of all steps, or of the requested one; drawn on first use."""
         if self.step:
             return draw_scene(self.caption, self.scenes, self.step)
         return draw_strip(self.caption, self.scenes)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes a page (.html), pictures (.png, .svg, .pdf), or the numbers (.json).
+        """Write a page (.html), pictures (.png, .svg, .pdf), or the numbers (.json).
 
         Raises:
             InputError: For another ending.
@@ -98,7 +98,7 @@ def steps(  # noqa: PLR0913 (each is something that a person may set)
     step: str,
     matrices: str,
 ) -> Stepped:
-    """One word through one head, from x to what leaves the layer."""
+    """Record one word in one head, from the layer's input x to its output."""
     pipeline, read, site = _opened(model, text, part, layer, head)
     task = pipeline.task.asked_of(read)
     found = record(
@@ -124,10 +124,10 @@ def steps(  # noqa: PLR0913 (each is something that a person may set)
 
 
 def _number(step: str, scenes: list[Scene]) -> int:
-    """The step of a name or a number, from 1; 0 for none.
+    """The number of a step, from 1, given its name or number; 0 if none is given.
 
     Raises:
-        InputError: There is no such step.
+        InputError: If there is no such step.
     """
     keys = [scene.key for scene in scenes]
     if step in keys:
@@ -140,7 +140,7 @@ def _number(step: str, scenes: list[Scene]) -> int:
 def _opened(
     model: str, text: str | None, part: str, layer: int, head: int
 ) -> tuple[Pipeline, str, str]:
-    """The model that was named, or the first on the shelf that fits; the text; the layer."""
+    """The model (given, or the first shipped one that fits), the text, and the layer's name."""
     if text is not None:
         check_texts("--text", text)
     if model:
@@ -159,10 +159,10 @@ def _opened(
 
 
 def _readable(pipeline: Pipeline, text: str | None) -> tuple[Pipeline, str]:
-    """The pipeline and a text that it can read.
+    """The pipeline and a text whose words it knows: the given text, or an example.
 
     Raises:
-        InputError: It does not know all words of the text.
+        InputError: If it does not know all words of the text.
     """
     if text is not None:
         _check(pipeline, text)

@@ -1,8 +1,8 @@
-"""A small language of four topics, two words of which mean two things, and a BERT that reads it.
+"""An artificial language of four topics with two ambiguous words, and a BERT pretrained on it.
 
-What the figures of contextual embeddings and of fine-tuning learn from, so that they need no file
-and no network. In: a seed. Out: sentences with their topic, and an encoder pretrained on them by
-masked tokens, with the tasks and models of the library.
+The figures `meanings` and `finetuning` are trained on it, so that they need neither files nor
+network. Input: a seed. Output: sentences with their topic, and an encoder pretrained on them by
+masked language modelling, with the tasks and models of the library.
 
     learning    the machine learning model predicts linear labels and tokens
     fashion     the fashion model wears elegant dresses and coats
@@ -35,7 +35,7 @@ from regard.train.adam import Adam
 
 @dataclass(frozen=True)
 class Topic:
-    """The words of a topic: none but the words of two meanings is in another one."""
+    """The words of a topic; only ambiguous words belong to two topics."""
 
     nouns: tuple[str, ...]
     adjectives: tuple[str, ...]
@@ -74,9 +74,9 @@ TOPICS: dict[str, Topic] = {
     ),
 }
 HOMONYMS = {"model": ("learning", "fashion"), "bank": ("money", "river")}
-"""Words of two meanings, and the topics that have them among their nouns."""
+"""The ambiguous words, and the two topics of each."""
 MEANT = 0.3
-"""How often the noun of a sentence is the word of two meanings."""
+"""The probability that the noun of a sentence is the ambiguous word."""
 FRAMES = (
     "the {adjectives[0]} {noun} {verbs[0]} {adjectives[1]} {things[0]} and {things[1]}",
     "today a {adjectives[0]} {noun} {verbs[0]} some {things[0]} and {verbs[1]} {things[1]}",
@@ -90,23 +90,24 @@ TITLES = (
     "the {noun} and the {things[0]}",
     "the {things[0]} that are {adjectives[0]}",
 )
-"""Both are the same for every topic: words alone tell which it is. In a title they are two."""
+"""Titles have two content words. Frames and titles are the same for every topic, so that only the
+words tell the topic."""
 
 SENTENCES, HELD_OUT = 4000, 400
 DIM, HEADS, HIDDEN, LAYERS, LENGTH = 64, 4, 128, 2, 16
 BATCH = 512
-"""Tokens of a batch: about 50 sentences."""
+"""Tokens per batch: about 50 sentences."""
 HIDE = 0.25
-"""The share of the tokens that are chosen: sentences are short, and there is no time."""
+"""The share of chosen tokens; more than BERT's, since sentences and training are short."""
 RATE = 5e-3
 SPREAD = 0.1
-"""Of fresh weights: 0.02, which is BERT's, is for a width of 768."""
+"""The standard deviation of initial weights; BERT's 0.02 is for a width of 768."""
 
 
 def sentence(
     dice: random.Random, topic: str, noun: str | None = None, frames: Sequence[str] = FRAMES
 ) -> str:
-    """A sentence of a topic, with a certain noun or any.
+    """A random sentence of a topic, with a given noun or a random one.
 
     Example:
         >>> sentence(random.Random(3), "fashion", "model")
@@ -125,7 +126,7 @@ def sentence(
 
 
 def sentences(count: int, seed: int | str, frames: Sequence[str] = FRAMES) -> list[tuple[str, str]]:
-    """Different sentences, each with its topic; the topics take turns."""
+    """Distinct sentences with their topics, which alternate."""
     dice, found = random.Random(f"{seed} topics"), dict[str, str]()
     topics = list(TOPICS)
     while len(found) < count:
@@ -136,29 +137,29 @@ def sentences(count: int, seed: int | str, frames: Sequence[str] = FRAMES) -> li
 
 @dataclass(frozen=True, eq=False)
 class Pretrained:
-    """An encoder that has read many sentences and no label."""
+    """An encoder pretrained on unlabelled sentences."""
 
     model: Encoder
     vocabulary: Vocabulary
     fresh: dict[str, Tensor]
-    """Its weights before the first step."""
+    """The weights before the first step."""
     losses: list[float]
     right: float
-    """Percent of the hidden tokens of new sentences that it says."""
+    """The percentage of masked tokens of held-out sentences that it predicts correctly."""
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Text <-> ids."""
+        """The tokenizer of the vocabulary."""
         return self.vocabulary.source
 
 
 @lru_cache(maxsize=2)
 def pretrain(steps: int, seed: int) -> Pretrained:
-    """Trains a small BERT on sentences without labels, by masked tokens; once in a process.
+    """Pretrain a small BERT on unlabelled sentences by masked language modelling; cached.
 
     Args:
-        steps: Of Adam, with a warm-up and a fall to nothing.
-        seed: Of sentences, weights and holes.
+        steps: The number of Adam steps, with warm-up and cosine decay to zero.
+        seed: The seed of sentences, weights and masking.
     """
     torch.manual_seed(seed)
     texts = [text for text, _ in sentences(SENTENCES + HELD_OUT, seed)]
@@ -185,7 +186,7 @@ def pretrain(steps: int, seed: int) -> Pretrained:
 
 
 def course(step: int, steps: int) -> float:
-    """The learning rate at a step, of its peak: up in a tenth of the steps, then down as a cosine.
+    """The learning rate at a step, relative to its peak: linear warm-up, then cosine decay.
 
     Example:
         >>> [round(course(step, 100), 2) for step in (0, 9, 10, 55, 99)]
@@ -198,7 +199,7 @@ def course(step: int, steps: int) -> float:
 
 
 def _holes(tokenizer: Tokenizer, texts: Sequence[str], seed: int) -> CorruptedRows:
-    """Sentences as documents of a corpus, in batches, with holes that change in each epoch."""
+    """Sentences as documents of a corpus, in batches, with masking that changes each epoch."""
     documents = [[*ids, tokenizer.end] for ids in tokenizer.encode_batch(texts)]
     ends = np.array(list(accumulate(map(len, documents))), dtype=np.int64)
     starts = np.concatenate([[0], ends[:-1]])

@@ -1,8 +1,8 @@
-"""Figures of part 5: what norms, their place and residuals do, by small trainings side by side.
+"""Figures of part 5: the effect of norms, their place, and residuals in small trainings.
 
-Each training is the same but for what is compared: a stack of the models' own blocks learns to
-copy, at each place, the token before it (the first takes the last). One attention layer would do;
-the depth is there to see what it costs.
+The trainings differ only in what is compared: a stack of the models' own blocks learns to copy the
+previous token at each position (the first position copies the last token). One attention layer
+would be enough; the depth makes the effects visible.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from regard.layers import (
 from regard.train.adam import Adam
 
 DIM, HEADS, HIDDEN, VOCAB, LENGTH, BATCH = 32, 4, 64, 16, 8, 32
-SOLVED = 0.1  # a loss below which the task counts as learned
+SOLVED = 0.1  # the task counts as learned below this loss
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One training: what it is called, and what is different in it."""
+    """One training: its name, and its settings."""
 
     name: str
     norm_place: str = "pre"
@@ -55,7 +55,7 @@ class Trial:
 
 
 class Copier(nn.Module):
-    """Embedding, a stack of blocks with rotary positions, logits."""
+    """Embedding, a stack of blocks with rotary positions, and an output layer."""
 
     def __init__(self, trial: Trial, layers: int) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Copier(nn.Module):
         final_norm = trial.norm_place == "pre"
         self.stack = Stack(shape, layers, "encoder", scheme, final_norm=final_norm)
         self.head = VocabularyHead(DIM, VOCAB)
-        for parameter in self.parameters():  # as the models: Glorot for matrices, zero biases
+        for parameter in self.parameters():  # as in the models: Glorot matrices, zero biases
             if parameter.dim() == 2:
                 nn.init.xavier_uniform_(parameter)
         for module in self.stack.modules():
@@ -88,7 +88,7 @@ class Copier(nn.Module):
 
 
 def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
-    """Post-norm and pre-norm, each with and without warm-up."""
+    """Compare post-norm and pre-norm, each with and without warm-up."""
     warmup = max(1, steps // 2)
     trials = [
         Trial("pre-norm"),
@@ -127,7 +127,7 @@ def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
 
 
 def residuals(layers: int, steps: int, rate: float, seed: int) -> Drawing:
-    """With and without residual connections and norms."""
+    """Compare training with and without residual connections and norms."""
     whole = Trial("both")
     trials = [
         whole,
@@ -169,7 +169,7 @@ def _loss(model: Copier, data: torch.Generator) -> Tensor:
 
 
 def _train(trial: Trial, layers: int, steps: int, rate: float, seed: int) -> list[float]:
-    """The loss at each step; a loss that is no longer finite stays at the last one that was."""
+    """The loss at each step; after a non-finite loss, the last finite one is repeated."""
     torch.manual_seed(seed)
     model = Copier(trial, layers)
     optimizer = Adam(model.parameters(), lr=rate, betas=(0.9, 0.98), fused=True)
@@ -188,7 +188,7 @@ def _train(trial: Trial, layers: int, steps: int, rate: float, seed: int) -> lis
 
 
 def _gradients(trial: Trial, layers: int, seed: int) -> list[float]:
-    """The norm of the gradient of each block's matrices before any training, from the input up."""
+    """The gradient norm of each block's matrices at initialisation, from first to last block."""
     torch.manual_seed(seed)
     model = Copier(trial, layers)
     torch.autograd.backward(_loss(model, torch.Generator().manual_seed(seed)))
@@ -215,7 +215,7 @@ def _draw_curves(board: Board, place: int, heading: str, curves: dict[str, list[
             marker=stroke.mark, markevery=max(1, len(line) // 6),
         )  # fmt: skip
     axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1.4, linestyle=":")
-    if highest > 3 * math.log(VOCAB):  # something blew up: only powers of ten show all
+    if highest > 3 * math.log(VOCAB):  # diverged: use a logarithmic axis
         exponents = range(-3, math.ceil(math.log10(highest)) + 1)
         powers(axes, "y", [10.0**exponent for exponent in exponents])
         axes.set_ylim(2e-3, 10.0 ** exponents[-1])

@@ -1,4 +1,4 @@
-"""Figures of part 1: everything as vectors, words among them, and how many directions fit."""
+"""Figures of part 1: data and words as vectors, and the number of nearly orthogonal directions."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from regard.vectors.store import vectors
 from regard.vectors.table import Near
 
 SHOWN = 8
-"""Numbers of a vector that a panel has room for."""
+"""The number of components of a vector that are drawn."""
 PEOPLE = ((23, 1200, 200), (34, 2000, 200), (55, 1500, 300))
-"""D2: age, monthly salary, monthly savings."""
+"""The people of lecture D2: age, monthly salary, monthly savings."""
 HAIR = ("blond", "black", "brown", "blue")
 PIXELS = ((25, 51, 76), (102, 127, 153), (178, 178, 229))
-"""D2's grey image."""
+"""The grey image of lecture D2."""
 ANALOGIES = ("king - man + woman", "hitler + italy - germany", "sushi - japan + germany")
 SAID = {ANALOGIES[0]: "queen", ANALOGIES[1]: "mussolini", ANALOGIES[2]: "bratwurst"}
-"""What the slides say."""
+"""The answers on the slides."""
 STEPS = (("man", "woman"), ("father", "mother"), ("king", "queen"),
          ("actor", "actress"))  # fmt: skip
 
 
 def onehot(text: str | None, word: int, model: str) -> Drawing:
-    """A one-hot vector times the matrix of all vectors is one row of it."""
+    """Draw that a one-hot vector times the embedding matrix is one row of the matrix."""
     table = vectors(model)
     words = (text or "king queen man woman tower sushi").split()
     if not 2 <= len(words) <= 12:
@@ -80,7 +80,7 @@ def onehot(text: str | None, word: int, model: str) -> Drawing:
 
 
 def inputs() -> Drawing:
-    """Numbers, categories and an image as vectors, and what each way of writing them says."""
+    """Draw numbers, categories and an image as vectors, and the distances that encodings imply."""
     people = torch.tensor(PEOPLE, dtype=torch.float64)
     scaled = (people - people.mean(0)) / people.std(0, correction=0)
     numbered = torch.arange(len(HAIR), dtype=torch.float64)[:, None]
@@ -124,7 +124,7 @@ def inputs() -> Drawing:
 
 
 def analogies(model: str) -> Drawing:
-    """The lectures' examples of word vectors, as they come out, right or wrong."""
+    """Draw the lectures' examples of word vectors with their real results, right or wrong."""
     table = vectors(model)
     tower = table.nearest("tower", 6)
     answers = {terms: table.analogy(terms, 4) for terms in ANALOGIES}
@@ -160,7 +160,7 @@ def analogies(model: str) -> Drawing:
         axes = board.chart(2, f"map: {share:.0%} of variance", "", "")
         for man, woman in STEPS:
             axes.annotate("", at[woman], at[man], arrowprops={"arrowstyle": "->", "color": PURPLE})
-        for man, woman in STEPS:  # beyond either end of the arrow, so that they do not touch
+        for man, woman in STEPS:  # labels beyond the ends of the arrow, to avoid overlap
             up = at[woman][1] >= at[man][1]
             for word, above in ((man, not up), (woman, up)):
                 beside(axes, tuple(at[word]), word, xytext=(0, 3 if above else -3),
@@ -180,7 +180,7 @@ def analogies(model: str) -> Drawing:
 
 
 def _bars(axes: Axes, found: list[Near], *, wrong: bool = False) -> None:
-    """Words with their cosines, the nearest on top; struck if the slide says another."""
+    """Draw words with their cosines, nearest on top; hatched if the slide has another answer."""
     axes.barh(
         range(len(found)), [near.cosine for near in found], height=0.84,
         color="#f6c9a8" if wrong else "#b9d7ee", hatch="//" if wrong else "", edgecolor="white",
@@ -194,14 +194,14 @@ def _bars(axes: Axes, found: list[Near], *, wrong: bool = False) -> None:
 
 DIMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 DRAWN = 200
-"""Vectors of which all pairs are measured."""
+"""The number of random vectors whose pairwise angles are measured."""
 FITTED = (4, 8, 12, 16, 24, 32)
 MOST = 1024
-"""Vectors that are pushed apart at most."""
+"""The largest number of vectors that are pushed apart."""
 
 
 def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
-    """How near to a right angle directions are, and how many fit that are that near."""
+    """Draw the angles of random directions, and how many nearly orthogonal ones fit."""
     torch.manual_seed(seed)
     spread, within = [], []
     for dim in DIMS:
@@ -276,7 +276,7 @@ def _fits(axes: Axes, drawn: list[int], pushed: list[int], reach: float) -> None
 
 
 def _angles(rows: Tensor) -> Tensor:
-    """Degrees between each two of some vectors."""
+    """The angles in degrees between all pairs of rows: (pairs,)."""
     unit = F.normalize(rows.double(), dim=1)
     above = torch.triu_indices(len(unit), len(unit), 1)
     cosines = (unit @ unit.T)[above[0], above[1]]
@@ -284,7 +284,13 @@ def _angles(rows: Tensor) -> Tensor:
 
 
 def _drawn(dim: int, reach: float, candidates: int = 20_000) -> int:
-    """How many random vectors can be kept, one after another, that suit all that were kept."""
+    """How many random vectors can be kept if each must fit all kept before.
+
+    Args:
+        dim: The dimension.
+        reach: The largest allowed absolute cosine.
+        candidates: The number of random vectors.
+    """
     kept = torch.empty(0, dim)
     for batch in torch.split(F.normalize(torch.randn(candidates, dim), dim=1), 500):
         fits = batch[((batch @ kept.T).abs() <= reach).all(1)]
@@ -295,9 +301,9 @@ def _drawn(dim: int, reach: float, candidates: int = 20_000) -> int:
 
 
 def _most(dim: int, reach: float, steps: int) -> int:
-    """The largest number of vectors whose largest cosine descent brings below a reach.
+    """The largest number of vectors that `_pushed` brings to absolute cosines of at most `reach`.
 
-    At least as many as dimensions fit at right angles.
+    It is at least `dim`, since that many fit at right angles.
     """
     low, high = dim, dim + 1
     while high <= MOST and _largest(_pushed(high, dim, steps)) <= reach:
@@ -317,11 +323,11 @@ def _largest(rows: Tensor) -> float:
 
 
 def _pushed(count: int, dim: int, steps: int) -> Tensor:
-    """Random vectors of length 1, pushed apart: descent on a high power of their cosines."""
+    """Random unit vectors (count, dim), pushed apart by gradient steps on their largest cosines."""
     rows = F.normalize(torch.randn(count, dim), dim=1)
     for step in range(steps):
         cosines = (rows @ rows.T).fill_diagonal_(0)
-        sharp = 4 + 28 * step / steps  # the largest cosines count more and more
+        sharp = 4 + 28 * step / steps  # large cosines count more over time
         weights = torch.softmax(sharp * cosines.abs() / cosines.abs().max(), dim=1)
         push = (weights * cosines.sign()) @ rows
         rows = F.normalize(rows - 0.5 * (1 - step / steps) * push, dim=1)
