@@ -113,7 +113,7 @@ class _Gaze:
         for place, total in enumerate(sums.tolist()):
             self.by_offset[place + 1 - queries] += total
         self.rows += queries
-        self.with_previous += queries - 1
+        self.with_previous += min(queries - 1, keys)  # cross-attention may have fewer keys
         self.first += float(weights[:, 0].sum())
         self.entropies += row_entropy(weights).tolist()
 

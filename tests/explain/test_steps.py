@@ -227,3 +227,9 @@ def test_pictures_are_written_as_their_ending_says(tmp_path):
     assert one._repr_png_() == (tmp_path / "one.png").read_bytes()
     with pytest.raises(InputError, match=r"\.html, \.png, \.svg, \.pdf or \.json"):
         show("steps", tmp_path / "steps.gif")
+
+
+def test_details_say_every_step_in_words():
+    drawing = show("steps", text=SENTENCE, model=TINY, details=True)
+    assert drawing.text.startswith(drawing.caption)
+    assert all(scene.says in drawing.details for scene in drawing.scenes)

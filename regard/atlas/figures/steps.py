@@ -48,6 +48,8 @@ class Stepped(Drawing):
     ) -> None:
         self.name, self.title, self.caption, self.numbers = "", title, caption, numbers
         self.scenes, self.step = scenes, step
+        self.details = " ".join(f"{each.title}: {each.says}" for each in scenes)
+        self.tables, self.paper = [], False
 
     @cached_property
     def figure(self) -> Figure:  # type: ignore[override]
