@@ -150,7 +150,10 @@ class Watch:
 
         There the backward pass recomputes layers in another thread, where edits are not active.
         """
-        again = getattr(self.model, "is_gradient_checkpointing", False) and module.training
+        # transformers 5.23 has a new name for it, and warns where the old one is asked for.
+        names = ("is_activation_checkpointing", "is_gradient_checkpointing")
+        name = next((each for each in names if hasattr(type(self.model), each)), "")
+        again = module.training and bool(getattr(self.model, name, False))
         device = next((parameter.device.type for parameter in module.parameters()), "cpu")
         if self._edits and again and torch.is_grad_enabled() and device != "cpu":
             raise InputError(
