@@ -262,7 +262,7 @@ class Trainer:
                 self.step(batches, progress)
                 self._after_step(progress, request)
         self._draw()
-        self._stop_if_asked(request)
+        self._stop_if_asked(self._received(request))
         if self._best_weights:
             self.model.load_state_dict(self._best_weights)
         self.model.eval()
@@ -424,8 +424,8 @@ class Trainer:
             if self.job.run is None and place.best is not None and place.best.step == place.step:
                 self._best_weights = {k: v.clone() for k, v in self.model.state_dict().items()}
         place.finished = last or place.finished
-        request.signal = int(self.ranks.largest(request.signal or 0)) or None
-        stopping = request.signal is not None and not place.finished
+        number = self._received(request)
+        stopping = number is not None and not place.finished
         # After a skipped step the run may have diverged, so a regular checkpoint is left out.
         due = place.step % config.save_every == 0 and not place.bad_in_a_row
         if due or better or place.finished or stopping:
@@ -435,16 +435,25 @@ class Trainer:
         self._clock = time.perf_counter()  # evaluating and saving do not count as training time
         if stopping:
             self._draw()
-            self._stop_if_asked(request)
+            self._stop_if_asked(number)
 
-    def _stop_if_asked(self, request: StopRequest) -> None:
-        if request.signal is None:
+    def _received(self, request: StopRequest) -> int | None:
+        """The signal that any of the processes has received, the same in all of them.
+
+        It is not written into the request: a signal that arrives while the processes exchange
+        theirs would be overwritten and lost.
+        """
+        return int(self.ranks.largest(request.signal or 0)) or None
+
+    def _stop_if_asked(self, number: int | None) -> None:
+        """Ends the training with a message if a signal was received."""
+        if number is None:
             return
-        said = f"stopped by {name_of(request.signal)} after step {self.place.step}"
+        said = f"stopped by {name_of(number)} after step {self.place.step}"
         if self.job.run is not None:
             again = "go on with the same command and --resume"
             said += ", saved; " + ("the run is complete" if self.place.finished else again)
-        raise Interrupted(said, signal=request.signal)
+        raise Interrupted(said, signal=number)
 
     def _evaluate(self, progress: TrainingProgress) -> bool:
         """Evaluates on the validation set; returns whether the loss is the lowest so far."""

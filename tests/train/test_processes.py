@@ -157,10 +157,8 @@ def test_a_signal_to_torchrun_saves_and_ends(number, tmp_path):
     _, err = process.communicate(timeout=120)
     name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
     saved = checkpoint.summary(run)["step"]
-    verify(checkpoint.newest(run))  # whatever happened, no checkpoint is torn
-    if f"stopped by {name}" not in err:
-        pytest.xfail("torchrun killed its processes before they had saved: seen once in a while")
     assert err.count(f"stopped by {name} after step {saved}, saved; go on with the same") == 1
+    verify(checkpoint.newest(run))
 
 
 def test_what_all_of_them_refuse_is_said_once(tmp_path):

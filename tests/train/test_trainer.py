@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import Cursor
 from regard.errors import FoundProblems, InputError, Interrupted, WriteError
+from regard.runtime.ranks import Ranks
 from regard.tasks.classify import Classify
 from regard.tasks.tag import Tag
 from regard.train import step as shards
@@ -547,6 +548,24 @@ def test_a_signal_saves_and_gives_its_exit_code(
     assert len(str(caught.value).splitlines()) == 1
     assert steps_of(tmp_path) == [step]
     assert (tmp_path / "loss.png").exists()
+
+
+def test_a_signal_that_arrives_while_the_processes_agree_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    def largest(_: Ranks, value: float) -> float:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            os.kill(os.getpid(), signal.SIGTERM)  # after this process has said that it has none
+        return value
+
+    monkeypatch.setattr(Ranks, "largest", largest)
+    with pytest.raises(Interrupted, match="stopped by SIGTERM after step 6, saved"):
+        Trainer(job(Line(), tmp_path, evaluate_every=100, save_every=100)).run()
+    assert steps_of(tmp_path) == [6]
 
 
 def test_speed_is_said_in_what_the_task_counts(capsys: pytest.CaptureFixture[str]) -> None:
