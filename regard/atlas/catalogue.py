@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.atlas.drawing import Drawing
 
 Value = int | float | str
-PICTURES = (".html", ".png", ".svg")
+PICTURES = (".html", ".png", ".svg", ".pdf")
 OLD_NAMES = {"place": "model"}
 """Old names of options, which are still accepted."""
 
@@ -115,11 +115,7 @@ class Figure:
         Raises:
             InputError: For another ending than `endings`.
         """
-        if self.endings == PICTURES:
-            from regard.explain.look import picture_ending
-
-            picture_ending(path)
-        elif Path(path).suffix.lower() not in self.endings:
+        if Path(path).suffix.lower() not in self.endings:
             raise InputError(
                 str(path),
                 got=Path(path).suffix or "no ending",

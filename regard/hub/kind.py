@@ -6,7 +6,7 @@ and ours (by a `Table` of rules), in both directions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,3 +112,22 @@ def activation_of(theirs: str) -> Any:
 def activation_to(ours: str) -> str:
     """Their name of an activation."""
     return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
+
+
+def labels_in(their: dict[str, Any]) -> tuple[str, ...]:
+    """The names of the classes or tags in their config, in the order of their numbers.
+
+    By default there are two labels with these names; older configs leave them out.
+    """
+    labels = their.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    return tuple(str(labels[key]) for key in sorted(labels, key=int))
+
+
+def label_maps(labels: Sequence[str]) -> dict[str, Any]:
+    """The entries of their config for the names of classes or tags; none for a model without."""
+    if not labels:
+        return {}
+    return {
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }

@@ -259,13 +259,10 @@ def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | No
     if not resume:
         recipes.check_unused(run)
         return None
-    found = checkpoint.latest(run)
+    found = checkpoint.to_resume(run)
     if found is None:
-        _logger.warning("no checkpoint was found in %s: training starts anew", run)
         return None
-    folder, snapshot, messages = found
-    for message in messages:
-        _logger.warning(message)
+    folder, snapshot = found
     old = recipes.from_text(snapshot.recipe, str(folder / "recipe.yaml"))
     changed = [
         key

@@ -134,13 +134,10 @@ def _where_to_start(run: Path, recipe: VectorsRecipe, *, resume: bool) -> Snapsh
     if not resume:
         recipes.check_unused(run, FORM)
         return None
-    found = checkpoint.latest(run)
+    found = checkpoint.to_resume(run)
     if found is None:
-        _logger.warning("no checkpoint was found in %s: training starts anew", run)
         return None
-    folder, snapshot, messages = found
-    for message in messages:
-        _logger.warning(message)
+    folder, snapshot = found
     old = recipes.form_from_text(FORM, snapshot.recipe, str(folder / "recipe.yaml"))
     if changed := [key for key in recipes.changed(old, recipe) if key not in MAY_CHANGE]:
         raise InputError(

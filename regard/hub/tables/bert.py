@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from regard.errors import InputError
-from regard.hub.kind import Kind, Names, activation_of, activation_to, only, their_activation
+from regard.hub.kind import (
+    Kind,
+    Names,
+    activation_of,
+    activation_to,
+    label_maps,
+    labels_in,
+    only,
+    their_activation,
+)
 from regard.hub.rules import Rule, Table, same, within
 from regard.models import BertConfig
 
@@ -15,14 +24,13 @@ def _labels(their: dict[str, Any], head: str, names: Names, architecture: str) -
     architectures = their.get("architectures") or ["ForSequenceClassification"]
     if not names.has(head) or architecture not in architectures[0]:
         return ()
-    # The default is two labels with these names; older configs leave it out.
-    labels = their.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    labels = labels_in(their)
     if architecture == "ForSequenceClassification":
         usual = "single_label_classification"
         kind = their.get("problem_type") or (usual if len(labels) > 1 else "regression")
         if kind != usual:
             raise InputError("config.json: problem_type", got=kind, expected=usual)
-    return tuple(str(labels[key]) for key in sorted(labels, key=int))
+    return labels
 
 
 def _read_bert(their: dict[str, Any], names: Names) -> BertConfig:
@@ -86,23 +94,13 @@ def _architecture(config: BertConfig, name: str) -> str:
     return f"{name}Model"
 
 
-def _label_maps(config: BertConfig) -> dict[str, Any]:
-    labels = config.classes or config.tags
-    if not labels:
-        return {}
-    return {
-        "id2label": {str(number): label for number, label in enumerate(labels)},
-        "label2id": {label: number for number, label in enumerate(labels)},
-    }
-
-
 def _write_bert(config: BertConfig, vocab: int) -> dict[str, Any]:
-    return _write("Bert", config, vocab) | _label_maps(config)
+    return _write("Bert", config, vocab) | label_maps(config.classes or config.tags)
 
 
 def _write_roberta(config: BertConfig, vocab: int) -> dict[str, Any]:
     pad = {"pad_token_id": config.positions_from - 1}
-    return _write("Roberta", config, vocab) | pad | _label_maps(config)
+    return _write("Roberta", config, vocab) | pad | label_maps(config.classes or config.tags)
 
 
 def _write(name: str, config: BertConfig, vocab: int) -> dict[str, Any]:
@@ -258,7 +256,7 @@ def _write_distilbert(config: BertConfig, vocab: int) -> dict[str, Any]:
         "attention_dropout": config.attention_dropout,
         "vocab_size": vocab,
         "tie_word_embeddings": True,
-        **_label_maps(config),
+        **label_maps(config.classes or config.tags),
     }
 
 

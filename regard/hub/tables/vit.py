@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from regard.errors import InputError
-from regard.hub.kind import Kind, Names, activation_of, activation_to, only, their_activation
+from regard.hub.kind import (
+    Kind,
+    Names,
+    activation_of,
+    activation_to,
+    label_maps,
+    labels_in,
+    only,
+    their_activation,
+)
 from regard.hub.rules import Rule, Table, same, within
 from regard.models import ViTConfig
 
@@ -17,8 +26,6 @@ def _read(their: dict[str, Any], names: Names) -> ViTConfig:
         patch = patch[0]
     if not isinstance(patch, int):
         raise InputError("config.json: patch_size", got=patch, expected="a square's side")
-    labels = their.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-    found = tuple(str(labels[key]) for key in sorted(labels, key=int))
     return ViTConfig(
         layers=their["num_hidden_layers"],
         dim=their["hidden_size"],
@@ -32,16 +39,12 @@ def _read(their: dict[str, Any], names: Names) -> ViTConfig:
         dropout=their.get("hidden_dropout_prob", 0.0),
         hidden_dropout=0.0,
         attention_dropout=their.get("attention_probs_dropout_prob", 0.0),
-        classes=found if names.has("classifier.") else (),
+        classes=labels_in(their) if names.has("classifier.") else (),
     )
 
 
 def _write(config: ViTConfig) -> dict[str, Any]:
     height, width = config.image
-    labels = {
-        "id2label": {str(number): label for number, label in enumerate(config.classes)},
-        "label2id": {label: number for number, label in enumerate(config.classes)},
-    }
     return {
         "architectures": ["ViTForImageClassification" if config.classes else "ViTModel"],
         "num_hidden_layers": config.layers,
@@ -56,7 +59,7 @@ def _write(config: ViTConfig) -> dict[str, Any]:
         "qkv_bias": True,
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.attention_dropout,
-        **(labels if config.classes else {}),
+        **label_maps(config.classes),
     }
 
 

@@ -202,6 +202,25 @@ def latest(run: Path) -> tuple[Path, Snapshot, list[str]] | None:
     )
 
 
+def to_resume(run: Path) -> tuple[Path, Snapshot] | None:
+    """Finds the checkpoint that a run resumes from, and warns of damaged ones or of none.
+
+    Returns:
+        Its folder and its contents; None if the run has no checkpoint yet.
+
+    Raises:
+        InputError: As `latest`.
+    """
+    found = latest(run)
+    if found is None:
+        _logger.warning("no checkpoint was found in %s: training starts anew", run)
+        return None
+    folder, snapshot, messages = found
+    for message in messages:
+        _logger.warning(message)
+    return folder, snapshot
+
+
 def chosen(place: Path, config: bytes = b"") -> Snapshot:
     """Read the checkpoint that `find` gives, without the state for resuming.
 
