@@ -112,7 +112,7 @@ def theirs(recipe, prepared, labels: tuple[str, ...]):
                 group["lr"] = learning_rate(number, config, dim)
             steps.zero_grad()
             logits = their_logits(model, batch, recipe.task)
-            F.cross_entropy(logits, batch.wanted.ids, ignore_index=LEFT_OUT).backward()
+            F.cross_entropy(logits, batch.targets.ids, ignore_index=LEFT_OUT).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip or float("inf"))
             steps.step()
             progress.advance(1)
@@ -139,7 +139,7 @@ def their_scores(model, ours, longest, examples, labels: tuple[str, ...], task: 
             batch = batch_of(rows, range(len(rows)))
             best = their_logits(model, batch, task).argmax(1).tolist()
             tags = ["O"] * len(example.words)
-            for word, tag in zip(batch.wanted.ids.tolist(), best, strict=True):
+            for word, tag in zip(batch.targets.ids.tolist(), best, strict=True):
                 if word != LEFT_OUT:
                     tags[word] = labels[tag]
             said_all.append(tags)

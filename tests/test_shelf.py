@@ -16,7 +16,7 @@ from regard.data import sources
 from regard.errors import InputError
 from regard.models.sketch import sketch
 from regard.recipes import recipe as recipes
-from regard.recipes.shelf import CARD, bytes_of, card_of, holds_model, shipped
+from regard.recipes.shelf import CARD, bytes_of, card_of, is_model, shipped
 from regard.runs.load import load, outline
 from tests.commands import is_refused
 
@@ -60,8 +60,8 @@ def test_the_card_of_every_entry_is_complete_and_its_size_is_right(name):
     found = card_of(entry)
     assert found.bytes == bytes_of(entry) <= MOST
     assert found.prose.startswith(f"# {name}")
-    assert (found.recipe in recipes.shipped()) if holds_model(entry) else found.recipe is None
-    if holds_model(entry):
+    assert (found.recipe in recipes.shipped()) if is_model(entry) else found.recipe is None
+    if is_model(entry):
         recipe, sizes = outline(name)
         assert found.parameters == sum(parameters(sketch(recipe.model, *sizes)).values())
 

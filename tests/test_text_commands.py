@@ -557,7 +557,7 @@ def test_tokens_of_lines_and_of_wrong_input(regard, tmp_path):
     is_refused(regard("tokens", "nowhere", "x"), "no folder nowhere", "tiny/translate")
     is_refused(regard("tokens", "tiny/translate", "x", "--compare", "nowhere"), "nowhere")
     (tmp_path / "notes.txt").write_text("no JSON")
-    is_refused(regard("tokens", "notes.txt", "x"), "notes.txt", "no JSON")
+    is_refused(regard("tokens", "notes.txt", "x"), "notes.txt", "not JSON")
     (tmp_path / "empty").mkdir()
     is_refused(regard("tokens", "empty", "x"), "empty")
 

@@ -97,7 +97,7 @@ class Train:
         targets = 0
         for batch in self.batches[case]:
             self.trainer.step(iter([(batch, self.at)]), self.progress)
-            targets += batch.wanted.ids.numel()
+            targets += batch.targets.ids.numel()
         return targets
 
 

@@ -43,7 +43,7 @@ class TrainText:
             Ragged.of([row[1:] for row in work.texts]),
             tuple(range(len(work.texts))),
         )
-        never, tokens = 10**9, self.batch.wanted.ids.numel()
+        never, tokens = 10**9, self.batch.targets.ids.numel()
         config = TrainConfig(steps=never, log_every=never, batch_tokens=tokens)
         job = Job(model, task, config, work.config.dim, {}, "", "", threads=threads)
         self.trainer = Trainer(job)
@@ -55,7 +55,7 @@ class TrainText:
         """Run one step; returns the number of target tokens."""
         del case
         self.trainer.step(iter([(self.batch, self.at)]), self.progress)
-        return self.batch.wanted.ids.numel()
+        return self.batch.targets.ids.numel()
 
 
 @dataclass

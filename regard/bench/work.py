@@ -18,7 +18,7 @@ import numpy as np
 
 from regard.cost.count import TRAINING, forward_flops
 from regard.data.config import Files
-from regard.data.order import order
+from regard.data.order import training_batches
 from regard.data.text.encoded import EncodedPairs
 from regard.data.text.files import load_pairs
 from regard.data.text.pairs import Pair
@@ -87,7 +87,10 @@ class Corpus:
         """By case: `count` batches of similar lengths; about as many pairs in random batches."""
         source, target = zip(*self.pairs, strict=True)
         lengths = EncodedPairs(source, target, begin=BEGIN, end=END).lengths.tolist()
-        same = [[self.pairs[i] for i in batch] for batch in order(lengths, tokens, 0, 0)[:count]]
+        same = [
+            [self.pairs[i] for i in batch]
+            for batch in training_batches(lengths, tokens, 0, 0)[:count]
+        ]
         wanted = max(1, round(sum(map(len, same)) / RANDOM_PAIRS))
         some = np.random.default_rng(0).permutation(len(self.pairs)).tolist()
         starts = range(0, wanted * RANDOM_PAIRS, RANDOM_PAIRS)

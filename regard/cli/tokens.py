@@ -82,12 +82,12 @@ def _cutter(
     names: list[str], sides: list[Tokenizer], *, target: bool, as_json: bool
 ) -> Callable[[str], str]:
     """A function that formats the tokens of a text, of one tokenizer or of several in columns."""
-    from regard.tokens.listing import cut, side_by_side, table
+    from regard.tokens.listing import side_by_side, table, tokenize
 
     def show(text: str) -> str:
         if not text:
             raise InputError("tokens", got="an empty text", expected="some characters")
-        first, *others = (cut(side, text, target=target) for side in sides)
+        first, *others = (tokenize(side, text, target=target) for side in sides)
         if as_json:
             row: dict[str, Any] = first.to_json()
             if others:

@@ -15,7 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged, Source, moved
+from regard.data.input import Ragged, Source, to_device
 from regard.errors import InputError
 
 T = TypeVar("T")
@@ -28,38 +28,38 @@ class Batch(Generic[Source]):
 
     Example:
         >>> batch = Batch(Ragged.of([[5, 6], [7]]), Ragged.of([[-1, 9], [8]]), index=(40, 2))
-        >>> batch.places.tolist(), batch.asked.tolist()
+        >>> batch.target_positions.tolist(), batch.known_targets.tolist()
         ([1, 2], [9, 8])
     """
 
     source: Source
     """The model's input."""
-    wanted: Ragged
+    targets: Ragged
     """The labels of the loss: one for each token of the target or, without a target, of the source
     (-1: no loss at this token); or one or several for each example."""
     index: tuple[int, ...]
     """The indices of the examples in the dataset, used to name a bad batch in errors."""
-    target: Ragged | None = None
+    decoder_input: Ragged | None = None
     """The decoder's input: the begin symbol and the target tokens, without the end symbol."""
     labels: Tensor | None = None
-    """(examples,) A class for each whole example, in addition to the labels in `wanted`."""
+    """(examples,) A class for each whole example, in addition to the labels in `targets`."""
 
     @cached_property
-    def places(self) -> Tensor:
+    def target_positions(self) -> Tensor:
         """(asked,) The indices of the tokens that have a label, in ascending order."""
-        return (self.wanted.values >= 0).nonzero()[:, 0]
+        return (self.targets.values >= 0).nonzero()[:, 0]
 
     @cached_property
-    def asked(self) -> Tensor:
-        """(asked,) The labels at `places`."""
-        return self.wanted.values[self.places]
+    def known_targets(self) -> Tensor:
+        """(asked,) The labels at `target_positions`."""
+        return self.targets.values[self.target_positions]
 
     @property
     def sides(self) -> tuple[Source, Ragged]:
         """Source and target of a batch for an encoder-decoder."""
-        if self.target is None:
+        if self.decoder_input is None:
             raise ValueError("a batch without a target, for a model that reads one")
-        return self.source, self.target
+        return self.source, self.decoder_input
 
     def take(self, rows: Sequence[int]) -> Self:
         """Select examples by index, in the order of `rows`."""
@@ -82,7 +82,7 @@ class Batch(Generic[Source]):
         def there(value: Any) -> Any:
             if isinstance(value, tuple):
                 return value
-            return moved(value, device) if isinstance(value, Tensor) else value.to(device)
+            return to_device(value, device) if isinstance(value, Tensor) else value.to(device)
 
         return self._with_each(there)
 

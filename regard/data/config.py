@@ -13,14 +13,14 @@ Files = str | tuple[str, str]
 Group = Literal["pair", "source"]
 """Which pairs stay in one split when pairs are held out: copies of a pair, or all pairs of one
 source."""
-Gives = Literal["pairs", "text", "labels", "pictures", "nothing"]
+ExampleType = Literal["pairs", "text", "labels", "pictures", "nothing"]
 """The type of a dataset's examples; each task needs one of these."""
 
 
 class GrammarData(Config):
     """English-German pairs from the embedded synchronous grammar."""
 
-    gives: ClassVar[Gives] = "pairs"
+    example_type: ClassVar[ExampleType] = "pairs"
     kind: Literal["grammar"] = "grammar"
     pairs: int = Field(default=60_000, ge=1)
     """How many training pairs to generate."""
@@ -32,7 +32,7 @@ class GrammarData(Config):
 class ToyData(Config):
     """Sequences of symbols to copy, reverse or sort."""
 
-    gives: ClassVar[Gives] = "pairs"
+    example_type: ClassVar[ExampleType] = "pairs"
     kind: Literal["copy", "reverse", "sort"]
     pairs: int = Field(default=10_000, ge=1)
     held_out: int = Field(default=500, ge=1)
@@ -44,7 +44,7 @@ class ToyData(Config):
 class FileData(Config):
     """Parallel text from your own files."""
 
-    gives: ClassVar[Gives] = "pairs"
+    example_type: ClassVar[ExampleType] = "pairs"
     kind: Literal["files"] = "files"
     train: Files
     valid: Files | None = None
@@ -67,7 +67,7 @@ class FileData(Config):
 class TextData(Config):
     """Plain text for pretraining."""
 
-    gives: ClassVar[Gives] = "text"
+    example_type: ClassVar[ExampleType] = "text"
     kind: Literal["text"] = "text"
     files: tuple[str, ...]
     """Files, folders or glob patterns: `.txt`, `.jsonl` with a `text` in each line, or `.tsv`, of
@@ -95,7 +95,7 @@ class TextData(Config):
 class PythonData(Config):
     """The docstrings and comments of Python's standard library: English text on every machine."""
 
-    gives: ClassVar[Gives] = "text"
+    example_type: ClassVar[ExampleType] = "text"
     kind: Literal["python"] = "python"
     held_out: float = Field(default=0.05, gt=0, lt=1)
     rows: Literal["packed", "stream"] = "packed"
@@ -105,7 +105,7 @@ class PythonData(Config):
 class LabelledData(Config):
     """Examples with labels, for fine-tuning. The task and the file's suffix decide the format."""
 
-    gives: ClassVar[Gives] = "labels"
+    example_type: ClassVar[ExampleType] = "labels"
     kind: Literal["labelled"] = "labelled"
     train: str
     """classify: `.tsv`, `.csv` (text, optional second text, label) or `.jsonl` (text, pair, label);
@@ -131,7 +131,7 @@ class LabelledData(Config):
 class DigitsData(Config):
     """1,797 handwritten digits of 8 x 8 pixels, included in the package (UCI, CC BY 4.0)."""
 
-    gives: ClassVar[Gives] = "pictures"
+    example_type: ClassVar[ExampleType] = "pictures"
     kind: Literal["digits"] = "digits"
     fold: int = Field(default=0, ge=0, le=4)
     """Which fifth is the test split, with an equal share of each class. A tenth of the rest is the
@@ -178,7 +178,7 @@ Parts = dict[str, PartData]
 class MixtureData(Config):
     """Several text-to-text tasks, mixed in given proportions (T5)."""
 
-    gives: ClassVar[Gives] = "pairs"
+    example_type: ClassVar[ExampleType] = "pairs"
     kind: Literal["mixture"] = "mixture"
     parts: Parts = Field(min_length=1)
     held_out: int = Field(default=500, ge=1)
@@ -196,7 +196,7 @@ class MixtureData(Config):
 class NoData(Config):
     """No dataset: for a model whose weights were imported."""
 
-    gives: ClassVar[Gives] = "nothing"
+    example_type: ClassVar[ExampleType] = "nothing"
     kind: Literal["none"] = "none"
 
 

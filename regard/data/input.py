@@ -86,8 +86,8 @@ class Ragged:
 
     def to(self, device: torch.device | str) -> Ragged:
         """Return the same sequences on a device."""
-        types = None if self.types is None else moved(self.types, device)
-        return Ragged(moved(self.values, device), self.lengths, types)
+        types = None if self.types is None else to_device(self.types, device)
+        return Ragged(to_device(self.values, device), self.lengths, types)
 
     def keys(self) -> list[str]:
         """For token ids, the list of ids of each sequence as a string; for frames, a digest."""
@@ -144,7 +144,7 @@ class Dense:
 
     def to(self, device: torch.device | str) -> Dense:
         """Return the same examples on a device."""
-        return Dense(moved(self.values, device))
+        return Dense(to_device(self.values, device))
 
     def keys(self) -> list[str]:
         """A digest of each example."""
@@ -185,7 +185,7 @@ class Paired:
         ]
 
 
-def moved(values: Tensor, device: torch.device | str) -> Tensor:
+def to_device(values: Tensor, device: torch.device | str) -> Tensor:
     """Return a tensor on a device; a copy to a GPU does not block the CPU.
 
     An asynchronous copy needs pinned memory.

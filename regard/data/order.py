@@ -17,7 +17,7 @@ POOL_BATCHES = 100
 similar lengths, few enough that the examples of a batch change from epoch to epoch."""
 
 
-def order(lengths: Sequence[int], budget: int, seed: int, epoch: int) -> list[list[int]]:
+def training_batches(lengths: Sequence[int], budget: int, seed: int, epoch: int) -> list[list[int]]:
     """Compute the batches of one training epoch; every example is in exactly one of them.
 
     Shuffle the examples; sort them by length within pools, so that the rows of a batch are about
@@ -47,20 +47,20 @@ def order(lengths: Sequence[int], budget: int, seed: int, epoch: int) -> list[li
     return [batches[place] for place in random.permutation(len(batches)).tolist()]
 
 
-def sequential(lengths: Sequence[int], budget: int) -> list[list[int]]:
+def evaluation_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Compute the batches of an evaluation: from short to long, each example once."""
     sizes = np.asarray(lengths, dtype=np.int64)
     return _cut(np.argsort(sizes, kind="stable"), sizes, budget)
 
 
-def alike(lengths: Sequence[int], budget: int) -> list[list[int]]:
+def equal_length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Compute batches from short to long, of equal lengths where these fill half the budget.
 
     A batch that is at least half full is closed when the length changes: rows of equal length need
     no padding and no mask.
 
     Example:
-        >>> alike([2, 9, 2, 2, 9, 5], budget=12)
+        >>> equal_length_batches([2, 9, 2, 2, 9, 5], budget=12)
         [[0, 2, 3], [5], [1], [4]]
     """
     batches: list[list[int]] = []

@@ -123,7 +123,7 @@ def _write(model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path) ->
             write_file(folder / name, data)
         return
     if not vocabulary.shared:
-        ours = vocabulary.source.of_pairs
+        ours = vocabulary.source.learned_from_pairs
         fix = "tokens.shared=true" if ours else "import its folder again: its files are kept"
         got = "a tokenizer for each side" + ("" if ours else ", its files not kept")
         raise InputError("export", got=got, expected="one for both, or Marian's files", fix=fix)

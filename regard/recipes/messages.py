@@ -160,7 +160,7 @@ class Source:
     lines: Mapping[Path, int]
     overrides: Mapping[Path, str]
     """Path of the key -> the override as typed, in the order in which they were given."""
-    blamed: Mapping[tuple[int | str, ...], Path] = field(default_factory=dict)
+    causes: Mapping[tuple[int | str, ...], Path] = field(default_factory=dict)
     """Location of an error, as pydantic gives it -> key of the override that causes it."""
 
     def place(self, path: Path) -> tuple[tuple[int, int], str]:
@@ -310,7 +310,7 @@ def _disagreement(detail: ErrorDetails, path: Path, source: Source) -> _Fault:
     """A fault of values that are not allowed together; names an override if one is involved."""
     message = detail["msg"].removeprefix("Value error, ")
     named: tuple[Path, ...] = detail.get("ctx", {}).get("keys", ())
-    wrong = source.blamed.get(detail["loc"])
+    wrong = source.causes.get(detail["loc"])
     overridden = [key for key in source.overrides if key in named or key[:1] == path]
     first = [*([wrong] if wrong else []), *overridden, *named]
     if first:

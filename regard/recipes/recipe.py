@@ -70,7 +70,7 @@ DATA_KINDS: dict[str, type[Config]] = {
     "mixture": MixtureData,
     "none": NoData,
 }
-USUAL = "translate"
+DEFAULT_TASK = "translate"
 """The task that decides the model's family if `model.family` is missing and the task unknown."""
 MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "classes", "tags"}
 """Keys of `model` that a recipe may still set if its weights come from `start.folder`."""
@@ -82,10 +82,10 @@ IMPLIED = {"train": "files", "files": "text"}
 LIST = "`regard recipe` lists the shipped ones"
 
 
-def _of_a_family(values: Any, info: ValidationInfo) -> ModelConfig:
+def _validate_model(values: Any, info: ValidationInfo) -> ModelConfig:
     """Validates the `model` section as the config of the family that it names."""
     kind = _any_of(tuple(CONFIGS.values()))
-    return kind.validate_python(values, strict=info.context is STRICTLY or None)
+    return kind.validate_python(values, strict=info.context is STRICT or None)
 
 
 @cache
@@ -94,7 +94,7 @@ def _any_of(configs: tuple[type[ModelConfig], ...]) -> TypeAdapter[ModelConfig]:
     return TypeAdapter(union)
 
 
-STRICTLY = object()
+STRICT = object()
 """Validation context for values from a recipe's text, which are not converted: "no" is not false,
 1.0 is not 1, true is not 1."""
 
@@ -107,7 +107,7 @@ class Recipe(Config):
     task: Annotated[str, NameIn(TASKS)]
     data: DataConfig
     tokens: TokensConfig
-    model: Annotated[SerializeAsAny[ModelConfig], PlainValidator(_of_a_family)]
+    model: Annotated[SerializeAsAny[ModelConfig], PlainValidator(_validate_model)]
     train: TrainConfig
     decode: DecodeConfig
     start: StartConfig | None = None
@@ -161,7 +161,7 @@ AnyRecipe = TypeVar("AnyRecipe", bound=Config)
 
 
 @dataclass(frozen=True)
-class Form(Generic[AnyRecipe]):
+class RecipeFormat(Generic[AnyRecipe]):
     """A kind of recipe: its pydantic type, and all keys that it can have."""
 
     kind: type[AnyRecipe]
@@ -169,13 +169,13 @@ class Form(Generic[AnyRecipe]):
 
     def validate(self, values: Any) -> AnyRecipe:
         """Validates the values of a recipe's text, without conversions, into a recipe."""
-        return self.kind.model_validate(values, strict=True, context=STRICTLY)
+        return self.kind.model_validate(values, strict=True, context=STRICT)
 
 
-FORM = Form(Recipe, KEYS)
-OF_THEIR_OWN = {"vectors"}
+FORM = RecipeFormat(Recipe, KEYS)
+TASKS_WITH_OWN_FORMAT = {"vectors"}
 """Tasks whose recipes have other sections. `task_of` finds the task before the recipe is read, and
-the training code reads it by a `Form` of its own."""
+the training code reads it by a `RecipeFormat` of its own."""
 
 
 def task_of(name_or_path: str | os.PathLike[str]) -> str:
@@ -212,7 +212,9 @@ def from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def load_form(
-    form: Form[AnyRecipe], name_or_path: str | os.PathLike[str], overrides: Sequence[str] = ()
+    form: RecipeFormat[AnyRecipe],
+    name_or_path: str | os.PathLike[str],
+    overrides: Sequence[str] = (),
 ) -> AnyRecipe:
     """`load` for a recipe of any form."""
     name, text = _find(os.fspath(name_or_path))
@@ -220,7 +222,7 @@ def load_form(
 
 
 def form_from_text(
-    form: Form[AnyRecipe], text: str, name: str, overrides: Sequence[str] = ()
+    form: RecipeFormat[AnyRecipe], text: str, name: str, overrides: Sequence[str] = ()
 ) -> AnyRecipe:
     """`from_text` for a recipe of any form."""
     document = read(text, lambda line: f"{name}:{line}")
@@ -228,12 +230,12 @@ def form_from_text(
         got = "an empty file" if document.values is None else "no keys"
         fix = "`regard recipe tiny/translate` prints one to start from"
         raise InputError(name, got=got, expected="a recipe", fix=fix)
-    if form is FORM and document.values.get("task") in OF_THEIR_OWN:
+    if form is FORM and document.values.get("task") in TASKS_WITH_OWN_FORMAT:
         raise InputError(
             f"{name}: task: {document.values['task']}",
             got="word vectors",
             expected="a model that reads text",
-            fix="`regard train` takes it; then `regard vectors RUN nearest WORD`",
+            fix="train it with `regard train`, then use `regard vectors RUN nearest WORD`",
         )
     given: dict[tuple[str, ...], Any] = {}
     typed: dict[tuple[str, ...], str] = {}
@@ -246,12 +248,12 @@ def form_from_text(
             )  # an earlier fault is reported first
             raise
         given[path], typed[path] = value, override
-    values = _completed(_lay_over(document.values, given, form.keys))
+    values = _completed(_apply_overrides(document.values, given, form.keys))
     try:
         return form.validate(values)
     except ValidationError as error:
-        blamed = _to_blame(error, document.values, given, form)
-        source = Source(name, document.lines, typed, blamed)
+        causes = _find_causes(error, document.values, given, form)
+        source = Source(name, document.lines, typed, causes)
         raise first_fault(error, values, source, form.keys) from None
 
 
@@ -292,7 +294,7 @@ def text_of(name: str) -> str:
     raise _unknown_name(name)
 
 
-def check_unused(run: Path, form: Form[Any] = FORM) -> None:
+def check_unused(run: Path, form: RecipeFormat[Any] = FORM) -> None:
     """Refuses a folder for a new run if it holds a run, or a `recipe.yaml` that no run wrote.
 
     Args:
@@ -307,7 +309,7 @@ def check_unused(run: Path, form: Form[Any] = FORM) -> None:
     if (run / CHECKPOINTS).is_dir() and any((run / CHECKPOINTS).iterdir()):
         raise InputError(
             f"{run} already holds a run",
-            fix="go on with --resume, or choose another folder with -o",
+            fix="continue it with --resume, or choose another folder with -o",
         )
     path = run / RECIPE
     if not path.is_file():
@@ -319,7 +321,7 @@ def check_unused(run: Path, form: Form[Any] = FORM) -> None:
         ours = False
     if not ours:
         raise InputError(
-            f"{path} is not of a run, and would be overwritten",
+            f"{path} was not written by a run, and would be overwritten",
             fix="choose another folder with -o",
         )
 
@@ -402,7 +404,7 @@ def _parse(override: str, keys: Keys = KEYS) -> tuple[tuple[str, ...], Any]:
     return path, read(text, lambda _: what).values
 
 
-def _lay_over(
+def _apply_overrides(
     values: dict[str, Any], given: Mapping[tuple[str, ...], Any], keys: Keys = KEYS
 ) -> dict[str, Any]:
     """Applies overrides to the values of a file.
@@ -421,7 +423,7 @@ def _lay_over(
         for key, value in values.items()
     }
     if ("start", "folder") in given and "start" not in values:
-        merged |= _without_a_beginning_of_its_own(merged)
+        merged |= _without_start_values(merged)
     for section, replace in (("data", _without_former_kind), ("model", _without_former_model)):
         mine = {path[1]: value for path, value in given.items() if path[0] == section}
         if mine and isinstance(merged.get(section, {}), dict):
@@ -433,11 +435,11 @@ def _lay_over(
     return merged
 
 
-def _to_blame(
+def _find_causes(
     error: ValidationError,
     values: dict[str, Any],
     given: Mapping[tuple[str, ...], Any],
-    form: Form[Any],
+    form: RecipeFormat[Any],
 ) -> dict[tuple[int | str, ...], tuple[str, ...]]:
     """Finds the override that causes each validation error.
 
@@ -448,21 +450,21 @@ def _to_blame(
         Location of the error, as pydantic gives it -> path of the override's key.
     """
     found = {each["loc"]: each["msg"] for each in error.errors(include_url=False)}
-    mended: dict[tuple[int | str, ...], tuple[str, ...]] = {}
+    fixed: dict[tuple[int | str, ...], tuple[str, ...]] = {}
     changed: dict[tuple[int | str, ...], tuple[str, ...]] = {}
     for path in given:
         rest = {other: value for other, value in given.items() if other != path}
         left: dict[tuple[int | str, ...], str] = {}
         try:
-            form.validate(_completed(_lay_over(values, rest, form.keys)))
+            form.validate(_completed(_apply_overrides(values, rest, form.keys)))
         except ValidationError as other:
             left = {each["loc"]: each["msg"] for each in other.errors(include_url=False)}
         for place in found:
             if place not in left and left.keys() <= found.keys():
-                mended.setdefault(place, path)
+                fixed.setdefault(place, path)
             elif left.get(place) != found[place]:
                 changed.setdefault(place, path)
-    return changed | mended
+    return changed | fixed
 
 
 def _completed(values: dict[str, Any]) -> dict[str, Any]:
@@ -479,13 +481,13 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
         values = {"tokens": {}, "decode": {}, **values}
     if not isinstance(model, dict) or "family" in model:
         return values
-    if str(task) in OF_THEIR_OWN:
+    if str(task) in TASKS_WITH_OWN_FORMAT:
         return values
-    usual = TASKS.get(str(task), TASKS[USUAL]).family
+    usual = TASKS.get(str(task), TASKS[DEFAULT_TASK]).family
     return {**values, "model": {"family": usual, **model}}
 
 
-def _without_a_beginning_of_its_own(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_start_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """The `tokens` and `model` sections without the values that `start.folder` decides."""
     model = values.get("model")
     if not isinstance(model, dict):
@@ -519,7 +521,7 @@ def _without_former_model(model: dict[str, Any], given: dict[str, Any]) -> dict[
         model: The section of the file.
         given: The section's overrides.
     """
-    usual = TASKS[USUAL].family
+    usual = TASKS[DEFAULT_TASK].family
     old, new = str(model.get("family", usual)), str(given.get("family", usual))
     if "family" in given and new != old and {old, new} <= set(CONFIGS):
         had, has = CONFIGS[old].model_fields, CONFIGS[new].model_fields
@@ -535,7 +537,7 @@ def _without_former_size(model: dict[str, Any], given: dict[str, Any]) -> dict[s
     """
     if "size" not in given or given["size"] == model.get("size"):
         return model
-    config = CONFIGS.get(str(model.get("family")), CONFIGS[TASKS[USUAL].family])
+    config = CONFIGS.get(str(model.get("family")), CONFIGS[TASKS[DEFAULT_TASK].family])
     old, new = (config.SIZES.get(str(section.get("size")), {}) for section in (model, given))
     usual = {key: field.default for key, field in config.model_fields.items()} | old
     sized = {*old, *new}

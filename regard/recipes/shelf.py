@@ -105,7 +105,7 @@ def _folders(root: Traversable) -> Iterator[Traversable]:
             yield entry
 
 
-def holds_model(entry: Traversable) -> bool:
+def is_model(entry: Traversable) -> bool:
     """Whether an entry is a model, by its config; otherwise it is word vectors."""
     config = json.loads(entry.joinpath("config.json").read_text("utf-8"))
     return bool(config["family"] != "vectors")

@@ -21,7 +21,7 @@ from regard.errors import InputError
 
 Path = tuple[str, ...]
 """The keys that lead to a value: `("train", "steps")`."""
-Place = Callable[[int], str]
+LineName = Callable[[int], str]
 """Names a line in a message: `12` -> `my.yaml:12`."""
 
 DEEPEST = 20
@@ -116,7 +116,7 @@ _Dumper.add_representer(  # unusual line breaks are escaped, since folding would
 )
 
 
-def read(text: str, place: Place) -> Document:
+def read(text: str, place: LineName) -> Document:
     r"""Read a text as values and the lines of its keys.
 
     Args:
@@ -169,7 +169,7 @@ def write(values: Any) -> str:
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _unreadable(error: yaml.MarkedYAMLError, place: Place) -> InputError:
+def _unreadable(error: yaml.MarkedYAMLError, place: LineName) -> InputError:
     mark = error.problem_mark or error.context_mark
     where = place(mark.line + 1 if mark else 1)
     if error.note:  # raised by `_Loader`, with advice
@@ -180,7 +180,7 @@ def _unreadable(error: yaml.MarkedYAMLError, place: Place) -> InputError:
     return InputError(f"{where}: cannot be read as YAML: {error.problem}", fix=fix)
 
 
-def _value(node: yaml.Node, path: Path, lines: dict[Path, int], place: Place) -> Any:
+def _value(node: yaml.Node, path: Path, lines: dict[Path, int], place: LineName) -> Any:
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, path, lines, place)
     if isinstance(node, yaml.SequenceNode):
@@ -190,7 +190,7 @@ def _value(node: yaml.Node, path: Path, lines: dict[Path, int], place: Place) ->
 
 
 def _mapping(
-    node: yaml.MappingNode, path: Path, lines: dict[Path, int], place: Place
+    node: yaml.MappingNode, path: Path, lines: dict[Path, int], place: LineName
 ) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in node.value:

@@ -14,7 +14,7 @@ from typing import Any
 
 from regard.errors import InputError
 from regard.recipes import recipe as recipes
-from regard.recipes.shelf import bytes_of, card_of, holds_model, in_megabytes, shipped
+from regard.recipes.shelf import bytes_of, card_of, in_megabytes, is_model, shipped
 from regard.runtime.files import read_json
 from regard.tasks.entries import EVERY_MODEL, verbs_of
 from regard.tokens import Processor
@@ -48,7 +48,7 @@ def shelf_rows() -> Iterator[dict[str, Any]]:
     """Yields a row for each shipped entry: its size, first score, and commands (verbs)."""
     for name, entry in shipped().items():
         model, verbs = "vectors", ["vectors"]
-        if holds_model(entry):
+        if is_model(entry):
             model, verbs = _described(entry)
         yield {
             "name": name,

@@ -140,7 +140,7 @@ class Answer(Supervised[Question]):
         logits = torch.split(model.answer(batch.source), list(batch.source.lengths))
         padded = pad_sequence(list(logits), batch_first=True, padding_value=-torch.inf)
         choices = padded.transpose(1, 2).flatten(0, 1)  # (windows · first or last, longest)
-        return F.cross_entropy(choices, batch.wanted.ids, reduction="sum")
+        return F.cross_entropy(choices, batch.targets.ids, reduction="sum")
 
     def _logits(self, model: Encoder, rows: Sequence[Row]) -> list[Tensor]:
         """The logits of each row: (tokens, 2), as the first and as the last token."""

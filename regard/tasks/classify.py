@@ -75,7 +75,7 @@ class Classify(Supervised[LabelledText]):
         """Cross-entropy of the classes with label smoothing, summed over the texts: a scalar."""
         return F.cross_entropy(
             model.classify(batch.source),  # (texts, classes)
-            batch.wanted.ids,
+            batch.targets.ids,
             reduction="sum",
             label_smoothing=self.options.smoothing,
         )
@@ -90,7 +90,7 @@ class Classify(Supervised[LabelledText]):
             for made in evaluation(rows, self.options.batch_tokens):
                 batch = made.to(model.device)
                 logits = model.classify(batch.source)  # (texts, classes)
-                total += float(F.cross_entropy(logits, batch.wanted.ids, reduction="sum"))
+                total += float(F.cross_entropy(logits, batch.targets.ids, reduction="sum"))
                 for place, best in zip(batch.index, logits.argmax(1).tolist(), strict=True):
                     found[place] = classes[best]
         scores = class_scores([example.label for example in examples], found, classes)

@@ -24,7 +24,7 @@ from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.corruption import (
     Corrupt,
-    CorruptedRows,
+    CorruptedCorpus,
     Masking,
     SentencePairs,
     Symbols,
@@ -105,7 +105,7 @@ class Fill(PlainText, Reader):
 
     def rows(
         self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
-    ) -> CorruptedRows:
+    ) -> CorruptedCorpus:
         """Cuts a corpus into masked rows; for next-sentence prediction, into pairs of texts."""
         pairs = getattr(settings.model, "next_sentence", False)
         if pairs and make.func is not Packed:
@@ -114,14 +114,14 @@ class Fill(PlainText, Reader):
                 got="data.rows: stream",
                 expected="data.rows: packed, for a pair is cut from one document",
             )
-        return CorruptedRows(
+        return CorruptedCorpus(
             make(corpus, length=room(settings.model.max_length, pairs=pairs)),
             corruption(self.tokenizer, corpus, settings.seed, pairs=pairs, spare=train),
         )
 
     def targets(self, batch: Batch[Ragged]) -> int:
         """The number of masked tokens in a batch."""
-        return batch.places.numel()
+        return batch.target_positions.numel()
 
     def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy of the masked tokens, plus that of next-sentence prediction for pairs.
@@ -133,7 +133,9 @@ class Fill(PlainText, Reader):
         """
         hidden = model.hidden(batch.source)  # (tokens, dim)
         masked: Any = model.need("masked")
-        total: Tensor = masked.loss(hidden[batch.places], batch.asked, self.smoothing)
+        total: Tensor = masked.loss(
+            hidden[batch.target_positions], batch.known_targets, self.smoothing
+        )
         if batch.labels is None:
             return total
         logits = model.need("next_sentence")(model.pooled(batch.source, hidden))  # (pairs, 2)
@@ -143,7 +145,7 @@ class Fill(PlainText, Reader):
     def evaluate(
         self,
         model: Encoder,
-        rows: CorruptedRows | None = None,
+        rows: CorruptedCorpus | None = None,
         tell: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """Mean loss, perplexity and accuracy of masked tokens; for pairs also of next sentences.
@@ -174,7 +176,7 @@ class Fill(PlainText, Reader):
         return partial(Packed, batch_tokens=settings.train.batch_tokens)
 
     def details(
-        self, model: Encoder, rows: CorruptedRows, found: Mapping[str, float], scoring: Scoring
+        self, model: Encoder, rows: CorruptedCorpus, found: Mapping[str, float], scoring: Scoring
     ) -> dict[str, Any]:
         """The percentage of masked tokens that are predicted right."""
         del model, rows, scoring
@@ -188,24 +190,24 @@ class Fill(PlainText, Reader):
             rows = [np.array(self.tokenizer.template(ids)) for ids in some]
             batch = masking.hide(rows, tuple(range(len(some))), 0).to(model.device)
             loss = partial(_said, batch)
-            found.append(of_texts(model, batch.source, loss, batch.places.numel()))
+            found.append(of_texts(model, batch.source, loss, batch.target_positions.numel()))
         return found
 
 
 def _said(batch: Batch[Ragged], model: Encoder) -> Tensor:
     """The summed loss of the masked tokens, without next-sentence prediction."""
-    logits = model.need("masked")(model.hidden(batch.source)[batch.places])
-    return F.cross_entropy(logits, batch.asked, reduction="sum")
+    logits = model.need("masked")(model.hidden(batch.source)[batch.target_positions])
+    return F.cross_entropy(logits, batch.known_targets, reduction="sum")
 
 
 def _measure(model: Encoder, batch: Batch[Ragged]) -> dict[str, float]:
     """Sums of losses and of right predictions over one batch, and their numbers of targets."""
     hidden = model.hidden(batch.source)
-    logits = model.need("masked")(hidden[batch.places])  # (holes, vocab)
+    logits = model.need("masked")(hidden[batch.target_positions])  # (holes, vocab)
     found = {
-        "loss": float(F.cross_entropy(logits, batch.asked, reduction="sum")),
-        "right": float((logits.argmax(1) == batch.asked).sum()),
-        "holes": float(batch.places.numel()),
+        "loss": float(F.cross_entropy(logits, batch.known_targets, reduction="sum")),
+        "right": float((logits.argmax(1) == batch.known_targets).sum()),
+        "holes": float(batch.target_positions.numel()),
     }
     if batch.labels is not None:
         logits = model.need("next_sentence")(model.pooled(batch.source, hidden))  # (pairs, 2)
@@ -224,8 +226,8 @@ def _classes(follows: Tensor) -> Tensor:
 def _holes_in_each(batch: Batch[Ragged]) -> Tensor:
     """The number of masked tokens in each sequence: (sequences,)."""
     lengths = batch.source.lengths
-    ends = torch.tensor(lengths, device=batch.places.device).cumsum(0)
-    which = torch.searchsorted(ends, batch.places, right=True)
+    ends = torch.tensor(lengths, device=batch.target_positions.device).cumsum(0)
+    which = torch.searchsorted(ends, batch.target_positions, right=True)
     return torch.bincount(which, minlength=len(lengths))
 
 

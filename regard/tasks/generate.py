@@ -22,7 +22,7 @@ from torch import Tensor
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
-from regard.data.text.packing import Rows
+from regard.data.text.packing import BatchedCorpus
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode, stream
 from regard.decode.filters import Symbols
@@ -39,7 +39,7 @@ from regard.tasks.plain_text import MakeRows, PlainText
 from regard.tasks.task import Settings, per_token, rooms
 from regard.tasks.trace import Trace, read_alone
 from regard.tasks.translate import Output
-from regard.tokens import Around, Tokenizer
+from regard.tokens import TaskSymbols, Tokenizer
 
 ROWS_AT_ONCE = 32
 """Hypotheses per decoding batch."""
@@ -75,7 +75,7 @@ class Suggestion:
 class Generate(PlainText):
     """Language modelling: training, evaluation and prediction."""
 
-    around = Around("<s> $A", "<s> $A $B")
+    around = TaskSymbols("<s> $A", "<s> $A $B")
     tried = 'generate {} "The"'
     scoring = frozenset({"suggest"})
     symbols_around = 0
@@ -86,21 +86,26 @@ class Generate(PlainText):
         """Whether documents start with a begin symbol: if the vocabulary has one."""
         return opens(self.tokenizer)
 
-    def rows(self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus) -> Rows:
+    def rows(
+        self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
+    ) -> BatchedCorpus:
         """Cuts the corpus into rows of the model's maximal length."""
         del train
         return make(corpus, length=settings.model.max_length)
 
     def targets(self, batch: Batch[Ragged]) -> int:
         """The number of tokens in a batch; the target of each is the next token."""
-        return batch.wanted.ids.numel()
+        return batch.targets.ids.numel()
 
     def loss(self, model: Decoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy of the next tokens with label smoothing, summed: a scalar."""
-        return model.loss(batch.source, batch.wanted.ids, self.smoothing)
+        return model.loss(batch.source, batch.targets.ids, self.smoothing)
 
     def evaluate(
-        self, model: Decoder, rows: Rows | None = None, tell: Callable[[int], None] | None = None
+        self,
+        model: Decoder,
+        rows: BatchedCorpus | None = None,
+        tell: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """Mean negative log-likelihood per token (without smoothing), and perplexity.
 
@@ -113,14 +118,14 @@ class Generate(PlainText):
         with evaluating(model):
             for made in self.to_evaluate_on(rows).evaluation():
                 batch = made.to(model.device)
-                total += float(model.loss(batch.source, batch.wanted.ids))
-                count += batch.wanted.ids.numel()
+                total += float(model.loss(batch.source, batch.targets.ids))
+                count += batch.targets.ids.numel()
                 if tell is not None:
-                    tell(batch.wanted.ids.numel())
+                    tell(batch.targets.ids.numel())
         return per_token(total, count)
 
     def details(
-        self, model: Decoder, rows: Rows, found: Mapping[str, float], scoring: Scoring
+        self, model: Decoder, rows: BatchedCorpus, found: Mapping[str, float], scoring: Scoring
     ) -> dict[str, Any]:
         """The accuracy of suggested next words, if `scoring.suggest` asks for it."""
         del found
@@ -273,7 +278,7 @@ class Generate(PlainText):
 
         In beam search a token is final once all beams agree on it.
         """
-        writer, said = self.tokenizer.writer(), 0
+        writer, said = self.tokenizer.stream_decoder(), 0
         # The writer gets the prompt first: whether a space precedes a token depends on what comes
         # before it.
         for token in prompt:
@@ -404,10 +409,10 @@ def _followed(model: Decoder, batch: Batch[Ragged]) -> Passages:
     """Wraps a batch of texts for measuring heads; the loss is that of the next tokens."""
 
     def loss(twin: Decoder) -> Tensor:
-        return F.cross_entropy(twin(batch.source), batch.wanted.ids, reduction="sum")
+        return F.cross_entropy(twin(batch.source), batch.targets.ids, reduction="sum")
 
     lengths = batch.source.lengths, batch.source.lengths
-    targets = batch.wanted.ids.numel()
+    targets = batch.targets.ids.numel()
     return Passages(lambda tap: model(batch.source, tap), loss, targets, lambda _: lengths)
 
 

@@ -98,7 +98,7 @@ class Supervised(Reader, ABC, Generic[Example]):
             vocabulary: The vocabulary of a resumed run or of the pretrained model; None: learn one.
         """
         data, model = settings.data, settings.model
-        if data.gives != "labels":
+        if data.example_type != "labels":
             expected = f"labelled, for task: {settings.task}"
             raise InputError("data.kind", got=data.kind, expected=expected)
         splits = load_labelled(data, cls.form)
@@ -131,7 +131,7 @@ class Supervised(Reader, ABC, Generic[Example]):
     def ready(cls, settings: Settings, vocabulary: Vocabulary) -> Self:
         """Builds the task for a trained model: the same preprocessing as in training, no data."""
         data = settings.data
-        if data.gives != "labels":
+        if data.example_type != "labels":
             return cls(vocabulary)
         options = ReadingOptions(data.longest, data.overlap, data.unanswerable)
         return cls(vocabulary, options=options)
@@ -176,7 +176,7 @@ class Supervised(Reader, ABC, Generic[Example]):
         """
         if asked.files is not None and asked.split is not None:
             raise InputError("--data with --split", expected="one of the two")
-        data, has_labels = settings.data, settings.data.gives == "labels"
+        data, has_labels = settings.data, settings.data.example_type == "labels"
         if asked.files is not None:
             header = has_labels and data.header
             return {asked.files: read_labelled(asked.files, self.form, header=header)[0]}

@@ -39,7 +39,7 @@ class Passages:
 
 def of_pairs(model: EncoderDecoder, batch: Batch[Ragged]) -> Passages:
     """Wraps a batch of sources and targets; the loss is that of the target tokens."""
-    (source, target), wanted = batch.sides, batch.wanted.ids
+    (source, target), wanted = batch.sides, batch.targets.ids
 
     def lengths(layer: str) -> tuple[Sequence[int], Sequence[int]]:
         queries = source if layer.startswith("encoder") else target

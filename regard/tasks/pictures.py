@@ -22,7 +22,7 @@ from regard.data.images.augment import augmented
 from regard.data.images.digits import CLASSES, SIDE, Pictures, splits
 from regard.data.images.reader import ImageReader
 from regard.data.input import Dense, Ragged
-from regard.data.order import order
+from regard.data.order import training_batches
 from regard.data.text.labelled import read_labelled
 from regard.errors import InputError
 from regard.layers import Tap
@@ -95,7 +95,7 @@ class ClassifyPictures(BaseTask):
         """
         data, train = settings.data, settings.train
         model: Any = settings.model
-        if data.gives != "pictures":
+        if data.example_type != "pictures":
             raise InputError("data.kind", got=data.kind, expected="digits, for a model of images")
         if (model.image, model.channels) != ((SIDE, SIDE), 1):
             got = f"{model.image[0]} x {model.image[1]}, {model.channels} channels"
@@ -137,7 +137,7 @@ class ClassifyPictures(BaseTask):
             return Batch(source, Ragged(wanted[index], (1,) * len(index)), tuple(index))
 
         lengths = [options.tokens] * len(train)
-        plan = partial(order, lengths, options.batch_tokens, options.seed)
+        plan = partial(training_batches, lengths, options.batch_tokens, options.seed)
         return epochs(plan, make, start)
 
     def targets(self, batch: Batch[Dense]) -> int:
@@ -148,7 +148,7 @@ class ClassifyPictures(BaseTask):
         """Cross-entropy of the classes with label smoothing, summed over the images: a scalar."""
         return F.cross_entropy(
             model.classify(batch.source),  # (images, classes)
-            batch.wanted.ids,
+            batch.targets.ids,
             reduction="sum",
             label_smoothing=self.options.smoothing,
         )
@@ -195,7 +195,7 @@ class ClassifyPictures(BaseTask):
             raise InputError("--data with --split", expected="one of the two")
         if asked.files is not None:
             return {asked.files: self._listed(Path(asked.files))}
-        if settings.data.gives != "pictures":
+        if settings.data.example_type != "pictures":
             got = f"{asked.model} without data"
             raise InputError(asked.verb, got=got, expected="--data FILE, with paths and classes")
         found = splits(settings.data)

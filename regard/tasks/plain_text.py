@@ -16,7 +16,7 @@ from regard.data.batch import Batch, Cursor
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus, encode, survey
 from regard.data.text.documents import Text, TextFiles, find_files
-from regard.data.text.packing import Packed, Rows, Stream, batches
+from regard.data.text.packing import BatchedCorpus, Packed, Stream, batches
 from regard.data.text.python_docs import PythonText
 from regard.errors import InputError
 from regard.runtime.files import cache_folder
@@ -25,7 +25,7 @@ from regard.tasks.measures.plain_text import TextReport
 from regard.tasks.measures.report import Scoring, Selection, counted
 from regard.tasks.task import BaseTask, Prepared, Settings, check_texts
 from regard.tokens import Vocabulary
-from regard.tokens.learn import Around, learn_plain
+from regard.tokens.learn import TaskSymbols, learn_plain
 
 KINDS_OF_ROWS: dict[str, type[Packed] | type[Stream]] = {"packed": Packed, "stream": Stream}
 MakeRows = partial[Packed] | partial[Stream]
@@ -72,7 +72,7 @@ class ReadsText(BaseTask):
             names = tuple(name.strip() for name in asked.files.split(","))
             corpus = self.encoded(TextFiles(find_files(names)))
             return corpus, corpus
-        if settings.data.gives != "text":
+        if settings.data.example_type != "text":
             got = "a model without text of its own"
             raise InputError(asked.verb, got=got, fix="give --data my.txt")
         return self.corpora(settings.data, *_documents(settings.data))
@@ -130,14 +130,14 @@ class PlainText(ReadsText, ABC):
     """
 
     noun = "texts from token"
-    around: ClassVar[Around]
+    around: ClassVar[TaskSymbols]
     """The special tokens around a text, for vocabularies learned for this task."""
 
     def __init__(
         self,
         vocabulary: Vocabulary,
-        train: Rows | None = None,
-        valid: Rows | None = None,
+        train: BatchedCorpus | None = None,
+        valid: BatchedCorpus | None = None,
         *,
         smoothing: float = 0.0,
     ) -> None:
@@ -145,7 +145,9 @@ class PlainText(ReadsText, ABC):
         self.smoothing, self.train, self.valid = smoothing, train, valid
 
     @abstractmethod
-    def rows(self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus) -> Rows:
+    def rows(
+        self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
+    ) -> BatchedCorpus:
         """Cuts a corpus into rows, with the targets that the task needs.
 
         Args:
@@ -164,7 +166,7 @@ class PlainText(ReadsText, ABC):
             vocabulary: The vocabulary of a resumed run or of the pretrained model; None: learn one.
         """
         data = settings.data
-        if data.gives != "text":
+        if data.example_type != "text":
             expected = f"text or python, for task: {settings.task}"
             raise InputError("data.kind", got=data.kind, expected=expected)
         text, valid = _documents(data)
@@ -180,7 +182,7 @@ class PlainText(ReadsText, ABC):
         )
         return Prepared(vocabulary, task, train.checksums | aside.checksums)
 
-    def to_train_on(self) -> Rows:
+    def to_train_on(self) -> BatchedCorpus:
         """The training text; raises an error if there is none."""
         if self.train is None:
             raise InputError("training", got="no text", expected="some to learn from")
@@ -190,7 +192,7 @@ class PlainText(ReadsText, ABC):
         """Yields training batches without end; order and masks depend only on seed and epoch."""
         return batches(self.to_train_on(), start)
 
-    def to_evaluate_on(self, rows: Rows | None) -> Rows:
+    def to_evaluate_on(self, rows: BatchedCorpus | None) -> BatchedCorpus:
         """The given text, or else the validation text; raises an error if there is none."""
         rows = self.valid if rows is None else rows
         if rows is None:
@@ -217,7 +219,7 @@ class PlainText(ReadsText, ABC):
         [(name, rows)] = sets.items()
         corpus, tokenizer = rows.corpus, self.tokenizer
         found = self.evaluate(model, rows, counted(scoring.tell, corpus.tokens, "loss"))
-        unknown = None if tokenizer.spells_all else tokenizer.specials.unknown
+        unknown = None if tokenizer.has_all_bytes else tokenizer.specials.unknown
         lost = sum(int((corpus.document(i) == unknown).sum()) for i in range(len(corpus)))
         share = None if unknown is None else lost / max(1, corpus.tokens)
         report = TextReport(name, corpus.tokens, found["loss"], found["perplexity"], unknown=share)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.input import Input, Ragged
-from regard.data.order import alike
+from regard.data.order import equal_length_batches
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.encoder import Encoder
@@ -26,7 +26,7 @@ from regard.runtime.cores import spread
 from regard.tasks.task import BaseTask, check_texts, warn_cut
 from regard.tasks.trace import Trace, read_alone
 from regard.tasks.verbs import Closeness
-from regard.tokens import Around
+from regard.tokens import TaskSymbols
 
 TOKENS_AT_ONCE = 1024
 """Tokens in one batch of a core: few enough that their hidden layers stay in its cache."""
@@ -36,7 +36,7 @@ POOLS = ("mean", "cls")
 AROUND = 3
 """The maximal number of special tokens around a text or a pair of texts."""
 
-READING = Around("<s> $A </s>", "<s> $A </s> $B:1 </s>:1", holes="mask")
+READING = TaskSymbols("<s> $A </s>", "<s> $A </s> $B:1 </s>:1", holes="mask")
 """The special tokens around a text, for vocabularies learned for an encoder; as in BERT."""
 
 Text = str | tuple[str, str]
@@ -102,7 +102,7 @@ class Reader(BaseTask):
 
     def parts(self, read: Sequence[Read]) -> Iterator[tuple[list[int], Ragged]]:
         """Yields batches of texts of similar length, each with the indices of its texts."""
-        for index in alike([len(each.ids) for each in read], TOKENS_AT_ONCE):
+        for index in equal_length_batches([len(each.ids) for each in read], TOKENS_AT_ONCE):
             types = [kind for i in index for kind in read[i].types]
             ids = Ragged.of([read[i].ids for i in index])
             yield index, ids.typed(torch.tensor(types) if any(types) else None)

@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
-from regard.data.text.corruption import CorruptedRows, generator
+from regard.data.text.corruption import CorruptedCorpus, generator
 from regard.data.text.spans import SpanCorruption, cut_spans, span_lengths, span_mask
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
@@ -40,7 +40,7 @@ from regard.tasks.task import Settings, per_token, rooms
 from regard.tasks.trace import ReadsAndWrites
 from regard.tasks.translate import Output
 from regard.tokens import Vocabulary
-from regard.tokens.learn import Around, sentinels_of
+from regard.tokens.learn import TaskSymbols, sentinels_of
 
 HOLES = ("[MASK]", "<mask>", "___")
 """The ways to write a hole in a text; the first hole becomes `<extra_id_0>`, and so on."""
@@ -71,14 +71,14 @@ class Restore(PlainText, ReadsAndWrites):
         InputError: The vocabulary has no sentinel tokens.
     """
 
-    around = Around("$A </s>", "$A </s> $B </s>", holes="sentinels")  # as in T5
+    around = TaskSymbols("$A </s>", "$A </s> $B </s>", holes="sentinels")  # as in T5
     tried = 'restore {} "The ___ is open."'
 
     def __init__(
         self,
         vocabulary: Vocabulary,
-        train: CorruptedRows | None = None,
-        valid: CorruptedRows | None = None,
+        train: CorruptedCorpus | None = None,
+        valid: CorruptedCorpus | None = None,
         *,
         smoothing: float = 0.0,
     ) -> None:
@@ -96,11 +96,11 @@ class Restore(PlainText, ReadsAndWrites):
 
     def rows(
         self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
-    ) -> CorruptedRows:
+    ) -> CorruptedCorpus:
         """Cuts a corpus into rows that, with spans cut out, fit the model's maximal length."""
         del train
         length = self.room(settings.model.max_length)
-        return CorruptedRows(make(corpus, length=length), self.corruption(settings.seed))
+        return CorruptedCorpus(make(corpus, length=length), self.corruption(settings.seed))
 
     def has_sentinel(self, text: str) -> bool:
         """Whether a text contains a sentinel token."""
@@ -126,16 +126,16 @@ class Restore(PlainText, ReadsAndWrites):
 
     def targets(self, batch: Batch[Ragged]) -> int:
         """The number of target tokens: sentinels, tokens of the spans, and end symbols."""
-        return batch.wanted.ids.numel()
+        return batch.targets.ids.numel()
 
     def loss(self, model: EncoderDecoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy of the target tokens with label smoothing, summed: a scalar."""
-        return model.loss(*batch.sides, batch.wanted.ids, self.smoothing)
+        return model.loss(*batch.sides, batch.targets.ids, self.smoothing)
 
     def evaluate(
         self,
         model: EncoderDecoder,
-        rows: CorruptedRows | None = None,
+        rows: CorruptedCorpus | None = None,
         tell: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """Mean negative log-likelihood per target token, and perplexity, on fixed spans.
@@ -149,17 +149,17 @@ class Restore(PlainText, ReadsAndWrites):
         with evaluating(model):
             for made in self.to_evaluate_on(rows).evaluation():
                 batch = made.to(model.device)
-                total += float(model.loss(*batch.sides, batch.wanted.ids))
-                count += batch.wanted.ids.numel()
+                total += float(model.loss(*batch.sides, batch.targets.ids))
+                count += batch.targets.ids.numel()
                 if tell is not None:
-                    tell(batch.source.ids.numel() + batch.wanted.ids.numel())
+                    tell(batch.source.ids.numel() + batch.targets.ids.numel())
         return per_token(total, count)
 
     def accuracy(
         self,
         model: EncoderDecoder,
         config: DecodeConfig,
-        rows: CorruptedRows | None = None,
+        rows: CorruptedCorpus | None = None,
         *,
         texts: int = 100,
         tell: Callable[[int], None] | None = None,
@@ -193,7 +193,7 @@ class Restore(PlainText, ReadsAndWrites):
     def details(
         self,
         model: EncoderDecoder,
-        rows: CorruptedRows,
+        rows: CorruptedCorpus,
         found: Mapping[str, float],
         scoring: Scoring,
     ) -> dict[str, Any]:

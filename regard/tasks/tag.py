@@ -107,13 +107,13 @@ class Tag(Supervised[TaggedWords]):
 
     def targets(self, batch: Batch[Ragged]) -> int:
         """The number of words in a batch, each tagged at one sub-word."""
-        return batch.places.numel()
+        return batch.target_positions.numel()
 
     def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy of the tags at the first sub-words, summed over the words: a scalar."""
         return F.cross_entropy(
-            model.tag(batch.source)[batch.places],  # (words, tags)
-            batch.asked,
+            model.tag(batch.source)[batch.target_positions],  # (words, tags)
+            batch.known_targets,
             reduction="sum",
             label_smoothing=self.options.smoothing,
         )
@@ -143,7 +143,10 @@ class Tag(Supervised[TaggedWords]):
             for batch in evaluation(rows, self.options.batch_tokens):
                 logits = model.tag(batch.source.to(model.device))  # (tokens, tags)
                 logits = logits.float().log_softmax(1).cpu()
-                out[batch.asked], read[batch.asked] = logits[batch.places], True
+                out[batch.known_targets], read[batch.known_targets] = (
+                    logits[batch.target_positions],
+                    True,
+                )
         return out, read
 
     def tag(self, model: Encoder, texts: Sequence[str | Sequence[str]]) -> list[Tags]:

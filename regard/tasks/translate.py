@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.input import Ragged
-from regard.data.order import order, sequential
+from regard.data.order import evaluation_batches, training_batches
 from regard.data.sources import Loaded, few_pairs, load_splits, pairs_of
 from regard.data.text.encoded import EncodedPairs
 from regard.data.text.files import load_pairs, split_files
@@ -171,15 +171,17 @@ class Translate(ReadsAndWrites):
         For a mixture, the epoch contains the pairs that `Mixture.epoch` draws by the weights.
         """
         if self.mixture is None:
-            return order(self.train.lengths.tolist(), self.batch_tokens, self.seed, epoch)
+            return training_batches(
+                self.train.lengths.tolist(), self.batch_tokens, self.seed, epoch
+            )
         index = self.mixture.epoch(epoch)
         lengths = self.train.lengths[index].tolist()
-        batches = order(lengths, self.batch_tokens, self.seed, epoch)
+        batches = training_batches(lengths, self.batch_tokens, self.seed, epoch)
         return [index[batch].tolist() for batch in batches]
 
     def targets(self, batch: Batch[Ragged]) -> int:
         """The number of target tokens, end symbols included; batches have no padding."""
-        return batch.wanted.ids.numel()
+        return batch.targets.ids.numel()
 
     def loss(self, model: EncoderDecoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy with label smoothing, summed over the target tokens: a scalar.
@@ -187,7 +189,7 @@ class Translate(ReadsAndWrites):
         The smoothed target has 1 - ε on the right token and ε spread over all tokens. The
         cross-entropy differs from the KL divergence only by a constant.
         """
-        return model.loss(*batch.sides, batch.wanted.ids, self.smoothing)
+        return model.loss(*batch.sides, batch.targets.ids, self.smoothing)
 
     def evaluate(self, model: EncoderDecoder) -> dict[str, float]:
         """Loss and perplexity on the validation pairs; for a mixture also the loss per dataset."""
@@ -201,10 +203,10 @@ class Translate(ReadsAndWrites):
         """Mean negative log-likelihood per target token (without smoothing), and perplexity."""
         total, count = 0.0, 0
         with evaluating(model):
-            for index in sequential(pairs.lengths.tolist(), self.batch_tokens):
+            for index in evaluation_batches(pairs.lengths.tolist(), self.batch_tokens):
                 batch = pairs.batch(index).to(model.device)
-                total += float(model.loss(*batch.sides, batch.wanted.ids))
-                count += batch.wanted.ids.numel()
+                total += float(model.loss(*batch.sides, batch.targets.ids))
+                count += batch.targets.ids.numel()
         return per_token(total, count)
 
     def examples(self, settings: Settings, asked: Selection) -> dict[str, Sequence[Pair]]:
@@ -446,7 +448,7 @@ class Translate(ReadsAndWrites):
 
     def _pieces(self, model: EncoderDecoder, steps: Iterator[Step]) -> Iterator[str]:
         """Yields the text of the ids that each decoding step settles, and the rest at the end."""
-        writer, shown, said = self.vocabulary.target.writer(), "", 0
+        writer, shown, said = self.vocabulary.target.stream_decoder(), "", 0
         with evaluating(model):
             for step in steps:
                 for ids in step.settled:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.input import Ragged
-from regard.data.order import sequential
+from regard.data.order import evaluation_batches
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models import Model
@@ -294,7 +294,7 @@ def _usual(vectors: Tensor, texts: Sequence[str]) -> float:
 def _vectors(model: Model, texts: Sequence[list[int]], layer: int | None) -> list[Tensor]:
     """The contextual vectors of the tokens of each text: a list of tensors (tokens, dim)."""
     found: dict[int, Tensor] = {}
-    for index in sequential([len(ids) for ids in texts], TOKENS_AT_ONCE):
+    for index in evaluation_batches([len(ids) for ids in texts], TOKENS_AT_ONCE):
         part = Ragged.of([texts[i] for i in index]).to(model.device)
         if layer is None:
             rows = torch.split(model.hidden(part).float().cpu(), list(part.lengths))

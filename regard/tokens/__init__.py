@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING
 
 from regard.runtime.lazy import lazily
 from regard.tokens.config import TokensConfig
-from regard.tokens.learn import Around, learn, learn_plain, sentinels_of
+from regard.tokens.learn import TaskSymbols, learn, learn_plain, sentinels_of
 from regard.tokens.listing import Token
 from regard.tokens.processor import Processor, Vocabulary
+from regard.tokens.stream import StreamDecoder
 from regard.tokens.tokenizer import Roles, Tokenizer
-from regard.tokens.writer import Writer
 
 if TYPE_CHECKING:
     from regard.tokens.published.hub import read_file, read_folder
 
 __all__ = [
-    "Around",
     "Processor",
     "Roles",
+    "StreamDecoder",
+    "TaskSymbols",
     "Token",
     "Tokenizer",
     "TokensConfig",
     "Vocabulary",
-    "Writer",
     "learn",
     "learn_plain",
     "read_file",

@@ -34,7 +34,7 @@ before it."""
 
 
 @dataclass(frozen=True)
-class Around:
+class TaskSymbols:
     """The symbols that a task needs: templates around one and two texts, and mask or sentinels."""
 
     single: str
@@ -53,7 +53,7 @@ def learn(pairs: Sequence[Pair], config: TokensConfig) -> Vocabulary:
 
     Args:
         pairs: The training pairs.
-        config: Kind and size, and whether source and target share one vocabulary.
+        config: TokenizerKind and size, and whether source and target share one vocabulary.
 
     Returns:
         The vocabulary. It is deterministic: its JSON is byte for byte the same in every process.
@@ -75,12 +75,12 @@ def learn(pairs: Sequence[Pair], config: TokensConfig) -> Vocabulary:
     return Vocabulary(one(source), one(target))
 
 
-def learn_plain(texts: Sequence[str], config: TokensConfig, around: Around) -> Vocabulary:
+def learn_plain(texts: Sequence[str], config: TokensConfig, around: TaskSymbols) -> Vocabulary:
     """Learn a vocabulary from plain text.
 
     Args:
         texts: A sample of the training text.
-        config: Kind and size; the size includes the symbols.
+        config: TokenizerKind and size; the size includes the symbols.
         around: The templates around texts, and whether mask or sentinels are needed.
 
     Raises:
@@ -118,7 +118,7 @@ def has_sentinels(processor: Vocabulary) -> bool:
     return bool(sentinels_of(processor.source))
 
 
-def _holes(around: Around, vocab: int) -> list[str]:
+def _holes(around: TaskSymbols, vocab: int) -> list[str]:
     """Return the symbols for hidden text: the mask, the sentinels, or none."""
     if around.holes == "mask":
         return [MASK]

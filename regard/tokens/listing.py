@@ -48,7 +48,7 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Tokenization:
     """A text, its tokens, and what the tokenizer lost of it.
 
     Attributes:
@@ -95,7 +95,7 @@ def tokens_of(tokenizer: Tokenizer, text: str, *, target: bool = False) -> list[
     return found
 
 
-def cut(tokenizer: Tokenizer, text: str, *, target: bool = False) -> Cut:
+def tokenize(tokenizer: Tokenizer, text: str, *, target: bool = False) -> Tokenization:
     """Tokenize a text, and find out what the tokenizer lost of it.
 
     Args:
@@ -108,14 +108,16 @@ def cut(tokenizer: Tokenizer, text: str, *, target: bool = False) -> Cut:
     decoded = tokenizer.decode(ids)
     known, written = text, decoded
     if unknown:
-        gone = [span for token, span in zip(ids, spans, strict=True) if tokenizer.is_unknown(token)]
-        known = _without(text, gone)
+        lost_places = [
+            span for token, span in zip(ids, spans, strict=True) if tokenizer.is_unknown(token)
+        ]
+        known = _without(text, lost_places)
         written = tokenizer.decode([token for token in ids if not tokenizer.is_unknown(token)])
     lost = _changes(known, written)
     if unknown:  # without the unknown words, spaces differ anyway
         lost = tuple(change for change in lost if change != "spaces")
     tokens = tuple(tokens_of(tokenizer, text, target=target))
-    return Cut(text, tokens, decoded, unknown, lost)
+    return Tokenization(text, tokens, decoded, unknown, lost)
 
 
 def read_ids(tokenizer: Tokenizer, line: str) -> list[int]:
@@ -133,7 +135,7 @@ def read_ids(tokenizer: Tokenizer, line: str) -> list[int]:
     return ids
 
 
-def table(found: Cut) -> str:
+def table(found: Tokenization) -> str:
     """Format tokens as aligned lines of token, id, span and a note; then what was lost."""
     rows = [("token", "id", "characters", ""), *(_row(found.text, each) for each in found.tokens)]
     return "\n".join([*aligned(rows), *_losses(found)])
@@ -146,7 +148,7 @@ def id_table(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     return "\n".join(aligned([("token", "id", ""), *rows]))
 
 
-def side_by_side(names: Sequence[str], found: Sequence[Cut]) -> str:
+def side_by_side(names: Sequence[str], found: Sequence[Tokenization]) -> str:
     """Format the tokens of several tokenizers in columns, aligned where tokens begin together."""
     edges = _common_edges(found)
     rows = [tuple(cell for name in names for cell in (name, "id"))]
@@ -200,7 +202,7 @@ def _note(text: str, token: Token) -> str:
     return "" if typed in ("", token.token, *spelled) else f"for {escaped(typed)}"
 
 
-def _losses(found: Cut) -> list[str]:
+def _losses(found: Tokenization) -> list[str]:
     """Return a line that says what was lost; no line if nothing was."""
     parts = [", ".join(found.lost)] if found.lost else []
     if found.unknown:
@@ -211,8 +213,8 @@ def _losses(found: Cut) -> list[str]:
 
 
 def _without(text: str, spans: Sequence[Span]) -> str:
-    gone = {place for start, end in spans for place in range(start, end)}
-    return "".join(letter for place, letter in enumerate(text) if place not in gone)
+    lost_places = {place for start, end in spans for place in range(start, end)}
+    return "".join(letter for place, letter in enumerate(text) if place not in lost_places)
 
 
 def _unaccented(text: str) -> str:
@@ -244,7 +246,7 @@ def _changes(text: str, decoded: str) -> tuple[str, ...]:
     return ("characters",)
 
 
-def _starts(found: Cut) -> list[int]:
+def _starts(found: Tokenization) -> list[int]:
     """Return the start of each token without leading spaces, which tokenizers treat differently."""
     starts = []
     for token in found.tokens:
@@ -254,7 +256,7 @@ def _starts(found: Cut) -> list[int]:
     return list(accumulate(starts, max))
 
 
-def _common_edges(found: Sequence[Cut]) -> list[int]:
+def _common_edges(found: Sequence[Tokenization]) -> list[int]:
     """Find the positions at which a token of every tokenizer begins and none continues."""
     edges = []
     for each in found:
@@ -264,7 +266,7 @@ def _common_edges(found: Sequence[Cut]) -> list[int]:
     return sorted(set.intersection(*edges))
 
 
-def _buckets(found: Cut, edges: Sequence[int]) -> list[list[Token]]:
+def _buckets(found: Tokenization, edges: Sequence[int]) -> list[list[Token]]:
     """Group tokens by the last edge at or before their start; the first group is before all edges.
 
     Returns:

@@ -103,4 +103,4 @@ def _unpacked(files: object) -> dict[str, bytes]:
     try:
         return {name: base64.b64decode(text, validate=True) for name, text in files.items()}
     except (TypeError, ValueError):
-        raise damaged("tokenizer.json", "files that are no base64") from None
+        raise damaged("tokenizer.json", "files that are not base64") from None

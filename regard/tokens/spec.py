@@ -47,7 +47,7 @@ class guarded:  # noqa: N801 (as `contextlib.suppress`; entered with every text,
             return
         # The library's `PanicException` is not a subclass of `Exception`.
         if isinstance(problem, Exception) or type(problem).__name__ == "PanicException":
-            raise damaged(self._file, f"what cannot be read ({_short(problem)})") from None
+            raise damaged(self._file, f"content that cannot be read ({_short(problem)})") from None
 
 
 def damaged(file: str, got: str) -> InputError:
@@ -55,7 +55,7 @@ def damaged(file: str, got: str) -> InputError:
     return InputError(
         file,
         got=got,
-        expected="a tokenizer as Hugging Face keeps them",
+        expected="a tokenizer in Hugging Face's format",
         fix="take the file from another copy of the model",
     )
 
@@ -116,7 +116,7 @@ def check_characters(data: bytes, file: str) -> int:
     """
     size = 4 + int.from_bytes(data[:4], "little")
     if size > len(data) or size % 4:
-        raise damaged(file, f"a map of characters of {len(data):,} bytes that claims {size:,}")
+        raise damaged(file, f"a character map of {len(data):,} bytes that claims {size:,}")
     return max(1, *map(len, data[size:].split(b"\0")))
 
 

@@ -42,8 +42,8 @@ from regard.tokens.spelling import (
     printable,
     words_of,
 )
+from regard.tokens.stream import CLEANED, StreamDecoder
 from regard.tokens.template import read_template
-from regard.tokens.writer import CLEANED, Writer
 
 _CHUNK = 10_000
 """Texts encoded at once: enough to use all cores, few enough to keep in memory."""
@@ -113,7 +113,7 @@ class Tokenizer:
         self._json = json.dumps(spec, separators=(",", ":"))
         self._check_ids()
         settings = roles, clean, sentences, self._vocab, spec.get("post_processor")
-        self._of_pairs = settings == (LEARNED, False, True, len(self._pieces), None)
+        self._learned_from_pairs = settings == (LEARNED, False, True, len(self._pieces), None)
 
     @property
     def vocab(self) -> int:
@@ -148,19 +148,19 @@ class Tokenizer:
         return self._first("unknown", self._roles.unknown)
 
     @property
-    def holds_words(self) -> bool:
+    def is_word_level(self) -> bool:
         """Whether all entries are whole words, so that an unknown word is lost as a whole."""
         return self._whole
 
     @property
-    def spells_all(self) -> bool:
+    def has_all_bytes(self) -> bool:
         """Whether the vocabulary has every byte, so that no text is unknown."""
         return self._kind in ("bpe", "fallback")
 
     @property
-    def of_pairs(self) -> bool:
+    def learned_from_pairs(self) -> bool:
         """Whether roles and settings are those of `learn`: `tokenizer.json` alone then suffices."""
-        return self._of_pairs
+        return self._learned_from_pairs
 
     def encode(self, text: str) -> list[int]:
         """Encode a text, without symbols around it."""
@@ -179,7 +179,7 @@ class Tokenizer:
     def encode_with_specials(self, text: str) -> list[int]:
         """Encode a text in which symbols such as `[MASK]` or `<extra_id_0>` count as symbols."""
         with self._guarded:
-            encoding = self._outspoken.encode(checked(text), add_special_tokens=False)
+            encoding = self._with_specials.encode(checked(text), add_special_tokens=False)
         return self._known(encoding.ids)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -253,22 +253,22 @@ class Tokenizer:
 
     def unknown_words(self, text: str) -> list[str]:
         """Return the words of a text that have unknown parts: each once, in order."""
-        return list(dict.fromkeys(word for word, lost in self.reading(text) if lost))
+        return list(dict.fromkeys(word for word, lost in self.mark_unknown_words(text) if lost))
 
-    def reading(self, text: str) -> list[tuple[str, bool]]:
+    def mark_unknown_words(self, text: str) -> list[tuple[str, bool]]:
         """Return the words of a text, each with whether it is unknown, whole or in part."""
         return lost_words(text, *self.located(text), self._roles.unknown)
 
-    def writer(self) -> Writer:
-        """Return a `Writer`, which decodes ids one by one as they are generated."""
+    def stream_decoder(self) -> StreamDecoder:
+        """Return a `StreamDecoder`, which decodes ids one by one as they are generated."""
         silent = frozenset(self._special)
         if self._joins:
             parts = [each for each, piece in enumerate(self._pieces) if piece.startswith(CONTINUES)]
             more = frozenset(parts if self._kind == "wordpiece" else ())
-            return Writer(self.decode, silent, more=more, quote=self.id_of("'"))
+            return StreamDecoder(self.decode, silent, more=more, quote=self.id_of("'"))
         alone = [token for token, piece in enumerate(self._pieces) if piece in FALLBACK]
         joined = frozenset(alone if self._kind == "fallback" else ())
-        return Writer(self.decode, silent, joined, clean=self._clean)
+        return StreamDecoder(self.decode, silent, joined, clean=self._clean)
 
     def bytes_of(self, token: int) -> bytes:
         """Return the bytes that an id adds to the text, with the space before a word.
@@ -288,11 +288,11 @@ class Tokenizer:
 
     def library_json(self) -> str:
         """Return the text of a `tokenizer.json` that Hugging Face can read."""
-        return self._outspoken.to_str() if self.of_pairs else self._json
+        return self._with_specials.to_str() if self.learned_from_pairs else self._json
 
     def to_json(self) -> str:
         """Return the whole tokenizer as JSON, as a Regard checkpoint keeps it."""
-        if self.of_pairs:
+        if self.learned_from_pairs:
             return self.library_json()
         roles = {role: each for role, each in asdict(self._roles).items() if each != ()}
         rest = {"roles": roles, "clean": self._clean, "vocab": self._vocab}
@@ -322,13 +322,13 @@ class Tokenizer:
         if not isinstance(inner, dict):
             raise damaged("tokenizer.json", f"foreign: {type(inner).__name__}")
         if not (vocab is None or type(vocab) is int):
-            raise damaged("tokenizer.json", "ids that are no whole numbers")
+            raise damaged("tokenizer.json", "ids that are not whole numbers")
         inner = check_learned(inner) if sentences else inner
         roles = _read_roles(spec.get("roles"))
         return Tokenizer(inner, roles, clean=clean, sentences=sentences, vocab=vocab)
 
     @cached_property
-    def _outspoken(self) -> Inner:
+    def _with_specials(self) -> Inner:
         """The library's tokenizer without our changes: symbols in a text count as symbols."""
         return Inner.from_str(self._json)
 
@@ -338,7 +338,7 @@ class Tokenizer:
 
     def _typed(self, text: str) -> str:
         """Check a text, and remove `HIDDEN` from it, so that it cannot spell a special symbol."""
-        if self._of_pairs:  # punctuation is split off there: no piece can spell a symbol
+        if self._learned_from_pairs:  # punctuation is split off there: no piece can spell a symbol
             return checked(text)
         return checked(text).replace(HIDDEN, "\N{REPLACEMENT CHARACTER}")
 
@@ -393,7 +393,7 @@ class Tokenizer:
         raise InputError(
             f"{self._file}: the {role} symbol",
             got="none",
-            expected="one, for what is asked of this model",
+            expected="one, which this use of the model needs",
         )
 
     def _check_ids(self) -> None:
@@ -414,5 +414,5 @@ def _read_roles(stated: object) -> Roles:
     banned = roles.pop("banned", [])
     single = all(token is None or type(token) is int for token in roles.values())
     if not single or not isinstance(banned, list) or not all(type(each) is int for each in banned):
-        raise damaged("tokenizer.json", "ids that are no whole numbers")
+        raise damaged("tokenizer.json", "ids that are not whole numbers")
     return Roles(**roles, banned=tuple(banned))

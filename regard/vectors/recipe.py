@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from regard.config import Config
 from regard.data.config import NoData
 from regard.recipes.messages import Keys
-from regard.recipes.recipe import Form
+from regard.recipes.recipe import RecipeFormat
 
 
 class SentencesData(Config):
@@ -94,7 +94,7 @@ class VectorsRecipe(Config):
 
 RATES = {"skip-gram": 0.025, "cbow": 0.05}
 """Default learning rates by kind of model."""
-FORM = Form(
+FORM = RecipeFormat(
     VectorsRecipe,
     Keys(
         top={name: VectorsRecipe.model_fields[name] for name in ("version", "task", "seed")},

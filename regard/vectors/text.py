@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.text.documents import Piece, Text, TextFiles, find_files
+from regard.data.text.documents import DocumentPiece, Text, TextFiles, find_files
 from regard.data.text.python_docs import PythonText
 from regard.errors import InputError
 from regard.tokens.kinds import WORD
@@ -107,7 +107,7 @@ def _frequent(names: list[str], stream: npt.NDArray[np.int32], config: WordsConf
     return Read(words, counts[order], kept, int(is_word.sum()))
 
 
-def _lines(pieces: Iterable[Piece]) -> Iterator[str]:
+def _lines(pieces: Iterable[DocumentPiece]) -> Iterator[str]:
     """The non-empty lines of documents; the end of a document also ends a line."""
     rest = ""
     for piece in pieces:

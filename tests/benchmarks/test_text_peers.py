@@ -99,7 +99,7 @@ def test_everybody_learns_from_the_same_loss_by_the_same_steps(
     def losses() -> list[float]:
         with torch.no_grad():
             total = trainer.task.loss(trainer.model, batch)
-            mean = total / batch.wanted.ids.numel()
+            mean = total / batch.targets.ids.numel()
             return [float(loss) for loss in (theirs.loop.loss(), nano.loop.loss(), mean)]
 
     before = losses()

@@ -97,7 +97,7 @@ class Count(Reader):
         return len(batch.index)
 
     def loss(self, model, batch):
-        return F.cross_entropy(model.classify(batch.source), batch.wanted.ids, reduction="sum")
+        return F.cross_entropy(model.classify(batch.source), batch.targets.ids, reduction="sum")
 
     def evaluate(self, model):
         with evaluating(model):
@@ -117,7 +117,7 @@ class Count(Reader):
         with evaluating(model):
             for batch in evaluation(rows, 64):
                 said = model.classify(batch.source).argmax(1)
-                right += int((said == batch.wanted.ids).sum())
+                right += int((said == batch.targets.ids).sum())
         return Counted(100 * right / len(rows))
 
     def passages(self, model, items):

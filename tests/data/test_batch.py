@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.input import Dense, Paired, Ragged
-from regard.data.order import order, sequential
+from regard.data.order import evaluation_batches, training_batches
 from regard.data.text.encoded import EncodedPairs, make_batch
 from regard.errors import InputError
 
@@ -45,11 +45,11 @@ def test_tokens_have_types_that_go_along():
 def test_what_is_wanted_is_the_target_one_step_ahead():
     batch = make_batch([[9], [5, 6]], [[7, 8], []], index=[40, 2], begin=1, end=2)
     assert batch.source.split() == [[9], [5, 6]]
-    assert batch.target.split() == [[1, 7, 8], [1]]
-    assert batch.wanted.ids.tolist() == [7, 8, 2, 2]
-    assert batch.wanted.ids.dtype == batch.source.ids.dtype == torch.int64
+    assert batch.decoder_input.split() == [[1, 7, 8], [1]]
+    assert batch.targets.ids.tolist() == [7, 8, 2, 2]
+    assert batch.targets.ids.dtype == batch.source.ids.dtype == torch.int64
     assert batch.index == (40, 2)
-    assert batch.to("meta").wanted.ids.device.type == "meta"
+    assert batch.to("meta").targets.ids.device.type == "meta"
 
 
 @given(st.data())
@@ -64,11 +64,11 @@ def test_a_gathered_batch_equals_one_built_from_lists(data):
     batch = pairs.batch(index)
     assert len(pairs) == count
     assert batch.source.split() == [source[i] for i in index]
-    assert batch.target.split() == [[1, *target[i]] for i in index]
-    assert batch.wanted.ids.tolist() == [t for i in index for t in [*target[i], 2]]
+    assert batch.decoder_input.split() == [[1, *target[i]] for i in index]
+    assert batch.targets.ids.tolist() == [t for i in index for t in [*target[i], 2]]
     assert batch.index == tuple(index)
     assert pairs.lengths.tolist() == [len(source[i]) + len(target[i]) + 1 for i in range(count)]
-    assert batch.source.ids.numel() + batch.wanted.ids.numel() == sum(
+    assert batch.source.ids.numel() + batch.targets.ids.numel() == sum(
         pairs.lengths[i] for i in index
     )
 
@@ -81,29 +81,31 @@ def test_unequal_numbers_of_sources_and_targets_are_refused():
 @given(lengths_strategy, st.integers(1, 100), st.integers(-5, 2**40), st.integers(0, 5))
 @settings(deadline=None)
 def test_every_example_is_in_one_batch_within_the_budget(lengths, budget, seed, epoch):
-    batches = order(lengths, budget, seed, epoch)
+    batches = training_batches(lengths, budget, seed, epoch)
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or sum(lengths[i] for i in batch) <= budget
-    assert order(np.array(lengths, dtype=np.int64), budget, seed, epoch) == batches  # pure
+    assert (
+        training_batches(np.array(lengths, dtype=np.int64), budget, seed, epoch) == batches
+    )  # pure
 
 
 def test_each_epoch_and_seed_has_its_own_order():
     lengths = [3 + i % 7 for i in range(300)]
-    orders = [order(lengths, 50, seed, epoch) for seed in (0, 1) for epoch in (0, 1)]
+    orders = [training_batches(lengths, 50, seed, epoch) for seed in (0, 1) for epoch in (0, 1)]
     assert len({str(batches) for batches in orders}) == 4
     # neighbours change too, not only the order of the batches
     assert len({str(sorted(map(sorted, batches))) for batches in orders}) == 4
 
 
 def test_the_order_is_the_same_in_every_process():
-    assert order([4, 9, 2, 7, 7, 1], 11, seed=3, epoch=1) == [[5, 2, 0], [4], [3], [1]]
+    assert training_batches([4, 9, 2, 7, 7, 1], 11, seed=3, epoch=1) == [[5, 2, 0], [4], [3], [1]]
 
 
 def test_batches_hold_like_lengths_and_are_well_filled():
     random = np.random.default_rng(0)
     lengths = random.integers(5, 100, 20_000)
-    batches = order(lengths, 2000, seed=0, epoch=0)
+    batches = training_batches(lengths, 2000, seed=0, epoch=0)
     rows = sum(len(batch) * lengths[batch].max() for batch in batches)
     assert rows < 1.05 * lengths.sum()
     assert len(batches) < 1.05 * lengths.sum() / 2000
@@ -113,19 +115,19 @@ def test_batches_hold_like_lengths_and_are_well_filled():
 
 
 def test_an_example_over_the_budget_stands_alone():
-    batches = order([3, 500, 4], budget=10, seed=0, epoch=0)
+    batches = training_batches([3, 500, 4], budget=10, seed=0, epoch=0)
     assert [1] in batches
     assert sorted(map(sorted, batches)) == [[0, 2], [1]]
 
 
 def test_nothing_in_gives_nothing_out():
-    assert order([], 10, 0, 0) == sequential([], 10) == []
+    assert training_batches([], 10, 0, 0) == evaluation_batches([], 10) == []
 
 
 @given(lengths_strategy, st.integers(1, 100))
 @settings(deadline=None)
 def test_evaluation_goes_from_short_to_long_once(lengths, budget):
-    batches = sequential(lengths, budget)
+    batches = evaluation_batches(lengths, budget)
     flat = [i for batch in batches for i in batch]
     assert flat == sorted(range(len(lengths)), key=lambda i: (lengths[i], i))
     for batch in batches:
@@ -135,7 +137,7 @@ def test_evaluation_goes_from_short_to_long_once(lengths, budget):
 def test_a_million_examples_are_ordered_in_seconds():
     lengths = np.random.default_rng(0).integers(5, 120, 1_000_000)
     start = time.perf_counter()
-    batches = order(lengths, 4096, seed=0, epoch=0)
+    batches = training_batches(lengths, 4096, seed=0, epoch=0)
     assert time.perf_counter() - start < 3
     assert sum(map(len, batches)) == 1_000_000
 
@@ -167,8 +169,8 @@ def test_a_batch_of_any_input_is_dealt_out_like_cards(count, parts):
         assert part.index == tuple(10 + row for row in rows)
         assert torch.equal(part.source.first.values, views.first.values[rows])
         assert torch.equal(part.source.second.values, views.second.values[rows])
-        assert part.wanted.split() == [wanted.split()[row] for row in rows]
-        assert (part.target, part.labels.tolist()) == (None, rows)
+        assert part.targets.split() == [wanted.split()[row] for row in rows]
+        assert (part.decoder_input, part.labels.tolist()) == (None, rows)
         assert torch.equal(part.kept, kept[rows])
     assert batch.to("meta").source.second.device.type == "meta"
 
@@ -176,9 +178,9 @@ def test_a_batch_of_any_input_is_dealt_out_like_cards(count, parts):
 def test_what_is_asked_stands_where_it_is_wanted():
     ids, wanted = Ragged.of([[5, 6, 7], [8]]), Ragged.of([[-1, 0, -1], [9]])
     batch = Batch(ids, wanted, (0, 1))
-    assert (batch.places.tolist(), batch.asked.tolist()) == ([1, 3], [0, 9])
+    assert (batch.target_positions.tolist(), batch.known_targets.tolist()) == ([1, 3], [0, 9])
     (part,) = batch.take([1]).split(1)
-    assert (part.places.tolist(), part.asked.tolist()) == ([0], [9])
+    assert (part.target_positions.tolist(), part.known_targets.tolist()) == ([0], [9])
     with pytest.raises(ValueError, match="without a target"):
         _ = batch.sides
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from regard.data.text import corpus as module
 from regard.data.text.corpus import Corpus, choose, encode, survey
-from regard.data.text.documents import Piece, TextFiles, bounded
+from regard.data.text.documents import DocumentPiece, TextFiles, bounded
 from regard.errors import InputError, WriteError
 
 TEXTS = ["to be or not to be", "that is the question", "whether", "it is nobler in the mind"]
@@ -110,7 +110,7 @@ def test_files_are_known_by_their_bytes_wherever_they_lie(tmp_path):
 def test_an_interrupted_encoding_leaves_nothing(tmp_path):
     class Broken(Loose):
         def pieces(self, _skipped):
-            yield Piece("a", last=True)
+            yield DocumentPiece("a", last=True)
             raise KeyboardInterrupt
 
     cache = tmp_path / "cache"
@@ -165,7 +165,7 @@ def test_encoding_needs_memory_for_a_part_only(tmp_path, monkeypatch):
 
     class Long(Loose):
         def pieces(self, _skipped):
-            return (Piece("word " * 2000, last=number % 7 == 6) for number in range(140))
+            return (DocumentPiece("word " * 2000, last=number % 7 == 6) for number in range(140))
 
     class Packs(Letters):
         def encode_batch(self, texts):

@@ -10,7 +10,7 @@ from regard.data.batch import Batch, Cursor
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.corruption import (
-    CorruptedRows,
+    CorruptedCorpus,
     Masking,
     SentencePairs,
     Symbols,
@@ -99,11 +99,11 @@ def test_masked_sequences_have_their_symbols_and_say_what_stood_there():
     rows = masked.source.split()
     assert [(row[0], row[-1], len(row) - 2) for row in rows] == [(CLS, SEP, len(t)) for t in texts]
     whole = torch.tensor([token for text in texts for token in (CLS, *text, SEP)])
-    assert torch.equal(masked.asked, whole[masked.places])
+    assert torch.equal(masked.known_targets, whole[masked.target_positions])
     restored = masked.source.ids.clone()
-    restored[masked.places] = masked.asked
+    restored[masked.target_positions] = masked.known_targets
     assert torch.equal(restored, whole)
-    assert masked.asked.numel() == 4 + 1 + 3
+    assert masked.known_targets.numel() == 4 + 1 + 3
     assert (masked.source.types, masked.labels) == (None, None)
 
 
@@ -113,7 +113,7 @@ def test_masks_are_dynamic_and_a_pure_function_of_seed_epoch_and_text():
 
     def places(seed, epoch, of=batch):
         masked = Masking(SYMBOLS, seed=seed)(of, epoch)
-        return masked.places.tolist(), masked.source.ids.tolist()
+        return masked.target_positions.tolist(), masked.source.ids.tolist()
 
     assert places(0, 0) == places(0, 0)
     assert len({str(places(seed, epoch)) for seed in (0, 1) for epoch in (0, 1)}) == 4
@@ -124,7 +124,7 @@ def test_masks_are_dynamic_and_a_pure_function_of_seed_epoch_and_text():
 
 def test_the_choice_is_the_same_on_every_machine():
     masked = Masking(SYMBOLS, seed=3)(batch_of(list(range(10, 50))), epoch=1)
-    assert masked.places.tolist() == [6, 9, 11, 13, 14, 19]
+    assert masked.target_positions.tolist() == [6, 9, 11, 13, 14, 19]
 
 
 def corpus_of(documents=30, sentences=6, words=5):
@@ -146,7 +146,7 @@ def test_pairs_follow_each_other_or_come_from_two_documents():
             batch = rows.batch(epoch, number)
             pair = pairs(batch, epoch)
             whole = pair.source.ids.clone()
-            whole[pair.places] = pair.asked
+            whole[pair.target_positions] = pair.known_targets
             types = torch.split(pair.source.types, list(pair.source.lengths))
             texts = zip(
                 batch.source.split(), Ragged(whole, pair.source.lengths).split(), strict=True
@@ -182,7 +182,7 @@ def test_other_texts_come_from_every_document_even_if_short():
     for epoch in range(60):
         pair = pairs(batch_of([100] * 40, index=[0]), epoch)
         whole = pair.source.ids.clone()
-        whole[pair.places] = pair.asked
+        whole[pair.target_positions] = pair.known_targets
         drawn |= set(whole.tolist()) if not pair.labels.item() else set()
     assert drawn == {CLS, SEP, STOP, 100, 101, 102, 103, 104}
 
@@ -199,7 +199,7 @@ def test_parts_of_a_masked_batch_are_dealt_out_and_hold_all_of_it():
         assert len(part.source.types) == len(part.source.ids)
     said = {(i, w) for part in parts for i, w in spoken(part)}
     assert said == set(spoken(pair))
-    assert sum(part.asked.numel() for part in parts) == pair.asked.numel()
+    assert sum(part.known_targets.numel() for part in parts) == pair.known_targets.numel()
     assert len(pair.split(1000)) == len(pair.index)
     moved = pair.to("meta")
     assert {t.device.type for t in (moved.source.ids, moved.source.types, moved.labels)} == {"meta"}
@@ -208,22 +208,24 @@ def test_parts_of_a_masked_batch_are_dealt_out_and_hold_all_of_it():
 def spoken(batch):
     """(text, place in it, what is said there) of all holes."""
     starts = np.cumsum([0, *batch.source.lengths])
-    rows = np.searchsorted(starts, batch.places.numpy(), side="right") - 1
+    rows = np.searchsorted(starts, batch.target_positions.numpy(), side="right") - 1
     return [
         ((batch.index[row], int(place - starts[row])), word)
-        for row, place, word in zip(rows, batch.places, batch.asked.tolist(), strict=True)
+        for row, place, word in zip(
+            rows, batch.target_positions, batch.known_targets.tolist(), strict=True
+        )
     ]
 
 
 def test_corrupted_batches_resume_where_they_were():
     rows = Packed(corpus_of(), length=20, batch_tokens=200)
     masking = Masking(SYMBOLS)
-    whole = list(islice(batches(CorruptedRows(rows, masking), Cursor()), 2 * len(rows) + 1))
+    whole = list(islice(batches(CorruptedCorpus(rows, masking), Cursor()), 2 * len(rows) + 1))
     plain = list(islice(batches(rows, Cursor()), 2 * len(rows) + 1))
     epochs = [0] * len(rows) + [1] * len(rows) + [2]
     for (masked, after), (batch, place), epoch in zip(whole, plain, epochs, strict=True):
         assert after == place
         assert torch.equal(masked.source.ids, masking(batch, epoch).source.ids)
     stop = len(rows) + 1
-    again, _ = next(batches(CorruptedRows(rows, masking), whole[stop][1]))
+    again, _ = next(batches(CorruptedCorpus(rows, masking), whole[stop][1]))
     assert torch.equal(again.source.ids, whole[stop + 1][0].source.ids)

@@ -106,7 +106,7 @@ def test_a_bad_line_stops_with_its_number_or_is_left_out(write, kind):
     file = write("a.txt", b"one\n" + line + b"two\n")
     with pytest.raises(InputError) as caught:
         read(file)
-    assert str(caught.value).startswith(f"{file}:{message}\nmend it")
+    assert str(caught.value).startswith(f"{file}:{message}\nfix it")
     assert read(file, on_bad="skip") == ["one\ntwo\n"]
     skipped: Counter[str] = Counter()
     list(TextFiles((file,), on_bad="skip").pieces(skipped))

@@ -80,7 +80,7 @@ def test_questions_are_read(write, answers):
     ("classify", "a.tsv", "a\tpos\n\nb\tneg", "a.tsv:2: empty line"),
     ("classify", "a.tsv", b"a\tpos\n\xff\tneg\n", "a.tsv:2: not UTF-8 (byte 0xff at 1)"),
     ("classify", "a.tsv", "sentence\tlabel\na\tpos", "data.header=true"),
-    ("classify", "a.txt", "a,pos", "a name that tells no format"),
+    ("classify", "a.txt", "a,pos", "an unknown file suffix"),
     ("classify", "a.jsonl", '{"text": "a"}', "a.jsonl:1: wrong keys ('label'"),
     ("classify", "a.jsonl", '{"text": "a", "label": null}', "a.jsonl:1: wrong keys"),
     ("classify", "a.jsonl", "[]", "a.jsonl:1: not JSON"),
@@ -88,8 +88,8 @@ def test_questions_are_read(write, answers):
     ("tag", "a.jsonl", '{"words": ["a"], "tags": []}', "1 words but 0 tags"),
     ("answer", "a.jsonl", '{"context": "ab", "question": "q", "answers": [{"text": "b", "start": 0}'
      "]}",
-     "an answer that does not stand where it says ('b' at 0)"),
-    ("answer", "a.json", '{"data": 3}', "JSON as SQuAD has it"),
+     "an answer that is not at its start ('b' at 0)"),
+    ("answer", "a.json", '{"data": 3}', "JSON in SQuAD's format"),
     ("classify", "a.tsv", "", "an empty file"),
 ])  # fmt: skip
 def test_faults_are_said_with_file_and_line(write, task, name, text, said):

@@ -47,13 +47,13 @@ def test_packed_batches_are_full_and_give_every_token_once_but_for_a_batch(
         found = epoch_of(rows, epoch)
     total = corpus.tokens - len(corpus)  # the last token of each is only predicted
     size = min(budget, total)
-    assert {batch.wanted.ids.numel() for batch in found} == {size}
+    assert {batch.targets.ids.numel() for batch in found} == {size}
     seen = torch.cat([batch.source.ids for batch in found]).tolist()
     assert len(seen) == len(set(seen)) == total // size * size
     assert not set(seen) & set((corpus.stops - 1).tolist())
     for batch in found:
-        assert batch.wanted.ids.dtype == batch.source.ids.dtype == torch.int64
-        assert torch.equal(batch.wanted.ids, batch.source.ids + 1)  # what follows in the document
+        assert batch.targets.ids.dtype == batch.source.ids.dtype == torch.int64
+        assert torch.equal(batch.targets.ids, batch.source.ids + 1)  # what follows in the document
         assert max(batch.source.lengths) <= length
         assert list(batch.index) == [piece[0] for piece in pieces(batch)]
         for piece in pieces(batch):  # of one document, without gaps
@@ -73,7 +73,7 @@ def test_sequences_of_a_batch_have_like_lengths():
     sizes = np.random.default_rng(0).integers(2, 400, 4000)
     found = epoch_of(Packed(corpus_of(sizes), length=256, batch_tokens=4096))
     padded = sum(len(batch.index) * max(batch.source.lengths) for batch in found)
-    assert 1 - sum(batch.wanted.ids.numel() for batch in found) / padded < 0.1
+    assert 1 - sum(batch.targets.ids.numel() for batch in found) / padded < 0.1
     longest = [max(batch.source.lengths) for batch in found]  # short and long batches come mixed
     assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.3
 
@@ -123,7 +123,7 @@ def test_a_run_goes_on_exactly_where_it_was(kind, monkeypatch):
         place = Cursor(**json.loads(json.dumps(asdict(whole[stop][1]))))
         batch, after = next(batches(rows(), place))
         assert torch.equal(batch.source.ids, whole[stop + 1][0].source.ids)
-        assert torch.equal(batch.wanted.ids, whole[stop + 1][0].wanted.ids)
+        assert torch.equal(batch.targets.ids, whole[stop + 1][0].targets.ids)
         assert (batch.index, after) == (whole[stop + 1][0].index, whole[stop + 1][1])
 
 
@@ -134,10 +134,10 @@ def test_evaluation_predicts_each_token_once_and_is_always_the_same(kind, sizes,
     corpus = corpus_of([*sizes, 13])
     rows = KINDS[kind](corpus, length=length, batch_tokens=budget, seed=3)
     found = list(rows.evaluation())
-    wanted = sorted(torch.cat([batch.wanted.ids for batch in found]).tolist())
+    wanted = sorted(torch.cat([batch.targets.ids for batch in found]).tolist())
     first = set(corpus.starts.tolist()) if kind == "packed" else {0}
     assert wanted == [token for token in range(corpus.tokens) if token not in first]
-    assert all(batch.wanted.ids.numel() <= max(budget, length) for batch in found)
+    assert all(batch.targets.ids.numel() <= max(budget, length) for batch in found)
     assert all(max(batch.source.lengths) <= length for batch in found)
     other = KINDS[kind](corpus, length=length, batch_tokens=budget, seed=4)
     assert [batch.index for batch in other.evaluation()] == [batch.index for batch in found]
@@ -147,7 +147,7 @@ def test_evaluation_cuts_documents_from_their_beginning():
     rows = Packed(corpus_of([8, 3]), length=4, batch_tokens=100)
     (batch,) = rows.evaluation()
     assert batch.source.split() == [[8, 9], [4, 5, 6], [0, 1, 2, 3]]
-    assert batch.wanted.ids.tolist() == [9, 10, 5, 6, 7, 1, 2, 3, 4]
+    assert batch.targets.ids.tolist() == [9, 10, 5, 6, 7, 1, 2, 3, 4]
     assert batch.index == (8, 4, 0)
 
 
@@ -159,7 +159,7 @@ def test_the_stream_takes_rows_from_any_token_across_documents():
     for epoch in range(500):
         batch = rows.batch(epoch, 0)
         assert batch.source.lengths == (16,) * 4
-        assert torch.equal(batch.wanted.ids, batch.source.ids + 1)
+        assert torch.equal(batch.targets.ids, batch.source.ids + 1)
         starts.update(batch.index)
     assert set(starts) == set(range(123 - 16))
     assert max(starts.values()) < 2.5 * 2000 / 107
@@ -172,7 +172,7 @@ def test_the_stream_passes_over_what_is_held_out():
     )
     batch = rows.batch(0, 0)
     assert batch.source.ids.tolist() == [*range(10), *range(20, 29)]
-    assert batch.wanted.ids.tolist() == [*range(1, 10), *range(20, 30)]
+    assert batch.targets.ids.tolist() == [*range(1, 10), *range(20, 30)]
 
 
 def test_texts_that_are_too_short_are_refused_or_make_one_small_batch():
@@ -181,7 +181,7 @@ def test_texts_that_are_too_short_are_refused_or_make_one_small_batch():
     with pytest.raises(InputError, match="no token to learn from"):
         Packed(corpus_of([1, 1]), length=9, batch_tokens=90)
     rows = Packed(corpus_of([9, 4]), length=9, batch_tokens=90)
-    assert [len(rows), rows.batch(5, 0).wanted.ids.numel()] == [1, 11]
+    assert [len(rows), rows.batch(5, 0).targets.ids.numel()] == [1, 11]
 
 
 def test_parts_of_a_batch_are_dealt_out_and_hold_all_of_it():
@@ -189,11 +189,11 @@ def test_parts_of_a_batch_are_dealt_out_and_hold_all_of_it():
     parts = batch.split(3)
     assert [len(part.index) for part in parts] == [2, 2, 2] or len(batch.index) != 6
     for part in parts:
-        assert torch.equal(part.wanted.ids, part.source.ids + 1)
+        assert torch.equal(part.targets.ids, part.source.ids + 1)
         assert [row[0] for row in part.source.split()] == list(part.index)
     assert sorted(i for part in parts for i in part.index) == sorted(batch.index)
     assert len(batch.split(100)) == len(batch.index)
-    assert batch.to("meta").wanted.ids.device.type == "meta"
+    assert batch.to("meta").targets.ids.device.type == "meta"
 
 
 def test_a_batch_of_many_documents_is_found_at_once():
@@ -201,4 +201,4 @@ def test_a_batch_of_many_documents_is_found_at_once():
     ends = np.cumsum(sizes)
     corpus = Corpus(np.broadcast_to(np.uint16(3), (int(ends[-1]),)), ends - 7, ends)
     batch = Packed(corpus, length=64, batch_tokens=4096).batch(3, 400)
-    assert batch.wanted.ids.tolist() == [3] * 4096
+    assert batch.targets.ids.tolist() == [3] * 4096

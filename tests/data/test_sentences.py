@@ -18,8 +18,19 @@ from regard.data.grammar.lexicon import (
     TRANSITIVE,
     WAIT_FOR,
 )
-from regard.data.grammar.phenomena import account, is_settled
-from regard.data.grammar.phrases import HE, IT, SHE, THEY, WE, WHO, I, Phrase, Place, Which
+from regard.data.grammar.phenomena import analyse, is_settled
+from regard.data.grammar.phrases import (
+    HE,
+    IT,
+    SHE,
+    THEY,
+    WE,
+    WHO,
+    I,
+    Phrase,
+    PrepositionalPhrase,
+    RelativePronoun,
+)
 from regard.data.grammar.sentences import Clause, Joined, Linked, Question, Reported, Shared, pair
 
 NOUN = {noun.english: noun for noun in NOUNS}
@@ -171,7 +182,7 @@ def is_(subject, adjective, degree="", **more):
 
 
 def at(preposition, phrase):
-    return Place(preposition, phrase)
+    return PrepositionalPhrase(preposition, phrase)
 
 
 NOW = {"tense": "present"}
@@ -270,10 +281,10 @@ HAND_WRITTEN = [
     (Shared(does(several("king"), "see", the("friend", "a", female=True)), does(several("king"), "look at", SHE, elided=True)), "The kings saw a friend and looked at her.", "Die Könige sahen eine Freundin und sahen sie an."),
     (does(the("doctor", "this", female=True, adjective="old"), "sell", the("car", "her")), "This old doctor sold her car.", "Diese alte Ärztin verkaufte ihr Auto."),
     # relative clauses
-    (is_(the("dog", relative=does(Which(NOUN["dog"]), "chase", the("cat"))), "tired"), "The dog that chased the cat was tired.", "Der Hund, der die Katze jagte, war müde."),
-    (is_(the("cat", relative=does(the("dog"), "chase", Which(NOUN["cat"]))), "tired"), "The cat that the dog chased was tired.", "Die Katze, die der Hund jagte, war müde."),
-    (does(the("man", relative=does(I, "help", Which(NOUN["man"]))), "laugh"), "The man who I helped laughed.", "Der Mann, dem ich half, lachte."),
-    (is_(several("child", relative=does(WE, "trust", Which(NOUN["child"], plural=True))), "brave"), "The children who we trusted were brave.", "Die Kinder, denen wir vertrauten, waren mutig."),
+    (is_(the("dog", relative=does(RelativePronoun(NOUN["dog"]), "chase", the("cat"))), "tired"), "The dog that chased the cat was tired.", "Der Hund, der die Katze jagte, war müde."),
+    (is_(the("cat", relative=does(the("dog"), "chase", RelativePronoun(NOUN["cat"]))), "tired"), "The cat that the dog chased was tired.", "Die Katze, die der Hund jagte, war müde."),
+    (does(the("man", relative=does(I, "help", RelativePronoun(NOUN["man"]))), "laugh"), "The man who I helped laughed.", "Der Mann, dem ich half, lachte."),
+    (is_(several("child", relative=does(WE, "trust", RelativePronoun(NOUN["child"], plural=True))), "brave"), "The children who we trusted were brave.", "Die Kinder, denen wir vertrauten, waren mutig."),
     # questions and coordination
     (Question(does(the("dog"), "sleep"), "why"), "Why did the dog sleep?", "Warum schlief der Hund?"),
     (Question(does(WHO, "open", the("door"), **NOW), "who"), "Who opens the door?", "Wer macht die Tür auf?"),
@@ -331,15 +342,15 @@ def test_english_verbs_and_plurals_are_spelt_right():
     ],
 )
 def test_a_noun_of_two_genders_is_settled_by_a_pronoun_that_can_only_be_it(sentence, settled):
-    assert is_settled(account(sentence), pair(sentence).source) is settled
+    assert is_settled(analyse(sentence), pair(sentence).source) is settled
 
 
 def test_tags_are_found_in_the_structure():
     sentence = Linked(does(the("man"), "open", the("door"), **NOT), "because", is_(HE, "tired"))
-    assert account(sentence).phenomena() == (
+    assert analyse(sentence).phenomena() == (
         "gender", "verb_final", "separable", "negation", "pronoun"
     )  # fmt: skip
     plural = does(several("dog", adjective="old"), "help", the("cat"), time="today", fronted=True)
-    assert account(plural).phenomena() == ("case", "adjective", "plural", "verb_second")
+    assert analyse(plural).phenomena() == ("case", "adjective", "plural", "verb_second")
     hidden = Shared(BALL, does(the("dog"), "hide", IT["m"], elided=True, about=NOUN["ball"]))
-    assert account(hidden).objects == [("find", "ball"), ("hide", "ball")]
+    assert analyse(hidden).objects == [("find", "ball"), ("hide", "ball")]

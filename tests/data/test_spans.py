@@ -97,7 +97,7 @@ def test_a_text_is_corrupted_alike_twice_and_otherwise_in_another_epoch_or_place
     batch = batch_of(40, 40, 1)
     first, again, later = corrupt(batch, 0), corrupt(batch, 0), corrupt(batch, 1)
     assert torch.equal(first.source.ids, again.source.ids)
-    assert torch.equal(first.wanted.ids, again.wanted.ids)
+    assert torch.equal(first.targets.ids, again.targets.ids)
     assert first.source.ids.tolist() != later.source.ids.tolist()
     one, two, _ = first.source.split()
     assert [token + 40 for token in one if 10 <= token < 90] != [t for t in two if 10 <= t < 90]
@@ -108,7 +108,7 @@ def test_a_text_is_corrupted_alike_twice_and_otherwise_in_another_epoch_or_place
 
 def test_the_batch_of_spans_is_one_of_a_translator():
     batch = SpanCorruption(SENTINELS, begin=0, end=1)(batch_of(30, 20, 1), epoch=0)
-    sources, targets = batch.source.split(), batch.target.split()
+    sources, targets = batch.source.split(), batch.decoder_input.split()
     assert [source.pop() for source in sources] == [1, 1, 1]
     assert [target.pop(0) for target in targets] == [0, 0, 0]
     assert (sources[2], targets[2]) == ([60], [])  # nothing can be hidden of one token
@@ -116,7 +116,7 @@ def test_the_batch_of_spans_is_one_of_a_translator():
         shown, target = np.array(sources[number]), np.array(targets[number])
         assert fill_spans(shown, target, SENTINELS).tolist() == text
         assert targets[number][0] == SENTINELS[0]
-    assert batch.wanted.ids.tolist() == [*targets[0], 1, *targets[1], 1, 1]
+    assert batch.targets.ids.tolist() == [*targets[0], 1, *targets[1], 1, 1]
     assert batch.index == (0, 30, 50)
 
 
@@ -147,5 +147,5 @@ def test_infilled_spans_have_poisson_lengths():
 
 def test_infilling_wants_the_whole_text():
     batch = Infilling(99, begin=0, end=1)(batch_of(30, 20), epoch=0)
-    assert batch.target.split() == [[0, *range(10, 40)], [0, *range(40, 60)]]
+    assert batch.decoder_input.split() == [[0, *range(10, 40)], [0, *range(40, 60)]]
     assert all(source[-1] == 1 and 99 in source for source in batch.source.split())

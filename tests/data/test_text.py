@@ -167,7 +167,7 @@ def test_what_cannot_be_read_says_why(write, tmp_path):
     cases = {
         str(tmp_path / "missing.tsv"): "no such file.*\n.*good.txt",
         str(tmp_path / "no" / "missing.tsv"): "no folder",
-        good: r"tells no format.*\.tsv, \.csv or \.jsonl",
+        good: r"unknown file suffix.*\.tsv, \.csv or \.jsonl",
         write("empty.tsv", ""): "an empty file",
         write("empty.tsv.gz", ""): "an empty file",
         write("wide.tsv", "a\tb\n".encode("utf-16")): "UTF-16.*\niconv",
@@ -339,13 +339,13 @@ def test_lines_whose_sides_are_swapped_are_told(write, places):
     assert found == [(place + 1, "sides that look swapped") for place in places]
 
 
-def test_files_that_hold_each_others_language_are_told(write):
+def test_swapped_files_are_reported_by_their_names(write):
     english, german = ("\n".join(text * 5) + "\n" for text in (ENGLISH, GERMAN))
     right = check((write("a.en", english), write("a.de", german)), 99)
     wrong = check((write("b.en", german), write("b.de", english)), 99)
     assert not right.problems
     assert wrong.problems == {"sides that look swapped": 1}
-    assert "the text de and en" in str(wrong.first[0])
+    assert "the text looks like de and en" in str(wrong.first[0])
     assert looked_through(write, [pair[::-1] for pair in PAIRS] * 5, "my.en-de.tsv") == [
         (1, "sides that look swapped")
     ]

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from regard.data.batch import Cursor
 from regard.data.text.corpus import Corpus
-from regard.data.text.corruption import CorruptedRows
+from regard.data.text.corruption import CorruptedCorpus
 from regard.data.text.packing import Packed
 from regard.errors import InputError
 from regard.models import BertConfig
@@ -19,7 +19,7 @@ from regard.models.encoder import Encoder
 from regard.runs.train import train
 from regard.tasks.fill import Fill, corruption, room, symbols_of
 from regard.tokens.config import TokensConfig
-from regard.tokens.learn import Around, learn_plain
+from regard.tokens.learn import TaskSymbols, learn_plain
 from regard.train.checkpoint import run as checkpoint
 
 TEXTS = [f"the {a} eats {b} . then it sleeps at {c} !" for a, b, c in [
@@ -38,7 +38,7 @@ def made(*, pairs, valid=TEXTS[:5]):
     tokenizer = vocabulary.source
     train_corpus, valid_corpus = corpus_of(tokenizer, TEXTS), corpus_of(tokenizer, valid)
     holes = [
-        CorruptedRows(
+        CorruptedCorpus(
             Packed(corpus, length=room(32, pairs=pairs), batch_tokens=60),
             corruption(tokenizer, corpus, 3, pairs=pairs, spare=train_corpus),
         )
@@ -53,7 +53,9 @@ def reference(model, batch):
     starts = np.cumsum([0, *batch.source.lengths])
     total = 0.0
     for number, ids in enumerate(batch.source.split()):
-        here = (batch.places >= starts[number]) & (batch.places < starts[number + 1])
+        here = (batch.target_positions >= starts[number]) & (
+            batch.target_positions < starts[number + 1]
+        )
         types = (
             None
             if batch.source.types is None
@@ -61,9 +63,11 @@ def reference(model, batch):
         )
         texts = type(batch.source).of([ids]).typed(types)
         hidden = model.hidden(texts)
-        logits = model.masked(hidden)[batch.places[here] - starts[number]]
+        logits = model.masked(hidden)[batch.target_positions[here] - starts[number]]
         said = logits.log_softmax(1)
-        total -= sum(float(row[want]) for row, want in zip(said, batch.asked[here], strict=True))
+        total -= sum(
+            float(row[want]) for row, want in zip(said, batch.known_targets[here], strict=True)
+        )
         if batch.labels is not None:
             scores = model.next_sentence(model.pooled(texts, hidden))[0].log_softmax(0)
             total -= float(scores[0 if batch.labels[number] else 1]) * int(here.sum())
@@ -81,7 +85,7 @@ def test_the_loss_is_a_sum_over_hidden_tokens_whatever_the_parts(pairs):
         assert len(parts) == 3
         assert float(whole) == pytest.approx(reference(model, batch), rel=1e-4)
         assert float(sum(task.loss(model, part) for part in parts)) == pytest.approx(float(whole))
-    assert task.targets(batch) == sum(map(task.targets, parts)) == len(batch.asked)
+    assert task.targets(batch) == sum(map(task.targets, parts)) == len(batch.known_targets)
 
 
 def test_evaluation_has_the_same_holes_each_time_and_measures_only_those():
@@ -92,10 +96,10 @@ def test_evaluation_has_the_same_holes_each_time_and_measures_only_those():
     with torch.no_grad():
         for batch in task.valid.evaluation():
             texts = batch.source
-            logits = model(texts)[batch.places]
-            total += float(F.cross_entropy(logits, batch.asked, reduction="sum"))
-            right += int((logits.argmax(1) == batch.asked).sum())
-            count += len(batch.asked)
+            logits = model(texts)[batch.target_positions]
+            total += float(F.cross_entropy(logits, batch.known_targets, reduction="sum"))
+            right += int((logits.argmax(1) == batch.known_targets).sum())
+            count += len(batch.known_targets)
             together = model.next_sentence(model.pooled(texts, model.hidden(texts))).argmax(1) == 0
             pairs_right += int((together == batch.labels.bool()).sum())
             pairs += len(batch.labels)
@@ -112,7 +116,7 @@ def test_holes_change_from_epoch_to_epoch_and_not_between_two_runs():
         assert torch.equal(one.source.ids, two.source.ids)
     batch = next(iter(task.train.rows.evaluation()))
     zero, one = (task.train.corrupt(batch, epoch) for epoch in (0, 1))
-    assert not torch.equal(zero.places, one.places)
+    assert not torch.equal(zero.target_positions, one.target_positions)
 
 
 def test_symbols_and_unknown_words_are_never_hidden():
@@ -124,7 +128,7 @@ def test_symbols_and_unknown_words_are_never_hidden():
 
 def test_a_vocabulary_without_a_mask_is_refused():
     tokenizer = learn_plain(
-        TEXTS, TokensConfig(kind="words", vocab=64), Around("<s> $A", "<s> $A $B")
+        TEXTS, TokensConfig(kind="words", vocab=64), TaskSymbols("<s> $A", "<s> $A $B")
     ).source
     with pytest.raises(InputError, match="without a mask"):
         symbols_of(tokenizer)

@@ -12,7 +12,7 @@ from regard.cli.verbs import command_of
 from regard.data.batch import Cursor
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
-from regard.data.text.corruption import CorruptedRows
+from regard.data.text.corruption import CorruptedCorpus
 from regard.data.text.packing import Packed
 from regard.decode.config import DecodeConfig
 from regard.decode.search import Hypothesis
@@ -46,7 +46,7 @@ def task():
     corpus = Corpus(ids, ends - [len(row) for row in rows], ends)
     bare = Restore(vocabulary)
     packed = Packed(corpus, length=bare.room(16), batch_tokens=60)
-    rows = CorruptedRows(packed, bare.corruption(1))
+    rows = CorruptedCorpus(packed, bare.corruption(1))
     return Restore(vocabulary, rows, rows)
 
 
@@ -59,7 +59,7 @@ def test_source_and_target_together_are_the_text_and_fit_the_model(task):
     batch, _ = next(task.batches(Cursor()))
     known = {tuple(task.tokenizer.encode(text)) for text in TEXTS}
     whole = 0
-    for shown, target in zip(batch.source.split(), batch.target.split(), strict=True):
+    for shown, target in zip(batch.source.split(), batch.decoder_input.split(), strict=True):
         assert shown[-1] == task.tokenizer.end
         assert len(shown) <= 16
         assert target[0] == task.tokenizer.pad  # T5's decoder starts with the padding
@@ -103,7 +103,9 @@ def test_what_is_said_before_any_sentinel_is_not_lost(task):
 
 
 def test_the_share_of_spans_is_of_those_with_every_token_right(task, monkeypatch):
-    targets = [target[1:] for batch in task.valid.evaluation() for target in batch.target.split()]
+    targets = [
+        target[1:] for batch in task.valid.evaluation() for target in batch.decoder_input.split()
+    ]
     spans = [task._spans(target) for target in targets]
     last = [next(reversed(each)) for each in spans]  # of each text, the last hole is told wrong
     wrong = {token: [*span[:-1], 3] for each in spans[:4] for token, span in each.items()}

@@ -38,14 +38,14 @@ def test_loss_is_the_sum_of_cross_entropies_to_smoothed_targets(task: Translate,
         found = float(task.loss(model, batch))
         logits = model(*batch.sides)
     vocab, expected = logits.shape[1], 0.0
-    for row, right in zip(logits, batch.wanted.ids.tolist(), strict=True):
+    for row, right in zip(logits, batch.targets.ids.tolist(), strict=True):
         logs = row.double().log_softmax(0)
         for token in range(vocab):
             share = 0.1 / vocab + (0.9 if token == right else 0.0)
             expected -= share * float(logs[token])
     assert found == pytest.approx(expected, rel=1e-5)
     words = sum(len(pair.target.split()) + 1 for pair in PAIRS[:4])  # and the end of each
-    assert task.targets(batch) == len(batch.wanted.ids) == words
+    assert task.targets(batch) == len(batch.targets.ids) == words
 
 
 def test_loss_of_a_batch_is_the_sum_of_its_sentences(task: Translate, model) -> None:

@@ -56,5 +56,7 @@ def test_large_vocabularies_have_as_many_sentinels_as_t5():
 @pytest.mark.parametrize("kind", ["words", "characters", "wordpiece", "unigram"])
 def test_only_the_word_that_cannot_be_spelled_is_unknown(kind):
     tokenizer = learn_plain(TEXTS, TokensConfig(kind=kind, vocab=400), Generate.around).source
-    found = tokenizer.reading("the\x1ccat sat")  # a separator that Python takes for a space
+    found = tokenizer.mark_unknown_words(
+        "the\x1ccat sat"
+    )  # a separator that Python takes for a space
     assert found == [("the", False), ("\x1c", True), ("cat", False), ("sat", False)]

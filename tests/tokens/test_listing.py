@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Library
 from regard.errors import InputError
 from regard.tasks import Fill
 from regard.tokens import Token, TokensConfig, learn, learn_plain, read_file
-from regard.tokens.listing import aligned, cut, read_ids, side_by_side, table, tokens_of
+from regard.tokens.listing import aligned, read_ids, side_by_side, table, tokenize, tokens_of
 from regard.tokens.spelling import spell
 from tests.tokens.test_published import KINDS as PUBLISHED
 from tests.tokens.test_published import TEXTS as HARD
@@ -146,7 +146,7 @@ LOSSES = {
 @pytest.mark.parametrize("text", LOSSES)
 def test_what_is_lost_is_named(text):
     kind, lower, lost = LOSSES[text]
-    found = cut((LOWER if lower else LEARNED)[kind], text)
+    found = tokenize((LOWER if lower else LEARNED)[kind], text)
     assert found.lost == lost
     assert found.unknown == (("zyxw",) if "zyxw" in text else ())
     assert ("lost: " in table(found)) == bool(lost or found.unknown)
@@ -154,16 +154,16 @@ def test_what_is_lost_is_named(text):
 
 
 def test_accents_and_forms_are_named(read):
-    assert cut(read("bert"), "Le café").lost == ("accents", "case")
-    assert cut(read("qwen2"), "Le cafe\u0301").lost == ("forms",)
-    assert "characters" in cut(read("bert"), "The\u0000 dog").lost
+    assert tokenize(read("bert"), "Le café").lost == ("accents", "case")
+    assert tokenize(read("qwen2"), "Le cafe\u0301").lost == ("forms",)
+    assert "characters" in tokenize(read("bert"), "The\u0000 dog").lost
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=TEXT)
 @relaxed
 def test_what_is_not_named_survives(kind, text):
-    found = cut(LEARNED[kind], text)
+    found = tokenize(LEARNED[kind], text)
     if not found.lost and not found.unknown:
         assert found.decoded == text
     assert kind not in ("bytes", "bpe") or found.decoded == text
@@ -174,9 +174,9 @@ def test_what_is_not_named_survives(kind, text):
 
 
 def test_a_line_says_what_a_token_stands_for():
-    lines = table(cut(LOWER["bytes"], "ẞ")).splitlines()
+    lines = table(tokenize(LOWER["bytes"], "ẞ")).splitlines()
     assert lines[1].split() == ["\\xc3", str(LOWER["bytes"].encode("ß")[0]), "0-1", "for", "ẞ"]
-    assert "unknown: zyxw" in table(cut(LEARNED["words"], "The zyxw"))
+    assert "unknown: zyxw" in table(tokenize(LEARNED["words"], "The zyxw"))
 
 
 def test_columns_stand_below_each_other_whatever_letters_they_hold():
@@ -186,7 +186,9 @@ def test_columns_stand_below_each_other_whatever_letters_they_hold():
 
 def test_what_begins_together_stands_in_one_line_of_a_comparison(read):
     text = "The man's street."
-    found = [cut(each, text) for each in (LEARNED["words"], LEARNED["characters"], read("gpt2"))]
+    found = [
+        tokenize(each, text) for each in (LEARNED["words"], LEARNED["characters"], read("gpt2"))
+    ]
     lines = side_by_side(["words", "letters", "gpt2"], found).splitlines()
     line = next(each for each in lines if each.startswith("man's"))
     assert line.split()[2] == "m"
@@ -198,7 +200,7 @@ def test_what_begins_together_stands_in_one_line_of_a_comparison(read):
 @relaxed
 def test_a_comparison_shows_each_token_once_and_in_order(text, read):
     names = ["words", "unigram", "gpt2"]
-    found = [cut(each, text) for each in (LEARNED["words"], LEARNED["unigram"], read("gpt2"))]
+    found = [tokenize(each, text) for each in (LEARNED["words"], LEARNED["unigram"], read("gpt2"))]
     lines = side_by_side(names, found).split("\n")
     shown = [each for each in lines if not each.startswith(tuple(f"{name} lost" for name in names))]
     ids = [str(token.id) for each in found for token in each.tokens]
@@ -224,10 +226,10 @@ def test_a_file_alone_is_read_with_its_unknown_symbol(tmp_path, read, published)
         assert read_file(file).source.located("The dog ☃") == read(kind).located("The dog ☃")
         beside = read_file(published(kind) / "tokenizer.json").source
         assert beside.specials == read(kind).specials
-    assert cut(read_file(tmp_path / "bert.json").source, "the ☃").unknown == ("☃",)
+    assert tokenize(read_file(tmp_path / "bert.json").source, "the ☃").unknown == ("☃",)
     own = tmp_path / "own.json"
     own.write_text(LEARNED["words"].to_json())
-    assert cut(read_file(own).source, "The zyxw").unknown == ("zyxw",)
+    assert tokenize(read_file(own).source, "The zyxw").unknown == ("zyxw",)
 
 
 NO_TOKENIZERS = ("", "[]", "{}", '{"model": 3}', '{"model": {"vocab": [3]}}', "\xff",

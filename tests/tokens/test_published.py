@@ -129,7 +129,7 @@ def test_a_checkpoint_keeps_it(kind, read):
         again = Vocabulary.from_json(vocabulary.to_json())
         assert again.shared == vocabulary.shared
         for old, new in ((ours, again.source), (vocabulary.target, again.target)):
-            assert not new.of_pairs
+            assert not new.learned_from_pairs
             assert (new.vocab, new.specials) == (old.vocab, old.specials)
             for text in TEXTS:
                 assert new.encode(text) == old.encode(text)

@@ -55,11 +55,11 @@ def test_a_small_model_is_read():
     ("data", "told"),
     [
         (b"", "0 pieces"),
-        (GOOD[:-1], "cut off"),
+        (GOOD[:-1], "truncated"),
         (b"PK\x03\x04 some archive", "no SentencePiece model"),
-        (b"\xff" * 40, "number without end"),
+        (b"\xff" * 40, "unterminated number"),
         (GOOD + piece("b"), "twice"),
-        (GOOD + piece("c", float("nan")), "no number"),
+        (GOOD + piece("c", float("nan")), "not a number"),
         (GOOD + piece(""), "without text"),
         (piece("a"), "unknown"),
         (GOOD + piece("<unk2>", kind=2), "unknown"),
@@ -170,8 +170,8 @@ def test_a_file_beyond_all_measure_is_not_read(published, tmp_path, monkeypatch)
     [
         ("merges.txt", "#version: 0.2\nabc\n", "line 2"),
         ("merges.txt", "a b c\n", "line 1"),
-        ("vocab.json", '{"a": "0"}', "no whole number"),
-        ("vocab.json", '{"a": -1}', "no whole number"),
+        ("vocab.json", '{"a": "0"}', "not a whole number"),
+        ("vocab.json", '{"a": -1}', "not a whole number"),
         ("vocab.json", '{"a": 0}', "vocab.json|merges.txt"),
     ],
 )

@@ -41,13 +41,13 @@ def test_ordinary_sentences_survive_there_and_back(kind):
 def test_ids_one_by_one_are_written_as_decode_gives_them(kind, seeds):
     ours = WITH_QUOTES[kind]
     ids = [seed % ours.vocab for seed in seeds]
-    writer = ours.writer()
+    writer = ours.stream_decoder()
     assert "".join([*map(writer.push, ids), writer.close()]) == ours.decode(ids)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_words_are_written_before_the_end(kind):
-    writer, ids = LEARNED[kind].writer(), LEARNED[kind].encode("The dog didn't bark twice.")
+    writer, ids = LEARNED[kind].stream_decoder(), LEARNED[kind].encode("The dog didn't bark twice.")
     assert sum(bool(writer.push(token)) for token in ids) > 3
 
 
@@ -258,8 +258,8 @@ def test_how_words_are_joined_and_what_is_banned_is_data_that_a_checkpoint_keeps
     for tokenizer in (joined, Tokenizer.from_json(joined.to_json())):
         assert tokenizer.decode(ids) == "„Ja“, sagte er (zweimal) um 10:30 Uhr!"
         assert tokenizer.specials == Roles(unknown=3, banned=(0, 3))
-        assert not tokenizer.of_pairs
-    assert LEARNED[kind].of_pairs
+        assert not tokenizer.learned_from_pairs
+    assert LEARNED[kind].learned_from_pairs
 
 
 @pytest.mark.parametrize("banned", [3, ["3"], [True], [-1], [999_999], None])

@@ -41,11 +41,11 @@ def test_a_split_batch_has_every_sentence_once():
     parts = batch.split(2)
     assert [part.index for part in parts] == [(0, 2, 4), (1, 3)]
     for part in parts:
-        for name in ("source", "target"):
+        for name in ("source", "decoder_input"):
             whole = getattr(batch, name).split()
             assert getattr(part, name).split() == [whole[i] for i in part.index]
-        outs = torch.split(part.wanted.ids, list(part.target.lengths))
-        reads = part.target.split()
+        outs = torch.split(part.targets.ids, list(part.decoder_input.lengths))
+        reads = part.decoder_input.split()
         assert [out.tolist() for out in outs] == [[*read[1:], 2] for read in reads]
     assert len(batch.split(9)) == 5
 

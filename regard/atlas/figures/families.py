@@ -30,7 +30,7 @@ from regard.models import BertConfig, GPTConfig, T5Config, build
 from regard.models.mode import evaluating
 from regard.tasks import Fill, Generate, Restore
 from regard.tasks.fill import symbols_of
-from regard.tokens import Around, Tokenizer, TokensConfig, learn_plain, sentinels_of
+from regard.tokens import TaskSymbols, Tokenizer, TokensConfig, learn_plain, sentinels_of
 
 WALK = "I walk my dog every day"
 """A sentence of the lectures."""
@@ -68,7 +68,7 @@ class Prepared:
         return spans(self.row, epoch)
 
 
-def prepared(text: str, around: Around, most: int) -> Prepared:
+def prepared(text: str, around: TaskSymbols, most: int) -> Prepared:
     """Tokenize a text with a vocabulary of its own words and make it a batch of one row.
 
     Args:
@@ -161,7 +161,7 @@ def _gpt(sentence: str) -> Pattern:
     tap = Tap("*.weights")
     with evaluating(model):
         model(given.row.source, tap)
-    read, wanted = given.names(given.row.source.ids), given.names(given.row.wanted.ids)
+    read, wanted = given.names(given.row.source.ids), given.names(given.row.targets.ids)
     asked = f"Each token says the next: {len(wanted)} targets from {len(read)} tokens."
     rows = [f"{token} → {said}" for token, said in zip(read, wanted, strict=True)]
     weights, never = _recorded(tap, "decoder", "self")
@@ -173,13 +173,13 @@ def _bert(sentence: str, seed: int) -> Pattern:
     mask = given.tokenizer.specials.mask
     draws = (given.masked(epoch, seed) for epoch in itertools.count())
     # Take a draw with a [MASK]; random and unchanged tokens are shown in the figure `objectives`.
-    batch = next(draw for draw in draws if mask in draw.source.ids[draw.places].tolist())
+    batch = next(draw for draw in draws if mask in draw.source.ids[draw.target_positions].tolist())
     model = build(BertConfig(**SIZES, layers=LAYERS), given.tokenizer.vocab)
     tap = Tap("*.weights")
     with evaluating(model):
         model(batch.source, tap)
     read = given.names(batch.source.ids)
-    said = dict(zip(batch.places.tolist(), given.names(batch.asked), strict=True))
+    said = dict(zip(batch.target_positions.tolist(), given.names(batch.known_targets), strict=True))
     rows = [f"{token} → {said[at]}" if at in said else token for at, token in enumerate(read)]
     holes = f"{len(said)} target{'s' if len(said) > 1 else ''} from {len(read)} tokens"
     asked = f"Only what is hidden is said, from both sides: {holes}."
@@ -207,7 +207,7 @@ def _t5(sentence: str, seed: int) -> Pattern:
     )
     for queries, keys, stack, kind in blocks:
         weights[queries, keys], never[queries, keys] = _recorded(tap, stack, kind)
-    wanted = given.names(batch.wanted.ids)
+    wanted = given.names(batch.targets.ids)
     rows = [*source, *(f"{token} → {said}" for token, said in zip(target, wanted, strict=True))]
     asked = (
         f"The encoder reads a text with spans cut out; the decoder says them: {len(wanted)} "

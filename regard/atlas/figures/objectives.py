@@ -104,7 +104,7 @@ def _next_tokens(sentence: str) -> list[Line]:
     return [
         Line("GPT: at each token, say the next"),
         Line("reads", _plain(given.names(given.row.source.ids)), aligned=True),
-        Line("says", _plain(given.names(given.row.wanted.ids)), aligned=True),
+        Line("says", _plain(given.names(given.row.targets.ids)), aligned=True),
     ]
 
 
@@ -141,7 +141,9 @@ def _fates(given: Prepared, epoch: int, seed: int) -> list[Cell]:
     batch = given.masked(epoch, seed)
     shown = given.names(batch.source.ids)
     cells = [(name, "") for name in shown]
-    for place, wanted in zip(batch.places.tolist(), given.names(batch.asked), strict=True):
+    for place, wanted in zip(
+        batch.target_positions.tolist(), given.names(batch.known_targets), strict=True
+    ):
         hidden = int(batch.source.ids[place]) == given.tokenizer.specials.mask
         kind = "mask" if hidden else "kept" if shown[place] == wanted else "other"
         cells[place] = f"{wanted} → {shown[place]}", kind
@@ -155,7 +157,7 @@ def _spans(sentence: str, seed: int) -> list[Line]:
     return [
         Line("T5: say what was cut out"),
         *(Line(name, _plain(batch.names(ids)))
-          for name, ids in (("reads", cut.source.ids), ("says", cut.wanted.ids))),
+          for name, ids in (("reads", cut.source.ids), ("says", cut.targets.ids))),
     ]  # fmt: skip
 
 
@@ -173,10 +175,10 @@ def _measured_holes(draws: int, seed: int) -> dict[str, float]:
     masking = Masking(symbols, seed=seed)
     for epoch in range(draws):
         batch = masking(text, epoch)
-        shown = batch.source.ids[batch.places]
+        shown = batch.source.ids[batch.target_positions]
         found["chosen"] += len(shown)
         found["mask"] += int((shown == MASK).sum())
-        found["kept"] += int((shown == batch.asked).sum())
+        found["kept"] += int((shown == batch.known_targets).sum())
     found["other"] = found["chosen"] - found["mask"] - found["kept"]
     wholes = {"chosen": draws * TOKENS}
     return {name: 100 * found[name] / wholes.get(name, found["chosen"]) for name in PUBLISHED}
@@ -188,7 +190,7 @@ def _measured_spans(draws: int, seed: int) -> Counter[int]:
     sentinels = range(VOCAB, VOCAB + 100)  # as many as T5 has
     spans = SpanCorruption(sentinels, begin=0, end=VOCAB + 100, seed=seed)
     for epoch in range(draws):
-        said = spans(text, epoch).wanted.ids  # sentinel, span, sentinel, span, …, end
+        said = spans(text, epoch).targets.ids  # sentinel, span, sentinel, span, …, end
         borders = torch.nonzero(said >= VOCAB).flatten()
         found.update((borders.diff() - 1).tolist())
     return found

@@ -50,7 +50,7 @@ class PronounTest:
         self.choices = torch.tensor([ids[word] for word in PRONOUNS])  # (3,)
         self.right = torch.tensor([PRONOUNS.index(_pronoun(pair) or "") for pair in self.pairs])
         # The index of each pronoun in the concatenated target tokens.
-        is_pronoun = torch.isin(self.batch.wanted.ids, self.choices)
+        is_pronoun = torch.isin(self.batch.targets.ids, self.choices)
         self.steps = is_pronoun.nonzero().flatten()
 
     def measure(self, without: Sequence[str] = ()) -> tuple[Tensor, float]:
@@ -67,7 +67,7 @@ class PronounTest:
         three = logits[self.steps][:, self.choices]  # (pairs, 3)
         right = three.gather(1, self.right[:, None])[:, 0]
         wrong = three.scatter(1, self.right[:, None], float("-inf")).amax(1)
-        correct = logits.argmax(-1) == self.batch.wanted.ids
+        correct = logits.argmax(-1) == self.batch.targets.ids
         correct[self.steps] = False
         others = float(correct.sum()) / (correct.numel() - self.steps.numel())
         return right - wrong, others

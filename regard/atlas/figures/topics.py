@@ -24,7 +24,7 @@ from torch import Tensor
 from regard.atlas.figures.descent import descend
 from regard.data.batch import Cursor
 from regard.data.text.corpus import Corpus
-from regard.data.text.corruption import CorruptedRows, Masking
+from regard.data.text.corruption import CorruptedCorpus, Masking
 from regard.data.text.packing import Packed
 from regard.layers.init import draw_normal
 from regard.models import BertConfig, Encoder, build
@@ -198,11 +198,11 @@ def course(step: int, steps: int) -> float:
     return (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup))) / 2
 
 
-def _holes(tokenizer: Tokenizer, texts: Sequence[str], seed: int) -> CorruptedRows:
+def _holes(tokenizer: Tokenizer, texts: Sequence[str], seed: int) -> CorruptedCorpus:
     """Sentences as documents of a corpus, in batches, with masking that changes each epoch."""
     documents = [[*ids, tokenizer.end] for ids in tokenizer.encode_batch(texts)]
     ends = np.array(list(accumulate(map(len, documents))), dtype=np.int64)
     starts = np.concatenate([[0], ends[:-1]])
     corpus = Corpus(np.concatenate(documents), starts, ends)
     rows = Packed(corpus, length=room(LENGTH, pairs=False), batch_tokens=BATCH, seed=seed)
-    return CorruptedRows(rows, Masking(symbols_of(tokenizer), rate=HIDE, seed=seed))
+    return CorruptedCorpus(rows, Masking(symbols_of(tokenizer), rate=HIDE, seed=seed))

@@ -23,7 +23,18 @@ from regard.data.grammar.lexicon import (
     WHERE,
     nouns_of,
 )
-from regard.data.grammar.phrases import HE, SHE, THEY, WE, I, Nominal, Phrase, Place, Pronoun, Which
+from regard.data.grammar.phrases import (
+    HE,
+    SHE,
+    THEY,
+    WE,
+    I,
+    Nominal,
+    Phrase,
+    PrepositionalPhrase,
+    Pronoun,
+    RelativePronoun,
+)
 from regard.data.grammar.sentences import Clause
 from regard.data.grammar.words import Adjective, Adverb, Noun, Verb
 
@@ -171,7 +182,7 @@ class Choices:
     def object(self, verb: Verb, subject: Nominal, negated: bool) -> Phrase:
         """Draw a possible object of the verb, other than its subject."""
         noun = self.choose(verb.objects)
-        while isinstance(subject, Phrase | Which) and noun is subject.noun:
+        while isinstance(subject, Phrase | RelativePronoun) and noun is subject.noun:
             noun = self.choose(verb.objects)
         plural = DATIVE_PLURAL if verb.case == "dat" else 0.26
         phrase = self.phrase(noun, bare=True, owner=_owner(subject), plural=plural)
@@ -182,7 +193,7 @@ class Choices:
             return Phrase(noun, "the", phrase.plural, phrase.adjective)
         return phrase
 
-    def place(self, kind: str, subject: Nominal) -> Place:
+    def place(self, kind: str, subject: Nominal) -> PrepositionalPhrase:
         """Draw a place ("where", "swim"), a destination ("into") or company ("with")."""
         if kind == "into":
             preposition, nouns = self.weighted(
@@ -198,14 +209,14 @@ class Choices:
             noun = self.choose(SITES)
             preposition, nouns = WHERE.get(noun.english) or WHERE[noun.kind], (noun,)
         noun = self.choose(nouns)
-        while isinstance(subject, Phrase | Which) and noun is subject.noun:
+        while isinstance(subject, Phrase | RelativePronoun) and noun is subject.noun:
             noun = self.choose(nouns)
-        return Place(preposition, self._dative(noun, subject))
+        return PrepositionalPhrase(preposition, self._dative(noun, subject))
 
     def receiver(self, subject: Nominal) -> Phrase:
         """Draw the indirect object of a verb of giving."""
         noun = self.choose(PEOPLE)
-        while isinstance(subject, Phrase | Which) and noun is subject.noun:
+        while isinstance(subject, Phrase | RelativePronoun) and noun is subject.noun:
             noun = self.choose(PEOPLE)
         return self._dative(noun, subject)
 
@@ -220,7 +231,7 @@ class Choices:
         if subject is None:
             subject = self.subject(verb, third=third)
         else:
-            noun = subject.noun if isinstance(subject, Phrase | Which) else PEOPLE[0]
+            noun = subject.noun if isinstance(subject, Phrase | RelativePronoun) else PEOPLE[0]
             while noun not in verb.subjects:
                 verb = self.choose(self.weighted(VERB_KINDS))
         negated = self.happens(0.2)
@@ -250,7 +261,7 @@ class Choices:
             return "can"
         return self.choose(("can", "want") if negated else ("can", "want", "must"))
 
-    def _place_with(self, verb: Verb, subject: Nominal, small: bool) -> Place | None:
+    def _place_with(self, verb: Verb, subject: Nominal, small: bool) -> PrepositionalPhrase | None:
         """Draw a place if the verb may have one; verbs of motion such as walk always have one."""
         if "into" in verb.places and not verb.prefix:
             return self.place(self.choose(verb.places), subject)

@@ -25,8 +25,8 @@ from regard.data.grammar.frames import DECIDING, Frames
 from regard.data.grammar.gloss import gloss, word_for_word
 from regard.data.grammar.lexicon import ADJECTIVES, DATIVE, GIVING, NOUNS, TRANSITIVE, TWO_GENDERS
 from regard.data.grammar.people import SETTLING
-from regard.data.grammar.phenomena import Account, account, is_settled
-from regard.data.grammar.phrases import IT, Phrase, Said
+from regard.data.grammar.phenomena import Analysis, analyse, is_settled
+from regard.data.grammar.phrases import IT, Phrase, Sentence
 from regard.data.grammar.sentences import Clause, Linked, pair
 from regard.data.text.pairs import Pair, Splits
 from regard.errors import InputError
@@ -57,7 +57,7 @@ def _demo(adjective: str, meant: int) -> Pair:
     noun = candidates[meant]
     sub = Clause(IT[noun.gender], predicate=predicate, degree="too", about=noun)
     sentence = Linked(main, "because", sub)
-    return pair(sentence, account(sentence).phenomena())
+    return pair(sentence, analyse(sentence).phenomena())
 
 
 DEMO: tuple[Pair, Pair] = (_demo("tired", 0), _demo("wide", 1))
@@ -115,13 +115,13 @@ HELD_PEOPLE = frozenset(min(ones, key=_order) for ones in _PEOPLE if HELD_OBJECT
 for the noun. A verb of which `HELD_OBJECTS` has one of these nouns keeps the others."""
 
 
-def _combined(found: Account) -> bool:
+def _combined(found: Analysis) -> bool:
     return not (
         HELD_OBJECTS.isdisjoint(found.objects) and HELD_ADJECTIVES.isdisjoint(found.adjectives)
     )
 
 
-def _for_training(found: Account) -> bool:
+def _for_training(found: Analysis) -> bool:
     """Whether a sentence has nothing held out.
 
     A noun that is held out for "it" with an adjective does not occur with it in any other way.
@@ -133,7 +133,7 @@ def _for_training(found: Account) -> bool:
     )
 
 
-def _for_combinations(found: Account) -> bool:
+def _for_combinations(found: Analysis) -> bool:
     return (
         _combined(found)
         and HELD_PRONOUNS.isdisjoint(found.adjectives)
@@ -141,7 +141,7 @@ def _for_combinations(found: Account) -> bool:
     )
 
 
-def _for_pronouns(found: Account) -> bool:
+def _for_pronouns(found: Analysis) -> bool:
     """Whether "it" stands for a held-out noun, in a sentence with nouns of different genders.
 
     With one gender only, any guess would be correct.
@@ -150,7 +150,7 @@ def _for_pronouns(found: Account) -> bool:
     return new and len(found.genders) > 1 and not _combined(found)
 
 
-def _for_natural_gender(found: Account) -> bool:
+def _for_natural_gender(found: Analysis) -> bool:
     return not HELD_PEOPLE.isdisjoint(found.settling) and not _combined(found)
 
 
@@ -159,8 +159,8 @@ def _length(one: Pair) -> int:
 
 
 def _take(
-    draw: Callable[[], Said],
-    wanted: Callable[[Account], bool],
+    draw: Callable[[], Sentence],
+    wanted: Callable[[Analysis], bool],
     count: int,
     seen: set[str],
     *,
@@ -171,7 +171,7 @@ def _take(
 
     Args:
         draw: Draws a sentence.
-        wanted: Whether to take a sentence, by its account.
+        wanted: Whether to take a sentence, by its analysis.
         count: How many pairs to draw.
         seen: English sentences drawn before, with their final mark; new ones are added.
         lengths: Allowed numbers of English words.
@@ -187,11 +187,11 @@ def _take(
     return tuple(taken)
 
 
-def _pairs(draw: Callable[[], Said], wanted: Callable[[Account], bool]) -> Iterator[Pair]:
+def _pairs(draw: Callable[[], Sentence], wanted: Callable[[Analysis], bool]) -> Iterator[Pair]:
     """Yield endlessly the pairs that are wanted and have only one translation."""
     while True:
         sentence = draw()
-        found = account(sentence)
+        found = analyse(sentence)
         if wanted(found):
             one = pair(sentence, found.phenomena())
             if is_settled(found, one.source):

@@ -12,7 +12,15 @@ from dataclasses import replace
 from regard.data.grammar.choices import ATTRIBUTES, INDOORS, PEOPLE, PREDICATES, STATES
 from regard.data.grammar.lexicon import ADJECTIVES, DATIVE, NOUNS, PERSON, SAYING, TRANSITIVE
 from regard.data.grammar.people import People
-from regard.data.grammar.phrases import IT, WHO, Phrase, Pronoun, Said, Which, pronoun_for
+from regard.data.grammar.phrases import (
+    IT,
+    WHO,
+    Phrase,
+    Pronoun,
+    RelativePronoun,
+    Sentence,
+    pronoun_for,
+)
 from regard.data.grammar.sentences import Clause, Joined, Linked, Question, Reported, Shared
 from regard.data.grammar.words import Adjective, Noun, Verb
 
@@ -91,7 +99,7 @@ class Frames(People):
 
     def __init__(self, seed: str) -> None:
         super().__init__(seed)
-        self._sentences: tuple[tuple[float, Callable[[], Said]], ...] = (
+        self._sentences: tuple[tuple[float, Callable[[], Sentence]], ...] = (
             (0.22, self.plain),
             (0.04, self.being),
             (0.22, self.contest),
@@ -105,15 +113,15 @@ class Frames(People):
             (0.06, self.long),
         )
 
-    def sentence(self) -> Said:
+    def sentence(self) -> Sentence:
         """Draw a sentence of any type, with the probabilities of the training split."""
         return self.weighted(self._sentences)()
 
-    def plain(self) -> Said:
+    def plain(self) -> Sentence:
         """Draw one clause with a verb."""
         return self.clause(self.tense())
 
-    def being(self) -> Said:
+    def being(self) -> Sentence:
         """Draw one clause with "is"."""
         return self.state(self.tense())
 
@@ -191,7 +199,7 @@ class Frames(People):
         main = Clause(subject, verb, thing, tense=tense, negated=negated)
         return Linked(main, word, sub)
 
-    def taking(self) -> Said:
+    def taking(self) -> Sentence:
         """Draw a sentence with a thing, and then "it" as the object of another verb."""
         first = self.choose(BEFORE)
         noun = self.choose(first.objects)
@@ -257,7 +265,7 @@ class Frames(People):
         body = self.clause(tense, small=self.happens(0.6), third=False)
         return self._report(replace(body, fronted=False), tense)
 
-    def _report(self, body: Said, tense: str) -> Reported:
+    def _report(self, body: Sentence, tense: str) -> Reported:
         verb = self.choose(SAYING)
         negated = verb.english == "know" and self.happens(0.3)
         return Reported(Clause(self.subject(verb), verb, tense=tense, negated=negated), body)
@@ -275,7 +283,7 @@ class Frames(People):
 
     def _inner(self, noun: Noun, plural: bool, tense: str) -> Clause:
         """Draw a relative clause, in which the noun is the subject or the object."""
-        which = Which(noun, plural)
+        which = RelativePronoun(noun, plural)
         if noun.kind in (*PERSON, "beast") and self.happens(0.5):
             return self.clause(tense, which, small=True)
         verb = self.choose(TARGETED[noun])
@@ -303,7 +311,7 @@ class Frames(People):
             return self.question()
         return Question(clause, word)
 
-    def long(self) -> Said:
+    def long(self) -> Sentence:
         """Draw a longer sentence, which combines two others."""
         word = self.choose(("and", "but"))
         kind = self.choose(("report", "contest", "linked", "taking", "relative", "clauses"))

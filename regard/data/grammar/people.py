@@ -19,7 +19,7 @@ from regard.data.grammar.lexicon import (
     TWO_GENDERS,
     WAIT_FOR,
 )
-from regard.data.grammar.phrases import WE, I, Nominal, Phrase, Said, pronoun_for
+from regard.data.grammar.phrases import WE, I, Nominal, Phrase, Sentence, pronoun_for
 from regard.data.grammar.sentences import Clause, Joined, Linked, Shared
 from regard.data.grammar.words import Adjective, Verb
 
@@ -51,9 +51,9 @@ SETTLING = tuple(dict.fromkeys((*CARES, *CAUSES, *MISSING)))
 class People(Choices):
     """Draws sentences in which "her" or "him" shows the gender of a noun before it."""
 
-    def her_or_him(self) -> Said:
+    def her_or_him(self) -> Sentence:
         """Draw a sentence of any of the types below."""
-        frames: tuple[tuple[float, Callable[[], Said]], ...] = (
+        frames: tuple[tuple[float, Callable[[], Sentence]], ...] = (
             (0.25, self.state_and_care),
             (0.25, self.event_and_care),
             (0.2, self.event_by_others),

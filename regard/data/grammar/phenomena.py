@@ -1,6 +1,6 @@
 """Analysis of a sentence: the phenomena to report scores by, and the combinations to hold out.
 
-In: a sentence structure. Out: an `Account` of it, from one pass over its clauses.
+In: a sentence structure. Out: an `Analysis` of it, from one pass over its clauses.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from regard.data.grammar.phrases import (
     Nominal,
     Phrase,
     Pronoun,
-    Said,
-    Which,
+    RelativePronoun,
+    Sentence,
 )
 from regard.data.grammar.sentences import Clause, Joined, Linked, Question, Reported, Shared
 from regard.data.grammar.words import Noun
@@ -37,7 +37,7 @@ _HE_OR_SHE = re.compile(r"\b(?:he|him|his|she|her)\b")
 
 
 @dataclass(slots=True)
-class Account:
+class Analysis:
     """The phenomena and combinations in a sentence.
 
     Attributes:
@@ -65,9 +65,9 @@ class Account:
         return tuple(tag for tag in PHENOMENA if tag in self.tags)
 
 
-def account(sentence: Said) -> Account:
+def analyse(sentence: Sentence) -> Analysis:
     """Collect the phenomena and combinations of a sentence."""
-    found = Account()
+    found = Analysis()
     if isinstance(sentence, Question):
         found.tags.add("question")
         if sentence.word:
@@ -77,14 +77,14 @@ def account(sentence: Said) -> Account:
     return found
 
 
-def is_settled(found: Account, english: str) -> bool:
+def is_settled(found: Analysis, english: str) -> bool:
     """Whether a later pronoun determines the gender of a sentence's noun of two genders.
 
     Each "he" and "she" must follow the noun and agree with it, and must not be able to stand for
     anybody else: all other people in the sentence are plural, or of the other gender.
 
     Args:
-        found: The sentence's account.
+        found: The analysis of the sentence.
         english: The sentence.
 
     Returns:
@@ -101,7 +101,7 @@ def is_settled(found: Account, english: str) -> bool:
     return bool(later) and later <= AGREEING[noun.kind] and not _HE_OR_SHE.search(before)
 
 
-def _clauses(sentence: Said, order: str = "main") -> Iterator[tuple[Clause, str]]:
+def _clauses(sentence: Sentence, order: str = "main") -> Iterator[tuple[Clause, str]]:
     """Yield each clause, including relative clauses, with its German word order."""
     if isinstance(sentence, Clause):
         yield sentence, order
@@ -121,7 +121,7 @@ def _clauses(sentence: Said, order: str = "main") -> Iterator[tuple[Clause, str]
         yield from _clauses(sentence.clause, order)
 
 
-def _note_clause(found: Account, clause: Clause, order: str) -> None:
+def _note_clause(found: Analysis, clause: Clause, order: str) -> None:
     verb = clause.verb
     present = {
         "verb_second": order == "inverted" or (order == "main" and clause.fronted),
@@ -150,7 +150,7 @@ def _note_clause(found: Account, clause: Clause, order: str) -> None:
         _note_predicate(found, clause)
 
 
-def _note_predicate(found: Account, clause: Clause) -> None:
+def _note_predicate(found: Analysis, clause: Clause) -> None:
     assert clause.predicate is not None
     noun = _noun(clause.subject)
     if noun:
@@ -162,7 +162,7 @@ def _note_predicate(found: Account, clause: Clause) -> None:
             found.pronouns.append(combination)
 
 
-def _note_nominal(found: Account, nominal: Nominal, case: str) -> None:
+def _note_nominal(found: Analysis, nominal: Nominal, case: str) -> None:
     if isinstance(nominal, Pronoun):
         if nominal not in (I, WE, WHO):
             found.tags.add("pronoun")
@@ -188,4 +188,4 @@ def _note_nominal(found: Account, nominal: Nominal, case: str) -> None:
 
 
 def _noun(nominal: Nominal) -> Noun | None:
-    return nominal.noun if isinstance(nominal, Phrase | Which) else None
+    return nominal.noun if isinstance(nominal, Phrase | RelativePronoun) else None

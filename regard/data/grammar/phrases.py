@@ -39,7 +39,7 @@ class Nominal(Protocol):
         """Return its German words in a case."""
 
 
-class Said(Protocol):
+class Sentence(Protocol):
     """A clause or sentence: the interface of everything that can be written in both languages."""
 
     def english(self) -> str:
@@ -58,14 +58,14 @@ class Phrase:
         word: The English determiner in the singular: the, this, a, no, my, two; "" for none.
         plural: Whether the noun is in the plural.
         adjective: The adjective before the noun.
-        relative: The relative clause, with a `Which` in it.
+        relative: The relative clause, with a `RelativePronoun` in it.
     """
 
     noun: Noun
     word: str = "the"
     plural: bool = False
     adjective: Adjective | None = None
-    relative: Said | None = None
+    relative: Sentence | None = None
 
     @property
     def agrees(self) -> int:
@@ -158,7 +158,7 @@ def pronoun_for(phrase: Phrase) -> Pronoun:
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
+class RelativePronoun:
     """A relative pronoun: it agrees with the noun before it; its clause decides its case."""
 
     noun: Noun
@@ -196,7 +196,7 @@ PREPOSITIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PrepositionalPhrase:
     """A prepositional phrase: in the garden, with a friend."""
 
     preposition: str

@@ -11,7 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from regard.data.grammar.german import BE, MODALS, THIRD, verb_forms
-from regard.data.grammar.phrases import Nominal, Phrase, Place, Pronoun, Said, Which
+from regard.data.grammar.phrases import (
+    Nominal,
+    Phrase,
+    PrepositionalPhrase,
+    Pronoun,
+    RelativePronoun,
+    Sentence,
+)
 from regard.data.grammar.words import Adjective, Adverb, Noun, Verb, english_plural
 from regard.data.text.pairs import Pair
 
@@ -53,7 +60,7 @@ class Clause:
     tense: str = "past"
     negated: bool = False
     modal: str = ""
-    place: Place | None = None
+    place: PrepositionalPhrase | None = None
     time: Adverb | None = None
     fronted: bool = False
     elided: bool = False
@@ -62,7 +69,7 @@ class Clause:
     def english(self) -> str:
         """Subject, verb, objects, place, time; a relative pronoun or a fronted time is first."""
         verb = " ".join(self._english_verb()).strip()
-        if isinstance(self.object, Which):
+        if isinstance(self.object, RelativePronoun):
             words = [self.object.english(), self.subject.english("nom"), verb]
         else:
             words = [] if self.elided else [self.subject.english("nom")]
@@ -111,7 +118,7 @@ class Clause:
             words.append(particle)
         if self.indirect:
             words.append(self.indirect.english("dat"))
-        if self.object and not isinstance(self.object, Which):
+        if self.object and not isinstance(self.object, RelativePronoun):
             words.append(self.object.english("acc"))
         if split:
             words.append(particle)
@@ -131,7 +138,7 @@ class Clause:
         if order == "final":
             # The separable prefix is joined to a final verb: aufmachte.
             verb = f"{end} {finite}" if self.modal else f"{end}{finite}"
-            if isinstance(self.object, Which):
+            if isinstance(self.object, RelativePronoun):
                 case = self.verb.case if self.verb else "acc"
                 words = [self.object.german(case), subject, *middle, verb]
             else:
@@ -158,7 +165,7 @@ class Clause:
         case = self.verb.case if self.verb else "acc"
         indirect = self.indirect.german("dat") if self.indirect else ""
         object_, negated = "", self.negated
-        if self.object and not isinstance(self.object, Which):
+        if self.object and not isinstance(self.object, RelativePronoun):
             phrase = self.object
             if negated and isinstance(phrase, Phrase) and phrase.indefinite:
                 phrase, negated = phrase.denied(), False  # "not a dog" is "kein Hund"
@@ -210,7 +217,7 @@ class Reported:
     """A reported clause: what somebody knows, thinks, hopes or says."""
 
     head: Clause
-    body: Said
+    body: Sentence
 
     def english(self) -> str:
         """Write, for example, "the woman knows that …"."""
@@ -242,9 +249,9 @@ class Shared:
 class Joined:
     """Two sentences joined by "and" or "but"."""
 
-    first: Said
+    first: Sentence
     word: str
-    second: Said
+    second: Sentence
 
     def english(self) -> str:
         """Write a comma before "and" and before "but"."""
@@ -276,7 +283,7 @@ class Question:
         return f"{QUESTIONS[self.word]} {self.clause.german('inverted')}".lstrip()
 
 
-def pair(sentence: Said, tags: tuple[str, ...] = ()) -> Pair:
+def pair(sentence: Sentence, tags: tuple[str, ...] = ()) -> Pair:
     """Write a sentence in both languages, with initial capital and final punctuation."""
     end = "?" if isinstance(sentence, Question) else "."
     source = sentence.english() + end

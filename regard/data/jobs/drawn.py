@@ -59,7 +59,9 @@ class Draw:
         return " ".join(report)
 
 
-def parted(sample: Callable[[str], Iterator[Pair]], pairs: int, held_out: int, seed: int) -> Splits:
+def disjoint_splits(
+    sample: Callable[[str], Iterator[Pair]], pairs: int, held_out: int, seed: int
+) -> Splits:
     """Draw splits from a generator; no source is in two of them, or twice in one.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from regard.data.jobs.drawn import PEOPLE, Draw, parted, words
+from regard.data.jobs.drawn import PEOPLE, Draw, disjoint_splits, words
 from regard.data.text.pairs import Pair, Splits
 
 CITIES = words(
@@ -199,4 +199,4 @@ def splits(pairs: int, held_out: int, seed: int) -> Splits:
         held_out: How many validation pairs, and how many test pairs.
         seed: Seed of the random choice.
     """
-    return parted(sample, pairs, held_out, seed)
+    return disjoint_splits(sample, pairs, held_out, seed)

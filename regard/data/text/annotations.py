@@ -35,7 +35,7 @@ DOCUMENT = "-DOCSTART-"
 """Stands in place of a word between two documents in CoNLL files."""
 LONGEST_DOCUMENT = 2**28
 """The most characters of a JSON document; SQuAD has 42 million, all on one line."""
-MISPLACED = "an answer that does not stand where it says"
+MISPLACED = "an answer that is not at its start"
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def _texts(file: str, header: bool) -> Iterator[LabelledText | Problem]:
         return _columns(file, header=header)
     raise InputError(
         file,
-        got="a name that tells no format",
+        got="an unknown file suffix",
         expected=".tsv or .csv (text, label; or text, text, label) or .jsonl",
     )
 
@@ -274,8 +274,8 @@ def _sentences(file: str) -> Iterator[TaggedWords | Problem]:
         if word == DOCUMENT:
             continue
         if len(cells) < 2 or not word or not tag:
-            told = " ".join(cells)
-            bad = bad or Problem(file, number, COLUMNS, f"{told!r}, not a word and its tag")
+            row = " ".join(cells)
+            bad = bad or Problem(file, number, COLUMNS, f"{row!r}, not a word and its tag")
         words.append((word, tag))
     yield from _sentence(words, bad)
 
@@ -296,7 +296,7 @@ def _questions(file: str, header: bool) -> Iterator[Question | Problem]:  # noqa
     if _ends(file, ".json"):
         return _squad(file)
     raise InputError(
-        file, got="a name that tells no format", expected=".json (as SQuAD has it) or .jsonl"
+        file, got="an unknown file suffix", expected=".json (in SQuAD's format) or .jsonl"
     )
 
 
@@ -361,7 +361,7 @@ def _squad(file: str) -> Iterator[Question | Problem]:
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         got = f"no {problem}" if isinstance(problem, KeyError) else "something else"
-        expected = "JSON as SQuAD has it: data, paragraphs, context, qas, question, answers"
+        expected = "JSON in SQuAD's format: data, paragraphs, context, qas, question, answers"
         raise InputError(file, got=got, expected=expected) from None
     for row in rows:
         try:

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.text.documents import Piece, Text, cut
+from regard.data.text.documents import DocumentPiece, Text, cut
 from regard.errors import InputError
 from regard.runtime.files import reporting, sync, temporary_beside, write_synced
 
@@ -308,7 +308,7 @@ def encode(
     kept = _open(folder, checksums)
     if kept is not None:
         return kept
-    with reporting(str(folder), "the text is not encoded; nothing half is left"):
+    with reporting(str(folder), "the text is not encoded; no partial files are left"):
         cache.mkdir(parents=True, exist_ok=True)
         _sweep(cache)
         with temporary_beside(folder) as temporary:
@@ -358,9 +358,9 @@ def _fill(
     write_synced(folder / "corpus.json", json.dumps(facts).encode())
 
 
-def _handfuls(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
+def _handfuls(pieces: Iterator[DocumentPiece]) -> Iterator[list[DocumentPiece]]:
     """Group pieces into lists of about `AT_ONCE` characters, to be encoded together."""
-    held: list[Piece] = []
+    held: list[DocumentPiece] = []
     size = 0
     for piece in pieces:
         held.append(piece)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
-from regard.data.text.packing import Rows
+from regard.data.text.packing import BatchedCorpus
 from regard.errors import InputError
 
 Ids = NDArray[np.int64]
@@ -45,10 +45,10 @@ ALWAYS = 0
 
 
 @dataclass(frozen=True, eq=False)
-class CorruptedRows:
+class CorruptedCorpus:
     """Batches of text, corrupted."""
 
-    rows: Rows
+    rows: BatchedCorpus
     corrupt: Corrupt
 
     @property

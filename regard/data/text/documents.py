@@ -1,6 +1,6 @@
 r"""Text files -> documents in pieces: the first step of pretraining.
 
-In: files of plain text, JSONL or TSV, uncompressed or `.gz`. Out: `Piece`s of documents of bounded
+In: files of plain text, JSONL or TSV, uncompressed or `.gz`. Out: `DocumentPiece`s of bounded
 length, so that files, documents and lines may be larger than memory. Nothing is repaired except
 that Windows line ends become \n, and bad lines are skipped only with `data.on_bad=skip`.
 """
@@ -53,7 +53,7 @@ Lines = Iterator[tuple[int, str]]
 """Lines with their numbers; a long line comes in parts with the same number."""
 
 
-class Piece(NamedTuple):
+class DocumentPiece(NamedTuple):
     """A part of a document, cut where this does not change the tokens."""
 
     text: str
@@ -64,7 +64,7 @@ class Piece(NamedTuple):
 class Text(Protocol):
     """A source of documents: files, or the documentation of Python's standard library."""
 
-    def pieces(self, skipped: Counter[str]) -> Iterator[Piece]:
+    def pieces(self, skipped: Counter[str]) -> Iterator[DocumentPiece]:
         """Yield the pieces of all documents in order; count skipped problems in `skipped`."""
         ...
 
@@ -115,7 +115,7 @@ class TextFiles:
     on_bad: Literal["stop", "skip"] = "stop"
     """What to do with bad UTF-8, NUL, bad JSONL and empty files; `skip` skips the line or file."""
 
-    def pieces(self, skipped: Counter[str]) -> Iterator[Piece]:
+    def pieces(self, skipped: Counter[str]) -> Iterator[DocumentPiece]:
         """Yield the pieces of all documents, file by file.
 
         Raises:
@@ -124,7 +124,7 @@ class TextFiles:
 
         def bad(problem: Problem) -> None:
             if self.on_bad == "stop":
-                fix = "mend it; in a recipe, data.on_bad=skip leaves such lines and files out"
+                fix = "fix it, or leave such lines and files out with data.on_bad=skip in a recipe"
                 raise InputError(str(problem), fix=fix)
             skipped[problem.what] += 1
 
@@ -174,7 +174,7 @@ class TextFiles:
                 yield from _separated(lines, self.separator.strip())
 
 
-def bounded(parts: Iterable[str | None], longest: int = PIECE) -> Iterator[Piece]:
+def bounded(parts: Iterable[str | None], longest: int = PIECE) -> Iterator[DocumentPiece]:
     """Join texts into pieces of at most `longest` characters; None marks the end of a document.
 
     A document of only white space is left out if it is not longer than a piece.
@@ -188,12 +188,12 @@ def bounded(parts: Iterable[str | None], longest: int = PIECE) -> Iterator[Piece
             if size > longest:
                 *pieces, rest = cut("".join(held), longest)
                 for piece in pieces:
-                    yield Piece(piece, last=False)
+                    yield DocumentPiece(piece, last=False)
                 held, size, begun = [rest], len(rest), True
             continue
         text = "".join(held)
         if begun or text.strip():
-            yield Piece(text, last=True)
+            yield DocumentPiece(text, last=True)
         held, size, begun = [], 0, False
 
 

@@ -63,9 +63,9 @@ class EncodedPairs:
         lengths = tuple(target_lengths.tolist())
         return Batch(
             source=Ragged(_tensor(self._source[source]), tuple(source_lengths.tolist())),
-            wanted=Ragged(_tensor(self._target[target + 1]), lengths),
+            targets=Ragged(_tensor(self._target[target + 1]), lengths),
             index=tuple(chosen.tolist()),
-            target=Ragged(_tensor(self._target[target]), lengths),
+            decoder_input=Ragged(_tensor(self._target[target]), lengths),
         )
 
 
@@ -87,7 +87,7 @@ def make_batch(
 
     Example:
         >>> batch = make_batch([[5, 6]], [[7, 8]], index=[0], begin=1, end=2)
-        >>> batch.target.split(), batch.wanted.split()
+        >>> batch.decoder_input.split(), batch.targets.split()
         ([[1, 7, 8]], [[7, 8, 2]])
     """
     pairs = EncodedPairs(source_ids, target_ids, begin=begin, end=end)

@@ -167,7 +167,8 @@ def load_pairs(
             continue
         if on_bad == "stop":
             raise InputError(
-                str(row), fix="mend the line; in a recipe, data.on_bad=skip leaves such lines out"
+                str(row),
+                fix="fix the line, or leave such lines out with data.on_bad=skip in a recipe",
             )
         skipped[row.what] += 1
         last = row
@@ -232,17 +233,18 @@ def _suspicions(
     """Yield suspicious but usable lines: a header, swapped sides. Reads the files again."""
     name = _name(files)
     if header is not None:
-        found = f"{header.source!r} and {header.target!r}: if so, take the line out"
+        found = f"{header.source!r} and {header.target!r}: if so, remove the line"
         yield Problem(name, 1, HEADER, found)
-    told, guessed = named_languages(files), sides.languages()
-    if told is not None and guessed == told[::-1]:
-        detail = f"the name tells {told[0]} and {told[1]}, the text {told[1]} and {told[0]}"
+    named, guessed = named_languages(files), sides.languages()
+    if named is not None and guessed == named[::-1]:
+        one, two = named
+        detail = f"the file name says {one} and {two}, the text looks like {two} and {one}"
         yield Problem(name, 1, SWAPPED, detail)
     if sides.pairs < FEWEST:
         return
     pairs = ((line, row) for line, row in _read(files, max_words) if isinstance(row, Pair))
     for line in sides.swapped(pairs):
-        yield Problem(name, line, SWAPPED, "each is more like the other lines' other side")
+        yield Problem(name, line, SWAPPED, "each side looks like the other side of the other lines")
 
 
 @dataclass(frozen=True)
@@ -296,7 +298,7 @@ def _single(file: str) -> Iterator[tuple[_Side, _Side] | Problem]:
     if read is None:
         raise InputError(
             file,
-            got="a name that tells no format",
+            got="an unknown file suffix",
             expected="two files, or one that ends in .tsv, .csv or .jsonl (or with .gz after it)",
             fix="two aligned files are written [source.txt, target.txt]",
         )
@@ -322,7 +324,9 @@ def _csv(file: str) -> Iterator[tuple[_Side, _Side] | Problem]:
             yield Problem(file, number, EMPTY)
         elif len(cells) != 2:
             hint = (
-                "; commas part them, not semicolons" if len(cells) == 1 and ";" in cells[0] else ""
+                "; commas separate them, not semicolons"
+                if len(cells) == 1 and ";" in cells[0]
+                else ""
             )
             yield Problem(file, number, COLUMNS, f"{len(cells)}, not 2{hint}")
         else:
@@ -441,7 +445,7 @@ def damaged(file: str, line: int, problem: Exception) -> InputError:
     return InputError(
         f"{file}: damaged after line {line}",
         got=f"a gzip file that cannot be unpacked ({problem})",
-        fix="get the file again; gzip -t tests one",
+        fix="get the file again; gzip -t checks it",
     )
 
 

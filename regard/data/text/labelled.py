@@ -82,12 +82,12 @@ def read_labelled(
         if not isinstance(row, Problem):
             found.append(row)
         elif on_bad == "stop":
-            fix = "mend it; in a recipe, data.on_bad=skip leaves such examples out"
+            fix = "fix it, or leave such examples out with data.on_bad=skip in a recipe"
             raise InputError(str(row), fix=fix)
         else:
             skipped[row.what] += 1
     if not found:
-        got = f"no usable example ({sum(skipped.values())} that are not)"
+        got = f"no usable example ({sum(skipped.values())} are not usable)"
         raise InputError(file, got=got, expected="at least one")
     return found, dict(skipped)
 

@@ -23,12 +23,12 @@ from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.input import Ragged
-from regard.data.order import POOL_BATCHES, sequential
+from regard.data.order import POOL_BATCHES, evaluation_batches
 from regard.data.text.corpus import Corpus
 from regard.errors import InputError
 
 
-class Rows(Protocol):
+class BatchedCorpus(Protocol):
     """The batches of a corpus, `Packed` or `Stream`."""
 
     @property
@@ -49,7 +49,7 @@ class Rows(Protocol):
         ...
 
 
-def batches(rows: Rows, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
+def batches(rows: BatchedCorpus, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
     """Yield training batches endlessly from a position on, each with the position after it."""
     return epochs(
         lambda _: range(len(rows)), lambda number, epoch: rows.batch(epoch, number), start
@@ -101,7 +101,7 @@ class Packed:
         """Yield the whole corpus from short to long, documents cut every `length` tokens."""
         whole = _Stretches(self.corpus.starts, self._sizes)
         pieces = whole.cut(np.full(len(self.corpus), self.length), self.length)
-        for index in sequential(pieces.sizes.tolist(), self.batch_tokens):
+        for index in evaluation_batches(pieces.sizes.tolist(), self.batch_tokens):
             yield self._gathered(_Stretches(pieces.starts[index], pieces.sizes[index]))
 
     def _filled(self, epoch: int, pool: int) -> list[_Stretches]:
@@ -195,7 +195,7 @@ class Stream:
         )
 
 
-KINDS: dict[str, Callable[..., Rows]] = {"packed": Packed, "stream": Stream}
+KINDS: dict[str, Callable[..., BatchedCorpus]] = {"packed": Packed, "stream": Stream}
 
 
 @dataclass(frozen=True, eq=False)

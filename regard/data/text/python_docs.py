@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.data.text.documents import Piece, bounded
+from regard.data.text.documents import DocumentPiece, bounded
 
 OTHERS = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
 """Folders that are skipped: not part of the library, or tests with little documentation."""
@@ -101,7 +101,7 @@ class PythonText:
     def __init__(self) -> None:
         self._library = Path(sysconfig.get_paths()["stdlib"])
 
-    def pieces(self, skipped: Counter[str]) -> Iterator[Piece]:  # noqa: ARG002 (nothing is bad)
+    def pieces(self, skipped: Counter[str]) -> Iterator[DocumentPiece]:  # noqa: ARG002 (nothing is bad)
         """Yield the pieces of all documents."""
         documents = python_text(self._library)
         return bounded(part for _, text in documents for part in (text, None))

@@ -163,13 +163,13 @@ class Sides:
         Returns:
             The sum of log ratios over the trigrams that occur on either side, and their number.
         """
-        mine, other = self._counts[side], self._counts[1 - side]
-        room = 0.5 * (len(mine) + len(other))  # add-1/2 smoothing
-        here_all = self._totals[side] - (text.total() if known else 0) + room
-        there_all = self._totals[1 - side] - (beside.total() if known else 0) + room
+        own, other = self._counts[side], self._counts[1 - side]
+        smoothing = 0.5 * (len(own) + len(other))  # add-1/2 smoothing
+        here_all = self._totals[side] - (text.total() if known else 0) + smoothing
+        there_all = self._totals[1 - side] - (beside.total() if known else 0) + smoothing
         total, count = 0.0, 0
         for trigram, times in text.items():
-            here = mine[trigram] - (times if known else 0)
+            here = own[trigram] - (times if known else 0)
             there = other[trigram] - (beside[trigram] if known else 0)
             if here or there:
                 ratio = (here + 0.5) / here_all * there_all / (there + 0.5)
@@ -187,8 +187,8 @@ def named_languages(files: str | tuple[str, str]) -> tuple[str, str] | None:
     """
     names = (files,) if isinstance(files, str) else files
     parts = [re.split(r"[^a-z]+", re.split(r"[/\\\\]", name)[-1].lower()) for name in names]
-    told = [[part for part in each if part in USUAL] for each in parts]
-    found = told[0] if len(told) == 1 else [each[-1] for each in told if each]
+    languages = [[part for part in each if part in USUAL] for each in parts]
+    found = languages[0] if len(languages) == 1 else [each[-1] for each in languages if each]
     return (found[0], found[1]) if len(found) == 2 and found[0] != found[1] else None
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.input import Ragged
-from regard.data.order import order, sequential
+from regard.data.order import evaluation_batches, training_batches
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def batch_of(rows: Sequence[Row], index: Sequence[int]) -> Batch[Ragged]:
 
     Example:
         >>> rows = [Row([1, 5, 2], [0, 0, 0], [3]), Row([1, 2], [0, 0], [4])]
-        >>> batch_of(rows, [1, 0]).source.split(), batch_of(rows, [1, 0]).wanted.split()
+        >>> batch_of(rows, [1, 0]).source.split(), batch_of(rows, [1, 0]).targets.split()
         ([[1, 2], [1, 5, 2]], [[4], [3]])
     """
     chosen = [rows[place] for place in index]
@@ -56,7 +56,7 @@ def training(
     """
     lengths = [len(row.ids) for row in rows]
     return epochs(
-        lambda epoch: order(lengths, budget, seed, epoch),
+        lambda epoch: training_batches(lengths, budget, seed, epoch),
         lambda index, _: batch_of(rows, index),
         start,
     )
@@ -64,7 +64,7 @@ def training(
 
 def evaluation(rows: Sequence[Row], budget: int) -> Iterator[Batch[Ragged]]:
     """Yield each row once, in batches of similar lengths."""
-    for index in sequential([len(row.ids) for row in rows], budget):
+    for index in evaluation_batches([len(row.ids) for row in rows], budget):
         yield batch_of(rows, index)
 
 
@@ -78,29 +78,29 @@ class Window:
     """The tokens for which this window has the most context; each token is `own` to one window."""
 
 
-def windows(tokens: int, room: int, overlap: int) -> list[Window]:
+def windows(tokens: int, max_tokens: int, overlap: int) -> list[Window]:
     """Cut a text into overlapping windows.
 
     Args:
         tokens: Number of tokens of the text.
-        room: The most tokens of a window.
-        overlap: How many tokens two neighbouring windows share; at most half of `room`.
+        max_tokens: The most tokens of a window.
+        overlap: How many tokens two neighbouring windows share; at most half of `max_tokens`.
 
     Example:
-        >>> [(each.start, each.stop, each.own) for each in windows(10, room=6, overlap=2)]
+        >>> [(each.start, each.stop, each.own) for each in windows(10, max_tokens=6, overlap=2)]
         [(0, 6, range(0, 5)), (4, 10, range(5, 10))]
-        >>> windows(3, room=6, overlap=2)
+        >>> windows(3, max_tokens=6, overlap=2)
         [Window(start=0, stop=3, own=range(0, 3))]
     """
-    if tokens <= room:
+    if tokens <= max_tokens:
         return [Window(0, tokens, range(tokens))]
-    step = room - min(overlap, room // 2)
-    starts = [*range(0, tokens - room, step), tokens - room]
+    step = max_tokens - min(overlap, max_tokens // 2)
+    starts = [*range(0, tokens - max_tokens, step), tokens - max_tokens]
     borders = [0]
     for before, after in pairwise(starts):
-        borders.append((after + before + room) // 2)  # the middle of the overlap
+        borders.append((after + before + max_tokens) // 2)  # the middle of the overlap
     borders.append(tokens)
     return [
-        Window(start, start + room, range(borders[place], borders[place + 1]))
+        Window(start, start + max_tokens, range(borders[place], borders[place + 1]))
         for place, start in enumerate(starts)
     ]

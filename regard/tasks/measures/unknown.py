@@ -24,7 +24,7 @@ def check_known(tokenizer: Tokenizer, text: str, *, allow_unknown: bool) -> None
     Raises:
         InputError: The text has unknown words, which the message names.
     """
-    if allow_unknown or not tokenizer.holds_words:
+    if allow_unknown or not tokenizer.is_word_level:
         return
     words = tokenizer.unknown_words(text)
     if words:
@@ -48,7 +48,7 @@ class Unknown:
         """Counts the unknown words of some texts."""
         count, lost = 0, []
         for text in texts:
-            for word, is_lost in tokenizer.reading(text):
+            for word, is_lost in tokenizer.mark_unknown_words(text):
                 if any(map(str.isalnum, word)):
                     count += 1
                     lost += [word] if is_lost else []

@@ -57,19 +57,21 @@ class Folder:
         try:
             return self.bytes(name).decode("utf-8")
         except UnicodeDecodeError as problem:
-            raise damaged(self.name(name), f"no UTF-8 at byte {problem.start}") from None
+            raise damaged(
+                self.name(name), f"text that is not UTF-8, at byte {problem.start}"
+            ) from None
 
     def json(self, name: str) -> dict[str, Any]:
         """Parse a file with a JSON object."""
         try:
             value = json.loads(self.text(name))
         except (ValueError, RecursionError) as problem:
-            raise damaged(self.name(name), f"no JSON ({problem})") from None
+            raise damaged(self.name(name), f"text that is not JSON ({problem})") from None
         if not isinstance(value, dict):
             raise damaged(self.name(name), f"a JSON {type(value).__name__}")
         return value
 
-    def json_if_there(self, name: str) -> dict[str, Any]:
+    def json_or_empty(self, name: str) -> dict[str, Any]:
         """Parse a file with a JSON object; empty if the file is missing."""
         return self.json(name) if self.has(name) else {}
 
@@ -77,7 +79,7 @@ class Folder:
         """Parse a JSON file that maps pieces to ids."""
         vocab = self.json(name)
         if not all(type(token) is int and token >= 0 for token in vocab.values()):
-            raise damaged(self.name(name), "an id that is no whole number")
+            raise damaged(self.name(name), "an id that is not a whole number")
         return vocab
 
     def pieces(self, name: str) -> PieceModel:

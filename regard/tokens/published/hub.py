@@ -19,7 +19,7 @@ from tokenizers import processors
 from regard.errors import InputError
 from regard.tokens.processor import KEPT, Vocabulary
 from regard.tokens.published.folder import Folder
-from regard.tokens.published.kinds import Built, Kind, Settings, build, find_kind
+from regard.tokens.published.kinds import BuiltTokenizer, Settings, TokenizerKind, build, find_kind
 from regard.tokens.spec import Spec, guarded
 from regard.tokens.tokenizer import Roles, Tokenizer
 
@@ -53,16 +53,16 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabular
         InputError: If a file is damaged or missing, or the kind of tokenizer is not supported.
     """
     files = Folder(folder)
-    config = files.json_if_there("config.json") if config is None else config
+    config = files.json_or_empty("config.json") if config is None else config
     settings = _settings(files)
     kind = find_kind(files, settings, config)
     with guarded(files.name("tokenizer_config.json")):
         names = _role_names(kind, settings)
         symbols = [*_symbols(settings), *_role_symbols(names, settings)]
-    sides: tuple[Built, ...] = ()
+    sides: tuple[BuiltTokenizer, ...] = ()
     if files.has("tokenizer.json"):
         spec = _as_set(files.json("tokenizer.json"), settings)
-        sides, kind = (Built(spec, files.name("tokenizer.json")),), None
+        sides, kind = (BuiltTokenizer(spec, files.name("tokenizer.json")),), None
     elif kind:
         sides = build(kind, files, settings)
     # a tokenizer.json contains the template around a text; for older files the kind decides
@@ -125,10 +125,10 @@ def _unknown_id(spec: Spec) -> int | None:
 
 def _settings(folder: Folder) -> dict[str, Any]:
     """Merge the settings of the small files."""
-    settings = folder.json_if_there("tokenizer_config.json")
+    settings = folder.json_or_empty("tokenizer_config.json")
     if "added_tokens_decoder" in settings:
         return settings
-    settings |= folder.json_if_there("special_tokens_map.json")
+    settings |= folder.json_or_empty("special_tokens_map.json")
     if folder.has("added_tokens.json"):
         added = folder.ids("added_tokens.json")
         settings["added_tokens_decoder"] = {str(token): name for name, token in added.items()}
@@ -160,7 +160,7 @@ def _as_set(spec: Spec, settings: Settings) -> Spec:
     return spec
 
 
-def _role_names(kind: Kind | None, settings: Settings) -> dict[str, str]:
+def _role_names(kind: TokenizerKind | None, settings: Settings) -> dict[str, str]:
     """Return the symbol of each role; roles are named as in the files."""
     names = dict(kind.symbols) if kind else {}
     for key in ROLES.values():
@@ -226,7 +226,7 @@ def _role_ids(spec: Spec, names: Mapping[str, str]) -> dict[str, tuple[str, int]
     return {key: (name, ids[name]) for key, name in names.items() if name in ids}
 
 
-def _around(kind: Kind | None, settings: Settings) -> tuple[str, str]:
+def _around(kind: TokenizerKind | None, settings: Settings) -> tuple[str, str]:
     """Return the templates of one text and of two, for files without a post-processor."""
     if kind and kind.single != "$A":
         return kind.single, kind.pair

@@ -20,7 +20,7 @@ Settings = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltTokenizer:
     """One side's tokenizer, the file it is from, and the number of ids that the model knows."""
 
     spec: Spec
@@ -29,7 +29,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Kind:
+class TokenizerKind:
     """A kind of tokenizer: its older files, how to build it from them, and its defaults."""
 
     classes: tuple[str, ...]
@@ -37,7 +37,7 @@ class Kind:
     models: tuple[str, ...]
     """The `model_type` of models with this kind of tokenizer."""
     files: tuple[str, ...]
-    build: Callable[[Folder, Settings], tuple[Built, ...]]
+    build: Callable[[Folder, Settings], tuple[BuiltTokenizer, ...]]
     symbols: Mapping[str, str]
     """Default symbol of each role; roles are named as in the files."""
     single: str = "$A"
@@ -49,7 +49,7 @@ class Kind:
     """A file that identifies the kind if the folder names neither class nor model type."""
 
 
-def find_kind(folder: Folder, settings: Settings, config: Settings) -> Kind | None:
+def find_kind(folder: Folder, settings: Settings, config: Settings) -> TokenizerKind | None:
     """Determine a folder's kind by its tokenizer class, its `model_type`, or its files.
 
     Returns:
@@ -79,7 +79,7 @@ def find_kind(folder: Folder, settings: Settings, config: Settings) -> Kind | No
     return by_files
 
 
-def build(kind: Kind, folder: Folder, settings: Settings) -> tuple[Built, ...]:
+def build(kind: TokenizerKind, folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:
     """Build the tokenizers of a folder from its older files.
 
     Returns:
@@ -101,26 +101,30 @@ def build(kind: Kind, folder: Folder, settings: Settings) -> tuple[Built, ...]:
     return kind.build(folder, settings)
 
 
-def _gpt2(folder: Folder, settings: Settings) -> tuple[Built, ...]:
+def _gpt2(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:
     file = folder.name("merges.txt")
     merges = legacy.read_merges(folder.text("merges.txt"), file)
     leading = settings.get("add_prefix_space") is True
     spec = legacy.byte_level(folder.ids("vocab.json"), merges, leading_space=leading, file=file)
-    return (Built(spec, folder.name("vocab.json")),)
+    return (BuiltTokenizer(spec, folder.name("vocab.json")),)
 
 
-def _qwen2(folder: Folder, settings: Settings) -> tuple[Built, ...]:  # noqa: ARG001 (none to heed)
+def _qwen2(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:  # noqa: ARG001 (it has no settings)
     file = folder.name("merges.txt")
     merges = legacy.read_merges(folder.text("merges.txt"), file)
-    return (Built(legacy.qwen(folder.ids("vocab.json"), merges, file), folder.name("vocab.json")),)
+    return (
+        BuiltTokenizer(
+            legacy.qwen(folder.ids("vocab.json"), merges, file), folder.name("vocab.json")
+        ),
+    )
 
 
-def _bert(folder: Folder, settings: Settings) -> tuple[Built, ...]:
+def _bert(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:
     file = folder.name("vocab.txt")
-    return (Built(legacy.word_pieces(folder.text("vocab.txt"), settings, file), file),)
+    return (BuiltTokenizer(legacy.word_pieces(folder.text("vocab.txt"), settings, file), file),)
 
 
-def _t5(folder: Folder, settings: Settings) -> tuple[Built, ...]:
+def _t5(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:
     file = folder.name("spiece.model")
     model = folder.pieces("spiece.model")
     extra = settings.get("extra_ids", 100)
@@ -129,20 +133,22 @@ def _t5(folder: Folder, settings: Settings) -> tuple[Built, ...]:
     own = {piece.text for piece in model.pieces}
     names = [f"<extra_id_{number}>" for number in range(extra - 1, -1, -1)]
     sentinels = [Piece(name, 0.0, CONTROL) for name in names if name not in own]
-    return (Built(legacy.pieces(model, file, sentinels), file),)
+    return (BuiltTokenizer(legacy.pieces(model, file, sentinels), file),)
 
 
-def _llama(folder: Folder, settings: Settings) -> tuple[Built, ...]:  # noqa: ARG001 (none to heed)
+def _llama(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:  # noqa: ARG001 (it has no settings)
     file = folder.name("tokenizer.model")
-    return (Built(legacy.pieces(folder.pieces("tokenizer.model"), file), file),)
+    return (BuiltTokenizer(legacy.pieces(folder.pieces("tokenizer.model"), file), file),)
 
 
-def _xlm_roberta(folder: Folder, settings: Settings) -> tuple[Built, ...]:  # noqa: ARG001
+def _xlm_roberta(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:  # noqa: ARG001
     file = folder.name("sentencepiece.bpe.model")
-    return (Built(legacy.fairseq_pieces(folder.pieces("sentencepiece.bpe.model"), file), file),)
+    return (
+        BuiltTokenizer(legacy.fairseq_pieces(folder.pieces("sentencepiece.bpe.model"), file), file),
+    )
 
 
-def _marian(folder: Folder, settings: Settings) -> tuple[Built, ...]:
+def _marian(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:
     separate = settings.get("separate_vocabs") is True
     sides = []
     for name, vocabulary in (
@@ -151,7 +157,7 @@ def _marian(folder: Folder, settings: Settings) -> tuple[Built, ...]:
     ):
         vocab = folder.ids(vocabulary)
         spec = legacy.marian(folder.pieces(name), vocab, folder.name(vocabulary))
-        sides.append(Built(spec, folder.name(vocabulary), len(vocab)))
+        sides.append(BuiltTokenizer(spec, folder.name(vocabulary), len(vocab)))
     return tuple(sides)
 
 
@@ -169,7 +175,7 @@ FAIRSEQ_AROUND = ("cls_token $A sep_token", "cls_token $A sep_token sep_token $B
 BERT_AROUND = ("cls_token $A sep_token", "cls_token $A sep_token $B:1 sep_token:1")
 
 KINDS = (
-    Kind(
+    TokenizerKind(
         ("MarianTokenizer",),
         ("marian",),
         ("source.spm", "target.spm", "vocab.json"),
@@ -179,7 +185,7 @@ KINDS = (
         "$A $B eos_token",
         mark="source.spm",
     ),
-    Kind(
+    TokenizerKind(
         ("T5Tokenizer",),
         ("t5",),
         ("spiece.model",),
@@ -189,7 +195,7 @@ KINDS = (
         "$A eos_token $B eos_token",
         mark="spiece.model",
     ),
-    Kind(
+    TokenizerKind(
         ("XLMRobertaTokenizer",),
         ("xlm-roberta",),
         ("sentencepiece.bpe.model",),
@@ -198,7 +204,7 @@ KINDS = (
         *FAIRSEQ_AROUND,
         mark="sentencepiece.bpe.model",
     ),
-    Kind(
+    TokenizerKind(
         ("LlamaTokenizer",),
         ("llama", "mistral"),
         ("tokenizer.model",),
@@ -207,7 +213,7 @@ KINDS = (
         begins=True,
         mark="tokenizer.model",
     ),
-    Kind(
+    TokenizerKind(
         ("BertTokenizer", "DistilBertTokenizer"),
         ("bert", "distilbert"),
         ("vocab.txt",),
@@ -222,7 +228,7 @@ KINDS = (
         *BERT_AROUND,
         mark="vocab.txt",
     ),
-    Kind(
+    TokenizerKind(
         ("GPT2Tokenizer",),
         ("gpt2",),
         ("vocab.json", "merges.txt"),
@@ -230,7 +236,7 @@ KINDS = (
         dict.fromkeys(("bos_token", "eos_token", "unk_token"), END_OF_TEXT),
         mark="merges.txt",
     ),
-    Kind(
+    TokenizerKind(
         ("RobertaTokenizer", "BartTokenizer"),
         ("roberta", "bart"),
         ("vocab.json", "merges.txt"),
@@ -238,7 +244,7 @@ KINDS = (
         FAIRSEQ,
         *FAIRSEQ_AROUND,
     ),
-    Kind(
+    TokenizerKind(
         ("Qwen2Tokenizer",),
         ("qwen2", "qwen3"),
         ("vocab.json", "merges.txt"),

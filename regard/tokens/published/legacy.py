@@ -207,7 +207,9 @@ def _check_work(entries: Sequence[Piece], file: str) -> None:
     """Refuse pieces that are so long that splitting them in all ways would take minutes."""
     work = sum(len(piece.text) ** 2 for piece in entries)
     if work > MOST_WORK:
-        raise damaged(file, f"pieces so long that cutting takes {work:,} steps, over {MOST_WORK:,}")
+        raise damaged(
+            file, f"pieces so long that splitting takes {work:,} steps, over {MOST_WORK:,}"
+        )
 
 
 def _byte_pairs(entries: Sequence[Piece]) -> models.BPE:

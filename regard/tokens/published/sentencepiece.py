@@ -83,12 +83,12 @@ def _check(model: PieceModel, file: str) -> None:
     if not 0 < len(model.pieces) <= MOST_PIECES:
         raise damaged(file, f"{len(model.pieces)} pieces")
     if len(texts) != len(model.pieces):
-        raise damaged(file, "a piece that is there twice")
+        raise damaged(file, "a piece that occurs twice")
     check_lengths((piece.text for piece in model.pieces), file)
     if not all(piece.text and math.isfinite(piece.score) for piece in model.pieces):
-        raise damaged(file, "a piece without text or with a score that is no number")
+        raise damaged(file, "a piece without text or with a score that is not a number")
     if sum(piece.kind == UNKNOWN for piece in model.pieces) != 1:
-        raise damaged(file, "no piece for what is unknown, or several")
+        raise damaged(file, "no unknown piece, or several")
     if model.algorithm not in (UNIGRAM, BPE) or model.space_follows:
         raise damaged(file, "a model of words or characters, or with spaces after words")
 
@@ -120,7 +120,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         else:
             raise ValueError(f"a field of kind {wire} at byte {at}")
         if at + size > len(data):
-            raise ValueError("it is cut off")
+            raise ValueError("the file is truncated")
         yield number, data[at : at + size]
         at += size
 
@@ -130,12 +130,12 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
-            raise ValueError("it is cut off")
+            raise ValueError("the file is truncated")
         value |= (data[at] & 0x7F) << shift
         at += 1
         if data[at - 1] < 0x80:
             return value, at
-    raise ValueError(f"a number without end at byte {at}")
+    raise ValueError(f"an unterminated number at byte {at}")
 
 
 def _bytes(value: int | bytes) -> bytes:

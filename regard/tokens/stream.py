@@ -29,7 +29,7 @@ _CONTEXT = 16
 """Ids kept when the window is shortened: more than any character or clean-up spans."""
 
 
-class Writer:
+class StreamDecoder:
     """Decodes ids one by one.
 
     Args:

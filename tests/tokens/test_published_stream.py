@@ -9,8 +9,8 @@ TEXT = "The dog 😀 crosses die Straße , doesn ' t it ? 東京 👩‍👩‍�
 
 
 def written(tokenizer, ids):
-    writer = tokenizer.writer()
-    return [*(writer.push(token) for token in ids), writer.close()]
+    decoder = tokenizer.stream_decoder()
+    return [*(decoder.push(token) for token in ids), decoder.close()]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -42,24 +42,24 @@ def test_no_half_character_is_ever_written(kind, read):
 @pytest.mark.parametrize("kind", KINDS)
 def test_words_come_as_soon_as_they_are_certain(kind, read):
     ours = read(kind)
-    writer = ours.writer()
+    decoder = ours.stream_decoder()
     ids = ours.encode("The street crosses the dog")
-    shown = [writer.push(token) for token in ids]
+    shown = [decoder.push(token) for token in ids]
     assert "".join(shown).split()[:4] == ours.decode(ids).split()[:4]
-    assert writer.close() == "" or kind == "bert-cased"
+    assert decoder.close() == "" or kind == "bert-cased"
 
 
 def test_a_writer_begins_anew_after_its_close(read):
     ours = read("llama")
-    writer = ours.writer()
+    decoder = ours.stream_decoder()
     for _ in range(2):
-        text = "".join(writer.push(token) for token in ours.encode("The dog")) + writer.close()
+        text = "".join(decoder.push(token) for token in ours.encode("The dog")) + decoder.close()
         assert text == "The dog"
 
 
 def test_half_a_character_at_the_end_is_written_at_the_close(read):
     ours = read("gpt2")
     ids = ours.encode("a😀")[:-1]
-    writer = ours.writer()
-    assert "".join(writer.push(token) for token in ids) == "a"
-    assert writer.close() == "\ufffd"
+    decoder = ours.stream_decoder()
+    assert "".join(decoder.push(token) for token in ids) == "a"
+    assert decoder.close() == "\ufffd"
