@@ -69,12 +69,12 @@ def checked(kind: TypeAdapter[Result], values: Any, what: str) -> Result:
     try:
         return kind.validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
-        raise refused(error, what) from None
+        raise input_error(error, what) from None
     except (ValueError, RecursionError):  # nested too deeply for json.dumps
         raise InputError(what, got=_SHOWN.repr(values), expected="less nesting") from None
 
 
-def refused(error: ValidationError, what: str) -> InputError:
+def input_error(error: ValidationError, what: str) -> InputError:
     """Converts a validation error to an `InputError` about the first wrong value.
 
     Args:

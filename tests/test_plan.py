@@ -112,7 +112,7 @@ def test_inference_holds_the_weights_and_the_buffers_of_a_beam():
         model.encode(source), rows=5, length=22
     )  # room for twice the source, and 10 more
     tensors = [*state.cache.layers]
-    tensors += [tensor for pair in state.memory.heads.values() for tensor in pair]
+    tensors += [tensor for pair in state.memory.projected.values() for tensor in pair]
     assert found.inference_memory == {
         "weights": 4 * sum(p.numel() for p in model.parameters()),
         "keys and values": 4 * sum(tensor.numel() for tensor in tensors),

@@ -21,7 +21,7 @@ import torch
 import regard
 from regard.cli import main
 from regard.errors import InputError
-from regard.models import understood
+from regard.models import parse_description
 from regard.recipes import recipe as recipes
 from regard.runs import train as training
 from regard.runs.load import load
@@ -362,7 +362,7 @@ def test_a_vocabulary_counts_once_it_is_known(monkeypatch):
 @pytest.mark.parametrize("family", [["gpt"], {"a": 1}, None, 3])
 def test_a_family_that_is_no_name_is_refused(family):
     with pytest.raises(InputError, match="a family of transformer"):
-        understood({"regard": 1, "family": family})
+        parse_description({"regard": 1, "family": family})
 
 
 @pytest.mark.parametrize(
@@ -374,4 +374,4 @@ def test_a_size_that_no_model_has_is_named_with_its_bound(layers, said):
     with pytest.raises(
         InputError, match=rf"config\.json: layers: got {layers!r}, expected .*({said})"
     ):
-        understood({"regard": 1, "family": "gpt", "vocab": 5, "model": model})
+        parse_description({"regard": 1, "family": "gpt", "vocab": 5, "model": model})

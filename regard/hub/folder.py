@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
-from regard.config import refused
+from regard.config import input_error
 from regard.errors import InputError
 from regard.hub.config import CONFIG
 from regard.hub.kind import Kind, Names
@@ -117,7 +117,7 @@ def _understood(
     except KeyError as error:
         raise InputError(f"{folder / CONFIG}", got=f"no {error.args[0]}", expected="one") from error
     except ValidationError as error:
-        raise refused(error, f"{folder / CONFIG}") from error
+        raise input_error(error, f"{folder / CONFIG}") from error
     except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
         raise InputError(f"{folder / CONFIG}", got=str(error).partition("\n")[0]) from error
 

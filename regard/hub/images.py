@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from regard.config import refused
+from regard.config import input_error
 from regard.data.images.reader import RESAMPLES, ImageReader
 from regard.errors import InputError
 from regard.hub.kind import only
@@ -75,7 +75,7 @@ def _theirs(said: dict[str, Any], config: Any, file: Path) -> ImageReader:
             resample=RESAMPLES[number],
         )
     except ValidationError as error:
-        raise refused(error, str(file)) from None
+        raise input_error(error, str(file)) from None
 
 
 def write_reader(reader: ImageReader, folder: Path) -> None:

@@ -30,7 +30,7 @@ from regard.layers.norms import Unit, norm
 from regard.layers.tap.tap import Product
 
 SCORES = ("scaled_dot", "dot", "additive", "cosine")
-Given = tuple[Tensor, Tensor, Tensor, Layout, Mask, Tensor | None]
+AttentionInputs = tuple[Tensor, Tensor, Tensor, Layout, Mask, Tensor | None]
 """Queries, keys, values, the layout of their rows, the mask, and the bias added to the scores."""
 SITES = ("q", "k", "v", "scores", "weights", "heads")
 """The per-head tensors that a tap can record or edit."""
@@ -60,9 +60,9 @@ class DotScore(nn.Module):
         Uses the fused kernel, except with dropout, which is computed step by step.
         """
         if dropout:
-            return attend_openly(self.scores, q, k, v, mask, bias, dropout)
+            return attend_unfused(self.scores, q, k, v, mask, bias, dropout)
         outs = []
-        for queries, keys, allowed, causal in mask.pieces(q.shape[2], k.shape[2], q.device):
+        for queries, keys, allowed, causal in mask.kernel_calls(q.shape[2], k.shape[2], q.device):
             if bias is not None:  # the kernel takes one tensor only: merge the mask into the bias
                 if causal:
                     allowed, causal = mask.dense(q.shape[2], k.shape[2], q.device), False
@@ -109,10 +109,10 @@ class AdditiveScore(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
     ) -> Tensor:
         """softmax(scores + bias) v, step by step: no fused kernel supports this score."""
-        return attend_openly(self.scores, q, k, v, mask, bias, dropout)
+        return attend_unfused(self.scores, q, k, v, mask, bias, dropout)
 
 
-def attend_openly(
+def attend_unfused(
     score: Callable[[Tensor, Tensor], Tensor],
     q: Tensor,
     k: Tensor,
@@ -188,7 +188,7 @@ class Attention(Mixer):
             )
         self.name, self.heads, self.kv_heads, self.cross = name, heads, kv_heads or heads, cross
         self.head_dim = head_dim or dim // heads
-        self.remembers = not cross
+        self.has_state = not cross
         self.dropout = dropout
         self.own_values = values == "own"
         self.value_dim = self.head_dim if self.own_values else memory_dim or dim  # of a head
@@ -250,9 +250,9 @@ class Attention(Mixer):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Attention of x, packed tokens (tokens, dim) -> (tokens, dim)."""
         if self.cross:
-            q, k, v, layout, mask, bias = self._from_memory(x, ctx)
+            q, k, v, layout, mask, bias = self._cross_inputs(x, ctx)
         else:
-            q, k, v, layout, mask, bias = self._from_itself(x, ctx)
+            q, k, v, layout, mask, bias = self._self_inputs(x, ctx)
         if self.score_bias is not None:
             own = self.score_bias(q, layout)
             bias = own if bias is None else bias + own
@@ -263,7 +263,7 @@ class Attention(Mixer):
             out = ctx.tap.attention(product, out)
         return ctx.visit(f"{self.name}.out", self.out(layout.tokens(out)))
 
-    def _from_itself(self, x: Tensor, ctx: Context) -> Given:
+    def _self_inputs(self, x: Tensor, ctx: Context) -> AttentionInputs:
         """Self-attention: queries, keys and values of x, each (batch, heads, length, head_dim).
 
         With a cache, keys and values include those of earlier steps.
@@ -275,7 +275,7 @@ class Attention(Mixer):
         q = q.view(-1, self.heads, self.head_dim)
         k, v = kv.view(-1, 2, self.kv_heads, self.head_dim).unbind(1)
         q, k = normed(self.query_norm, q), normed(self.key_norm, k)
-        q, k = ctx.positions.turn(q, ctx.where), ctx.positions.turn(k, ctx.where)
+        q, k = ctx.positions.rotate(q, ctx.where), ctx.positions.rotate(k, ctx.where)
         layout, mask, bias = ctx.layout, ctx.mask, ctx.bias
         if ctx.windows is not None:  # ctx.bias has the shape of whole sequences, not of windows
             layout, mask, bias = ctx.windows, ctx.windows.mask, None
@@ -291,7 +291,7 @@ class Attention(Mixer):
             k, v = ctx.cache.append(self.slot, k, v)
         return q, k, v, layout, mask, bias
 
-    def _from_memory(self, x: Tensor, ctx: Context) -> Given:
+    def _cross_inputs(self, x: Tensor, ctx: Context) -> AttentionInputs:
         """Cross-attention: queries of x, keys and values of the memory."""
         memory, layout = ctx.memory, ctx.memory_layout or ctx.layout
         if memory is None:
@@ -300,14 +300,14 @@ class Attention(Mixer):
         if self.query_norm is not None:
             q = self.query_norm(q.view(-1, self.heads, self.head_dim))
         q = layout.rows(q, self.heads)
-        k, v = memory.heads.get(self.name) or self.remember(memory)
+        k, v = memory.projected.get(self.name) or self.project_memory(memory)
         if ctx.tap is not None:
             q = ctx.tap.visit_heads(f"{self.name}.q", q, layout, ctx.layout)
             k = ctx.tap.visit_memory(f"{self.name}.k", k, ctx.layout.batch)
             v = ctx.tap.visit_memory(f"{self.name}.v", v, ctx.layout.batch)
         return q, k, v, layout, memory.mask, None
 
-    def remember(self, memory: Memory) -> tuple[Tensor, Tensor]:
+    def project_memory(self, memory: Memory) -> tuple[Tensor, Tensor]:
         """Projects a memory to keys and values, each (batch, kv_heads, key, head_dim).
 
         If the values are the memory itself, they are (batch, kv_heads, key, memory_dim).

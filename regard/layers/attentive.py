@@ -39,7 +39,7 @@ class AttentiveBlock(Block):
         name: The layer's name, such as `decoder.0`.
         attends: Whether it attends to the memory before each token. If not, the context is the
             same for every token: one vector of the whole source, the last entry of the cache's
-            `held` (Cho et al. 2014, Sutskever et al. 2014).
+            `states` (Cho et al. 2014, Sutskever et al. 2014).
     """
 
     recurrent: Recurrent
@@ -73,7 +73,7 @@ class AttentiveBlock(Block):
             states, contexts = self._in_turn(x, ctx)
         else:
             lengths = torch.tensor(ctx.layout.lengths, device=x.device)
-            contexts = _held(ctx)[-1][0].repeat_interleave(lengths, 0)  # (tokens, dim)
+            contexts = _states(ctx)[-1][0].repeat_interleave(lengths, 0)  # (tokens, dim)
             states = self.recurrent(torch.cat((x, contexts), 1), ctx)  # the fused kernel
         states = ctx.visit(f"{self.name}.residual", self.dropout(states))
         return torch.cat((states, contexts), 1)
@@ -90,21 +90,23 @@ class AttentiveBlock(Block):
         gates = Gates(tap, self.recurrent.name, layout, backward=False)
         see: See = _as_it_is if tap is None else gates.see
         look = self._edited_look(ctx) if self._is_edited(tap) else self._look(ctx)
-        held, found, states, contexts = _held(ctx)[slot], list[Tensor](), [], []
+        held = _states(ctx)[slot]
+        found, contexts, history = list[Tensor](), [], [held]
         for from_y_t in from_y.unbind(1):
             found.append(held[0])
             context = look(found)  # (batch, dim)
             from_x = from_y_t + F.linear(context, of_c)  # W [y; c] = W_y y + W_c c
             from_h = F.linear(held[0], cells.weight_hh_l0, cells.bias_hh_l0)
             held = turn(cell, gates_of(cell, from_x, from_h, see), held, see)
-            states.append(held[0])
+            history.append(held)
             contexts.append(context)
             gates.next()
-        _held(ctx)[slot] = held  # right only if all rows are equally long, as in a decoding step
+        _states(ctx)[slot] = _last(history, layout)
         if tap is not None:
             gates.record()
             if not self._is_edited(tap):
                 self._show(found, ctx)
+        states = [after[0] for after in history[1:]]
         s, c = (layout.unpad(torch.stack(each, 1)) for each in (states, contexts))
         return ctx.visit(self.recurrent.name, s), c
 
@@ -140,11 +142,20 @@ class AttentiveBlock(Block):
             self.cross_attention(ctx.layout.unpad(torch.stack(found, 1)), ctx)
 
 
-def _held(ctx: Context) -> list[tuple[Tensor, ...]]:
-    """The states of the decoder's layers; an entry is a tuple of tensors."""
+def _states(ctx: Context) -> list[tuple[Tensor, ...]]:
+    """The states of the decoder's layers, a tuple of tensors (rows, dim) each."""
     if ctx.cache is None:
         raise InputError("a recurrent decoder", got="no states", expected="a Context with a cache")
-    return ctx.cache.held
+    return ctx.cache.states
+
+
+def _last(history: list[tuple[Tensor, ...]], layout: Layout) -> tuple[Tensor, ...]:
+    """The state after the last token of each row, from the states before and after every token."""
+    if layout.even:
+        return history[-1]
+    time = torch.tensor(layout.lengths, device=layout.device)
+    row = torch.arange(layout.batch, device=layout.device)
+    return tuple(torch.stack(each)[time, row] for each in zip(*history, strict=True))
 
 
 def _as_it_is(gate: str, value: Tensor) -> Tensor:

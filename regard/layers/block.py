@@ -298,11 +298,11 @@ class Stack(nn.Module):
 
     def _attending(self) -> list[Attention]:
         """The attention layers whose keys and values are cached in decoding."""
-        return [layer for layer in self.attentions() if layer.remembers]
+        return [layer for layer in self.attentions() if layer.has_state]
 
     def _holding(self) -> list[Mixer]:
         """The other sub-layers that keep a state in decoding, such as recurrent ones."""
-        return [m for m in self.mixers() if m.remembers and not isinstance(m, Attention)]
+        return [m for m in self.mixers() if m.has_state and not isinstance(m, Attention)]
 
     def mixers(self) -> list[Mixer]:
         """Every sub-layer of every block, in order."""
@@ -331,17 +331,17 @@ class Stack(nn.Module):
         held = [found for m in self._holding() if (found := m.start(rows, like)) is not None]
         return RecurrentState(held, cache) if held else cache
 
-    def remember(self, memory: Memory) -> Memory:
+    def project_memory(self, memory: Memory) -> Memory:
         """The same memory with the keys and values of every cross-attention, computed once."""
         crosses = [layer for layer in self.attentions() if layer.cross]
-        heads = {layer.name: layer.remember(memory) for layer in crosses}
-        return Memory(memory.x, memory.layout, heads)
+        projected = {layer.name: layer.project_memory(memory) for layer in crosses}
+        return Memory(memory.x, memory.layout, projected)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
         queries = ctx.layout.longest
         keys = queries + (max(ctx.cache.lengths, default=0) if ctx.cache is not None else 0)
-        places = ctx.mask.query_places(queries, keys, x.device)
+        places = ctx.mask.query_positions(queries, keys, x.device)
         ctx = replace(ctx, bias=self.positions.bias(places, keys))
         if self.grid_window is None:
             for block in self.layers():

@@ -21,13 +21,13 @@ from regard.layers.tap.tap import Tap
 class Memory:
     """The encoder's output, to which the decoder's cross-attention attends.
 
-    In decoding, `heads` maps the name of each cross-attention layer to its keys and values, so that
-    they are projected once and not at every step.
+    In decoding, `projected` maps the name of each cross-attention layer to its keys and values, so
+    that they are projected once and not at every step.
     """
 
     x: Tensor  # (tokens, dim), packed
     layout: Layout
-    heads: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    projected: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.mask = Mask(key_lengths=None if self.layout.even else self.layout.lengths)
@@ -37,11 +37,11 @@ class Memory:
         layout, sentences = self.layout.take(sentences.tolist()), sentences.to(self.x.device)
         longest = layout.longest  # the longest sequence may be gone
         x = layout.unpad(self.layout.pad(self.x)[sentences, :longest])
-        heads = {
+        projected = {
             name: (k[sentences, :, :longest], v[sentences, :, :longest])
-            for name, (k, v) in self.heads.items()
+            for name, (k, v) in self.projected.items()
         }
-        return Memory(x, layout, heads)
+        return Memory(x, layout, projected)
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Context:
 
     def __post_init__(self) -> None:
         before = 0 if self.cache is None else max(self.cache.lengths, default=0)
-        self.positions.reach(before + self.layout.longest)
+        self.positions.extend_to(before + self.layout.longest)
 
     def visit(self, site: str, x: Tensor) -> Tensor:
         """Lets the tap, if there is one, see or change x (tokens, dim) at a named site."""

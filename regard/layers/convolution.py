@@ -50,7 +50,7 @@ class Convolution(Mixer):
         super().__init__()
         if kernel < 1 or not (causal or kernel % 2):
             raise InputError("kernel", got=kernel, expected="an odd number, a token in its middle")
-        self.name, self.kernel, self.remembers = name, kernel, causal
+        self.name, self.kernel, self.has_state = name, kernel, causal
         self.into = Linear(dim, 2 * dim, bias=bias)
         self.depthwise = nn.Conv1d(dim, dim, kernel, groups=dim, bias=bias)
         self.norm = nn.BatchNorm1d(dim) if norm_kind == "batch" else norm(norm_kind, dim)
@@ -72,14 +72,14 @@ class Convolution(Mixer):
     def _along(self, x: Tensor, ctx: Context) -> Tensor:
         """The depthwise convolution: (tokens, dim) -> (tokens, dim)."""
         layout, rows = ctx.layout, ctx.layout.pad(x)  # (batch, length, dim)
-        if not self.remembers:
+        if not self.has_state:
             side = self.kernel // 2
             rows = F.pad(rows, (0, 0, side, side))
         elif ctx.cache is None:
             rows = F.pad(rows, (0, 0, self.kernel - 1, 0))
         else:
-            rows = torch.cat((ctx.cache.held[self.slot][0], rows), 1)
-            ctx.cache.held[self.slot] = (self._last(rows, layout.lengths),)
+            rows = torch.cat((ctx.cache.states[self.slot][0], rows), 1)
+            ctx.cache.states[self.slot] = (self._last(rows, layout.lengths),)
         return layout.unpad(self.depthwise(rows.transpose(1, 2)).transpose(1, 2))
 
     def _last(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:

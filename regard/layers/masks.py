@@ -13,14 +13,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-WHOLE = 2**20
+LARGEST_WHOLE_MASK = 2**20
 """Up to this many (query, key) cells, the mask is built as one tensor, shared by all layers."""
-AT_A_TIME = 256
+QUERIES_PER_CALL = 256
 """For larger masks, tensors are built for this many queries at a time, so that memory grows
 linearly with the length, not quadratically."""
 
 
-class Piece(NamedTuple):
+class KernelCall(NamedTuple):
     """One call of the attention kernel: a range of queries, the keys they may need, their mask."""
 
     queries: slice
@@ -72,7 +72,9 @@ class Mask:
         ends, counts = ends * (batch // len(ends)), counts * (batch // len(counts))
         return tuple(end - count for end, count in zip(ends, counts, strict=True))
 
-    def query_places(self, queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor:
+    def query_positions(
+        self, queries: int, keys: int, device: torch.device | str = "cpu"
+    ) -> Tensor:
         """The position of each query among the keys: (batch or 1, query)."""
         first, *others = starts = self._starts(queries, keys)
         if not others:  # every row starts at the same place
@@ -86,11 +88,11 @@ class Mask:
         """
         sizes = (queries, keys, str(device))
         if sizes not in self._dense:
-            places = self.query_places(queries, keys, device)
+            places = self.query_positions(queries, keys, device)
             self._dense[sizes] = self._build(range(queries), slice(0, keys), places)
         return self._dense[sizes]
 
-    def reach(self, some: Sequence[int], queries: int, keys: int) -> slice:
+    def key_range(self, some: Sequence[int], queries: int, keys: int) -> slice:
         """The range of keys that these queries can need by causality, window and key lengths.
 
         Args:
@@ -110,43 +112,50 @@ class Mask:
         last = min(max(last, 1), keys)  # keep one key, so that a fully masked row has one to mask
         return slice(min(max(first, 0), max(last - 1, 0)), last)
 
-    def rows(
-        self, some: Sequence[int], reach: slice, queries: int, keys: int, device: torch.device | str
+    def part(
+        self,
+        some: Sequence[int],
+        key_range: slice,
+        queries: int,
+        keys: int,
+        device: torch.device | str,
     ) -> Tensor | None:
-        """The part of `dense` for these queries (`some`) and this range of keys (`reach`).
+        """The part of `dense` for these queries (`some`) and this range of keys (`key_range`).
 
         None if every key is allowed. A large mask is not built as a whole.
         """
-        if self._known(queries, keys) is False:
+        if self._causal_flag(queries, keys) is False:
             return None
-        if queries * keys > WHOLE:
-            places = self.query_places(queries, keys, device)
-            return self._build(some, reach, places[:, list(some)])
+        if queries * keys > LARGEST_WHOLE_MASK:
+            places = self.query_positions(queries, keys, device)
+            return self._build(some, key_range, places[:, list(some)])
         whole = self.dense(queries, keys, device)
-        return None if whole is None else _cut(whole, some, reach)
+        return None if whole is None else _cut(whole, some, key_range)
 
-    def _build(self, some: Sequence[int], reach: slice, places: Tensor) -> Tensor | None:
+    def _build(self, some: Sequence[int], key_range: slice, places: Tensor) -> Tensor | None:
         """All rules for some queries, at positions `places` (batch or 1, query), and some keys.
 
         Returns:
             A tensor that broadcasts to (batch, heads, query, key), or None if there is no rule.
         """
         rules: list[Tensor] = []
-        key = torch.arange(reach.start, reach.stop, device=places.device)  # (key,)
+        key = torch.arange(key_range.start, key_range.stop, device=places.device)  # (key,)
         place = places[:, None, :, None]  # (batch, 1, query, 1)
         if self.causal:
             rules.append(key <= place)
         if self.window is not None:
             rules += [key >= place - self.window, key <= place + self.window]
-        if self.key_lengths is not None and min(self.key_lengths) < reach.stop:
+        if self.key_lengths is not None and min(self.key_lengths) < key_range.stop:
             lengths = torch.tensor(self.key_lengths, device=places.device)
             rules.append((key < lengths[:, None])[:, None, None])  # (batch, 1, 1, key)
         if self.segments is not None:
             of_query, of_key = self.segments
-            same = of_query[:, list(some), None] == of_key[:, None, reach]  # (batch, query, key)
+            same = (
+                of_query[:, list(some), None] == of_key[:, None, key_range]
+            )  # (batch, query, key)
             rules.append(same[:, None])
         if self.extra is not None:
-            rules.append(_cut(self.extra[(None,) * (4 - self.extra.dim())], some, reach))
+            rules.append(_cut(self.extra[(None,) * (4 - self.extra.dim())], some, key_range))
         if not rules:
             return None
         mask = rules[0]
@@ -158,12 +167,12 @@ class Mask:
         self, queries: int, keys: int, device: torch.device | str = "cpu"
     ) -> tuple[Tensor | None, bool]:
         """The arguments (attn_mask, is_causal) of `scaled_dot_product_attention`."""
-        causal = self._known(queries, keys)
+        causal = self._causal_flag(queries, keys)
         if causal is not None:
             return None, causal
         return self.dense(queries, keys, device), False
 
-    def _known(self, queries: int, keys: int) -> bool | None:
+    def _causal_flag(self, queries: int, keys: int) -> bool | None:
         """The kernel's `is_causal` flag if it needs no mask tensor; None if it needs one.
 
         The kernel's own causal mask is several times faster than a mask tensor. It is aligned
@@ -178,32 +187,32 @@ class Mask:
             return False  # one new token may attend to everything in the cache
         return None
 
-    def pieces(
+    def kernel_calls(
         self, queries: int, keys: int, device: torch.device | str = "cpu"
-    ) -> Iterator[Piece]:
+    ) -> Iterator[KernelCall]:
         """Splits attention into kernel calls whose masks need little memory.
 
         One call is enough if the mask is small, if the kernel needs no mask tensor, or if the mask
         is padding alone, (batch, 1, 1, key). A long input with a window, segments, an extra mask,
-        or several new tokens after a cache is split by queries; each call gets only the keys within
-        reach, so that with a window time is linear in the length, too.
+        or several new tokens after a cache is split by queries; each call gets only the keys that
+        it can need, so that with a window time is linear in the length, too.
         """
         by_query = self.causal or self.window is not None
         by_query = by_query or self.segments is not None or self.extra is not None
-        small = queries * keys <= WHOLE
-        if small or not by_query or self._known(queries, keys) is not None:
-            yield Piece(slice(0, queries), slice(0, keys), *self.kernel(queries, keys, device))
+        small = queries * keys <= LARGEST_WHOLE_MASK
+        if small or not by_query or self._causal_flag(queries, keys) is not None:
+            yield KernelCall(slice(0, queries), slice(0, keys), *self.kernel(queries, keys, device))
             return
-        for first in range(0, queries, AT_A_TIME):
-            some = range(first, min(first + AT_A_TIME, queries))
-            reach = self.reach(some, queries, keys)
-            allowed = self.rows(some, reach, queries, keys, device)
-            yield Piece(slice(some.start, some.stop), reach, allowed, causal=False)
+        for first in range(0, queries, QUERIES_PER_CALL):
+            some = range(first, min(first + QUERIES_PER_CALL, queries))
+            key_range = self.key_range(some, queries, keys)
+            allowed = self.part(some, key_range, queries, keys, device)
+            yield KernelCall(slice(some.start, some.stop), key_range, allowed, causal=False)
 
 
-def _cut(x: Tensor, some: Sequence[int], reach: slice) -> Tensor:
-    """x[:, :, some, reach] of a mask (batch, heads, query, key); dimensions of size 1 stay."""
-    x = x if x.shape[3] == 1 else x[..., reach]
+def _cut(x: Tensor, some: Sequence[int], key_range: slice) -> Tensor:
+    """x[:, :, some, key_range] of a mask (batch, heads, query, key); dimensions of size 1 stay."""
+    x = x if x.shape[3] == 1 else x[..., key_range]
     if x.shape[2] == 1:
         return x
     if isinstance(some, range):  # a view

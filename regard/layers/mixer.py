@@ -14,7 +14,7 @@ class Mixer(nn.Module):
 
     name: str
     """The sub-layer's name in taps, such as `decoder.2.cross`."""
-    remembers = False
+    has_state = False
     """Whether it keeps a state of earlier tokens in decoding."""
     slot = 0
     """The index of its state among the sub-layers of its stack with the same kind of state."""

@@ -1,7 +1,7 @@
 """Position schemes: sinusoidal, learned, rotary, and T5's relative buckets.
 
 Self-attention alone ignores the order of tokens. A scheme encodes it in one of three places: it
-*adds to the input* (`add`: sinusoidal, learned), *rotates q and k* before their product (`turn`:
+*adds to the input* (`add`: sinusoidal, learned), *rotates q and k* before their product (`rotate`:
 rotary), or *adds to the scores* (`bias`: T5's buckets). All three work with the fused kernel. All
 layers of a stack share one instance. To add a scheme, write a class that overrides one of these
 methods, and name it in `POSITIONS`.
@@ -19,16 +19,16 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 
-AT_FIRST = 1024
+INITIAL_ROWS = 1024
 """Initial rows of a computed (not learned) table; it grows with the input, up to `max_length`."""
 _GROWING = Lock()
 """Held while a table grows, since threads that train one model share its tables."""
 
 
 class Positions(nn.Module):
-    """No positions; base class of every scheme, which overrides `add`, `turn` or `bias`."""
+    """No positions; base class of every scheme, which overrides `add`, `rotate` or `bias`."""
 
-    def reach(self, length: int) -> None:
+    def extend_to(self, length: int) -> None:
         """Called before every pass with the number of positions, so that tables can grow."""
         del length
 
@@ -37,7 +37,7 @@ class Positions(nn.Module):
         del where
         return x
 
-    def turn(self, x: Tensor, where: Tensor) -> Tensor:
+    def rotate(self, x: Tensor, where: Tensor) -> Tensor:
         """Rotates queries or keys x (tokens, heads, head_dim) by positions `where` (tokens,)."""
         del where
         return x
@@ -74,10 +74,10 @@ class Sinusoidal(Positions):
         super().__init__()
         del heads
         self.max_length, self.dim, self.halves = max_length, dim, halves
-        table = sinusoid(min(max_length, AT_FIRST), dim, halves=halves)
+        table = sinusoid(min(max_length, INITIAL_ROWS), dim, halves=halves)
         self.register_buffer("table", table, persistent=False)
 
-    def reach(self, length: int) -> None:
+    def extend_to(self, length: int) -> None:
         """Extends the table if it is too short."""
         if length > len(self.table):
             with _GROWING, torch.inference_mode(mode=False):
@@ -124,24 +124,24 @@ class Rotary(Positions):
         head_dim: int | None = None,
         rate: float = 10000.0,
         interleaved: bool = False,
-        stretch: Callable[[Tensor], Tensor] | None = None,
+        scaling: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
         self.max_length, self.pairs = max_length, (head_dim or dim // heads) // 2
-        self.rate, self.interleaved, self.stretch = rate, interleaved, stretch
-        cosine, sine = self._tables(min(max_length, AT_FIRST))
+        self.rate, self.interleaved, self.scaling = rate, interleaved, scaling
+        cosine, sine = self._tables(min(max_length, INITIAL_ROWS))
         self.register_buffer("cosine", cosine, persistent=False)
         self.register_buffer("sine", sine, persistent=False)
 
     def _tables(self, length: int) -> tuple[Tensor, Tensor]:
         """Cosine and sine of every angle, each (length, head_dim / 2)."""
-        slowness = self.rate ** (-torch.arange(self.pairs, dtype=torch.float64) / self.pairs)
-        if self.stretch is not None:  # lower frequencies cover longer texts
-            slowness = self.stretch(slowness)
-        angle = torch.arange(length, dtype=torch.float64)[:, None] * slowness  # (length, half)
+        frequencies = self.rate ** (-torch.arange(self.pairs, dtype=torch.float64) / self.pairs)
+        if self.scaling is not None:  # lower frequencies cover longer texts
+            frequencies = self.scaling(frequencies)
+        angle = torch.arange(length, dtype=torch.float64)[:, None] * frequencies  # (length, half)
         return angle.cos().float(), angle.sin().float()
 
-    def reach(self, length: int) -> None:
+    def extend_to(self, length: int) -> None:
         """Extends the tables if they are too short.
 
         `sine` is replaced last, so that another thread that sees it long enough has both.
@@ -152,7 +152,7 @@ class Rotary(Positions):
                 self.cosine = cosine.to(self.cosine)
                 self.sine = sine.to(self.sine)
 
-    def turn(self, x: Tensor, where: Tensor) -> Tensor:
+    def rotate(self, x: Tensor, where: Tensor) -> Tensor:
         """[a, b] -> [a cos - b sin, b cos + a sin] for each pair: (tokens, heads, head_dim)."""
         cosine, sine = self.cosine[where][:, None], self.sine[where][:, None]  # (tokens, 1, half)
         if self.interleaved:
@@ -217,12 +217,12 @@ def grown(rows: int, length: int, most: int) -> int:
     return min(most, max(2 * rows, length))
 
 
-def slower(factor: float) -> Callable[[Tensor], Tensor]:
+def linear_scaling(factor: float) -> Callable[[Tensor], Tensor]:
     """Linear scaling: divides all frequencies, so that longer texts stay within trained angles."""
-    return lambda slowness: slowness / factor
+    return lambda frequencies: frequencies / factor
 
 
-def slower_where_long(
+def llama3_scaling(
     factor: float, low: float, high: float, original: int
 ) -> Callable[[Tensor], Tensor]:
     """Llama 3.1: divides low frequencies by a factor, keeps high ones, interpolates in between.
@@ -232,12 +232,12 @@ def slower_where_long(
     is multiplied by (1 - s)/factor + s.
     """
 
-    def stretch(slowness: Tensor) -> Tensor:
-        turns = original * slowness / (2 * math.pi)
+    def scaling(frequencies: Tensor) -> Tensor:
+        turns = original * frequencies / (2 * math.pi)
         smooth = ((turns - low) / (high - low)).clamp(0, 1)
-        return slowness * ((1 - smooth) / factor + smooth)
+        return frequencies * ((1 - smooth) / factor + smooth)
 
-    return stretch
+    return scaling
 
 
 POSITIONS: dict[str, type[Positions]] = {

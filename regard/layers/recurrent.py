@@ -106,7 +106,7 @@ class Recurrent(Mixer):
             raise InputError("cell", got=cell, expected=f"one of {', '.join(CELLS)}")
         if both_ways and dim % 2:
             raise InputError("both ways", got=f"dim {dim}", expected="an even one, half for each")
-        self.name, self.cell, self.remembers = name, cell, not both_ways
+        self.name, self.cell, self.has_state = name, cell, not both_ways
         self.width = dim // 2 if both_ways else dim
         self.directions = ("", "_reverse") if both_ways else ("",)
         self.cells = CELLS[cell](
@@ -129,9 +129,9 @@ class Recurrent(Mixer):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Packed tokens (tokens, dim + beside) -> (tokens, dim)."""
         cache, tap, layout = ctx.cache, ctx.tap, ctx.layout
-        if cache is not None and not self.remembers:
+        if cache is not None and not self.has_state:
             raise InputError(self.name, got="a token at a time", expected="whole texts: both ways")
-        held = None if cache is None else cache.held[self.slot]
+        held = None if cache is None else cache.states[self.slot]
         edited = tap is not None and any(tap.edits_at(site) for site in [*self.sites()][1:])
         fused = x.device.type in FUSED and 0 not in layout.lengths  # kernels reject empty texts
         if edited or not fused:
@@ -141,7 +141,7 @@ class Recurrent(Mixer):
             if tap is not None and any(tap.wants(site) for site in [*self.sites()][1:]):
                 self._show(x, out, layout, held, tap)
         if cache is not None:
-            cache.held[self.slot] = after
+            cache.states[self.slot] = after
         return ctx.visit(self.name, out)
 
     def _at_once(

@@ -65,7 +65,7 @@ class KVCache:
         self.layers = [torch.empty(shape, device=device, dtype=dtype) for _ in range(layers)]
         self.spare = torch.empty(shape, device=device, dtype=dtype)
         self.lengths = (0,) * rows
-        self.held: list[tuple[Tensor, ...]] = []  # states of sub-layers other than attention
+        self.states: list[tuple[Tensor, ...]] = []  # states of sub-layers other than attention
 
     @property
     def even(self) -> bool:
@@ -79,8 +79,8 @@ class KVCache:
         `lengths` stays as it is until `advance` is called, once for all layers.
         """
         rows, new, longest = k.shape[0], k.shape[2], max(self.lengths, default=0)
-        held = self.layers[layer].permute(2, 0, 3, 1, 4)[:, :rows, :, : longest + new]
-        keys, values = held.unbind(0)  # (rows, kv_heads, longest + new, head_dim) each
+        both = self.layers[layer].permute(2, 0, 3, 1, 4)[:, :rows, :, : longest + new]
+        keys, values = both.unbind(0)  # (rows, kv_heads, longest + new, head_dim) each
         if self.even:
             keys[:, :, longest:], values[:, :, longest:] = k, v
         else:
@@ -127,24 +127,24 @@ class RecurrentState(KVCache):
     keys and values of attention layers in the same stack are kept as well.
 
     Args:
-        held: The initial tensors of every such sub-layer.
+        states: The initial tensors of every such sub-layer.
         cache: The cache of the stack's attention layers; it has no layers if there are none.
     """
 
-    def __init__(self, held: list[tuple[Tensor, ...]], cache: KVCache) -> None:
-        self.held, self.layers, self.spare = held, cache.layers, cache.spare
+    def __init__(self, states: list[tuple[Tensor, ...]], cache: KVCache) -> None:
+        self.states, self.layers, self.spare = states, cache.layers, cache.spare
         self.lengths = cache.lengths
 
     def mark(self) -> Any:
         """The present lengths and states, for `rewind`."""
-        return self.lengths, list(self.held)
+        return self.lengths, list(self.states)
 
     def rewind(self, mark: Any) -> None:
         """Restores the lengths and states at the mark."""
-        self.lengths, self.held = mark[0], list(mark[1])
+        self.lengths, self.states = mark[0], list(mark[1])
 
     def reorder(self, rows: Tensor) -> None:
         """Replaces row i by the former row rows[i]; the number of rows may change."""
         super().reorder(rows)
         rows = rows.to(self.spare.device)
-        self.held = [tuple(each[rows] for each in one) for one in self.held]
+        self.states = [tuple(each[rows] for each in one) for one in self.states]

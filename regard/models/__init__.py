@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from regard.models.families import FAMILIES as FAMILIES
     from regard.models.families import build as build
     from regard.models.families import describe as describe
+    from regard.models.families import parse_description as parse_description
     from regard.models.families import rebuild as rebuild
-    from regard.models.families import understood as understood
     from regard.models.families import vocabularies_in as vocabularies_in
     from regard.models.families.bert import BertConfig as BertConfig
     from regard.models.families.gpt import GPTConfig as GPTConfig
@@ -39,7 +39,7 @@ _HOMES = {
         "build",
         "describe",
         "rebuild",
-        "understood",
+        "parse_description",
         "vocabularies_in",
     ),
     "families.bert": ("BertConfig",),

@@ -18,7 +18,7 @@ from regard.models.parts import (
     LOGITS,
     embed_of,
     head_of,
-    reading,
+    make_context,
     stack_of,
 )
 
@@ -51,25 +51,25 @@ class Decoder(Model):
 
     def forward(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the token after each token: (tokens, vocab)."""
-        ctx = self._given(texts, tap)
+        ctx = self._context(texts, tap)
         return ctx.visit("logits", self.head(self._top(texts.ids, ctx)))
 
-    def loss(self, texts: Ragged, wanted: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Summed cross-entropy of the next tokens, wanted (tokens,)."""
-        return self.head.loss(self._top(texts.ids, self._given(texts)), wanted, smoothing)
+    def loss(self, texts: Ragged, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Summed cross-entropy of the next tokens, targets (tokens,)."""
+        return self.head.loss(self._top(texts.ids, self._context(texts)), targets, smoothing)
 
     def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """The output of the stack for each token: (tokens, dim)."""
-        return self._top(texts.ids, self._given(texts, tap))
+        return self._top(texts.ids, self._context(texts, tap))
 
-    def _given(
+    def _context(
         self, texts: Ragged, tap: Tap | None = None, cache: KVCache | None = None
     ) -> Context:
         """The stack's context for whole texts, with a causal mask."""
         if tap is not None:
             tap.begin(self.sites())
         layout = self.embed.layout(texts)
-        return reading(self.config, self.decoder, layout, causal=True, cache=cache, tap=tap)
+        return make_context(self.config, self.decoder, layout, causal=True, cache=cache, tap=tap)
 
     def _top(self, ids: Tensor, ctx: Context) -> Tensor:
         x = self.embed(ids, ctx.where, ctx.positions)  # (tokens, dim)
@@ -86,7 +86,7 @@ class Decoder(Model):
 
     def read(self, prompts: Ragged, state: KVCache, tap: Tap | None = None) -> Tensor:
         """Appends several tokens to each row of the state -> logits of the next (rows, vocab)."""
-        ctx = self._given(prompts, tap, state)
+        ctx = self._context(prompts, tap, state)
         x = self._top(prompts.ids, ctx)
         state.advance(prompts.lengths)
         last = torch.tensor(prompts.lengths, device=x.device).cumsum(0) - 1  # each prompt's end
@@ -99,7 +99,7 @@ class Decoder(Model):
             tap.begin(self.sites())
         more = Ragged(ids, (1,) * ids.numel())
         layout = self.embed.layout(more)
-        ctx = reading(self.config, self.decoder, layout, causal=True, cache=state, tap=tap)
+        ctx = make_context(self.config, self.decoder, layout, causal=True, cache=state, tap=tap)
         logits = ctx.visit("logits", self.head(self._top(ids, ctx)))
         state.advance(more.lengths)
         return logits

@@ -26,7 +26,7 @@ from regard.models.config import EncoderConfig
 from regard.models.model import Model
 from regard.models.parts import (
     embed_of,
-    reading,
+    make_context,
     stack_of,
 )
 
@@ -63,7 +63,7 @@ class BaseEncoder(Model):
     embed: Front
     encoder: Stack
     dropout: nn.Module
-    without_head: ClassVar[str]
+    missing_head_advice: ClassVar[str]
     """The advice in the error message for a missing head."""
 
     def hidden(self, source: Any, tap: Tap | None = None) -> Tensor:
@@ -71,7 +71,7 @@ class BaseEncoder(Model):
         if tap is not None:
             tap.begin(self.sites())
         layout = self.embed.layout(source)
-        ctx = reading(self.config, self.encoder, layout, causal=False, tap=tap)
+        ctx = make_context(self.config, self.encoder, layout, causal=False, tap=tap)
         x = self.embed.read(source, ctx)  # (tokens, dim)
         return self.encoder(ctx.visit("encoder.embedding", x), ctx)
 
@@ -82,9 +82,9 @@ class BaseEncoder(Model):
     def classify(self, source: Any, tap: Tap | None = None) -> Tensor:
         """Logits of the classes of each example: (examples, classes)."""
         pooled = self.pooled(source, self.hidden(source, tap))
-        return self.need("classes")(self.dropout(pooled))
+        return self.require_head("classes")(self.dropout(pooled))
 
-    def need(self, head: str) -> nn.Module:
+    def require_head(self, head: str) -> nn.Module:
         """The head of that name.
 
         Raises:
@@ -93,7 +93,8 @@ class BaseEncoder(Model):
         found = getattr(self, head, None)
         if found is None:
             raise InputError(
-                f"this encoder has no head for {head.replace('_', ' ')}", fix=self.without_head
+                f"this encoder has no head for {head.replace('_', ' ')}",
+                fix=self.missing_head_advice,
             )
         return found
 
@@ -122,7 +123,7 @@ class Encoder(BaseEncoder):
 
     config: EncoderConfig
     embed: Embed
-    without_head = (
+    missing_head_advice = (
         "train one: own/classify, own/tag or own/answer with start.folder=DIR, or "
         "tiny/fill; embed and words need none"
     )
@@ -152,15 +153,15 @@ class Encoder(BaseEncoder):
 
     def forward(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits over the vocabulary at each token: (tokens, vocab)."""
-        return self.need("masked")(self.hidden(texts, tap))
+        return self.require_head("masked")(self.hidden(texts, tap))
 
     def tag(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the tags of each token: (tokens, tags)."""
-        return self.need("tags")(self.dropout(self.hidden(texts, tap)))
+        return self.require_head("tags")(self.dropout(self.hidden(texts, tap)))
 
     def answer(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of each token as the first and as the last of an answer: (tokens, 2)."""
-        return self.need("spans")(self.hidden(texts, tap))
+        return self.require_head("spans")(self.hidden(texts, tap))
 
     def vocabularies(self) -> dict[str, int]:
         """The size of the vocabulary that the model was built with."""

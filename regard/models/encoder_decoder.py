@@ -30,7 +30,7 @@ from regard.models.parts import (
     LOGITS,
     embed_of,
     head_of,
-    reading,
+    make_context,
     stack_of,
 )
 
@@ -113,28 +113,28 @@ class EncoderDecoder(Model):
 
     def forward(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the token after each target token: (target tokens, vocab)."""
-        ctx = self._given(source, target, tap)
+        ctx = self._context(source, target, tap)
         return self._logits(self._decode(target.ids, ctx), ctx)
 
     def loss(
-        self, source: Ragged, target: Ragged, wanted: Tensor, smoothing: float = 0.0
+        self, source: Ragged, target: Ragged, targets: Tensor, smoothing: float = 0.0
     ) -> Tensor:
-        """Summed cross-entropy of the next tokens, wanted (target tokens,)."""
-        x = self._decode(target.ids, self._given(source, target))
-        return self.head.loss(x, wanted, smoothing)
+        """Summed cross-entropy of the token after each target token, targets (target tokens,)."""
+        x = self._decode(target.ids, self._context(source, target))
+        return self.head.loss(x, targets, smoothing)
 
-    def _given(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Context:
+    def _context(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Context:
         """The decoder's context for whole targets, with a causal mask and the memory."""
         memory = self.encode(source, tap)
         layout = self.target_embed.layout(target)
-        return reading(self.config, self.decoder, layout, causal=True, memory=memory, tap=tap)
+        return make_context(self.config, self.decoder, layout, causal=True, memory=memory, tap=tap)
 
     def encode(self, source: Ragged, tap: Tap | None = None) -> Memory:
         """Encodes the source sequences into the memory that the decoder attends to."""
         if tap is not None:
             tap.begin(self.sites())
         layout = self.source_embed.layout(source)
-        ctx = reading(self.config, self.encoder, layout, causal=False, tap=tap)
+        ctx = make_context(self.config, self.encoder, layout, causal=False, tap=tap)
         x = self.source_embed.read(source, ctx)  # (source tokens, dim)
         x = self.encoder(ctx.visit("encoder.embedding", x), ctx)
         return Memory(x, ctx.layout)
@@ -146,12 +146,12 @@ class EncoderDecoder(Model):
     def start(self, memory: Memory, rows: int, length: int) -> DecoderState:
         """The state before the first token: `rows` rows per sequence, of up to `length` tokens."""
         cache = self.decoder.start(memory.layout.batch * rows, length, memory.x)
-        return DecoderState(cache, self.decoder.remember(memory), rows)
+        return DecoderState(cache, self.decoder.project_memory(memory), rows)
 
     def step(self, ids: Tensor, state: DecoderState, tap: Tap | None = None) -> Tensor:
         """Feeds one token to each row: ids (rows,) -> logits of the next (rows, vocab)."""
         memory, more = state.memory, Ragged(ids, (1,) * ids.numel())
-        ctx = reading(
+        ctx = make_context(
             self.config,
             self.decoder,
             self.target_embed.layout(more),

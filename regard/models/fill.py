@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from regard.models.config import ModelConfig
 from regard.models.families import build
 from regard.models.model import Model
-from regard.models.sketch import NothingDrawn
+from regard.models.sketch import NoInitialization
 
 
-class _NoPlaces(NothingDrawn):
+class _MetaWeights(NoInitialization):
     """Creates weights on the meta device; computed tables, such as sinusoids, are real tensors."""
 
     def __torch_function__(
@@ -39,7 +39,7 @@ def blank(config: ModelConfig, *vocabularies: int) -> Any:
         config: The config of a model.
         vocabularies: Sizes of the source and target vocabulary, or of the only one.
     """
-    with _NoPlaces():
+    with _MetaWeights():
         return build(config, *vocabularies)
 
 

@@ -33,7 +33,7 @@ class ImageEncoder(BaseEncoder):
 
     config: ImageEncoderConfig
     embed: Patches
-    without_head = "train one: tiny/digits; embed needs none"
+    missing_head_advice = "train one: tiny/digits; embed needs none"
 
     def __init__(self, config: ImageEncoderConfig) -> None:
         super().__init__()

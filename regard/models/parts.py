@@ -20,7 +20,7 @@ from regard.layers import (
     norm,
     position_scheme,
 )
-from regard.layers.positions import slower, slower_where_long
+from regard.layers.positions import linear_scaling, llama3_scaling
 from regard.models.config import BlocksConfig, ModelConfig, RotaryScaling
 
 LOGITS = {"logits": 0}
@@ -88,7 +88,7 @@ def _positions(config: BlocksConfig, *, causal: bool) -> Positions:
     own: dict[str, Any] = {}
     if config.positions == "rotary":
         own = {"head_dim": config.head_width, "rate": config.rotary_base}
-        own["stretch"] = _stretch(config.rotary_scaling)
+        own["scaling"] = _rotary_scaling(config.rotary_scaling)
     elif config.positions == "buckets":
         own = {"buckets": config.buckets, "farthest": config.farthest}
     elif config.positions == "learned":
@@ -103,12 +103,12 @@ def _positions(config: BlocksConfig, *, causal: bool) -> Positions:
     )
 
 
-def _stretch(scaling: RotaryScaling | None) -> Any:
+def _rotary_scaling(scaling: RotaryScaling | None) -> Any:
     if scaling is None:
         return None
     if scaling.kind == "linear":
-        return slower(scaling.factor)
-    return slower_where_long(scaling.factor, scaling.low, scaling.high, scaling.original)
+        return linear_scaling(scaling.factor)
+    return llama3_scaling(scaling.factor, scaling.low, scaling.high, scaling.original)
 
 
 def embed_of(config: BlocksConfig, vocab: int, types: int = 0) -> Embed:
@@ -129,7 +129,7 @@ def head_of(config: BlocksConfig, vocab: int, tied: nn.Parameter | None) -> Voca
     return VocabularyHead(config.dim, vocab, tied, bias=config.output_bias, scale=scale)
 
 
-def reading(
+def make_context(
     config: ModelConfig,
     stack: Stack,
     layout: Layout,

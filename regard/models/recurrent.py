@@ -72,7 +72,7 @@ class RecurrentDecoder(Stack):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """y (tokens, dim) -> t (tokens, dim), the input of the vocabulary head."""
         if ctx.cache is None and ctx.memory is not None:  # training: whole targets at once
-            memory = self.remember(ctx.memory)
+            memory = self.project_memory(ctx.memory)
             ctx = replace(ctx, memory=memory, cache=self.begin(memory, 1))
         lowest, *others = self.layers()
         states, contexts = lowest(x, ctx).split(self.dim, 1)
@@ -122,4 +122,4 @@ class Seq2Seq(EncoderDecoder):
         """The state before the first token: `rows` rows per sequence, of any length."""
         del length
         decoder: RecurrentDecoder = self.decoder
-        return DecoderState(decoder.begin(memory, rows), decoder.remember(memory), rows)
+        return DecoderState(decoder.begin(memory, rows), decoder.project_memory(memory), rows)

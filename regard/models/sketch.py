@@ -13,7 +13,7 @@ from regard.models.config import ModelConfig
 from regard.models.families import build
 
 
-class NothingDrawn(TorchFunctionMode):
+class NoInitialization(TorchFunctionMode):
     """Skips random initialization, which on meta tensors would import PyTorch's compiler."""
 
     def __torch_function__(
@@ -45,7 +45,7 @@ def sketch(config: ModelConfig, *vocabularies: int) -> Any:
         # compiler, which takes seconds.
         config = config.model_copy(update={"positions": "none"})
     try:
-        with torch.device("meta"), NothingDrawn():
+        with torch.device("meta"), NoInitialization():
             return build(config, *vocabularies)
     except (RuntimeError, TypeError) as error:
         if "overflow" not in str(error).lower():  # PyTorch's message for sizes beyond 64 bits

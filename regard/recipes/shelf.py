@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from regard.config import Config, refused
+from regard.config import Config, input_error
 from regard.errors import InputError
 from regard.recipes.yaml import read
 
@@ -148,4 +148,4 @@ def card_of(entry: Traversable) -> Card:
     try:
         return Card.model_validate({**values, "prose": prose.strip()}, strict=True)
     except ValidationError as error:
-        raise refused(error, place) from None
+        raise input_error(error, place) from None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.hub.config import ConfigFile
-from regard.models import understood, vocabularies_in
+from regard.models import parse_description, vocabularies_in
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
 from regard.models.fill import blank, fill
@@ -170,7 +170,7 @@ def outline(place: str) -> tuple[Recipe, tuple[int, ...]]:
         folder = checkpoint.newest(path)  # all checkpoints of a run have the same config
         recipe = recipes.load(folder / RECIPE)
         description = said.values or read_json(folder / CONFIG)
-    understood(description)
+    parse_description(description)
     return recipe, vocabularies_in(description)
 
 
@@ -215,7 +215,7 @@ def _check_file(source: Path) -> None:
 
 
 def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
-    config, vocabularies = understood(snapshot.config)
+    config, vocabularies = parse_description(snapshot.config)
     check_weights(config, vocabularies, snapshot.weights, name)
     model = blank(config, *vocabularies)
     check_tensors(f"{name}: the weights", snapshot.weights, model.state_dict())

@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.layers import Dropout
 from regard.layers.attention import Attention
-from regard.models import Model, understood
+from regard.models import Model, parse_description
 from regard.models.config import ModelConfig
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import MAY_DIFFER, Recipe
@@ -90,7 +90,7 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
     """
     if snapshot is not None:
         old = recipes.from_text(snapshot.recipe, "recipe.yaml")
-        config, sizes = understood(snapshot.config)
+        config, sizes = parse_description(snapshot.config)
         check_weights(config, sizes, snapshot.weights, f"checkpoint {folder_name(snapshot.step)}")
         return Beginning(continued(recipe, old), Vocabulary.from_json(snapshot.tokenizer), sizes)
     if recipe.start is None:

@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter
 
 from regard.config import Config, checked
 from regard.errors import InputError
-from regard.models import build, describe, understood
+from regard.models import build, describe, parse_description
 from regard.models.sketch import sketch
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
@@ -301,7 +301,7 @@ def _facts(start: Snapshot) -> dict[str, Any]:
 
 def _check_config(recipe: Recipe, start: Snapshot) -> None:
     """Refuses a checkpoint whose `config.json` describes another model than its recipe."""
-    if understood(start.config)[0] != recipe.model:
+    if parse_description(start.config)[0] != recipe.model:
         raise InputError(
             f"checkpoint {folder_name(start.step)}: {CONFIG}",
             got="another model than that of recipe.yaml",

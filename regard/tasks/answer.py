@@ -144,7 +144,7 @@ class Answer(Supervised[Question]):
 
     def _logits(self, model: Encoder, rows: Sequence[Row]) -> list[Tensor]:
         """The logits of each row: (tokens, 2), as the first and as the last token."""
-        model.need("spans")
+        model.require_head("spans")
         out: list[Tensor] = [torch.empty(0)] * len(rows)
         with evaluating(model):
             for batch in evaluation(rows, self.options.batch_tokens):

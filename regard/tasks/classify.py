@@ -82,7 +82,7 @@ class Classify(Supervised[LabelledText]):
 
     def measure(self, model: Encoder, examples: Sequence[LabelledText]) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
-        model.need("classes")
+        model.require_head("classes")
         classes = model.config.classes
         rows = self.rows(examples, classes, model.config.max_length)
         total, found = 0.0, [""] * len(rows)

@@ -132,13 +132,14 @@ class Fill(PlainText, Reader):
         pairs, and the sum does not depend on how pairs are split into micro-batches and cores.
         """
         hidden = model.hidden(batch.source)  # (tokens, dim)
-        masked: Any = model.need("masked")
+        masked: Any = model.require_head("masked")
         total: Tensor = masked.loss(
             hidden[batch.target_positions], batch.known_targets, self.smoothing
         )
         if batch.labels is None:
             return total
-        logits = model.need("next_sentence")(model.pooled(batch.source, hidden))  # (pairs, 2)
+        pooled = model.pooled(batch.source, hidden)
+        logits = model.require_head("next_sentence")(pooled)  # (pairs, 2)
         each = F.cross_entropy(logits, _classes(batch.labels), reduction="none")  # (pairs,)
         return total + (each * _holes_in_each(batch)).sum()
 
@@ -196,21 +197,22 @@ class Fill(PlainText, Reader):
 
 def _said(batch: Batch[Ragged], model: Encoder) -> Tensor:
     """The summed loss of the masked tokens, without next-sentence prediction."""
-    logits = model.need("masked")(model.hidden(batch.source)[batch.target_positions])
+    logits = model.require_head("masked")(model.hidden(batch.source)[batch.target_positions])
     return F.cross_entropy(logits, batch.known_targets, reduction="sum")
 
 
 def _measure(model: Encoder, batch: Batch[Ragged]) -> dict[str, float]:
     """Sums of losses and of right predictions over one batch, and their numbers of targets."""
     hidden = model.hidden(batch.source)
-    logits = model.need("masked")(hidden[batch.target_positions])  # (holes, vocab)
+    logits = model.require_head("masked")(hidden[batch.target_positions])  # (holes, vocab)
     found = {
         "loss": float(F.cross_entropy(logits, batch.known_targets, reduction="sum")),
         "right": float((logits.argmax(1) == batch.known_targets).sum()),
         "holes": float(batch.target_positions.numel()),
     }
     if batch.labels is not None:
-        logits = model.need("next_sentence")(model.pooled(batch.source, hidden))  # (pairs, 2)
+        pooled = model.pooled(batch.source, hidden)
+        logits = model.require_head("next_sentence")(pooled)  # (pairs, 2)
         wanted = _classes(batch.labels)
         found["follows_loss"] = float(F.cross_entropy(logits, wanted, reduction="sum"))
         found["follows_right"] = float((logits.argmax(1) == wanted).sum())

@@ -161,7 +161,7 @@ class ClassifyPictures(BaseTask):
 
     def measure(self, model: ImageEncoder, examples: Pictures) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
-        model.need("classes")
+        model.require_head("classes")
         classes = model.config.classes
         wanted = torch.tensor(numbered(classes, examples.labels))
         with evaluating(model):
@@ -234,7 +234,7 @@ class ClassifyPictures(BaseTask):
         self, model: ImageEncoder, images: Sequence[Any], top: int | None = None
     ) -> list[list[Labelled]]:
         """The classes of each image, most probable first; at most `top` of them."""
-        model.need("classes")
+        model.require_head("classes")
         shares = self._each(model, images, lambda part: model.classify(part).softmax(dim=1))
         return likeliest(model.config.classes, shares, top)
 

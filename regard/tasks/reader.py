@@ -181,7 +181,7 @@ class Reader(BaseTask):
             for index, made in self.parts(read):
                 part = made.to(model.device)
                 places = (part.ids == mask).nonzero()[:, 0]
-                logits = model.need("masked")(model.hidden(part)[places])  # (masks, vocab)
+                logits = model.require_head("masked")(model.hidden(part)[places])  # (masks, vocab)
                 fillings = iter(self._likeliest(logits.softmax(dim=1), top))
                 for i in index:
                     found[i] = [next(fillings) for _ in range(read[i].ids.count(mask))]
@@ -210,7 +210,7 @@ class Reader(BaseTask):
         self, model: Encoder, texts: Sequence[Text], top: int | None = None
     ) -> list[list[Labelled]]:
         """The classes of each text, most probable first; at most `top` of them."""
-        model.need("classes")
+        model.require_head("classes")
         classes = len(model.config.classes)
         out = self._each(model, texts, lambda part: model.classify(part).softmax(dim=1), classes)
         return likeliest(model.config.classes, out, top)

@@ -156,7 +156,7 @@ class Tag(Supervised[TaggedWords]):
             model: The encoder.
             texts: Texts, which are split into words, or lists of words.
         """
-        model.need("tags")
+        model.require_head("tags")
         for word in (word for words in texts if not isinstance(words, str) for word in words):
             if not word or set(word) & set(" \t\r\n"):
                 fix = "for several texts: p.tag([text.split() for text in texts])"
@@ -188,7 +188,7 @@ class Tag(Supervised[TaggedWords]):
 
     def measure(self, model: Encoder, examples: Sequence[TaggedWords]) -> Measures:
         """Mean loss per word, accuracy and entity F1 as in conlleval, and scores per type."""
-        model.need("tags")
+        model.require_head("tags")
         logs, read = self.log_probabilities(model, [joined(each.words) for each in examples])
         wanted = [number for each in examples for number in numbered(model.config.tags, each.tags)]
         right = logs[torch.arange(len(logs)), torch.tensor(wanted)]

@@ -102,12 +102,12 @@ class Verb:
             found["knock_out"] = (gone,)
         from pydantic import ValidationError
 
-        from regard.config import refused
+        from regard.config import input_error
 
         try:
             return self.options.model_validate(found), settings
         except ValidationError as error:
-            raise refused(error, self.name) from None
+            raise input_error(error, self.name) from None
 
     def settled(self, options: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """The decoding settings, completed by options of the verb that imply some."""

@@ -253,8 +253,8 @@ def test_what_a_recurrent_translator_keeps_holds_and_is_made_of(fields, ragged):
     assert {"encoder recurrence", "decoder recurrence", "decoder readout"} <= set(counts)
     with torch.inference_mode():
         state = model.start(model.encode(ragged((20,), 50)), 3, 9)
-    rows = [each for held in state.cache.held for each in held]
-    memory = [each for pair in state.memory.heads.values() for each in pair]
+    rows = [each for held in state.cache.states for each in held]
+    memory = [each for pair in state.memory.projected.values() for each in pair]
     held = sum(each.numel() for each in (*rows, *(memory or [state.memory.x])))
     assert cache_floats(config, rows=3, length=9, source=20) == held
 
@@ -292,7 +292,7 @@ def test_the_cache_is_as_large_as_counted(kv_heads, ragged):
     model = build(config, 50, 50).eval()
     with torch.inference_mode():
         state = model.start(model.encode(ragged((7,), 50)), rows=3, length=11)
-    shared = [tensor for pair in state.memory.heads.values() for tensor in pair]
+    shared = [tensor for pair in state.memory.projected.values() for tensor in pair]
     held = sum(tensor.numel() for tensor in (*state.cache.layers, *shared))
     assert cache_floats(config, rows=3, length=11, source=7) == held
 

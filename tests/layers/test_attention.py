@@ -177,7 +177,7 @@ def test_the_memory_is_projected_once_while_decoding():
     ctx = cross_context((2, 3), (4, 2))
     x = torch.randn(5, 8)
     expected = layer(x, ctx)
-    ctx.memory.heads["attention"] = layer.remember(ctx.memory)
+    ctx.memory.projected["attention"] = layer.project_memory(ctx.memory)
     ctx.memory.x = None  # nobody asks for it now
     torch.testing.assert_close(layer(x, ctx), expected)
 

@@ -88,13 +88,13 @@ def test_other_rules_make_no_mask_of_queries_times_keys_and_attend_as_one_would(
 
     with Largest() as largest:
         out = run()
-    assert largest.numel <= rules.AT_A_TIME * LENGTH
+    assert largest.numel <= rules.QUERIES_PER_CALL * LENGTH
     tap = Tap("attention.weights", heads=[1], queries=[0, 700])
     with Largest() as largest:
         assert torch.equal(run(tap), out)
-    assert largest.numel <= rules.AT_A_TIME * LENGTH
+    assert largest.numel <= rules.QUERIES_PER_CALL * LENGTH
     assert tap.records["attention.weights"].shape == (1, 1, 2, LENGTH)
-    monkeypatch.setattr(rules, "WHOLE", LENGTH * LENGTH)
+    monkeypatch.setattr(rules, "LARGEST_WHOLE_MASK", LENGTH * LENGTH)
     torch.testing.assert_close(out, run(), rtol=0, atol=1e-5)
 
 

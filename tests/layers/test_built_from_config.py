@@ -13,7 +13,7 @@ from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.layers import Context, Layout, Mask, Tap, plain_context
 from regard.models import BertConfig, GPTConfig, build, describe, rebuild
-from regard.models.parts import reading, stack_of
+from regard.models.parts import make_context, stack_of
 
 LENGTHS = (5, 1, 9)
 CONFORMER = {
@@ -326,4 +326,4 @@ def test_windows_need_a_grid():
     stack = stack_of(BertConfig(**SIZES, **SWIN_V2), 1, "encoder")
     config = BertConfig(**SIZES, **SWIN_V2)
     with pytest.raises(InputError, match="got tokens in no grid, expected a grid"):
-        stack(torch.randn(4, 8), reading(config, stack, Layout((4,)), causal=False))
+        stack(torch.randn(4, 8), make_context(config, stack, Layout((4,)), causal=False))

@@ -14,14 +14,14 @@ def test_a_selection_is_the_memory_of_those_sentences_alone(lengths, chosen):
     layer = Attention(8, heads=2, name="decoder.0.cross", cross=True)
     sentences = [torch.randn(length, 8) for length in lengths]
     memory = Memory(torch.cat(sentences), Layout(lengths))
-    memory.heads[layer.name] = layer.remember(memory)
+    memory.projected[layer.name] = layer.project_memory(memory)
     some = memory.select(torch.tensor(chosen))
     alone = Memory(torch.cat([sentences[i] for i in chosen]), Layout([lengths[i] for i in chosen]))
     assert torch.equal(some.x, alone.x)
     assert some.layout.lengths == alone.layout.lengths
     assert some.mask.key_lengths == alone.mask.key_lengths
-    expected = layer.remember(alone)
-    for mine, other in zip(some.heads[layer.name], expected, strict=True):
+    expected = layer.project_memory(alone)
+    for mine, other in zip(some.projected[layer.name], expected, strict=True):
         for row, length in enumerate(some.layout.lengths):
             torch.testing.assert_close(mine[row, :, :length], other[row, :, :length])
         assert mine.shape == other.shape

@@ -95,12 +95,13 @@ def test_rows_are_those_of_the_whole_and_nothing_beyond_reach_is_allowed(situati
     ranges = st.integers(0, queries - 1).map(lambda first: range(first, queries))
     some = data.draw(ranges | st.lists(st.integers(0, queries - 1), min_size=1, max_size=4))
     expected = by_loops(*situation)[:, :, list(some)]
-    for most in (0, masks.WHOLE):  # built for these queries alone, and cut out of the whole
+    # Built for these queries alone, and cut out of the whole.
+    for most in (0, masks.LARGEST_WHOLE_MASK):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(masks, "WHOLE", most)
+            patch.setattr(masks, "LARGEST_WHOLE_MASK", most)
             mask = Mask(**rules)
-            reach = mask.reach(some, queries, keys)
-            rows = mask.rows(some, reach, queries, keys, "cpu")
+            reach = mask.key_range(some, queries, keys)
+            rows = mask.part(some, reach, queries, keys, "cpu")
         assert 0 <= reach.start < reach.stop <= keys
         within = torch.ones_like(expected[..., reach]) if rows is None else rows
         assert torch.equal(within.expand_as(expected[..., reach]), expected[..., reach])
@@ -115,14 +116,14 @@ def test_the_kernel_gets_the_same_in_pieces(situation, at_a_time):
     queries, keys = max(counts), max(ends)
     q, k, v = (torch.randn(BATCH, HEADS, n, 4) for n in (queries, keys, keys))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(masks, "WHOLE", 0)
-        patch.setattr(masks, "AT_A_TIME", at_a_time)
-        pieces = list(Mask(**rules).pieces(queries, keys))
+        patch.setattr(masks, "LARGEST_WHOLE_MASK", 0)
+        patch.setattr(masks, "QUERIES_PER_CALL", at_a_time)
+        calls = list(Mask(**rules).kernel_calls(queries, keys))
     outs = [
         F.scaled_dot_product_attention(
             q[:, :, some], k[:, :, reach], v[:, :, reach], attn_mask=allowed, is_causal=causal
         )
-        for some, reach, allowed, causal in pieces
+        for some, reach, allowed, causal in calls
     ]
     out, weights = torch.cat(outs, dim=2), masked_softmax(q @ k.mT / 2, by_loops(*situation))
     for row, count in enumerate(counts):
@@ -148,9 +149,9 @@ CALLS = {  # rules, queries, keys, calls of the kernel, cells of the largest mas
 
 @pytest.mark.parametrize(("mask", "queries", "keys", "calls", "cells"), CALLS.values(), ids=CALLS)
 def test_long_masks_are_never_whole(mask, queries, keys, calls, cells):
-    pieces = list(mask.pieces(queries, keys))
-    assert len(pieces) == calls
-    assert max(0 if piece.allowed is None else piece.allowed.numel() for piece in pieces) == cells
+    found = list(mask.kernel_calls(queries, keys))
+    assert len(found) == calls
+    assert max(0 if piece.allowed is None else piece.allowed.numel() for piece in found) == cells
     assert calls == 1 or not mask._dense
 
 
@@ -185,7 +186,7 @@ def test_padding_costs_one_row_of_keys_and_places_do_not_repeat_over_the_batch()
     lengths = (3, 5)
     assert Mask(key_lengths=lengths, query_lengths=lengths).dense(5, 5).shape == (2, 1, 1, 5)
     same = Mask(causal=True, key_lengths=lengths, query_lengths=lengths)
-    assert same.query_places(5, 5).tolist() == [[0, 1, 2, 3, 4]]
+    assert same.query_positions(5, 5).tolist() == [[0, 1, 2, 3, 4]]
 
 
 def test_every_layer_gets_the_same_tensor():

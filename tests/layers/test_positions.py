@@ -11,13 +11,13 @@ import torch
 from regard.errors import InputError
 from regard.layers import POSITIONS, position_scheme, sinusoid
 from regard.layers.positions import (
-    AT_FIRST,
+    INITIAL_ROWS,
     Buckets,
     Learned,
     Rotary,
     Sinusoidal,
-    slower,
-    slower_where_long,
+    linear_scaling,
+    llama3_scaling,
 )
 
 
@@ -82,7 +82,7 @@ def test_rotary_multiplies_complex_numbers(interleaved):
     number = torch.complex(*pairs)
     rate = 10000.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
     turned = number * torch.exp(1j * where[:, None, None] * rate)
-    out = scheme.turn(x, where).double()
+    out = scheme.rotate(x, where).double()
     mine = (out[..., 0::2], out[..., 1::2]) if interleaved else (out[..., :4], out[..., 4:])
     torch.testing.assert_close(torch.complex(*mine), turned, rtol=0, atol=1e-5)
 
@@ -101,7 +101,7 @@ def test_rotary_is_llamas():
     expected = apply_rotary_pos_emb(q, k, cosine, sine)
     scheme = Rotary(16, 2, 64)
     for x, reference in zip((q, k), expected, strict=True):
-        mine = scheme.turn(x[0].transpose(0, 1), where).transpose(0, 1)
+        mine = scheme.rotate(x[0].transpose(0, 1), where).transpose(0, 1)
         torch.testing.assert_close(mine, reference[0], rtol=0, atol=1e-5)
 
 
@@ -110,12 +110,12 @@ def test_a_rotary_product_depends_on_the_distance_alone(interleaved):
     scheme = Rotary(8, 1, 100, interleaved=interleaved)
     q, k = torch.randn(8), torch.randn(8)
     products = [
-        scheme.turn(q.view(1, 1, 8), torch.tensor([m])).flatten()
-        @ scheme.turn(k.view(1, 1, 8), torch.tensor([m + 7])).flatten()
+        scheme.rotate(q.view(1, 1, 8), torch.tensor([m])).flatten()
+        @ scheme.rotate(k.view(1, 1, 8), torch.tensor([m + 7])).flatten()
         for m in (0, 1, 30, 92)
     ]
     torch.testing.assert_close(torch.stack(products), products[0].expand(4), rtol=0, atol=1e-5)
-    other = scheme.turn(k.view(1, 1, 8), torch.tensor([8])).flatten()
+    other = scheme.rotate(k.view(1, 1, 8), torch.tensor([8])).flatten()
     assert abs(q @ other - products[0]) > 1e-3
 
 
@@ -151,14 +151,14 @@ def test_every_scheme_fills_one_plug_point_and_leaves_the_others(kind):
     x, where = torch.randn(3, 8), torch.tensor([1, 2, 3])
     filled = {
         "add": not torch.equal(scheme.add(x, where), x),
-        "turn": not torch.equal(scheme.turn(x.view(3, 2, 4), where), x.view(3, 2, 4)),
+        "rotate": not torch.equal(scheme.rotate(x.view(3, 2, 4), where), x.view(3, 2, 4)),
         "bias": scheme.bias(where[None], 4) is not None,
     }
     place = {
         "sinusoidal": "add",
         "sinusoidal_halves": "add",
         "learned": "add",
-        "rotary": "turn",
+        "rotary": "rotate",
         "buckets": "bias",
     }
     assert [name for name, used in filled.items() if used] == (
@@ -190,29 +190,29 @@ def test_a_computed_table_grows_with_the_texts_and_has_the_same_numbers(kind):
     make = partial(position_scheme, kind, dim=8, heads=2, causal=True)
     scheme, whole = make(max_length=2**24), make(max_length=5000)
     rows = lambda one: len(one.table if kind != "rotary" else one.sine)  # noqa: E731
-    assert rows(scheme) == AT_FIRST
-    whole.reach(5000)
+    assert rows(scheme) == INITIAL_ROWS
+    whole.extend_to(5000)
     with torch.inference_mode():
-        scheme.reach(3000)
+        scheme.extend_to(3000)
     assert 3000 <= rows(scheme) <= 5000 == rows(whole)
     where, x = torch.tensor([0, 1023, 1024, 2999]), torch.randn(4, 2, 4, requires_grad=True)
     found, expected = (
-        one.turn(x, where) if kind == "rotary" else one.add(x.flatten(1), where)
+        one.rotate(x, where) if kind == "rotary" else one.add(x.flatten(1), where)
         for one in (scheme, whole)
     )
     assert torch.equal(found, expected)
     found.sum().backward()  # what grew while nothing was learned can be learned with
     bounded = make(max_length=1500)
-    bounded.reach(9000)
+    bounded.extend_to(9000)
     assert rows(bounded) == 1500
 
 
 ROPES = {
-    "linear": ({"factor": 3.0}, slower(3.0)),
+    "linear": ({"factor": 3.0}, linear_scaling(3.0)),
     "llama3": (
         {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
          "original_max_position_embeddings": 128},
-        slower_where_long(4.0, 1.0, 4.0, 128),
+        llama3_scaling(4.0, 1.0, 4.0, 128),
     ),
 }  # fmt: skip
 
@@ -223,14 +223,14 @@ def test_stretched_rotary_is_llamas(kind, base):
     from transformers.models.llama.configuration_llama import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-    theirs, stretch = ROPES[kind]
+    theirs, scaling = ROPES[kind]
     config = LlamaConfig(
         hidden_size=64, num_attention_heads=2, head_dim=24, max_position_embeddings=512,
         rope_parameters={"rope_type": kind, "rope_theta": base, **theirs},
     )  # fmt: skip
     where = torch.tensor([0, 1, 100, 511])
     cosine, sine = LlamaRotaryEmbedding(config)(torch.zeros(1), where[None])
-    scheme = Rotary(64, 2, 512, head_dim=24, rate=base, stretch=stretch)
+    scheme = Rotary(64, 2, 512, head_dim=24, rate=base, scaling=scaling)
     torch.testing.assert_close(scheme.cosine[where], cosine[0, :, :12], rtol=0, atol=1e-4)
     torch.testing.assert_close(scheme.sine[where], sine[0, :, :12], rtol=0, atol=1e-4)
     plain = Rotary(64, 2, 512, head_dim=24, rate=base)
@@ -238,6 +238,6 @@ def test_stretched_rotary_is_llamas(kind, base):
 
 
 def test_llama3_leaves_short_waves_and_slows_long_ones():
-    slowness = torch.tensor([1.0, 2 * math.pi * 4 / 100, 2 * math.pi * 2 / 100, 1e-4])
-    stretched = slower_where_long(8.0, 1.0, 4.0, 100)(slowness) / slowness
+    frequencies = torch.tensor([1.0, 2 * math.pi * 4 / 100, 2 * math.pi * 2 / 100, 1e-4])
+    stretched = llama3_scaling(8.0, 1.0, 4.0, 100)(frequencies) / frequencies
     torch.testing.assert_close(stretched, torch.tensor([1, 1, 1 / 3 + 2 / 3 / 8, 1 / 8]))

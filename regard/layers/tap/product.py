@@ -156,8 +156,8 @@ class Pattern:
     def _write(self, some: slice, out: Tensor) -> None:
         """Computes some queries into out (batch, heads, some queries, key)."""
         queries, keys = self.queries[some], self.k.shape[2]
-        reach = self.mask.reach(queries, self.among, keys)
-        mask = self.mask.rows(queries, reach, self.among, keys, self.k.device)
+        reach = self.mask.key_range(queries, self.among, keys)
+        mask = self.mask.part(queries, reach, self.among, keys, self.k.device)
         if reach != slice(0, keys):
             empty = 0.0 if self.softmax else float("-inf")
             out[..., : reach.start] = out[..., reach.stop :] = empty

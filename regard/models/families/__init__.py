@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from regard.config import refused
+from regard.config import input_error
 from regard.errors import InputError
 from regard.models.config import ModelConfig
 from regard.models.families import bert, gpt, seq2seq, t5, transformer, vit
@@ -20,8 +20,8 @@ __all__ = [
     "Named",
     "build",
     "describe",
+    "parse_description",
     "rebuild",
-    "understood",
     "vocabularies_in",
 ]
 
@@ -79,11 +79,11 @@ def vocabularies_in(description: dict[str, Any]) -> tuple[int, ...]:
 
 def rebuild(description: dict[str, Any]) -> Any:
     """Builds a model from a description made by `describe`, with initial weights."""
-    config, vocabularies = understood(description)
+    config, vocabularies = parse_description(description)
     return build(config, *vocabularies)
 
 
-def understood(description: dict[str, Any]) -> tuple[ModelConfig, tuple[int, ...]]:
+def parse_description(description: dict[str, Any]) -> tuple[ModelConfig, tuple[int, ...]]:
     """Parses a description made by `describe`: the config and the vocabulary sizes.
 
     Raises:
@@ -108,6 +108,6 @@ def understood(description: dict[str, Any]) -> tuple[ModelConfig, tuple[int, ...
         vocabularies = tuple(int(description[name]) for name in config.VOCABULARIES)
         return config.model_validate(description["model"]), vocabularies
     except ValidationError as error:
-        raise refused(error, "config.json") from error
+        raise input_error(error, "config.json") from error
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputError("config.json", got=str(error).splitlines()[0]) from error
