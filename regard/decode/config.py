@@ -59,6 +59,14 @@ class DecodeConfig(Config):
     no_repeat_ngram: int = Field(
         default=0, ge=0, description="Forbid repeated n-grams of this size."
     )
+    no_copy: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="Never write this many consecutive words of the training text.",
+    )
+    """Never complete a sequence of this many words that occurs in the training text; 0: no limit.
+    A model knows the sequences of the length that its recipe was trained with."""
     banned: tuple[int, ...] = ()
     """Ids of tokens that are never generated."""
     forced_begin: int | None = Field(default=None, ge=0)

@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.data.input import Input, Ragged, Source
 from regard.decode.config import DRAWING, DecodeConfig
 from regard.decode.filters import Symbols
-from regard.decode.search import Beam, Draw, Hypothesis, Move, Search, Sentence
+from regard.decode.search import Beam, Draw, Forbidden, Hypothesis, Move, Search, Sentence
 from regard.errors import InputError
 from regard.runtime.sharing import free_cores
 
@@ -124,6 +124,9 @@ class Options(TypedDict, Generic[MemoryT], total=False):
     prefix, end symbol included."""
     limit: int | None
     """The maximum number of tokens for which the model has positions, prefix included."""
+    forbidden: Forbidden | None
+    """Says of a row's tokens so far, prompt included, and a next token whether the latter must not
+    be chosen."""
 
 
 def decode(
@@ -212,7 +215,7 @@ def prepare(
             zip(before, openings, rooms, keys, strict=True)
         )
     ]
-    return run(model, source, sentences, symbols, config, options.get("tap"), memory)
+    return run(model, source, sentences, symbols, config, options)
 
 
 @torch.inference_mode()
@@ -222,8 +225,7 @@ def run(
     sentences: Sequence[Sentence],
     symbols: Symbols,
     config: DecodeConfig,
-    tap: Tap | None,
-    memory: MemoryT | None,
+    options: Options[MemoryT],
 ) -> Iterator[tuple[int, Move, Search]]:
     """The decoding loop: model step, choice of tokens, reordering of rows, until all are done.
 
@@ -232,7 +234,7 @@ def run(
     """
     if not sentences:
         return
-    device = place_of(model, source)
+    device, tap, memory = place_of(model, source), options.get("tap"), options.get("memory")
     if memory is None and source is not None:
         with free_cores():
             memory = model.encode(source.to(device), tap)
@@ -243,7 +245,7 @@ def run(
     capacity = length + max(map(len, prompts))
     state = model.start(cast("MemoryT", memory), rows, capacity)  # None where there is no encoder
     kind = Beam if config.beam > 1 else Draw
-    search: Search = kind(sentences, symbols, config)
+    search: Search = kind(sentences, symbols, config, options.get("forbidden"))
     ids = torch.full((len(sentences),), symbols.begin, device=device)
     for index in range(length):
         with free_cores():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from random import Random
@@ -19,13 +19,15 @@ import torch
 from torch import Tensor
 
 from regard.decode.config import DecodeConfig
-from regard.decode.filters import NEVER, NOTHING, Symbols, constrain, sharpen
+from regard.decode.filters import NEVER, NOTHING, Symbols, constrain, leave_a_way_out, sharpen
 from regard.errors import FoundProblems
 
 BLOCK = 64
 """Block size of `shortlist`, which compares the maxima of blocks of scores first."""
 
 ValueT = TypeVar("ValueT")
+Forbidden = Callable[[Sequence[int], int], bool]
+"""Whether a token must not follow the tokens of a row, prompt included."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,10 @@ class Live:
         history = self.fed.to(device) if asked else self.fed
         return constrain(scores, history, early, config, symbols)
 
+    def history(self, row: int) -> list[int]:
+        """The tokens of a row so far, its prompt or begin symbol included."""
+        return [token for token in self.fed[row].tolist() if token != NOTHING]
+
     def hypothesis(self, last: Branch, *, ended: bool) -> Hypothesis:
         """Makes a hypothesis of a row and its last token."""
         row, length = last.parent, self.length
@@ -230,12 +236,17 @@ class Draw:
         sentences: The sequences of the batch.
         symbols: The special tokens.
         config: Settings; there are `n_best` rows for each sequence.
+        forbidden: Tokens that must not be chosen.
     """
 
     def __init__(
-        self, sentences: Sequence[Sentence], symbols: Symbols, config: DecodeConfig
+        self,
+        sentences: Sequence[Sentence],
+        symbols: Symbols,
+        config: DecodeConfig,
+        forbidden: Forbidden | None = None,
     ) -> None:
-        self.symbols, self.config = symbols, config
+        self.symbols, self.config, self.forbidden = symbols, config, forbidden
         self.live = Live(sentences, config.n_best, symbols.begin, config.length_penalty)
         self.open = [True] * (len(sentences) * config.n_best)
         self.found: dict[int, list[Hypothesis]] = {each.number: [] for each in sentences}
@@ -251,7 +262,14 @@ class Draw:
         check_finite(log_probs[:, 0].tolist())
         # As in transformers, greedy and sampling filter logits, beam search log-probabilities.
         scores = live.filtered(logits.float(), self.config, self.symbols)
-        drawn = self._sample(scores) if self.config.sample else scores.argmax(dim=1)
+        free = [row for row, held in enumerate(live.spread(live.forced)) if held < 0]
+        drawn = self._pick(scores, free)
+        while self.forbidden is not None and (again := self._refused(drawn, free)):
+            # Drawing again without the forbidden token is drawing from the other tokens.
+            ruled_out = scores.clone()
+            ruled_out[again, drawn[again]] = NEVER
+            scores = leave_a_way_out(ruled_out, scores, self.symbols.ends)
+            drawn[again] = self._pick(scores, again)[again]
         forced, frees = live.spread(live.forced), live.spread([*map(live.free, live.sentences)])
         tokens = [
             token if held < 0 else held for token, held in zip(drawn.tolist(), forced, strict=True)
@@ -263,6 +281,22 @@ class Draw:
             branch = Branch(row, tokens[row], live.logprob[row] + gained, total)
             branches.append(self._taken(branch, free=frees[row]))
         return self._move(branches)
+
+    def _pick(self, scores: Tensor, rows: Sequence[int]) -> Tensor:
+        """(rows, vocab) -> (rows,): a token for each row; random numbers are drawn for `rows`."""
+        return self._sample(scores, rows) if self.config.sample else scores.argmax(dim=1)
+
+    def _refused(self, drawn: Tensor, rows: Sequence[int]) -> list[int]:
+        """The unfinished rows among `rows` whose token is forbidden; an end never is."""
+        assert self.forbidden is not None
+        tokens = drawn.tolist()
+        return [
+            row
+            for row in rows
+            if self.open[row]
+            and tokens[row] not in self.symbols.ends
+            and self.forbidden(self.live.history(row), tokens[row])
+        ]
 
     def leading(self) -> list[int]:
         """The unfinished rows."""
@@ -295,19 +329,22 @@ class Draw:
         best_first = {number: sorted(self.found[number], key=by_score) for number in over}
         return Move(parents, ids, tuple(best_first.items()))
 
-    def _sample(self, scores: Tensor) -> Tensor:
-        """(rows, vocab) -> (rows,): the token at which the cumulative probability exceeds u."""
+    def _sample(self, scores: Tensor, rows: Sequence[int]) -> Tensor:
+        """(rows, vocab) -> (rows,): the token at which the cumulative probability exceeds u.
+
+        u is 0 for the rows that are not among `rows`, or are finished: they need no random number.
+        """
         live = self.live
         if scores.device.type == "mps":  # MPS has no float64
             scores = scores.cpu()
         reached = sharpen(scores, self.config).double().softmax(dim=1).cumsum(dim=1)
         check_finite(reached[:, -1].tolist())
         dice = [die for each in live.sentences for die in self.dice[each.number]]
-        # One random number per step and row. With 32 bits, u * total is less than total.
-        u = [
-            die.getrandbits(32) / 2**32 if open_ and forced < 0 else 0.0
-            for die, open_, forced in zip(dice, self.open, live.spread(live.forced), strict=True)
-        ]
+        # With 32 bits, u * total is less than total.
+        u = [0.0] * len(dice)
+        for row in rows:
+            if self.open[row]:
+                u[row] = dice[row].getrandbits(32) / 2**32
         point = torch.tensor(u, dtype=torch.float64, device=scores.device)[:, None]
         return torch.searchsorted(reached, point * reached[:, -1:], right=True)[:, 0]
 
@@ -324,12 +361,17 @@ class Beam:
         sentences: The sequences of the batch.
         symbols: The special tokens.
         config: Beam size, length penalty and stopping rule.
+        forbidden: Tokens that must not be chosen.
     """
 
     def __init__(
-        self, sentences: Sequence[Sentence], symbols: Symbols, config: DecodeConfig
+        self,
+        sentences: Sequence[Sentence],
+        symbols: Symbols,
+        config: DecodeConfig,
+        forbidden: Forbidden | None = None,
     ) -> None:
-        self.symbols, self.config = symbols, config
+        self.symbols, self.config, self.forbidden = symbols, config, forbidden
         self.live = Live(sentences, config.beam, symbols.begin, config.length_penalty)
         # All beams start equal. Only the first may be continued, or all would stay equal.
         self.live.total = [0.0, *[NEVER] * (config.beam - 1)] * len(sentences)
@@ -347,7 +389,7 @@ class Beam:
         sums = log_probs + before if ranked is log_probs else ranked.add_(before)
         # Enough for `width` unfinished ones, even if every beam's end symbols are among the best.
         count = max(2, 1 + len(self.symbols.ends)) * width
-        totals, index = best(sums.view(-1, width * vocab), min(count, width * vocab))
+        totals, index = self._best(sums.view(-1, width * vocab), min(count, width * vocab))
         check_finite(totals[:, 0].tolist())
         gained = log_probs.view(-1, width * vocab).gather(1, index)
 
@@ -370,6 +412,34 @@ class Beam:
     def settled(self) -> list[tuple[int, ...]]:
         """The common prefix of all live beams and the best finished hypothesis, per sequence."""
         return agreed(self.live, [total > NEVER for total in self.live.total], self.found)
+
+    def _best(self, sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """The best allowed continuations of each sequence (see `best`): (sequences, count) each.
+
+        Args:
+            sums: (sequences, width · vocab) The ranking sum of every continuation.
+            count: How many of them.
+        """
+        totals, index = best(sums, count)
+        if self.forbidden is None:
+            return totals, index
+        live, vocab = self.live, sums.shape[1] // self.live.width
+        histories = [live.history(row) for row in range(len(live.tokens))]
+        refused = [
+            (place, at)
+            for place, (some, found) in enumerate(zip(totals.tolist(), index.tolist(), strict=True))
+            for total, at in zip(some, found, strict=True)
+            if total > NEVER
+            and at % vocab not in self.symbols.ends
+            and live.forced[place] < 0
+            and self.forbidden(histories[place * live.width + at // vocab], at % vocab)
+        ]
+        if not refused:
+            return totals, index
+        sums = sums.clone()
+        for place, at in refused:
+            sums[place, at] = NEVER
+        return self._best(sums, count)
 
     def _branches(
         self, first: int, vocab: int, totals: list[float], index: list[int], gained: list[float]

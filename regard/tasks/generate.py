@@ -27,7 +27,7 @@ from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode, stream
 from regard.decode.filters import Symbols
 from regard.decode.many import decode_many
-from regard.decode.search import Hypothesis, check_finite
+from regard.decode.search import Forbidden, Hypothesis, check_finite
 from regard.errors import InputError
 from regard.layers import KVCache, Tap
 from regard.models.decoder import Decoder
@@ -48,6 +48,8 @@ WORDS_AT_ONCE = 16
 """Partial words per batch in the search for the next word."""
 WAYS_ON = 64
 """The search for the next word extends a partial word by this many of the most probable tokens."""
+TOKENS_OF_A_WORD = 32
+"""The last n words of a text are looked for among its last 32·n tokens."""
 TORN = 32
 """Tokens dropped where a long text is cut: the first word may be cut off and tokenize otherwise."""
 LONGEST_WORD = 12
@@ -233,11 +235,35 @@ class Generate(PlainText):
                 tap=tap,
                 rooms=rooms(map(len, chosen)),
                 limit=model.config.max_length,
+                forbidden=self.forbidden(config),
             )
 
         with evaluating(model):
             found = decode_many([*map(len, prompts)], some, config, rows=ROWS_AT_ONCE, tap=tap)
         return [[self._output(each) for each in hypotheses] for hypotheses in found]
+
+    def forbidden(self, config: DecodeConfig) -> Forbidden | None:
+        """Forbids each token that completes `no_copy` consecutive words of the training text.
+
+        Ippolito et al. 2023 call this MemFree decoding. None if `no_copy` is 0.
+        """
+        size, ngrams = config.no_copy, self.vocabulary.ngrams
+        if not size:
+            return None
+        if ngrams is None or ngrams.size != size:
+            known = "0" if ngrams is None else f"0 or {ngrams.size}"
+            raise InputError(
+                "no_copy",
+                got=size,
+                expected=f"{known}, as this model was trained",
+                fix=f"train it with decode.no_copy={size}: then it keeps the text's {size}-grams",
+            )
+
+        def completes(ids: Sequence[int], token: int) -> bool:
+            some = [*ids[-TOKENS_OF_A_WORD * size :]]
+            return ngrams.copied(self.tokenizer.decode(some), self.tokenizer.decode([*some, token]))
+
+        return completes
 
     def _output(self, hypothesis: Hypothesis) -> Output:
         text = self.tokenizer.decode(hypothesis.ids)
@@ -292,6 +318,7 @@ class Generate(PlainText):
                 prompts=[prompt],
                 rooms=rooms([len(prompt)]),
                 limit=model.config.max_length,
+                forbidden=self.forbidden(config),
             )
             for step in steps:
                 done = [hypotheses[0].ids for _, hypotheses in step.done]

@@ -16,6 +16,7 @@ from regard.data.batch import Batch, Cursor
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus, encode, survey
 from regard.data.text.documents import Text, TextFiles, find_files
+from regard.data.text.ngrams import Ngrams
 from regard.data.text.packing import BatchedCorpus, Packed, Stream, batches
 from regard.data.text.python_docs import PythonText
 from regard.errors import InputError
@@ -174,6 +175,8 @@ class PlainText(ReadsText, ABC):
             held_out = 0.0 if valid else data.held_out
             sample = survey(text, held_out=held_out, seed=data.seed).texts
             vocabulary = learn_plain(sample, settings.tokens, cls.around)
+        if (size := settings.decode.no_copy) and vocabulary.ngrams is None:
+            vocabulary = replace(vocabulary, ngrams=Ngrams.of(text, size))
         task = cls(vocabulary, smoothing=settings.train.label_smoothing)
         train, aside = task.corpora(data, text, valid)
         make = _made(settings)

@@ -222,7 +222,7 @@ class _Generate(Verb):
     name = "generate"
     help = "Go on writing after each prompt, shown as it is written."
     options_at = "regard.tasks.options.GenerateOptions"
-    decode = ("max_length", "beam", *DRAWN, *FREE_OF_REPETITION, "seed")
+    decode = ("max_length", "beam", *DRAWN, *FREE_OF_REPETITION, "no_copy", "seed")
     usual: ClassVar[Mapping[str, Any]] = {"max_length": 200}
     other_flags: ClassVar[Mapping[str, str]] = {"max_length": "--tokens"}
     takes_ids = True

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from regard.data.text.ngrams import Ngrams
 from regard.tokens.listing import Token, tokens_of
 from regard.tokens.saved import parse
 from regard.tokens.spec import damaged
@@ -36,6 +37,8 @@ class Processor:
     target: Any = None
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """Contents of the `KEPT` files, by name, if two tokenizers were read from a folder."""
+    ngrams: Ngrams | None = field(default=None, repr=False)
+    """The word n-grams of the training text, of a model that must not copy them."""
 
     @property
     def vocabularies(self) -> tuple[int, ...]:
@@ -60,10 +63,14 @@ class Processor:
     def to_json(self) -> str:
         """Return the processor as JSON.
 
-        A shared or only tokenizer is its own JSON; two become `{"source": …, "target": …}`.
+        A shared or only tokenizer is its own JSON, with n-grams `{"ngrams": …, "tokenizer": …}`;
+        two become `{"source": …, "target": …}`.
         """
         if self.shared or self.target is None:
-            return self.source.to_json()
+            own = self.source.to_json()
+            if self.ngrams is None:
+                return own
+            return f'{{"ngrams":{json.dumps(self.ngrams.to_spec())},"tokenizer":{own}}}'
         packed = {name: base64.b64encode(data).decode() for name, data in self.files.items()}
         files = f',"files":{json.dumps(packed)}' if packed else ""
         return f'{{"source":{self.source.to_json()},"target":{self.target.to_json()}{files}}}'
@@ -84,8 +91,9 @@ class Processor:
         if "source" in spec or "target" in spec:
             source, target = (Tokenizer.from_spec(spec.get(side)) for side in ("source", "target"))
             return Vocabulary(source, target, _unpacked(spec.get("files", {})))
-        both = Tokenizer.from_spec(spec)
-        return Vocabulary(both, both)
+        ngrams = Ngrams.from_spec(spec["ngrams"]) if "ngrams" in spec else None
+        both = Tokenizer.from_spec(spec if ngrams is None else spec.get("tokenizer"))
+        return Vocabulary(both, both, ngrams=ngrams)
 
 
 @dataclass(frozen=True)

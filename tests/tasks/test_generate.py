@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
 
 from regard.data.input import Ragged
+from regard.data.text.documents import DocumentPiece
+from regard.data.text.ngrams import Ngrams, words_in
 from regard.decode import DecodeConfig
 from regard.errors import InputError
 from regard.models import GPTConfig, build
 from regard.tasks import Generate, generate
 from regard.tasks.generate import word_accuracy
-from regard.tokens import TokensConfig, learn_plain
+from regard.tokens import Processor, TokensConfig, learn_plain
 
 TEXTS = ["ab ba aab b a.", "ba ab, a b aa"] * 3
 
@@ -164,3 +167,49 @@ def test_a_model_of_few_positions_suggests_and_goes_on(letters, longest):
     found = task.next_words(model, "ab ba ab ba ab ba ab", 2)
     assert found or longest <= 2  # there is room for a space, not for a letter behind it
     assert len(task.begun("ab ba " * 9, longest, DecodeConfig(max_length=4))) <= max(1, longest)
+
+
+def known(task, texts, size):
+    """The task with the n-grams of these texts as those of its training text."""
+    pieces = [DocumentPiece(text, last=True) for text in texts]
+    text = type("Text", (), {"pieces": lambda _, __: pieces})()
+    return Generate(replace(task.vocabulary, ngrams=Ngrams.of(text, size)))
+
+
+@pytest.mark.parametrize("how", [{}, {"sample": True}, {"beam": 3}])
+def test_words_of_the_training_text_are_not_copied(letters, how):
+    task, model = letters
+    config = DecodeConfig(max_length=24, seed=3, **how)
+    prompts = [task.prompt(text, 24) for text in ("ab.", "b,", "aa.", "a.")]
+
+    def texts(task, config):
+        found = task.predict(model, prompts, config)
+        return [task.tokenizer.decode([*ids, *each[0].hypothesis.ids])
+                for ids, each in zip(prompts, found, strict=True)]  # fmt: skip
+
+    def copies(texts):
+        pairs = [words_in(text)[i : i + 2] for text in texts for i in range(len(text))]
+        return [pair for pair in pairs if len(pair) == 2 and pair in task.vocabulary.ngrams]
+
+    written = texts(task, config)
+    task = known(task, written, 2)  # so everything that it wrote is in its training text
+    assert copies(written)
+    config = config.model_copy(update={"no_copy": 2})
+    assert not copies(texts(task, config))
+    alone = [task.predict(model, [prompt], config)[0][0].text for prompt in prompts]
+    assert [each[0].text for each in task.predict(model, prompts, config)] == alone
+
+
+def test_no_copy_needs_a_model_that_knows_its_training_text(letters):
+    task, model = letters
+    with pytest.raises(InputError, match="no_copy"):
+        task.predict(model, [[1]], DecodeConfig(no_copy=2, max_length=4))
+    with pytest.raises(InputError, match="expected 0 or 2"):
+        known(task, TEXTS, 2).predict(model, [[1]], DecodeConfig(no_copy=3, max_length=4))
+
+
+def test_what_must_not_be_copied_is_kept_with_the_tokenizer(letters):
+    task = known(letters[0], TEXTS, 2)
+    again = Processor.from_json(task.vocabulary.to_json())
+    assert again.ngrams == task.vocabulary.ngrams
+    assert again.source.encode("ab b") == task.tokenizer.encode("ab b")

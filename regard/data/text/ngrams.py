@@ -1,0 +1,125 @@
+"""The word n-grams of a text as a set of bounded size, so that a model can avoid copying them.
+
+In: the documents of the training text. Out: an `Ngrams` set, small enough to be kept beside the
+tokenizer, which says whether n consecutive words occur in that text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regard.data.text.documents import Text
+from regard.errors import InputError
+
+BITS = 10
+"""Bits of the set for each n-gram."""
+HASHES = 7
+"""Bits set for each n-gram: with 10 bits each, ln 2 · 10 = 7 gives the fewest false members, 1%."""
+MOST = 20_000_000
+"""The largest number of n-grams in a set, which then takes 25 MB."""
+
+_WORD = re.compile(r"\w+")
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text in lower case, without punctuation.
+
+    Example:
+        >>> words_in("Once upon a time, it didn't rain.")
+        ['once', 'upon', 'a', 'time', 'it', 'didn', 't', 'rain']
+    """
+    return _WORD.findall(text.lower())
+
+
+@dataclass(frozen=True)
+class Ngrams:
+    """A set of word n-grams as a Bloom filter (Bloom 1970).
+
+    Every n-gram that was added is found; about 1% of all others are found as well.
+    """
+
+    size: int
+    """The number of words of each n-gram."""
+    bits: bytes
+
+    @classmethod
+    def of(cls, text: Text, size: int) -> Ngrams:
+        """The n-grams of all documents of a text; an n-gram does not cross two documents."""
+        found = {_hashed(words) for words in _windows(text, size)}
+        if len(found) > MOST:
+            raise InputError(
+                "decode.no_copy",
+                got=f"a text with {len(found):,} sequences of {size} words",
+                expected=f"at most {MOST:,}",
+                fix="set decode.no_copy to 0",
+            )
+        bits = bytearray(max(1, math.ceil(BITS * len(found) / 8)))
+        for hashed in found:
+            for place in _places(hashed, 8 * len(bits)):
+                bits[place >> 3] |= 1 << (place & 7)
+        return cls(size, bytes(bits))
+
+    def __contains__(self, words: Sequence[str]) -> bool:
+        """Whether these `size` words, in lower case, are in the set."""
+        places = _places(_hashed(words), 8 * len(self.bits))
+        return all(self.bits[place >> 3] >> (place & 7) & 1 for place in places)
+
+    def copied(self, before: str, after: str) -> bool:
+        """Whether extending the text `before` to `after` completes an n-gram of the set."""
+        words, old = words_in(after), words_in(before)
+        first = len(old) if words[: len(old)] == old else len(old) - 1  # the first new word
+        windows = range(max(first, self.size - 1), len(words))
+        return any(words[last + 1 - self.size : last + 1] in self for last in windows)
+
+    def to_spec(self) -> dict[str, Any]:
+        """The set as values of JSON."""
+        return {"size": self.size, "bits": base64.b64encode(self.bits).decode()}
+
+    @classmethod
+    def from_spec(cls, spec: object) -> Ngrams:
+        """Builds the set from `to_spec`'s result.
+
+        Raises:
+            InputError: It is damaged.
+        """
+        entries = spec if isinstance(spec, dict) else {}
+        size, bits = entries.get("size"), b""
+        with contextlib.suppress(KeyError, TypeError, binascii.Error):
+            bits = base64.b64decode(entries["bits"], validate=True)
+        if not isinstance(size, int) or not 1 <= size <= 1000 or not bits:
+            raise InputError(
+                "tokenizer.json",
+                got="damaged n-grams of the training text",
+                expected="those of a Regard checkpoint",
+                fix="take the file from another copy of the checkpoint",
+            )
+        return cls(size, bits)
+
+
+def _windows(text: Text, size: int) -> Iterator[list[str]]:
+    """Yields every `size` consecutive words of each document."""
+    words: list[str] = []
+    for piece in text.pieces(Counter()):
+        words += words_in(piece.text)
+        for start in range(len(words) - size + 1):
+            yield words[start : start + size]
+        words = [] if piece.last else words[max(0, len(words) - size + 1) :]
+
+
+def _hashed(words: Sequence[str]) -> bytes:
+    return hashlib.blake2b(" ".join(words).encode(), digest_size=16).digest()
+
+
+def _places(hashed: bytes, count: int) -> list[int]:
+    """The bits of an n-gram, (h₁ + i·h₂) mod count (Kirsch and Mitzenmacher 2006)."""
+    first, step = int.from_bytes(hashed[:8], "big"), int.from_bytes(hashed[8:], "big") | 1
+    return [(first + i * step) % count for i in range(HASHES)]
