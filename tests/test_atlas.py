@@ -37,6 +37,10 @@ SHORT = {  # steps, where drawing is all
     "meanings": 3, "finetuning": 3, "orthogonal": 3,
 }  # fmt: skip
 
+SMALL: dict[str, dict[str, int | str]] = {  # options of figures that measure a model
+    "lookup": {"model": "tiny/translate", "pairs": 4},
+}
+
 # What the slide prints, keys × queries.
 LECTURE_WEIGHTS = np.array(
     [
@@ -50,8 +54,8 @@ LECTURE_WEIGHTS = np.array(
 )
 
 
-def options_of(name: str) -> dict[str, int]:
-    return {"steps": SHORT[name]} if name in SHORT else {}
+def options_of(name: str) -> dict[str, int | str]:
+    return {"steps": SHORT[name]} if name in SHORT else SMALL.get(name, {})
 
 
 @cache
@@ -357,7 +361,7 @@ def test_a_notebook_shows_what_is_written(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", [*SHORT, *SMALL])
 def test_figures_that_train_are_written_too(name, tmp_path, monkeypatch):
     monkeypatch.setattr(laws, "UNSEEN", 16)  # texts to measure the loss on
     drawing = drawn(name)
@@ -542,7 +546,7 @@ def test_the_ledger_and_the_atlas_name_the_same_figures():
 
 
 def test_every_figure_that_uses_a_model_takes_it_by_one_name(caplog):
-    for name in ("onehot", "analogies", "animal", "meanings", "steps"):
+    for name in ("onehot", "analogies", "animal", "lookup", "meanings", "steps"):
         assert "model" in FIGURES[name].options, name
     assert not any("place" in figure.options for figure in FIGURES.values())
     assert parse_options("analogies", ["place=words/glove"]) == {"model": "words/glove"}

@@ -306,6 +306,20 @@ FIGURES: dict[str, Figure] = {
         endings=(".html", ".png", ".svg", ".pdf", ".json"),
         usual=".html",
     ),
+    "lookup": Figure(
+        name="lookup",
+        title="Attention is not a vector search: what breaks if the nearest key wins",
+        lectures=("3.1e", "9.4"),
+        description="A translator whose softmax becomes an argmax, in one head or in all.",
+        place="lookup:lookup",
+        text="a sentence to translate",
+        options={
+            "model": Option("small/translate", "a translator"),
+            "head": Option("", "the head to show, such as decoder.1.cross.3"),
+            "data": Option("", "a file of pairs to translate; by default held-out sentences"),
+            "pairs": Option(100, "how many of them", low=2, high=1000),
+        },
+    ),
     "heads": Figure(
         name="heads",
         title="One head blurs, several keep resolution",

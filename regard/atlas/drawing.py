@@ -57,6 +57,7 @@ from regard.explain.sheet import (
     lines_height,
     points,
     render,
+    shorten,
     style,
     text_width,
     wrap,
@@ -228,6 +229,14 @@ class Board:
             self.sheet.text((x + sample + 10, y), stroke.label, align="left center")
             x += sample + 10 + text_width(stroke.label, TEXT) + 34
         self.top += HEAD + 8
+
+    def lines(self, texts: Sequence[str]) -> None:
+        """Write lines across the sheet under the title; a longer one is cut."""
+        for text in texts:
+            shown = shorten(text, WIDTH - 2 * EDGE, TEXT)
+            self.sheet.text((EDGE, self.top), shown)
+            self.top += HEAD
+        self.top += 8
 
     def heading(self, number: int, heading: str, below: str = "", part: float = 0.0) -> float:
         """Write a panel's heading and, below it, what its axes are; returns the y where it ends.
