@@ -1,8 +1,8 @@
 """The catalogue of figures: what each one shows, its options, and the function that draws it.
 
 `regard show` lists the atlas from here, so torch and matplotlib are imported only when a figure is
-drawn. To add a figure, write a function that returns a `Drawing` in the file of its group in
-`figures/`, and add an entry here.
+drawn. To add a figure, write a function of its name that returns a `Drawing` in the file of its
+group in `figures/`, and add an entry here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,26 +88,24 @@ class Figure:
     """One figure of the atlas.
 
     Attributes:
-        name: Its name on the command line.
         title: A short title.
         lectures: The rows of the lecture ledger that it covers, such as `3.1`.
-        description: What is computed.
-        place: The function that draws it, as `module:function`; the module is in `figures/`.
+        module: The module in `figures/` with the function that draws it, which has its name.
         text: The meaning of `--text` for this figure; empty if it takes no text.
         options: Its options, by name.
         endings: The endings of files that it can be written to.
         usual: The default ending if no file is given.
+        name: Its name on the command line: its key in `FIGURES`.
     """
 
-    name: str
     title: str
     lectures: tuple[str, ...]
-    description: str
-    place: str
+    module: str
     text: str = ""
     options: Mapping[str, Option] = field(default_factory=dict)
     endings: tuple[str, ...] = PICTURES
     usual: str = ".png"
+    name: str = ""
 
     def check_ending(self, path: str | os.PathLike[str]) -> None:
         """Reject a file that this figure cannot be written to.
@@ -177,10 +175,8 @@ class Figure:
                 f"show {self.name}", got="--text", expected="none", fix=f"these take one: {own}"
             )
         values = self.read(options)
-        module, _, function = self.place.partition(":")
-        paint: Callable[..., Drawing] = getattr(
-            import_module(f"regard.atlas.figures.{module}"), function
-        )
+        module = import_module(f"regard.atlas.figures.{self.module}")
+        paint: Callable[..., Drawing] = getattr(module, self.name)
         from torch.random import fork_rng
 
         from regard.atlas.drawing import drawn_for
@@ -196,13 +192,11 @@ class Figure:
 SEED = Option(0, "seed of everything random", low=0)
 SCHEMES = ("sinusoidal", "rotary", "learned", "buckets")
 
-FIGURES: dict[str, Figure] = {
+_FIGURES = {
     "onehot": Figure(
-        name="onehot",
         title="One-hot × matrix = row: what an embedding computes",
         lectures=("1.2",),
-        description="A one in the word's place, times the matrix of GloVe's vectors of the words.",
-        place="words:onehot",
+        module="words",
         text="2 to 12 words that words/glove has",
         options={
             "word": Option(1, "which of the words", high=12),
@@ -210,26 +204,20 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "inputs": Figure(
-        name="inputs",
         title="Numbers, categories and an image as vectors",
         lectures=("1.2",),
-        description="The lecture's people, hair colours and image; what numbering colours claims.",
-        place="words:inputs",
+        module="words",
     ),
     "analogies": Figure(
-        name="analogies",
         title="Words as vectors: the lectures' neighbours and analogies, right or wrong",
         lectures=("1.3",),
-        description="tower, king, hitler, sushi, mother and father, from real word vectors.",
-        place="words:analogies",
+        module="words",
         options={"model": Option("words/glove", "a run of own/vectors, or a file of vectors")},
     ),
     "orthogonal": Figure(
-        name="orthogonal",
         title="Many nearly orthogonal directions fit in N dimensions",
         lectures=("1.4",),
-        description="Angles of random vectors and of vectors pushed apart; how many fit, by N.",
-        place="words:orthogonal",
+        module="words",
         options={
             "degrees": Option(15.0, "how far from 90° an angle may be", low=5, high=40),
             "steps": Option(150, "steps of gradient descent", high=5000),
@@ -237,30 +225,24 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "softmax": Figure(
-        name="softmax",
         title="Softmax: any numbers become shares that sum to 1",
         lectures=("3.1",),
-        description="exp(x) / Σ exp(x) of the lecture's four numbers, the slide put right.",
-        place="attention:softmax",
+        module="attention",
         text="numbers, such as '1 2 3'",
     ),
     "scaling": Figure(
-        name="scaling",
         title="Why √d_k: large products saturate the softmax, and its gradient vanishes",
         lectures=("3.1c",),
-        description="Variance, largest weight and gradient of the softmax by width, measured.",
-        place="attention:scaling",
+        module="attention",
         options={
             "keys": Option(64, "keys a query looks at", low=2, high=4096),
             "seed": SEED,
         },
     ),
     "bilinear": Figure(
-        name="bilinear",
         title="A learned similarity: q W_q W_kᵀ kᵀ, where the dot product has nothing to learn",
         lectures=("3.1b",),
-        description="Nouns learn to look for their adjective; a dot product cannot.",
-        place="attention:bilinear",
+        module="attention",
         text="pairs of adjective and noun, such as 'blue sky fluffy cat'",
         options={
             "dim": Option(16, "width of the word vectors", low=2, high=512),
@@ -269,11 +251,9 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "mask": Figure(
-        name="mask",
         title="A mask before and after the softmax",
         lectures=("3.1", "3.5"),
-        description="The lecture's 6×6 example, or the vectors of own words, under a mask.",
-        place="attention:mask",
+        module="attention",
         text="2 to 12 words of words/glove, whose vectors are compared, instead of the example",
         options={
             "rule": Option(
@@ -285,11 +265,9 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "steps": Figure(
-        name="steps",
         title="Attention step by step: x, q, k, v, q·k, softmax, × v, Σ, heads, × W_O",
         lectures=("3.1d",),
-        description="One word through one head of a live model, with all its numbers.",
-        place="steps:steps",
+        module="steps",
         text="a text that the model can read",
         options={
             "model": Option("", "a model's folder or name; by default one that is shipped"),
@@ -307,11 +285,9 @@ FIGURES: dict[str, Figure] = {
         usual=".html",
     ),
     "lookup": Figure(
-        name="lookup",
         title="Attention is not a vector search: what breaks if the nearest key wins",
         lectures=("3.1e", "9.4"),
-        description="A translator whose softmax becomes an argmax, in one head or in all.",
-        place="lookup:lookup",
+        module="lookup",
         text="a sentence to translate",
         options={
             "model": Option("small/translate", "a translator"),
@@ -321,11 +297,9 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "heads": Figure(
-        name="heads",
         title="One head blurs, several keep resolution",
         lectures=("3.4",),
-        description="Two tokens to be found at once: one head of 32 against four of 8.",
-        place="heads:heads",
+        module="heads",
         options={
             "heads": Option(4, "how many heads against one", low=2, high=16),
             "steps": Option(800, "training steps", low=1, high=5000),
@@ -333,41 +307,33 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "waves": Figure(
-        name="waves",
         title="Positions as waves",
         lectures=("4.1", "4.3"),
-        description="The sinusoids as a picture, as waves, and beside counting in binary.",
-        place="positions:waves",
+        module="positions",
         options={
             "length": Option(64, "positions", low=8, high=512),
             "dim": Option(64, "width of a position's vector", low=8, high=1024),
         },
     ),
     "wavelengths": Figure(
-        name="wavelengths",
         title="Wavelengths from 2π to 10000 · 2π",
         lectures=("4.2",),
-        description="The wavelength of each pair of features, measured in the table itself.",
-        place="positions:wavelengths",
+        module="positions",
         options={"dim": Option(64, "width of a position's vector", low=8, high=1024)},
     ),
     "shift": Figure(
-        name="shift",
         title="A shift is a rotation: PE(i+k) = M_k PE(i), the same M_k for every i",
         lectures=("4.4", "4.5"),
-        description="M_k by construction, its error, and the naive position beside it.",
-        place="positions:shift",
+        module="positions",
         options={
             "by": Option(3, "how far to shift", low=1, high=32),
             "dim": Option(16, "width of a position's vector", low=4, high=256),
         },
     ),
     "order": Figure(
-        name="order",
         title="Without positions, a sentence is a bag of words",
         lectures=("3.6", "4.6"),
-        description="A sentence in every order, through an encoder with and without positions.",
-        place="positions:order",
+        module="positions",
         text="a sentence to reorder",
         options={
             "positions": Option("sinusoidal", "the scheme to draw beside none", choices=SCHEMES),
@@ -375,11 +341,9 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "norms": Figure(
-        name="norms",
         title="Post-norm needs warm-up, pre-norm does not",
         lectures=("5.1", "5.2"),
-        description="Small trainings, curves side by side.",
-        place="training:norms",
+        module="training",
         options={
             "layers": Option(8, "how many blocks", high=24),
             "steps": Option(200, "training steps", low=1, high=5000),
@@ -388,11 +352,9 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "residuals": Figure(
-        name="residuals",
         title="Why residuals and norms",
         lectures=("5.1b",),
-        description="Small trainings with and without each, curves and gradients side by side.",
-        place="training:residuals",
+        module="training",
         options={
             "layers": Option(8, "how many blocks", high=24),
             "steps": Option(200, "training steps", low=1, high=5000),
@@ -401,27 +363,21 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "bleu": Figure(
-        name="bleu",
         title="Better translations for less computation: the published table, recomputed",
         lectures=("5.7",),
-        description="BLEU and training cost as published, beside our own count of the cost.",
-        place="published:bleu",
+        module="published",
     ),
     "families": Figure(
-        name="families",
         title="Who may look at whom: GPT, BERT and T5 are masks over one block",
         lectures=("6.1", "6.2", "6.3"),
-        description="Who may look at whom in each family, measured, and what each is to say.",
-        place="families:families",
+        module="families",
         text="a sentence of 2 to 12 words",
         options={"seed": SEED},
     ),
     "objectives": Figure(
-        name="objectives",
         title="One text, three ways to learn from it: next tokens, holes, spans",
         lectures=("6.1", "6.2", "6.3"),
-        description="As each family is trained on it, drawn anew; the papers' shares, measured.",
-        place="objectives:objectives",
+        module="objectives",
         text="a text of 2 to 36 words",
         options={
             "draws": Option(200, "draws to measure the shares by", high=10_000),
@@ -429,11 +385,9 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "meanings": Figure(
-        name="meanings",
         title="Contextual embeddings: one word parts into its meanings",
         lectures=("6.4",),
-        description="The vectors of a word of two meanings, layer by layer, in a BERT trained now.",
-        place="meanings:meanings",
+        module="meanings",
         options={
             "word": Option("model", "the word of two meanings", choices=("model", "bank")),
             "model": Option("", "the folder of a BERT that reads English, instead of training"),
@@ -442,11 +396,9 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "finetuning": Figure(
-        name="finetuning",
         title="Fine-tuning: what was read without labels saves labels",
         lectures=("6.5",),
-        description="Accuracy by labelled sentences: from scratch, frozen, half frozen, free.",
-        place="finetuning:finetuning",
+        module="finetuning",
         options={
             "steps": Option(400, "steps of pretraining; fine-tuning has a tenth", high=10_000),
             "tries": Option(3, "draws of labelled sentences", high=50),
@@ -454,33 +406,27 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "sizes": Figure(
-        name="sizes",
         title="How large, how long, how much: the size table, computed",
         lectures=("6.7",),
-        description="From Transformer-Base to Gopher: parameters, FLOPs, memory, days, dollars.",
-        place="sizes:sizes",
+        module="sizes",
         options={
             "price": Option(1.0, "dollars for an hour of a chip", low=0.001, high=1000),
             "share": Option(0.3, "of its peak that a chip reaches", low=0.01, high=1),
         },
     ),
     "animal": Figure(
-        name="animal",
         title="What is “it”? One word decides, and a few heads carry it",
         lectures=("5.8",),
-        description="The head that moves from animal to street, and what breaks without it.",
-        place="sentences:animal",
+        module="sentences",
         options={
             "model": Option("tiny/translate", "a translator trained on the same grammar"),
             "seed": SEED,
         },
     ),
     "induction": Figure(
-        name="induction",
         title="Learning in context: two attention layers find it at once, one layer does not",
         lectures=("6.6",),
-        description="Patterns that come again: the heads that copy, as they form, and without.",
-        place="induction:induction",
+        module="induction",
         options={
             "steps": Option(1000, "training steps", low=1, high=100_000),
             "dim": Option(64, "width of the two models", low=8, high=512),
@@ -489,14 +435,14 @@ FIGURES: dict[str, Figure] = {
         },
     ),
     "laws": Figure(
-        name="laws",
         title="Scaling laws: the loss is a power of size, of data, and of compute",
         lectures=("6.6",),
-        description="Five sizes trained, a law fitted to four, and put to the test on the fifth.",
-        place="laws:laws",
+        module="laws",
         options={
             "steps": Option(1500, "training steps of each size", low=3, high=100_000),
             "seed": SEED,
         },
     ),
 }
+
+FIGURES = {name: replace(figure, name=name) for name, figure in _FIGURES.items()}

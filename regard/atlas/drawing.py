@@ -9,40 +9,20 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 from matplotlib.ticker import AutoLocator, ScalarFormatter
 
-from regard.atlas.marks import (
-    BLUE,
-    GREEN,
-    MARKERS,
-    ORANGE,
-    PURPLE,
-    SKY,
-    STROKES,
-    beside,
-    floats,
-    key,
-    label,
-    power,
-    powers,
-    signed_scale,
-    smooth,
-    weights_scale,
-)
 from regard.explain.cells import Scale, hatch_negative
-from regard.explain.colours import INK, MUTED, RULE
+from regard.explain.colours import INK, MUTED, RULE, LineStyle
 from regard.explain.look import picture_ending
 from regard.explain.page import Picture, Prose, Section, Table, page
 from regard.explain.sheet import (
@@ -52,6 +32,7 @@ from regard.explain.sheet import (
     TEXT,
     TITLE,
     WIDTH,
+    Chart,
     Medium,
     Sheet,
     lines_height,
@@ -64,19 +45,14 @@ from regard.explain.sheet import (
 )
 from regard.runtime.files import write_file
 
-__all__ = [
-    "BLUE", "FINEST", "GREEN", "MARKERS", "ORANGE", "PURPLE", "SKY", "STROKES", "Board", "Drawing",
-    "Numbers", "Stroke", "beside", "drawn_for", "floats", "key", "label", "power", "powers",
-    "signed_scale", "smooth", "weights_scale",
-]  # fmt: skip
-
 Numbers = dict[str, Any]
 """The values shown in a drawing, by name: numbers and nested lists of numbers, as in JSON."""
 
 EDGE, GAP = 24, 26  # pixels: the margin, and the gap between panels
 HEAD = LEADING * TEXT + 2  # pixels: the height of a line of a panel's heading
-BESIDE = 70  # pixels: the width of the tick labels of a vertical axis
-
+TICKS = 70  # pixels: the width of the tick labels of a vertical axis
+TURN = math.radians(50)  # the angle of rotated column labels
+RASTERIZED = 10_000  # matrices with more cells than this are rasterized: an SVG would be slow
 
 _medium: ContextVar[Medium] = ContextVar("medium")
 
@@ -156,16 +132,6 @@ def _written(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True)
-class Stroke:
-    """An entry of a board's legend: the label, colour, dash and marker of a curve."""
-
-    label: str
-    colour: str
-    dash: Any = "-"
-    mark: str = ""
-
-
 class Board:
     """A sheet of 1280×720 pixels with the title on top, panels side by side, and the caption.
 
@@ -208,26 +174,27 @@ class Board:
     def __exit__(self, *error: object) -> None:
         self._style.close()
 
-    def place(self, number: int) -> tuple[float, float, float, float]:
+    def panel_box(self, panel: int) -> tuple[float, float, float, float]:
         """Left, top, width and height of a panel in pixels, including its heading and labels."""
         room = WIDTH - 2 * EDGE - GAP * (len(self.widths) - 1)
         share = room / sum(self.widths)
-        left = EDGE + GAP * number + share * sum(self.widths[:number])
-        return left, self.top, share * self.widths[number], self.bottom - self.top
+        left = EDGE + GAP * panel + share * sum(self.widths[:panel])
+        return left, self.top, share * self.widths[panel], self.bottom - self.top
 
-    def key(self, strokes: Sequence[Stroke]) -> None:
+    def legend(self, styles: Mapping[str, LineStyle]) -> None:
         """Draw one legend for all panels, in a row under the title."""
         x, y, sample = float(EDGE), self.top + HEAD / 2, 44.0
         figure, size = self.sheet.figure, (self.sheet.width, self.sheet.height)
-        for stroke in strokes:
-            ends = [x, x + sample] if stroke.dash != "none" else [x + sample / 2]
+        for name, line_style in styles.items():
+            ends = [x, x + sample] if line_style.dash != "none" else [x + sample / 2]
             line = Line2D(
-                [end / size[0] for end in ends], [1 - y / size[1]] * len(ends), color=stroke.colour,
-                linestyle=stroke.dash, linewidth=2.6, marker=stroke.mark or None, markersize=8,
+                [end / size[0] for end in ends], [1 - y / size[1]] * len(ends),
+                color=line_style.colour, linestyle=line_style.dash, linewidth=2.6,
+                marker=line_style.marker or None, markersize=8,
             )  # fmt: skip
             figure.add_artist(line)
-            self.sheet.text((x + sample + 10, y), stroke.label, align="left center")
-            x += sample + 10 + text_width(stroke.label, TEXT) + 34
+            self.sheet.text((x + sample + 10, y), name, align="left center")
+            x += sample + 10 + text_width(name, TEXT) + 34
         self.top += HEAD + 8
 
     def lines(self, texts: Sequence[str]) -> None:
@@ -238,54 +205,48 @@ class Board:
             self.top += HEAD
         self.top += 8
 
-    def heading(self, number: int, heading: str, below: str = "", part: float = 0.0) -> float:
+    def heading(self, panel: int, heading: str, below: str = "", part: float = 0.0) -> float:
         """Write a panel's heading and, below it, what its axes are; returns the y where it ends.
 
         Args:
-            number: The panel's index, from 0.
+            panel: The panel's index, from 0.
             heading: The heading.
             below: A description of the axes.
             part: The start within the panel's height, as a share, if it holds several charts.
         """
-        left, top, width, height = self.place(number)
+        left, top, width, height = self.panel_box(panel)
         y = top + part * height
-        if heading:
-            for line in wrap(heading, width, TEXT, "bold"):
-                self.sheet.text((left, y), line, weight="bold")
-                y += HEAD
-        if below:
-            for line in wrap(below, width, TEXT):
-                self.sheet.text((left, y), line, colour=MUTED)
+        for text, weight, colour in ((heading, "bold", INK), (below, "normal", MUTED)):
+            for line in wrap(text, width, TEXT, weight):
+                self.sheet.text((left, y), line, weight=weight, colour=colour)
                 y += HEAD
         return y + 4
 
     def chart(
         self,
-        number: int,
+        panel: int,
         heading: str,
-        across: str,
-        up: str,
+        x_label: str = "",
+        y_label: str = "",
         part: tuple[float, float] = (0.0, 1.0),
-        beside: float = BESIDE,
-    ) -> Axes:
+        ticks: float = TICKS,
+    ) -> Chart:
         """Add axes for curves or bars, with a light frame.
 
         Args:
-            number: The panel's index, from 0.
+            panel: The panel's index, from 0.
             heading: The heading of the panel.
-            across: The label of the horizontal axis.
-            up: The label of the vertical axis; written above the axis, not rotated.
+            x_label: The label of the horizontal axis.
+            y_label: The label of the vertical axis; written above the axis, not rotated.
             part: Start and end within the panel's height, as shares, if it holds several charts.
-            beside: The width in pixels for the tick labels of the vertical axis.
+            ticks: The width in pixels for the tick labels of the vertical axis.
         """
-        left, top, width, height = self.place(number)
-        start = self.heading(number, heading, up, part[0])
-        end = top + part[1] * height - (64 if across else 32)
-        axes = self.sheet.axes(left + beside, start, width - beside - 10, end - start)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-        for side in ("bottom", "left"):
-            axes.spines[side].set_color(MUTED)
+        left, top, width, height = self.panel_box(panel)
+        start = self.heading(panel, heading, y_label, part[0])
+        end = top + part[1] * height - (64 if x_label else 32)
+        axes = self.sheet.axes(left + ticks, start, width - ticks - 10, end - start)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["bottom", "left"]].set_color(MUTED)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(AutoLocator())
             axis.set_major_formatter(ScalarFormatter())
@@ -293,61 +254,50 @@ class Board:
         axes.tick_params(length=0, which="minor")
         axes.grid(color=RULE, linewidth=0.6)
         axes.set_axisbelow(True)
-        if across:
-            axes.set_xlabel(across, fontsize=points(TEXT), color=MUTED, labelpad=1)
+        if x_label:
+            axes.set_xlabel(x_label, fontsize=points(TEXT), color=MUTED, labelpad=1)
         return axes
 
     def matrix(
         self,
-        number: int,
+        panel: int,
         heading: str,
         values: npt.ArrayLike,
         scale: Scale,
         labels: tuple[Sequence[str], Sequence[str]],
         sides: tuple[str, str] = ("", ""),
-        written: str = "",
-    ) -> Axes:
+        number_format: str = "",
+    ) -> Chart:
         """Draw a labelled matrix, with numbers in its cells if a format is given and they fit.
 
         Args:
-            number: The panel's index, from 0.
+            panel: The panel's index, from 0.
             heading: The heading of the panel.
             values: (row, column); NaN is drawn grey, minus infinity is written as −∞.
             scale: The colour scale.
             labels: Row labels and column labels; rotated or thinned out if they would overlap.
             sides: What the rows are and what the columns are.
-            written: The format of the numbers, such as `.2f`.
+            number_format: The format of the numbers, such as `.2f`.
         """
-        left, top, width, height = self.place(number)
+        left, top, width, height = self.panel_box(panel)
         table = np.asarray(values, dtype=float)
         rows, columns = labels
-        beside = max((text_width(label, SMALLEST) for label in rows), default=0) + 12
-        widest = max((text_width(label, SMALLEST) for label in columns), default=0)
-        pitch = (width - beside) / max(1, table.shape[1])
-        turned = widest > max(pitch, 40)  # short labels are thinned out instead of rotated
+        row_width, widest = (
+            max((text_width(label, SMALLEST) for label in side), default=0) for side in labels
+        )
+        left, width = left + row_width + 12, width - row_width - 12
+        turned = widest > max(width / table.shape[1], 40)  # short labels are thinned out instead
         over = widest * math.cos(TURN) if turned else 0.0  # room for the last label
-        pitch = (width - beside - over * 0.8) / max(1, table.shape[1])
+        pitch = (width - over * 0.8) / table.shape[1]
         named = any(label.strip() for label in columns)
         above = (widest + 6) * math.sin(TURN) + 20 if turned else 28 if named else 0
-        start = self.heading(number, heading, _sides(*sides)) + above
-        end = top + height - 4
-        axes = self.sheet.axes(left + beside, start, pitch * table.shape[1], end - start)
-        drawn = np.ma.masked_invalid(table)
-        fine = table.shape[0] > 40
-        axes.pcolormesh(
-            drawn,
-            cmap=scale.colormap(),
-            norm=Normalize(scale.low, scale.high),
-            edgecolors="face" if fine else "white",
-            linewidth=0 if fine else 0.8,
-            rasterized=table.size > FINEST,  # an SVG with so many cells is slow
-        )
-        axes.set(xlim=(0, table.shape[1]), ylim=(table.shape[0], 0))
-        axes.spines[:].set_visible(False)
-        axes.xaxis.tick_top()
+        start = self.heading(panel, heading, _sides(*sides)) + above
+        height = top + height - 4 - start
+        axes = self.sheet.axes(left, start, pitch * table.shape[1], height)
+        _draw_cells(axes, table, scale)
         apart = 1.2 * SMALLEST / math.sin(TURN) if turned else widest + 4
         step = _every(columns, apart / pitch)
-        down = _every(rows, 1.1 * SMALLEST * table.shape[0] / (end - start))
+        down = _every(rows, 1.1 * SMALLEST * table.shape[0] / height)
         axes.set_xticks(
             np.arange(0, len(columns), step) + 0.5,
             list(columns[::step]),
@@ -356,13 +306,13 @@ class Board:
             ha="left" if turned else "center",
         )
         axes.set_yticks(np.arange(0, len(rows), down) + 0.5, list(rows[::down]))
-        if not (written and _write_cells(axes, table, scale, written, pitch)):
+        if not (number_format and _write_cells(axes, table, scale, number_format, pitch)):
             hatch_negative(axes, table)
         return axes
 
     def table(
         self,
-        number: int,
+        panel: int,
         heading: str,
         columns: Sequence[tuple[str, float]],
         rows: Sequence[Sequence[str]],
@@ -371,15 +321,15 @@ class Board:
         """Draw a table in a panel: the first column left-aligned, the others right-aligned.
 
         Args:
-            number: The panel's index, from 0.
+            panel: The panel's index, from 0.
             heading: The heading of the panel.
             columns: The head of each column and its right end as a share of the width; 0 for the
                 first column.
             rows: The cells of each row.
             bold: The indices of rows drawn in bold.
         """
-        left, top, width, height = self.place(number)
-        start = self.heading(number, heading)
+        left, top, width, height = self.panel_box(panel)
+        start = self.heading(panel, heading)
         for name, end in columns:
             lines = name.split("\n")
             for line, text in enumerate(lines):
@@ -402,12 +352,6 @@ class Board:
         return Drawing(self, numbers)
 
 
-TURN = math.radians(50)
-"""The angle of rotated column labels."""
-FINEST = 10_000
-"""Matrices with more cells than this are rasterized."""
-
-
 def _sides(rows: str, columns: str) -> str:
     """A phrase that says what rows and columns are.
 
@@ -428,13 +372,29 @@ def _every(labels: Sequence[str], crowded: float) -> int:
     return math.ceil(round(crowded, 6)) if all(labels) and crowded > 0 else 1
 
 
+def _draw_cells(axes: Chart, table: npt.NDArray[Any], scale: Scale) -> None:
+    """Draw the cells of a matrix (row, column), the first row on top."""
+    fine = table.shape[0] > 40
+    axes.pcolormesh(
+        np.ma.masked_invalid(table),
+        cmap=scale.colormap(),
+        norm=Normalize(scale.low, scale.high),
+        edgecolors="face" if fine else "white",
+        linewidth=0 if fine else 0.8,
+        rasterized=table.size > RASTERIZED,
+    )
+    axes.set(xlim=(0, table.shape[1]), ylim=(table.shape[0], 0))
+    axes.spines[:].set_visible(False)
+    axes.xaxis.tick_top()
+
+
 def _write_cells(
-    axes: Axes, table: npt.NDArray[Any], scale: Scale, written: str, room: float
+    axes: Chart, table: npt.NDArray[Any], scale: Scale, number_format: str, room: float
 ) -> bool:
     """Write numbers into the cells if the widest one fits; returns whether it does."""
 
     def text_of(value: float) -> str:
-        return "−∞" if value == -np.inf else format(value, written).replace("-", "−")
+        return "−∞" if value == -np.inf else format(value, number_format).replace("-", "−")
 
     cells = {place: text_of(value) for place, value in np.ndenumerate(table) if value == value}
     if max((text_width(text, SMALLEST) for text in cells.values()), default=0) + 2 > room:
@@ -442,5 +402,5 @@ def _write_cells(
     for (row, column), text in cells.items():
         value = float(table[row, column])
         colour = MUTED if value == -np.inf else scale.ink(value)
-        label(axes, (column + 0.5, row + 0.5), text, ha="center", va="center", color=colour)
+        axes.write((column + 0.5, row + 0.5), text, ha="center", va="center", color=colour)
     return True

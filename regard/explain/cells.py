@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.patches import Rectangle
 
-from regard.explain.colours import INK, RULE, Colours, sequential
+from regard.explain.colours import INK, RULE, Colours, diverging, sequential
 from regard.explain.maps import Weights
 from regard.explain.sheet import SMALLEST, points
 
@@ -38,10 +38,20 @@ class Scale:
         return INK if 0.3 * red + 0.59 * green + 0.11 * blue > 0.55 else "white"
 
 
-def weight_scale(weights: Weights) -> Scale:
-    """A colour scale from 0 to the largest weight, rounded up."""
+def positive_scale(high: float = 1.0, name: str = "weight") -> Scale:
+    """A colour scale for weights and other values from 0 (white) to `high`."""
+    return Scale(sequential(), 0.0, high, name)
+
+
+def signed_scale(reach: float, name: str = "") -> Scale:
+    """A colour scale for values from -reach (orange) to reach (blue); 0 is white."""
+    return Scale(diverging(), -reach, reach, name)
+
+
+def scale_for(weights: Weights) -> Scale:
+    """A colour scale from 0 to the largest of these attention weights, rounded up."""
     largest = float(np.nanmax(weights)) if np.isfinite(weights).any() else 0.0
-    return Scale(sequential(), 0.0, round_up(largest) or 1.0, "attention weight")
+    return positive_scale(round_up(largest) or 1.0, "attention weight")
 
 
 def round_up(value: float) -> float:

@@ -7,6 +7,9 @@ linearly, so that equal steps of weight look equal, also in print and to colour-
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,6 +17,8 @@ Colours = npt.NDArray[np.floating]
 
 INK, MUTED, RULE, ACCENT = "#1b1f24", "#57606a", "#d0d7de", "#b3400e"
 STEPS = 256
+
+BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#D55E00", "#009E73", "#AA4488", "#56B4E9"
 
 OKLAB_TO_LMS = np.array(
     [
@@ -29,6 +34,25 @@ LMS_TO_RGB = np.array(
         [-0.0041960863, -0.7034186147, 1.7076147010],
     ]
 )
+
+
+@dataclass(frozen=True)
+class LineStyle:
+    """How a curve and its points are drawn; the dash `none` draws points only."""
+
+    colour: str
+    dash: Any = "-"
+    marker: str = ""
+
+
+LINE_STYLES = (
+    LineStyle(BLUE, "-", "o"),
+    LineStyle(ORANGE, "--", "s"),
+    LineStyle(GREEN, "-.", "^"),
+    LineStyle(PURPLE, ":", "D"),
+    LineStyle(SKY, (0, (7, 1.5, 1, 1.5)), "v"),
+)
+"""Styles that colour-blind readers can tell apart (Okabe and Ito's colours), and print as well."""
 
 
 def oklch_to_rgb(lightness: Colours, chroma: Colours, hue: Colours) -> Colours:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from regard.explain.cells import weight_scale
+from regard.explain.cells import scale_for
 from regard.explain.frame import EDGE, Said, framed_sheet
 from regard.explain.look import Choice, Look
 from regard.explain.maps import Weights
@@ -29,7 +29,7 @@ def draw_picture(look: Look, choice: Choice, medium: Medium) -> Figure:
     seen = np.nan_to_num(choice.map.seen(choice.head, look.away(choice.map)))  # (tokens, tokens)
     weights = seen.mean(axis=0) if choice.row is None else seen[choice.row]  # (tokens,)
     patches = weights[picture.first :].reshape(picture.grid)
-    scale = weight_scale(patches)
+    scale = scale_for(patches)
     name = "all patches" if choice.row is None else choice.map.queries[choice.row]
     looks = "look" if choice.row is None else "looks"
     caption = f"{choice.name}: {_share(weights, picture.first, name)}"

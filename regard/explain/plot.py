@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from regard.explain.cells import COLUMN, ROW, Scale, label, paint, round_up, weight_scale
-from regard.explain.colours import ACCENT, MUTED, diverging
+from regard.explain.cells import COLUMN, ROW, Scale, label, paint, round_up, scale_for, signed_scale
+from regard.explain.colours import ACCENT, MUTED
 from regard.explain.frame import EDGE, Said, framed_sheet
 from regard.explain.look import Choice, Comparison, Kind, Look
 from regard.explain.maps import AttentionMap, Weights, mean_by_offset, visible
@@ -102,7 +102,7 @@ def draw_comparison(
             look.site(m.site).seen(choice.head, look.away(m))
             for look, m, choice in zip(looks, (first, second), (before, after), strict=True)
         ]
-        scale = weight_scale(np.concatenate([v.ravel() for v in values]))
+        scale = scale_for(np.concatenate([v.ravel() for v in values]))
         same_rows = first.queries == second.queries
         panels = [
             Panel(values[0], first.queries, first.keys, scale, comparison.names[0]),
@@ -119,7 +119,7 @@ def draw_comparison(
             change = values[1] - values[0]
             reach = float(np.nanmax(np.abs(change), initial=0.0))
             reach = max(round_up(reach), 0.01)
-            shift = Scale(diverging(), -reach, reach, "difference")
+            shift = signed_scale(reach, "difference")
             panels.append(
                 Panel(change, first.queries, first.keys, shift, "difference", named_rows=False)
             )
@@ -143,7 +143,7 @@ def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
     choice = last.choose("alignment")
     with style():
         maps = [(name, look.site(choice.map.site)) for name, look in moments]
-        scale = weight_scale(np.concatenate([m.seen(choice.head).ravel() for _, m in maps]))
+        scale = scale_for(np.concatenate([m.seen(choice.head).ravel() for _, m in maps]))
         panels = [
             Panel(m.seen(choice.head), m.queries, m.keys, scale, name, named_rows=number == 0)
             for number, (name, m) in enumerate(maps)
@@ -154,7 +154,7 @@ def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
 
 def _draw_matrix(look: Look, choice: Choice, medium: Medium) -> Figure:
     values = choice.map.seen(choice.head, look.away(choice.map))
-    panel = Panel(values, choice.map.queries, choice.map.keys, weight_scale(values))
+    panel = Panel(values, choice.map.queries, choice.map.keys, scale_for(values))
     details = [*_orientation(look, choice.map), *facts_of(look, choice)]
     return _draw_panels(
         [panel], Said(look.title, _sentence(look, choice), " ".join(details), medium)
@@ -171,7 +171,7 @@ def _draw_positions(look: Look, choice: Choice, medium: Medium) -> Figure:
     values = np.stack([means[m.site][head] for m, head in chosen])
     rows = [_head_name(look, m, head) for m, head in chosen]
     columns = [f"{offset:+d}" if offset else "0" for offset in range(-window, window + 1)]
-    panel = Panel(values, rows, [c.replace("-", "−") for c in columns], weight_scale(values))
+    panel = Panel(values, rows, [c.replace("-", "−") for c in columns], scale_for(values))
     # step t of a decoder predicts word t and has read the words before it
     origin = "0 is the word of the same number"
     if choice.map.stack.endswith(".self"):
@@ -191,7 +191,7 @@ def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
     """One thumbnail per head: one row per layer, one column per head."""
     across = max(len(_heads(m, choice)) for m in choice.maps)
     down = len(choice.maps)
-    scale = weight_scale(
+    scale = scale_for(
         np.concatenate([m.seen(h, look.away(m)).ravel() for m in choice.maps
                         for h in range(m.heads)])
     )  # fmt: skip
@@ -229,7 +229,7 @@ def _draw_word(look: Look, choice: Choice, medium: Medium) -> Figure:
     """Queries on the left, keys on the right: line width shows the weight of the chosen query."""
     row, queries, keys = choice.row or 0, choice.map.queries, choice.map.keys
     weights = np.nan_to_num(choice.map.seen(choice.head, look.away(choice.map))[row])  # (key)
-    scale = weight_scale(weights)
+    scale = scale_for(weights)
     rows, columns = look.orientation(choice.map)
     facts = [f"Left: {rows}.", f"Right: {columns}.", "The thicker the line, the more."]
     caption = f"What “{visible(queries[row])}” looks at, {choice.name}: the thicker, the more"

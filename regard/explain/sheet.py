@@ -8,10 +8,11 @@ and matplotlib's settings are left unchanged.
 from __future__ import annotations
 
 import io
+import math
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -23,8 +24,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-from regard.explain.colours import INK, RULE
+from regard.explain.colours import INK, RULE, LineStyle
 
 DPI = 96  # as in browsers, so that an SVG, which matplotlib measures in points, has the same size
 WIDTH, HEIGHT = 1280, 720  # pixels of a projector
@@ -136,6 +138,58 @@ class Medium:
     details: bool = False
 
 
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def scientific(value: float) -> str:
+    """A number as text: plain if it is moderate, else with a power of ten.
+
+    Example:
+        >>> scientific(1e-3), scientific(0.1), scientific(64), scientific(3e18)
+        ('10⁻³', '0.1', '64', '3·10¹⁸')
+    """
+    if value == 0 or 0.01 <= abs(value) <= 2000:
+        return f"{value:g}"
+    exponent = math.floor(math.log10(abs(value)) + 1e-9)
+    lead = value / 10**exponent
+    front = "" if abs(lead - 1) < 0.05 else f"{lead:.2g}·"
+    return f"{front}10{str(exponent).translate(SUPERSCRIPT)}"
+
+
+class Chart(Axes):
+    """Matplotlib axes with the text sizes, legends and logarithmic ticks of all our pictures."""
+
+    def write(self, place: tuple[float, float], text: str, **options: Any) -> None:
+        """Write a text at a point of the axes, in the font size of tick labels."""
+        self.text(*place, text, **{"fontsize": points(SMALLEST), "color": INK, **options})
+
+    def write_beside(self, place: tuple[float, float], text: str, **options: Any) -> None:
+        """Write a text next to a point of the axes; `xytext` is the offset in points."""
+        usual = {"fontsize": points(SMALLEST), "color": INK, "xytext": (0, 4), "ha": "center"}
+        self.annotate(text, place, textcoords="offset points", **{**usual, **options})
+
+    def curve(self, *data: Any, style: LineStyle, width: float = 2.6, **options: Any) -> None:
+        """Draw a curve in the colour and dash of a style; `data` is y, or x and y."""
+        self.plot(*data, color=style.colour, linestyle=style.dash, linewidth=width, **options)
+
+    def draw_legend(self, where: str = "best") -> None:
+        """Draw a legend of the curves, without a border."""
+        legend: Any = self.legend
+        legend(
+            loc=where, fontsize=points(TEXT), frameon=True, framealpha=0.85,
+            edgecolor="none", handlelength=1.5, handletextpad=0.4, labelspacing=0.15,
+            borderpad=0.1, borderaxespad=0.2, columnspacing=1.0,
+        )  # fmt: skip
+
+    def log_axis(self, side: str, ticks: Sequence[float]) -> None:
+        """Make the `x` or `y` axis logarithmic, with labels at these ticks only."""
+        axis = self.xaxis if side == "x" else self.yaxis
+        (self.set_xscale if side == "x" else self.set_yscale)("log")
+        axis.set_major_locator(FixedLocator(list(ticks)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: scientific(value)))
+        axis.set_minor_formatter(NullFormatter())
+
+
 class Sheet:
     """A figure whose parts are placed in pixels from the top left corner.
 
@@ -150,16 +204,12 @@ class Sheet:
         self.figure = Figure(figsize=size, dpi=DPI, facecolor="white")
         FigureCanvasAgg(self.figure)
 
-    def axes(self, left: float, top: float, width: float, height: float) -> Axes:
+    def axes(self, left: float, top: float, width: float, height: float) -> Chart:
         """Add axes without ticks that cover exactly this rectangle, in pixels."""
-        axes = self.figure.add_axes(
-            (
-                left / self.width,
-                1 - (top + height) / self.height,
-                width / self.width,
-                height / self.height,
-            )
-        )
+        bottom = 1 - (top + height) / self.height
+        sides = (left / self.width, bottom, width / self.width, height / self.height)
+        axes = Chart(self.figure, sides)
+        self.figure.add_axes(axes)
         axes.tick_params(length=0, labelsize=points(SMALLEST), labelcolor=INK)
         axes.set_xticks([])
         axes.set_yticks([])

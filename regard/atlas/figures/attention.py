@@ -11,29 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
-from matplotlib.axes import Axes
 from torch import Tensor
 
-from regard.atlas.drawing import (
-    BLUE,
-    MARKERS,
-    ORANGE,
-    STROKES,
-    Board,
-    Drawing,
-    Stroke,
-    beside,
-    floats,
-    key,
-    power,
-    powers,
-    signed_scale,
-    weights_scale,
-)
+from regard.atlas.drawing import Board, Drawing
 from regard.atlas.figures.descent import descend
 from regard.errors import InputError
-from regard.explain.colours import MUTED
-from regard.explain.sheet import SMALLEST, text_width
+from regard.explain.cells import positive_scale, signed_scale
+from regard.explain.colours import BLUE, LINE_STYLES, MUTED, ORANGE, LineStyle
+from regard.explain.sheet import SMALLEST, Chart, scientific, text_width
 from regard.layers import Attention, DotScore, Mask, masked_softmax
 from regard.train.adam import Adam
 from regard.vectors.store import vectors
@@ -83,13 +68,14 @@ def softmax(text: str | None) -> Drawing:
     title = "Softmax: any numbers become shares that sum to 1"
     with Board(title, caption, [1] * len(panels), details) as board:
         for place, (heading, values, colour) in enumerate(panels):
-            axes = board.chart(place, heading, "", "")
+            axes = board.chart(place, heading)
             _draw_numbers(axes, x, values, colour, shares=place > 0)
-        numbers = {"x": floats(x), "weights": floats(weights), "sum": float(weights.sum())}
-        return board.drawing(numbers if own else {**numbers, "slide_exp_of_minus_x": floats(wrong)})
+        numbers = {"x": x.tolist(), "weights": weights.tolist(), "sum": float(weights.sum())}
+        slide = {} if own else {"slide_exp_of_minus_x": wrong.tolist()}
+        return board.drawing(numbers | slide)
 
 
-def _draw_numbers(axes: Axes, x: Tensor, values: Tensor, colour: str, *, shares: bool) -> None:
+def _draw_numbers(axes: Chart, x: Tensor, values: Tensor, colour: str, *, shares: bool) -> None:
     """Draw a bar per value, with the value above it if there is room.
 
     Args:
@@ -111,7 +97,7 @@ def _draw_numbers(axes: Axes, x: Tensor, values: Tensor, colour: str, *, shares:
     if max(text_width(text, SMALLEST) for text in written) <= room:
         for place, (value, text) in enumerate(zip(values.tolist(), written, strict=True)):
             up = value >= 0
-            beside(axes, (place, value), text.replace("-", "−"), xytext=(0, 4 if up else -4),
+            axes.write_beside((place, value), text.replace("-", "−"), xytext=(0, 4 if up else -4),
                    va="bottom" if up else "top")  # fmt: skip
     if shares:
         axes.set_ylim(0, 1.1)
@@ -127,7 +113,7 @@ def _share(value: float, count: int) -> str:
     if value > 1e-4 or value == 0:
         return f"{value:.4f}"
     exponent = math.floor(math.log10(value))
-    return power(round(value / 10**exponent) * 10.0**exponent)
+    return scientific(round(value / 10**exponent) * 10.0**exponent)
 
 
 def _numbers(text: str | None) -> list[float]:
@@ -170,34 +156,29 @@ def scaling(keys: int, seed: int) -> Drawing:
         "vanishes. Lines: median over the queries; bands: the middle half. Dotted: d itself. "
         "Gradients by autograd."
     )
-    strokes = dict(zip(kinds, STROKES[1::-1], strict=True))
+    styles = dict(zip(kinds, LINE_STYLES[1::-1], strict=True))
     with Board(
         "Why √d_k: large products saturate the softmax", caption, (1, 1, 1), details
     ) as board:
-        marks = dict(zip(kinds, MARKERS, strict=False))
-        board.key(
-            [Stroke(label, *stroke, mark=marks[label]) for label, stroke in strokes.items()]
-            + [Stroke("d", MUTED, ":")]
-        )
+        board.legend({**styles, "d": LineStyle(MUTED, ":")})
         headings = "variance of scores", "largest weight", "size of the gradient"
         for column, heading in enumerate(headings):
             axes = board.chart(column, heading, "width d of q and k", "")
             for label, kind in kinds.items():
-                colour, dash = strokes[label]
+                style = styles[label]
                 middle = [row[column] for row in found[kind]]
-                axes.plot(dims, middle, color=colour, linestyle=dash, linewidth=2.6,
-                          marker=marks[label])  # fmt: skip
+                axes.curve(dims, middle, style=style, marker=style.marker)
                 if column:
                     low, high = ([row[column + shift] for row in found[kind]] for shift in (2, 4))
-                    axes.fill_between(dims, low, high, color=colour, alpha=0.15, linewidth=0)
-            powers(axes, "x", [4, 16, 64, 256, 1024])
+                    axes.fill_between(dims, low, high, color=style.colour, alpha=0.15, linewidth=0)
+            axes.log_axis("x", [4, 16, 64, 256, 1024])
             if column == 0:
                 axes.plot(dims, dims, color=MUTED, linewidth=1.6, linestyle=":")
-                powers(axes, "y", [1, 10, 100, 1000])
+                axes.log_axis("y", [1, 10, 100, 1000])
             elif column == 1:
                 axes.set_ylim(0, 1.02)
             else:
-                powers(axes, "y", [10.0**e for e in range(-7, 1)])
+                axes.log_axis("y", [10.0**e for e in range(-7, 1)])
         return board.drawing(
             {
                 "dims": dims,
@@ -278,16 +259,14 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
         labels, sides = (words, words), ("query", "key")
         for place, table in enumerate((plain, learned)):
             board.matrix(
-                place, headings[place], table.sigmoid(), weights_scale(), labels, sides, ".1f"
+                place, headings[place], table.sigmoid(), positive_scale(), labels, sides, ".1f"
             )
         axes = board.chart(2, "learning", "step", "cross-entropy")
         lines = {"x xᵀ": [fixed] * steps, "W_q = W_k": shared_losses, "W_q, W_k": losses}
-        for (label, line), (colour, dash) in zip(lines.items(), STROKES[2::-1], strict=True):
-            axes.plot(
-                range(1, steps + 1), line, color=colour, linestyle=dash, linewidth=2.6, label=label
-            )
+        for (label, line), style in zip(lines.items(), LINE_STYLES[2::-1], strict=True):
+            axes.curve(range(1, steps + 1), line, style=style, label=label)
         axes.set_ylim(0, max(fixed, losses[0], shared_losses[0]) * 1.6)
-        key(axes, "upper right")
+        axes.draw_legend("upper right")
         return board.drawing(
             {
                 **{f"right_{name}": each.right for name, each in judged.items()},
@@ -300,8 +279,8 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
                 "loss_plain": fixed,
                 "loss_shared": shared_losses[-1],
                 "loss_learned": losses[-1],
-                "scores_plain": floats(plain),
-                "scores_learned": floats(learned),
+                "scores_plain": plain.tolist(),
+                "scores_learned": learned.tolist(),
             }
         )
 
@@ -418,13 +397,13 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
         written = "+.2f" if length <= 7 else "+.1f"
         board.matrix(0, "scores, masked", turn(before), signed_scale(reach), labels, sides, written)
         board.matrix(
-            1, "weights, after the softmax", turn(weights), weights_scale(1.0), labels, sides,
+            1, "weights, after the softmax", turn(weights), positive_scale(1.0), labels, sides,
             ".2f" if length <= 10 else ".1f",
         )  # fmt: skip
         return board.drawing(
             {
-                "scores": floats(turn(scores)),
-                "may_look": floats(turn(allowed).int()),
-                "weights": floats(turn(weights)),
+                "scores": turn(scores).tolist(),
+                "may_look": turn(allowed).int().tolist(),
+                "weights": turn(weights).tolist(),
             }
         )

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.atlas.drawing import Board, Drawing, floats, label, weights_scale
+from regard.atlas.drawing import Board, Drawing
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
@@ -23,6 +23,7 @@ from regard.data.text.corruption import Masking
 from regard.data.text.packing import Packed
 from regard.data.text.spans import SpanCorruption
 from regard.errors import InputError
+from regard.explain.cells import positive_scale
 from regard.explain.colours import INK, MUTED
 from regard.explain.sheet import SMALLEST, shorten
 from regard.layers import Tap
@@ -139,7 +140,7 @@ def families(text: str | None, seed: int) -> Drawing:
         return board.drawing(
             {
                 **{f"weights_{_key(each)}": _listed(each.weights) for each in patterns},
-                **{f"never_{_key(each)}": floats(each.never.astype(int)) for each in patterns},
+                **{f"never_{_key(each)}": each.never.astype(int).tolist() for each in patterns},
                 **{f"rows_{_key(each)}": each.rows for each in patterns},
                 "decoder_from": t5.border,
             }
@@ -234,11 +235,11 @@ def _draw_pattern(board: Board, place: int, pattern: Pattern) -> None:
     may = np.where(pattern.never, 0.0, np.where(np.isnan(pattern.weights), np.nan, MAY))
     labels = [shorten(name, 150, SMALLEST) for name in pattern.rows]
     axes = board.matrix(
-        place, pattern.name, may, weights_scale(1.0), (labels, []),
+        place, pattern.name, may, positive_scale(1.0), (labels, []),
         ("who looks → what it says", ""),
     )  # fmt: skip
     for row, column in np.argwhere(pattern.never):
-        label(axes, (column + 0.5, row + 0.5), "0", ha="center", va="center", color=MUTED)
+        axes.write((column + 0.5, row + 0.5), "0", ha="center", va="center", color=MUTED)
     if pattern.border:
         for line in (axes.axhline, axes.axvline):
             line(pattern.border, color=INK, linewidth=1.6)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import torch
 
-from regard.atlas.drawing import MARKERS, STROKES, Board, Drawing, key, label, powers
+from regard.atlas.drawing import Board, Drawing
 from regard.atlas.figures.descent import descend
 from regard.atlas.figures.topics import (
     LENGTH,
@@ -29,7 +29,7 @@ from regard.atlas.figures.topics import (
 )
 from regard.data.batch import Cursor
 from regard.data.text.annotations import LabelledText
-from regard.explain.colours import MUTED
+from regard.explain.colours import LINE_STYLES, MUTED
 from regard.models import Encoder, build
 from regard.recipes import recipe as recipes
 from regard.runs.start import Beginning
@@ -91,20 +91,15 @@ def finetuning(steps: int, tries: int, seed: int) -> Drawing:
         "Fine-tuning: what was read without labels saves labels", caption, (1.7, 1), details
     ) as board:
         axes = board.chart(0, "topics told right", "labelled titles", "percent")
-        for (way, lines), (colour, dash), mark in zip(
-            found.items(), STROKES, MARKERS, strict=False
-        ):
+        for (way, lines), style in zip(found.items(), LINE_STYLES, strict=False):
             low, high = ([pick(each) for each in lines] for pick in (min, max))
-            axes.fill_between(EXAMPLES, low, high, color=colour, alpha=0.13, linewidth=0)
-            axes.plot(
-                EXAMPLES, means[way], color=colour, linestyle=dash, linewidth=2.6, marker=mark,
-                label=way,
-            )  # fmt: skip
+            axes.fill_between(EXAMPLES, low, high, color=style.colour, alpha=0.13, linewidth=0)
+            axes.curve(EXAMPLES, means[way], style=style, marker=style.marker, label=way)
         guess = 100 / len(TOPICS)
         axes.axhline(guess, color=MUTED, linewidth=1.2, linestyle=":", label="guessing")
-        powers(axes, "x", EXAMPLES)
+        axes.log_axis("x", EXAMPLES)
         axes.set_ylim(0, 104)
-        key(axes, "lower right")
+        axes.draw_legend("lower right")
         _draw_parts(board, learned)
         return board.drawing(
             {
@@ -178,12 +173,10 @@ def _tune(
 
 def _draw_parts(board: Board, learned: dict[str, int]) -> None:
     """Draw the number of trainable parameters of each way to train."""
-    axes = board.chart(1, "what learns", "thousand parameters", "", beside=10)
-    for place, ((way, count), (colour, _)) in enumerate(
-        zip(learned.items(), STROKES, strict=False)
-    ):
-        axes.barh(place, count / 1000, 0.45, color=colour)
-        label(axes, (0, place - 0.28), f" {way}: {count:,}", va="bottom")
+    axes = board.chart(1, "what learns", "thousand parameters", "", ticks=10)
+    for place, ((way, count), style) in enumerate(zip(learned.items(), LINE_STYLES, strict=False)):
+        axes.barh(place, count / 1000, 0.45, color=style.colour)
+        axes.write((0, place - 0.28), f" {way}: {count:,}", va="bottom")
     axes.set_yticks([])
     axes.set_ylim(len(learned) - 0.4, -0.75)
     axes.grid(visible=False, axis="y")

@@ -14,18 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.atlas.drawing import (
-    STROKES,
-    Board,
-    Drawing,
-    floats,
-    key,
-    smooth,
-    weights_scale,
-)
-from regard.atlas.figures.descent import descend
+from regard.atlas.drawing import Board, Drawing
+from regard.atlas.figures.descent import descend, running_median
 from regard.errors import InputError
-from regard.explain.colours import MUTED
+from regard.explain.cells import positive_scale
+from regard.explain.colours import LINE_STYLES, MUTED
 from regard.layers import Attention, Context, Embed, Layout, Mask, Positions, Tap, position_scheme
 from regard.train.adam import Adam
 
@@ -83,25 +76,25 @@ def heads(heads: int, steps: int, seed: int) -> Drawing:
         "One head blurs, several keep resolution", caption, (1.25, 1, 1, 1), details
     ) as board:
         axes = board.chart(0, "learning", "step", "cross-entropy")
-        for (count, line), (colour, dash) in zip(curves.items(), STROKES[1::-1], strict=True):
-            label = "1 head" if count == 1 else f"{count} heads"
-            axes.plot(smooth(line), color=colour, linestyle=dash, linewidth=2.2, label=label)
+        for (count, line), style in zip(curves.items(), LINE_STYLES[1::-1], strict=True):
+            name = "1 head" if count == 1 else f"{count} heads"
+            axes.curve(running_median(line), style=style, width=2.2, label=name)
         axes.axhline(math.log(2), color=MUTED, linewidth=1.2, linestyle=":", label="a toss")
         axes.set_ylim(0, math.log(VOCAB) * 1.05)
-        key(axes, "upper right")
+        axes.draw_legend("upper right")
         named = ([f"{i}" for i in range(LENGTH)],) * 2
         panels = [("the one head", maps[1][0])] + [
             (f"head {number}: {back} back", maps[heads][number])
             for number, back in zip(best, BACK, strict=True)
         ]
         for place, (heading, table) in enumerate(panels, start=1):
-            board.matrix(place, heading, table, weights_scale(), named, ("query", "key"))
+            board.matrix(place, heading, table, positive_scale(), named, ("query", "key"))
         return board.drawing(
             {
                 "loss_one": final[1],
                 "loss_many": final[heads],
                 "toss": math.log(2),
-                "weight_one": floats(shares[1][0]),
+                "weight_one": shares[1][0].tolist(),
                 "weight_many": [float(shares[heads][n, i]) for i, n in enumerate(best)],
                 "curve_one": curves[1],
                 "curve_many": curves[heads],

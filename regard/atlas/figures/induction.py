@@ -16,27 +16,16 @@ from dataclasses import dataclass, field
 from itertools import combinations, islice
 
 import torch
-from matplotlib.axes import Axes
 from torch import Tensor
 
-from regard.atlas.drawing import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    STROKES,
-    Board,
-    Drawing,
-    Numbers,
-    floats,
-    label,
-    weights_scale,
-)
+from regard.atlas.drawing import Board, Drawing, Numbers
 from regard.atlas.figures.descent import descend
 from regard.atlas.progress import Tell, training_progress
 from regard.data.input import Ragged
 from regard.errors import InputError
-from regard.explain.colours import MUTED
-from regard.explain.sheet import TEXT, points
+from regard.explain.cells import positive_scale
+from regard.explain.colours import BLUE, GREEN, LINE_STYLES, MUTED, ORANGE
+from regard.explain.sheet import TEXT, Chart, points
 from regard.layers import Tap, knock_out
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
@@ -143,8 +132,8 @@ class Course:
         weights = measure.weights(self.model)
         self.steps.append(step)
         self.losses.append(measure.loss(self.model))
-        self.induction.append(floats(measure.induction(weights[-1])))
-        self.previous.append(floats(measure.back(weights[0], 1)))
+        self.induction.append(measure.induction(weights[-1]).tolist())
+        self.previous.append(measure.back(weights[0], 1).tolist())
 
     def falls(self, guess: float) -> tuple[int, int] | None:
         """The last step with a loss above 70% of a guess, and the first below 20%; None if none."""
@@ -259,8 +248,8 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
         _draw_scores(lower, two.steps, two.previous)
         places = [str(i) if i % 8 == 0 else "" for i in range(LENGTH)]
         heading = f"weights of head 1.{best}"
-        board.matrix(2, heading, table, weights_scale(), (places, places), ("query", "key"))
-        shown = {"unordered": measure.unordered, "map": floats(table)}
+        board.matrix(2, heading, table, positive_scale(), (places, places), ("query", "key"))
+        shown = {"unordered": measure.unordered, "map": table.tolist()}
         return board.drawing(_numbers(two, one, found) | shown)
 
 
@@ -332,24 +321,24 @@ def _short(heads: Sequence[str]) -> str:
     return ", ".join(head.removeprefix("decoder.").replace("self.", "") for head in heads) or "none"
 
 
-def _draw_losses(axes: Axes, two: Course, one: Course, measure: Measure) -> None:
+def _draw_losses(axes: Chart, two: Course, one: Course, measure: Measure) -> None:
     guess, last = math.log(VOCAB), two.steps[-1]
     under = one.losses[-1] - 0.04 * guess
     beyond = min(two.losses[-1] + 0.25 * guess, under - 0.27 * guess)  # if both end alike
-    for name, course, height, (colour, dash) in (
-        ("1 layer", one, under, STROKES[1]),
-        ("2 layers", two, beyond, STROKES[0]),
+    for name, course, height, style in (
+        ("1 layer", one, under, LINE_STYLES[1]),
+        ("2 layers", two, beyond, LINE_STYLES[0]),
     ):
-        axes.plot(course.steps, course.losses, color=colour, linestyle=dash, linewidth=2.6)
-        label(axes, (last, height), name, ha="right", va="top", color=colour,
+        axes.curve(course.steps, course.losses, style=style)
+        axes.write((last, height), name, ha="right", va="top", color=style.colour,
               fontsize=points(TEXT), bbox={"color": "white", "alpha": 0.8, "pad": 0})  # fmt: skip
     axes.axhline(guess, color=MUTED, linewidth=1.4, linestyle=":")
     axes.axhline(measure.unordered, color=GREEN, linewidth=1.4, linestyle="-.")
-    label(axes, (0, guess * 1.02), "a guess", va="bottom", color=MUTED)
+    axes.write((0, guess * 1.02), "a guess", va="bottom", color=MUTED)
     axes.set_ylim(0, guess * 1.3)
 
 
-def _draw_bars(axes: Axes, found: Found) -> None:
+def _draw_bars(axes: Chart, found: Found) -> None:
     bars = {
         "none": found.whole,
         "copy": found.without_induction,
@@ -359,20 +348,19 @@ def _draw_bars(axes: Axes, found: Found) -> None:
     }
     axes.bar(range(len(bars)), list(bars.values()), 0.6, color=[BLUE, ORANGE, ORANGE, ORANGE, BLUE])
     for place, loss in enumerate(bars.values()):
-        label(axes, (place, loss + 0.1), f"{loss:.1f}", ha="center")
+        axes.write((place, loss + 0.1), f"{loss:.1f}", ha="center")
     axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1.4, linestyle=":")
     axes.set_xticks(range(len(bars)), list(bars))
     axes.set_ylim(0, 1.4 * max(math.log(VOCAB), *bars.values()))
 
 
-def _draw_scores(axes: Axes, steps: list[int], scores: list[list[float]]) -> None:
+def _draw_scores(axes: Chart, steps: list[int], scores: list[list[float]]) -> None:
     """Draw one curve per head; scores are (measurement, head)."""
     for number, line in enumerate(zip(*scores, strict=True)):
-        colour, dash = STROKES[number % len(STROKES)]
-        axes.plot(steps, line, color=colour, linestyle=dash, linewidth=2.2)
+        axes.curve(steps, line, style=LINE_STYLES[number % len(LINE_STYLES)], width=2.2)
     found = [str(number) for number, score in enumerate(scores[-1]) if score >= FOUND]
     if found:
         said = f"head{'s' if len(found) > 1 else ''} {', '.join(found)}"
-        label(axes, (0.02, 0.97), said, va="top", transform=axes.transAxes)
+        axes.write((0.02, 0.97), said, va="top", transform=axes.transAxes)
     axes.set_ylim(0, 1.2)
     axes.set_yticks([0, 0.5, 1])

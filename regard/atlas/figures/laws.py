@@ -14,28 +14,18 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from matplotlib.axes import Axes
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from regard.atlas.drawing import (
-    MARKERS,
-    STROKES,
-    Board,
-    Drawing,
-    Numbers,
-    Stroke,
-    floats,
-    label,
-    powers,
-)
+from regard.atlas.drawing import Board, Drawing, Numbers
 from regard.atlas.figures.descent import descend
 from regard.atlas.figures.fitting import Array, Law, fit
 from regard.atlas.progress import Tell, training_progress
 from regard.data.input import Ragged
 from regard.data.text.python_docs import python_text
 from regard.errors import InputError
-from regard.explain.colours import INK, MUTED
+from regard.explain.colours import INK, LINE_STYLES, MUTED
+from regard.explain.sheet import Chart
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
 from regard.train.adam import Adam
@@ -189,7 +179,7 @@ def fit_runs(runs: Sequence[Run], data: list[int]) -> Measured:
         return fit(n, d, np.ravel(losses[:count]))
 
     smaller = law(len(runs) - 1)
-    predicted = floats(smaller.loss(sizes[-1], data))
+    predicted = smaller.loss(sizes[-1], data).tolist()
     return Measured(sizes, data, losses, smaller, predicted, law(len(runs)))
 
 
@@ -207,10 +197,8 @@ def laws(steps: int, seed: int) -> Drawing:
         (1, 1, 1),
         details,
     ) as board:
-        board.key(
-            [Stroke(f"N = {_short(size)}", *stroke, mark=mark)
-             for size, stroke, mark in zip(found.sizes, STROKES, MARKERS, strict=True)]
-        )  # fmt: skip
+        names = [f"N = {_short(size)}" for size in found.sizes]
+        board.legend(dict(zip(names, LINE_STYLES, strict=True)))
         _draw_by_size(board, found)
         _draw_by_data(board, found)
         _draw_by_compute(board, found)
@@ -255,10 +243,10 @@ def _draw_by_size(board: Board, found: Measured) -> None:
         least = found.law.loss(span, found.data[place])
         middle = len(span) // 2
         away = 1.03 if side == "bottom" else 1 / 1.03
-        label(axes, (float(span[middle]), float(least[middle]) * away),
+        axes.write((float(span[middle]), float(least[middle]) * away),
               f"D = {_short(found.data[place])}", ha="left" if side == "bottom" else "right",
               va=side)  # fmt: skip
-    powers(axes, "x", [1e4, 1e5, 1e6])
+    axes.log_axis("x", [1e4, 1e5, 1e6])
     axes.set_xlim(span[0], span[-1])
     _loss_axis(axes, found)
 
@@ -267,11 +255,9 @@ def _draw_by_data(board: Board, found: Measured) -> None:
     axes = board.chart(1, "by data", "tokens read D", "nats a byte")
     span = np.geomspace(found.data[0] / 1.3, found.data[-1] * 1.3, 50)
     for number, (size, line) in enumerate(zip(found.sizes, found.losses, strict=True)):
-        colour, dash = STROKES[number]
-        said = found.law.loss(size, span)
-        axes.plot(span, said, color=colour, linestyle=dash, linewidth=1.6)
+        axes.curve(span, found.law.loss(size, span), style=LINE_STYLES[number], width=1.6)
         _points(axes, found.data, line, found, number)
-    powers(axes, "x", [1e3, 1e4, 1e5, 1e6, 1e7])
+    axes.log_axis("x", [1e3, 1e4, 1e5, 1e6, 1e7])
     axes.set_xlim(span[0], span[-1])
     _loss_axis(axes, found)
 
@@ -279,25 +265,25 @@ def _draw_by_data(board: Board, found: Measured) -> None:
 def _draw_by_compute(board: Board, found: Measured) -> None:
     axes = board.chart(2, "by compute", "FLOPs, 6 N D", "black: best by the law")
     for number, line in enumerate(found.losses):
-        colour, dash = STROKES[number]
-        axes.plot(found.compute[number], line, color=colour, linestyle=dash, linewidth=1.2)
+        axes.curve(found.compute[number], line, style=LINE_STYLES[number], width=1.2)
         _points(axes, found.compute[number], line, found, number)
     span = np.geomspace(found.compute.min(), found.compute.max(), 50)
     axes.plot(span, found.law.frontier(span), color=INK, linewidth=2.4)
-    powers(axes, "x", [10.0**exponent for exponent in range(8, 14, 2)])
+    axes.log_axis("x", [10.0**exponent for exponent in range(8, 14, 2)])
     axes.set_xlim(found.compute.min() / 1.5, found.compute.max() * 1.5)
     _loss_axis(axes, found)
 
 
 def _points(
-    axes: Axes, across: npt.ArrayLike, up: Sequence[float], found: Measured, number: int
+    axes: Chart, across: npt.ArrayLike, up: Sequence[float], found: Measured, number: int
 ) -> None:
     """Draw the points of one size; hollow for the largest, which was not fitted."""
-    colour, _ = STROKES[number]
-    inside = "white" if number == len(found.sizes) - 1 else colour
+    style = LINE_STYLES[number]
+    inside = "white" if number == len(found.sizes) - 1 else style.colour
     axes.plot(
-        np.asarray(across), up, MARKERS[number], color=colour, markersize=8, markerfacecolor=inside
-    )
+        np.asarray(across), up, style.marker, color=style.colour, markersize=8,
+        markerfacecolor=inside,
+    )  # fmt: skip
 
 
 def _short(count: float) -> str:
@@ -306,9 +292,9 @@ def _short(count: float) -> str:
     return f"{count / size:.2g}{unit}" if count < 100 * size else f"{count / size:.0f}{unit}"
 
 
-def _loss_axis(axes: Axes, found: Measured) -> None:
+def _loss_axis(axes: Chart, found: Measured) -> None:
     every = np.array(found.losses)
-    powers(axes, "y", [1, 1.2, 1.5, 1.8, 2, 2.5, 3, 4, 5])
+    axes.log_axis("y", [1, 1.2, 1.5, 1.8, 2, 2.5, 3, 4, 5])
     axes.set_ylim(every.min() / 1.08, every.max() * 1.08)
 
 

@@ -16,10 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, floats, label, weights_scale
+from regard.atlas.drawing import Board, Drawing
 from regard.data.grammar import corpus as grammar
 from regard.data.text.files import load_pairs, split_files
 from regard.data.text.pairs import Pair
+from regard.explain.cells import positive_scale
+from regard.explain.colours import BLUE, ORANGE
 from regard.explain.look import Look, look_of
 from regard.explain.maps import AttentionMap
 from regard.explain.names import in_words
@@ -221,14 +223,14 @@ def _draw(model: str, shown: Shown, scores: dict[str, Score], count: int, origin
         for place, (heading, table) in enumerate(
             zip(("softmax", "the nearest key alone"), tables, strict=True)
         ):
-            board.matrix(place, heading, table, weights_scale(), (queries, keys), sides)
-        axes = board.chart(2, "translations right, %", "", "", beside=10)
+            board.matrix(place, heading, table, positive_scale(), (queries, keys), sides)
+        axes = board.chart(2, "translations right, %", ticks=10)
         bars = [score.exact for score in scores.values()]
         colours = [BLUE] + [ORANGE] * (len(bars) - 1)
         axes.barh(range(len(bars)), bars, 0.5, color=colours)
         for row, (name, score) in enumerate(scores.items()):
             said = name if row == 0 else f"look-up: {name}"
-            label(axes, (0, row - 0.3), f"{said}: {score.exact:.0f}", va="bottom")
+            axes.write((0, row - 0.3), f"{said}: {score.exact:.0f}", va="bottom")
         axes.set(xlim=(0, 104), ylim=(len(bars) - 0.5, -0.8))
         axes.set_yticks([])
         axes.grid(visible=False, axis="y")
@@ -236,8 +238,8 @@ def _draw(model: str, shown: Shown, scores: dict[str, Score], count: int, origin
             {
                 "head": shown.head,
                 "translations": list(shown.targets),
-                "weights_softmax": floats(tables[0]),
-                "weights_nearest": floats(tables[1]),
+                "weights_softmax": tables[0].tolist(),
+                "weights_nearest": tables[1].tolist(),
                 "pairs": count,
                 "sets": list(scores),
                 "exact": [score.exact for score in scores.values()],

@@ -12,31 +12,21 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from matplotlib.axes import Axes
 from torch import Tensor
 
-from regard.atlas.drawing import (
-    BLUE,
-    ORANGE,
-    STROKES,
-    Board,
-    Drawing,
-    Numbers,
-    Stroke,
-    floats,
-    key,
-)
+from regard.atlas.drawing import Board, Drawing, Numbers
 from regard.atlas.figures.topics import HOMONYMS, SENTENCES, TOPICS, Pretrained, pretrain, sentence
 from regard.data.input import Ragged
 from regard.errors import InputError
-from regard.explain.colours import MUTED
+from regard.explain.colours import BLUE, LINE_STYLES, MUTED, ORANGE, LineStyle
+from regard.explain.sheet import Chart
 from regard.layers import Tap
 from regard.models import Encoder, build
 from regard.models.mode import evaluating
 from regard.runs.load import load
 from regard.tokens import Tokenizer
 
-SENSE_MARKS = ((BLUE, "o"), (ORANGE, "^"))
+SENSE_STYLES = (LineStyle(BLUE, "none", "o"), LineStyle(ORANGE, "none", "^"))
 """Colour and marker of the two meanings."""
 OCCURRENCES = 40
 """New sentences per meaning in the artificial language."""
@@ -174,7 +164,7 @@ class Seen:
         one, two = (F.normalize(each, dim=-1) for each in self.vectors)
         same = [(_pairs(a) + _pairs(b)) / 2 for a, b in zip(one, two, strict=True)]
         between = (one @ two.transpose(1, 2)).mean((1, 2))
-        return same, floats(between)
+        return same, between.tolist()
 
     def near(self) -> float:
         """The share of occurrences whose last-layer vector points to related words of its meaning.
@@ -229,13 +219,9 @@ def meanings(word: str, model: str, steps: int, seed: int) -> Drawing:
         [1] * len(shown) + [1.25],
         details,
     ) as board:
-        board.key([Stroke(sense.name, colour, "none", mark)
-                   for sense, (colour, mark) in zip(homonyms[word], SENSE_MARKS, strict=True)]
-                  )  # fmt: skip
+        board.legend(dict(zip((one, two), SENSE_STYLES, strict=True)))
         for place, layer in enumerate(shown):
-            axes = board.chart(
-                place, f"after layer {layer}" if layer else "embedding", "", "", beside=6
-            )
+            axes = board.chart(place, f"after layer {layer}" if layer else "embedding", ticks=6)
             _scatter(axes, seen[word], layer)
         _draw_scores(board, len(shown), scores, before.silhouettes())
         return board.drawing(_numbers(seen, word, before))
@@ -377,7 +363,7 @@ def _places(tokenizer: Tokenizer, ids: list[int], word: str) -> list[int]:
     return [place for place, at in enumerate(index) if at == folded.index(word)]
 
 
-def _scatter(axes: Axes, seen: Seen, layer: int) -> None:
+def _scatter(axes: Chart, seen: Seen, layer: int) -> None:
     """Draw both meanings and the related words on the first two principal components of all."""
     groups = [F.normalize(each[layer], dim=-1) for each in (*seen.vectors, *seen.others)]
     together = torch.cat(groups)
@@ -387,13 +373,13 @@ def _scatter(axes: Axes, seen: Seen, layer: int) -> None:
     if flat[0][:, 0].mean() > flat[1][:, 0].mean():  # the sign of an axis is arbitrary
         flat = [points * torch.tensor([-1.0, 1.0]) for points in flat]
     for number in (2, 3):
-        colour, mark = SENSE_MARKS[number - 2]
-        axes.plot(*flat[number].T, mark, color=colour, markerfacecolor="none", alpha=0.7, ms=7)
+        style = SENSE_STYLES[number - 2]
+        axes.curve(*flat[number].T, style=style, marker=style.marker, mfc="none", alpha=0.7, ms=7)
     for number in (0, 1):
-        colour, mark = SENSE_MARKS[number]
+        style = SENSE_STYLES[number]
         # A larger marker below, so that both are visible where all points coincide.
         size = 13 - 5 * number if layer == 0 else 9
-        axes.plot(*flat[number].T, mark, color=colour, alpha=0.75, ms=size)
+        axes.curve(*flat[number].T, style=style, marker=style.marker, alpha=0.75, ms=size)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.margins(0.12)
@@ -404,12 +390,12 @@ def _draw_scores(
 ) -> None:
     """Draw the silhouette of each word's meanings by layer."""
     axes = board.chart(place, "silhouette", "after layer", "")
-    for (name, line), (colour, dash) in zip(scores.items(), STROKES[2:4], strict=True):
-        axes.plot(line, color=colour, linestyle=dash, marker="D", linewidth=2.6, label=f"“{name}”")
+    for (name, line), style in zip(scores.items(), LINE_STYLES[2:4], strict=True):
+        axes.curve(line, style=style, marker="D", label=f"“{name}”")
     axes.plot(before, color=MUTED, linestyle=":", marker="s", linewidth=1.8, label="not trained")
     axes.set_xticks(range(len(before)))
     axes.set_ylim(min(-0.05, *before), 1.6)
-    key(axes, "upper left")
+    axes.draw_legend("upper left")
 
 
 def _numbers(seen: dict[str, Seen], word: str, before: Seen) -> Numbers:

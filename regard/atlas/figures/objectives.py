@@ -14,16 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 
-from regard.atlas.drawing import BLUE, Board, Drawing, label
+from regard.atlas.drawing import Board, Drawing
 from regard.atlas.figures.families import Prepared, prepared
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.corruption import Masking, Symbols
 from regard.data.text.spans import SpanCorruption
-from regard.explain.colours import INK, MUTED
-from regard.explain.sheet import SMALLEST, points, shorten, text_width
+from regard.explain.colours import BLUE, INK, MUTED
+from regard.explain.sheet import SMALLEST, Chart, points, shorten, text_width
 from regard.tasks import Fill, Generate, Restore
 
 TEXT = (
@@ -198,7 +197,7 @@ def _measured_spans(draws: int, seed: int) -> Counter[int]:
 
 def _draw_lines(board: Board, lines: Sequence[Line]) -> None:
     """Draw the lines of tokens in boxes; tokens of aligned lines are in columns."""
-    left, top, width, height = board.place(0)
+    left, top, width, height = board.panel_box(0)
     axes = board.sheet.axes(left, top, width, height)
     axes.set(xlim=(0, width), ylim=(height, 0))
     axes.spines[:].set_visible(False)
@@ -245,36 +244,36 @@ def _broken(cells: Sequence[Cell], sizes: Sequence[float], room: float) -> list[
 
 
 def _draw_cell(
-    axes: Axes, place: tuple[float, float], size: tuple[float, float], cell: Cell
+    axes: Chart, place: tuple[float, float], size: tuple[float, float], cell: Cell
 ) -> None:
     (x, y), (width, height), (name, kind) = place, size, cell
     weight, room = "bold" if kind else "normal", width - 4
     if text_width(name, SMALLEST, weight) > room:  # `shorten` measures regular weight
         name = shorten(name, 0.85 * room if kind else room, SMALLEST)
     axes.barh(y, width - 2, height - 3, left=x, color=TINTS[kind], linewidth=0)
-    label(axes, (x + (width - 2) / 2, y), name, ha="center", va="center", weight=weight)
+    axes.write((x + (width - 2) / 2, y), name, ha="center", va="center", weight=weight)
 
 
 def _draw_shares(
     board: Board, shares: dict[str, float], lengths: Counter[int], mean: float
 ) -> None:
     """Draw the measured shares as bars, with a line at the published value."""
-    axes = board.chart(1, "BERT’s tokens, %", "", "", (0.0, 0.5), beside=8)
+    axes = board.chart(1, "BERT’s tokens, %", "", "", (0.0, 0.5), ticks=8)
     for place, (name, share) in enumerate(shares.items()):
         published = PUBLISHED[name]
         axes.barh(place, share, 0.42, color=BLUE)
         axes.plot([published] * 2, [place - 0.3, place + 0.3], color=INK, linewidth=2.4)
-        label(axes, (0, place - 0.25), f" {name} {share:.1f}", va="bottom")
+        axes.write((0, place - 0.25), f" {name} {share:.1f}", va="bottom")
     axes.set_yticks([])
     axes.set_ylim(len(shares) - 0.6, -0.85)
     axes.set_xlim(0, 100)
     axes.grid(visible=False, axis="y")
-    axes = board.chart(1, "T5’s spans, %", "tokens of a span", "", (0.5, 1.0), beside=40)
+    axes = board.chart(1, "T5’s spans, %", "tokens of a span", "", (0.5, 1.0), ticks=40)
     longest = min(max(lengths), 12)
     sizes = range(1, longest + 1)
     axes.bar(sizes, [100 * lengths[size] / lengths.total() for size in sizes], 0.7, color=BLUE)
     axes.axvline(SPAN_MEAN, color=INK, linewidth=2.4)
-    label(axes, (SPAN_MEAN + 0.4, 0.97), f"mean {mean:.2f}", va="top",
+    axes.write((SPAN_MEAN + 0.4, 0.97), f"mean {mean:.2f}", va="top",
           transform=axes.get_xaxis_transform())  # fmt: skip
     axes.set_xticks(range(1, longest + 1, 2))
     axes.grid(visible=False, axis="x")

@@ -12,25 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.atlas.drawing import (
-    BLUE,
-    FINEST,
-    ORANGE,
-    STROKES,
-    Board,
-    Drawing,
-    floats,
-    key,
-    label,
-    power,
-    powers,
-    signed_scale,
-    weights_scale,
-)
+from regard.atlas.drawing import RASTERIZED, Board, Drawing
 from regard.data.input import Ragged
 from regard.errors import InputError
-from regard.explain.colours import MUTED
-from regard.explain.sheet import SMALLEST, shorten
+from regard.explain.cells import positive_scale, signed_scale
+from regard.explain.colours import BLUE, LINE_STYLES, MUTED, ORANGE
+from regard.explain.sheet import SMALLEST, scientific, shorten
 from regard.layers import sinusoid
 from regard.models import TransformerConfig, build
 
@@ -62,21 +49,16 @@ def waves(length: int, dim: int) -> Drawing:
         # a light-to-dark scale: both ends of a diverging scale print as the same grey
         axes.pcolormesh(
             np.arange(dim + 1) - 0.5, np.arange(length + 1) - 0.5, table.numpy(),
-            cmap=weights_scale().colormap(), vmin=-1, vmax=1, rasterized=table.numel() > FINEST,
+            cmap=positive_scale().colormap(), vmin=-1, vmax=1,
+            rasterized=table.numel() > RASTERIZED,
         )  # fmt: skip
         axes.set_ylim(length - 0.5, -0.5)
         axes = board.chart(1, "some features, as waves", "position", "value")
-        for feature, (colour, dash) in zip(chosen, STROKES, strict=False):
-            axes.plot(
-                table[:, feature],
-                color=colour,
-                linestyle=dash,
-                linewidth=2.2,
-                label=f"feature {feature}",
-            )
+        for feature, style in zip(chosen, LINE_STYLES, strict=False):
+            axes.curve(table[:, feature], style=style, width=2.2, label=f"feature {feature}")
         axes.set_ylim(-1.15, 2.3)
         axes.set_yticks([-1, 0, 1])
-        key(axes, "upper right")
+        axes.draw_legend("upper right")
         count = 16
         bits = torch.tensor([[number >> bit & 1 for bit in range(4)] for number in range(count)])
         names = [str(number) for number in range(count)]
@@ -84,7 +66,7 @@ def waves(length: int, dim: int) -> Drawing:
             2,
             "counting in binary",
             bits,
-            weights_scale(1.4),
+            positive_scale(1.4),
             (names, ["1", "2", "4", "8"]),
             ("number", "bit"),
             ".0f",
@@ -94,8 +76,8 @@ def waves(length: int, dim: int) -> Drawing:
             {
                 "features": chosen,
                 "sign_changes_of_features": turns,
-                "changes_of_bits": floats((bits[1:] != bits[:-1]).sum(0)),
-                "first_row": floats(table[0]),
+                "changes_of_bits": (bits[1:] != bits[:-1]).sum(0).tolist(),
+                "first_row": table[0].tolist(),
                 "largest": float(table.abs().max()),
             }
         )
@@ -123,8 +105,8 @@ def wavelengths(dim: int) -> Drawing:
     details = (
         f"d = {dim}. Dots: 2π over the angle by which pair j turns from position 0 to 1 in the "
         "models' own table. Line: 2π · 10000^(2j/d), from 2π to nearly 10000 · 2π; they agree to "
-        f"{power(error)}. Each pair is a circle run through at its own speed. The slides write "
-        "1000 in places: the dashed line."
+        f"{scientific(error)}. Each pair is a circle run through at its own speed. The slides "
+        "write 1000 in places: the dashed line."
     )
     with Board("Wavelengths from 2π to 10000 · 2π", caption, (1.3, 1), details) as board:
         axes = board.chart(0, "positions until a pair repeats", "pair j", "")
@@ -134,9 +116,9 @@ def wavelengths(dim: int) -> Drawing:
         axes.plot(
             pair, wrong, color=ORANGE, linestyle="--", linewidth=1.5, label="with the slide's 1000"
         )
-        powers(axes, "y", [1, 10, 100, 1000, 10000, 100000])
+        axes.log_axis("y", [1, 10, 100, 1000, 10000, 100000])
         axes.set_ylim(3, 2e6)
-        key(axes, "upper left")
+        axes.draw_legend("upper left")
         shown = sorted({0, dim // 8, dim // 4})
         whole = sinusoid(61, dim)
         for place, j in enumerate(shown):
@@ -154,7 +136,7 @@ def wavelengths(dim: int) -> Drawing:
             axes.set_ylim(-1.15, 1.15)
             axes.set_yticks([-1, 0, 1])
         return board.drawing(
-            {"wavelengths": floats(measured), "formula": floats(formula), "error": error}
+            {"wavelengths": measured.tolist(), "formula": formula.tolist(), "error": error}
         )
 
 
@@ -192,14 +174,15 @@ def shift(by: int, dim: int) -> Drawing:
     spread = _spread(list(products.values()))
     naive_spread = _spread(list(naive.values()))
     caption = (
-        f"One rotation a pair of features shifts every position (error {power(error)}), so "
+        f"One rotation a pair of features shifts every position (error {scientific(error)}), so "
         "products depend on the distance alone; with t appended they do not."
     )
     details = (
         f"M_k for k = {by}, d = {dim}: one rotation block a pair of features, the same for every "
-        f"i; largest error over {length - by} positions {power(error)}. So PE(i)·PE(i+k) depends "
-        f"on the distance k alone (three curves on one line, apart by at most {power(spread)}). "
-        "The naive position, the number t appended to the vector, has no such property: what it "
+        f"i; largest error over {length - by} positions {scientific(error)}. So PE(i)·PE(i+k) "
+        "depends on the distance k alone (three curves on one line, apart by at most "
+        f"{scientific(spread)}). The naive position, the number t appended to the vector, has no "
+        "such property: what it "
         "adds to the product, t·(t+k), says where one stands, and drowns how far apart. Strokes "
         "over a cell: below 0."
     )
@@ -220,23 +203,22 @@ def shift(by: int, dim: int) -> Drawing:
             ".1f",
         )
         axes = board.chart(1, "PE(i)·PE(i+k)", "distance k", "")
-        for (i, line), (colour, dash), width in zip(
-            products.items(), STROKES, (6, 3.5, 2), strict=False
-        ):
-            axes.plot(line, color=colour, linestyle=dash, linewidth=width, label=f"i = {i}")
-        key(axes, "upper right")
+        widths = (6, 3.5, 2)
+        for (i, line), style, width in zip(products.items(), LINE_STYLES, widths, strict=False):
+            axes.curve(line, style=style, width=width, label=f"i = {i}")
+        axes.draw_legend("upper right")
         axes = board.chart(2, "appended t: t·(t+k)", "distance k", "")
-        for (i, line), (colour, dash) in zip(naive.items(), STROKES, strict=False):
-            axes.plot(line, color=colour, linestyle=dash, linewidth=2.4, label=f"t = {i}")
+        for (i, line), style in zip(naive.items(), LINE_STYLES, strict=False):
+            axes.curve(line, style=style, width=2.4, label=f"t = {i}")
         axes.set_ylim(-1000, 44000)
-        key(axes, "upper left")
+        axes.draw_legend("upper left")
         return board.drawing(
             {
                 "error": error,
                 "orthogonal": float((matrix @ matrix.T - torch.eye(dim)).abs().max()),
                 "spread_of_products": spread,
                 "spread_of_naive": naive_spread,
-                "products": floats(products[0]),
+                "products": products[0].tolist(),
             }
         )
 
@@ -261,7 +243,7 @@ def order(text: str | None, positions: str, seed: int) -> Drawing:
     every = "every order" if math.factorial(len(words)) <= MOST_ORDERS else "random orders"
     caption = (
         "How far each word's output moves when the words are reordered: without positions, not at "
-        f"all (at most {power(float(changes['none'].max()))}: rounding)."
+        f"all (at most {scientific(float(changes['none'].max()))}: rounding)."
     )
     details = (
         f"A fresh encoder of 2 layers, width 64, 4 heads, seed {seed}. Shown: how far a word's "
@@ -277,15 +259,15 @@ def order(text: str | None, positions: str, seed: int) -> Drawing:
             heading = "without positions" if scheme == "none" else f"{scheme} positions"
             chosen = [(orders[number], changes[scheme][number]) for number in shown]
             _draw_orders(board, place, heading, words, chosen)
-        axes = board.chart(2, "mean change", "", "", beside=10)
+        axes = board.chart(2, "mean change", ticks=10)
         axes.barh(range(len(SCHEMES)), list(means.values()), color=BLUE, height=0.55)
         axes.set_yticks([])
         axes.set_ylim(len(SCHEMES) - 0.4, -0.75)
         axes.set_xlim(0, max(means.values()) * 1.3)
         axes.grid(visible=False, axis="y")
         for place, (scheme, mean) in enumerate(means.items()):
-            said = f" {scheme}: {mean:.2f}" if mean > 0.005 else f" {scheme}: {power(mean)}"
-            label(axes, (0, place - 0.32), said, va="bottom")
+            said = f" {scheme}: {mean:.2f}" if mean > 0.005 else f" {scheme}: {scientific(mean)}"
+            axes.write((0, place - 0.32), said, va="bottom")
         return board.drawing(
             {
                 "orders": len(orders),
@@ -304,7 +286,7 @@ def _draw_orders(
 ) -> None:
     """Draw one row of cells per order; each cell has the word at that position and its change."""
     table = torch.stack([change[list(order)] for order, change in chosen])  # (order, place)
-    scale = weights_scale(1.0, "relative change")
+    scale = positive_scale(1.0, "relative change")
     rows = ["as is", *(str(number) for number in range(1, len(chosen)))]
     columns = [str(number + 1) for number in range(len(words))]
     axes = board.matrix(place, heading, table, scale, (rows, columns), ("order", "place"))
@@ -315,8 +297,7 @@ def _draw_orders(
     for row, (order, _) in enumerate(chosen):
         for column, index in enumerate(order):
             value = float(table[row, column])
-            label(
-                axes, (column + 0.5, row + 0.5),
+            axes.write((column + 0.5, row + 0.5),
                 f"{shorten(words[index], room, SMALLEST)}\n{value:.2f}",
                 ha="center", va="center", color=scale.ink(value), rotation=90 if turned else 0,
                 linespacing=1.0,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, beside, power, powers
+from regard.atlas.drawing import Board, Drawing
 from regard.cost.plan import PAPER, paper_training_flops, plan
-from regard.explain.colours import MUTED
+from regard.explain.colours import BLUE, MUTED, ORANGE
 from regard.explain.page import Table
+from regard.explain.sheet import scientific
 
 VOCAB = 37000  # sub-words shared by both languages (section 5.1 of the paper)
 STEPS = {"base": 100_000, "big": 300_000}  # section 5.2
@@ -76,10 +77,11 @@ def bleu() -> Drawing:
     )
     details = (
         "Table 2 of Vaswani et al. 2017, with its sources. The paper's cost, recomputed: hours × 8 "
-        f"GPUs × 9.5 TFLOP/s = {power(paper['base'])} (base, 12 h) and {power(paper['big'])} (big, "
-        "3.5 days). Ours, the products that `regard plan` counts in our own models over "
+        f"GPUs × 9.5 TFLOP/s = {scientific(paper['base'])} (base, 12 h) and "
+        f"{scientific(paper['big'])} (big, 3.5 days). Ours, the products that `regard plan` counts "
+        "in our own models over "
         "100,000 and 300,000 steps of 25,000 source and 25,000 target tokens: "
-        f"{power(ours['base'])} and {power(ours['big'])}: the paper counts "
+        f"{scientific(ours['base'])} and {scientific(ours['big'])}: the paper counts "
         "what the GPUs could have done, we what the model needs. "
         f"Parameters: {sizes['base'] / 1e6:.0f}M and {sizes['big'] / 1e6:.0f}M "
         "(the paper: 65M and 213M). No model was trained for this picture."
@@ -135,10 +137,10 @@ def _draw_scatter(board: Board, place: int, language: str, ours: dict[str, float
         axes.plot(*spot, "o" if own else "s", color=BLUE if own else MUTED, markersize=9)
         name = SHORT.get(row.name, row.name)
         side, across, up = LABELS.get(name, ("center", 0, 8))
-        beside(axes, spot, name, xytext=(across, up), ha=side, color=BLUE if own else MUTED)
+        axes.write_beside(spot, name, xytext=(across, up), ha=side, color=BLUE if own else MUTED)
     for size, flops in ours.items():
         score = getattr(next(row for row in TABLE if row.name == f"Transformer {size}"), language)
         axes.plot(flops, score, "^", color=ORANGE, markersize=10)
-    powers(axes, "x", [1e18, 1e19, 1e20, 1e21])
+    axes.log_axis("x", [1e18, 1e19, 1e20, 1e21])
     axes.set_xlim(2e17, 1e22)
     axes.margins(y=0.15)

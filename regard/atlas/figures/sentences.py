@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, label, weights_scale
+from regard.atlas.drawing import Board, Drawing
 from regard.atlas.figures.pronouns import (
     PRONOUNS,
     Carriers,
@@ -18,7 +18,8 @@ from regard.atlas.figures.pronouns import (
 )
 from regard.data.grammar import corpus as grammar
 from regard.errors import InputError
-from regard.explain.colours import MUTED
+from regard.explain.cells import positive_scale
+from regard.explain.colours import BLUE, MUTED, ORANGE
 from regard.explain.look import Look
 from regard.explain.names import in_words
 from regard.pipeline import Pipeline
@@ -135,7 +136,7 @@ def animal(model: str, seed: int) -> Drawing:
             0,
             f"where “{shift.query}” looks: {in_words(shift.head)}",
             gaze,
-            weights_scale(),
+            positive_scale(),
             (names, words),
             ("", "the words looked at"),
             ".2f",
@@ -144,9 +145,9 @@ def animal(model: str, seed: int) -> Drawing:
         shares = [carriers.right_before, carriers.right_without, min(others)]
         right.bar(range(3), shares, 0.6, color=[BLUE, ORANGE, BLUE])
         for place, share in enumerate(shares):
-            label(right, (place, share + 1.5), f"{share:.1f}", ha="center")
+            right.write((place, share + 1.5), f"{share:.1f}", ha="center")
         right.axhline(50, color=MUTED, linestyle=":", linewidth=1.8)
-        label(right, (1, 51), "a guess", ha="center", va="bottom")
+        right.write((1, 51), "a guess", ha="center", va="bottom")
         bars = ["all heads", f"without\nthe {count}", f"without\n{count} others"]
         right.set_xticks(range(3), bars)
         right.set_ylim(0, 112)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from regard.atlas.drawing import BLUE, ORANGE, Board, Drawing, beside, powers
+from regard.atlas.drawing import Board, Drawing
 from regard.cost.plan import Plan, plan
-from regard.explain.colours import MUTED
+from regard.explain.colours import BLUE, MUTED, ORANGE
 from regard.explain.page import Table
 
 PEAK = {"P100": 9.5e12, "V100": 125e12, "TPUv3": 123e12}
@@ -242,9 +242,10 @@ def _draw_growth(board: Board, columns: dict[str, list[Any]]) -> None:
         axes.plot(computed, flops, mark, color=colour, markersize=7)
         if row.name in LABELS:
             side, across, up = LABELS[row.name]
-            beside(axes, (computed, flops), row.name, xytext=(across, up), ha=side, color=MUTED)
-    powers(axes, "x", [1e8, 1e9, 1e10, 1e11])
-    powers(axes, "y", [1e18, 1e20, 1e22, 1e24])
+            place = (computed, flops)
+            axes.write_beside(place, row.name, xytext=(across, up), ha=side, color=MUTED)
+    axes.log_axis("x", [1e8, 1e9, 1e10, 1e11])
+    axes.log_axis("y", [1e18, 1e20, 1e22, 1e24])
     axes.set_xlim(2e7, 3e13)
     axes.set_ylim(2e17, 5e24)
 

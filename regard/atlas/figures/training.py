@@ -8,25 +8,16 @@ would be enough; the depth makes the effects visible.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.atlas.drawing import (
-    MARKERS,
-    STROKES,
-    Board,
-    Drawing,
-    Numbers,
-    Stroke,
-    powers,
-    smooth,
-)
-from regard.atlas.figures.descent import descend
-from regard.explain.colours import MUTED
+from regard.atlas.drawing import Board, Drawing, Numbers
+from regard.atlas.figures.descent import descend, running_median
+from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
 from regard.layers import (
     BlockShape,
     Context,
@@ -117,7 +108,7 @@ def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
         "Post-norm needs warm-up, pre-norm does not", caption, (1, 1, 0.85), details
     ) as board:
         names = "pre-norm", "post-norm"
-        board.key([*_strokes(names), Stroke("guessing", MUTED, ":")])
+        board.legend({**_styles(names), "guessing": LineStyle(MUTED, ":")})
         at_once = {name: curves[name] for name in ("pre-norm", "post-norm")}
         warm = {name: curves[f"{name}, warm-up"] for name in ("pre-norm", "post-norm")}
         _draw_curves(board, 0, "the full rate at once", at_once)
@@ -152,7 +143,7 @@ def residuals(layers: int, steps: int, rate: float, seed: int) -> Drawing:
         f"norms and {largest['neither']:.1g} with neither."
     )
     with Board("Why residuals and norms", caption, (1.3, 1), details) as board:
-        board.key([*_strokes(list(curves)), Stroke("guessing", MUTED, ":")])
+        board.legend({**_styles(curves), "guessing": LineStyle(MUTED, ":")})
         _draw_curves(board, 0, "learning", curves)
         _draw_gradients(board, 1, gradients)
         return board.drawing(_numbers(curves, gradients))
@@ -199,25 +190,20 @@ def _gradients(trial: Trial, layers: int, seed: int) -> list[float]:
     return norms
 
 
-def _strokes(names: Sequence[str]) -> list[Stroke]:
-    return [
-        Stroke(name, *stroke, mark=mark)
-        for name, stroke, mark in zip(names, STROKES, MARKERS, strict=False)
-    ]
+def _styles(names: Iterable[str]) -> dict[str, LineStyle]:
+    return dict(zip(names, LINE_STYLES, strict=False))
 
 
 def _draw_curves(board: Board, place: int, heading: str, curves: dict[str, list[float]]) -> None:
     axes = board.chart(place, heading, "step", "cross-entropy")
     highest = max(max(line) for line in curves.values())
-    for line, stroke in zip(curves.values(), _strokes(list(curves)), strict=True):
-        axes.plot(
-            smooth(line), color=stroke.colour, linestyle=stroke.dash, linewidth=2.6,
-            marker=stroke.mark, markevery=max(1, len(line) // 6),
-        )  # fmt: skip
+    for line, style in zip(curves.values(), LINE_STYLES, strict=False):
+        every = max(1, len(line) // 6)
+        axes.curve(running_median(line), style=style, marker=style.marker, markevery=every)
     axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1.4, linestyle=":")
     if highest > 3 * math.log(VOCAB):  # diverged: use a logarithmic axis
         exponents = range(-3, math.ceil(math.log10(highest)) + 1)
-        powers(axes, "y", [10.0**exponent for exponent in exponents])
+        axes.log_axis("y", [10.0**exponent for exponent in exponents])
         axes.set_ylim(2e-3, 10.0 ** exponents[-1])
     else:
         axes.set_ylim(0, math.log(VOCAB) * 1.2)
@@ -225,14 +211,12 @@ def _draw_curves(board: Board, place: int, heading: str, curves: dict[str, list[
 
 def _draw_gradients(board: Board, place: int, gradients: dict[str, list[float]]) -> None:
     axes = board.chart(place, "first gradient", "block", "norm")
-    for values, stroke in zip(gradients.values(), _strokes(list(gradients)), strict=True):
-        axes.plot(
-            values, color=stroke.colour, linestyle=stroke.dash, linewidth=2.4, marker=stroke.mark
-        )
+    for values, style in zip(gradients.values(), LINE_STYLES, strict=False):
+        axes.curve(values, style=style, width=2.4, marker=style.marker)
     every = [value for values in gradients.values() for value in values]
     if max(every) > 30 * min(every) > 0:
         low, high = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
-        powers(axes, "y", [10.0**exponent for exponent in range(low, high + 1)])
+        axes.log_axis("y", [10.0**exponent for exponent in range(low, high + 1)])
         axes.set_ylim(10.0**low, 10.0**high)
     else:
         axes.set_ylim(0, 1.2 * max(every))

@@ -7,26 +7,13 @@ import math
 import numpy as np
 import torch
 import torch.nn.functional as F
-from matplotlib.axes import Axes
 from torch import Tensor
 
-from regard.atlas.drawing import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    Board,
-    Drawing,
-    beside,
-    floats,
-    key,
-    label,
-    powers,
-    signed_scale,
-    weights_scale,
-)
+from regard.atlas.drawing import Board, Drawing
 from regard.errors import InputError
-from regard.explain.colours import MUTED
+from regard.explain.cells import positive_scale, signed_scale
+from regard.explain.colours import BLUE, GREEN, MUTED, ORANGE, PURPLE
+from regard.explain.sheet import Chart
 from regard.vectors.projection import pca
 from regard.vectors.store import vectors
 from regard.vectors.table import Near
@@ -70,13 +57,13 @@ def onehot(text: str | None, word: int, model: str) -> Drawing:
     names = [f"{number}" for number in range(1, SHOWN + 1)]
     scale = signed_scale(float(matrix.abs().max()))
     with Board("One-hot × matrix = row", caption, (0.7, 1.6, 1.6), details) as board:
-        board.matrix(0, "one-hot", one[:, None].numpy(), weights_scale(), (words, [""]),
+        board.matrix(0, "one-hot", one[:, None].numpy(), positive_scale(), (words, [""]),
                      ("words", ""), ".0f")  # fmt: skip
         board.matrix(1, "the matrix", matrix.numpy(), scale, (words, names),
                      ("words", "numbers"), ".1f")  # fmt: skip
         board.matrix(2, "their product", product[None].numpy(), scale,
                      ([words[word - 1]], names), ("", "numbers"), ".1f")  # fmt: skip
-    return board.drawing({"one_hot": floats(one), "row": floats(product), "difference": apart})
+    return board.drawing({"one_hot": one.tolist(), "row": product.tolist(), "difference": apart})
 
 
 def inputs() -> Drawing:
@@ -107,18 +94,18 @@ def inputs() -> Drawing:
                      ("", ""), ".1f")  # fmt: skip
         both = torch.cat([distances["number"], distances["one_hot"]])
         labels = [f"{each}, {how}" for how in ("number", "one-hot") for each in HAIR]
-        board.matrix(1, "distances of colours", both.numpy(), weights_scale(3.0),
+        board.matrix(1, "distances of colours", both.numpy(), positive_scale(3.0),
                      (labels, HAIR), ("", ""), ".2f")  # fmt: skip
         flat = image.flatten()
         cells = [f"row {row}, {column}" for row in (1, 2, 3) for column in (1, 2, 3)]
-        board.matrix(2, "an image", flat[:, None].numpy(), weights_scale(255.0),
+        board.matrix(2, "an image", flat[:, None].numpy(), positive_scale(255.0),
                      (cells, [""]), ("", ""), ".0f")  # fmt: skip
     return board.drawing(
         {
-            "scaled": floats(scaled),
-            "distance_number": floats(distances["number"]),
-            "distance_one_hot": floats(distances["one_hot"]),
-            "image": floats(flat),
+            "scaled": scaled.tolist(),
+            "distance_number": distances["number"].tolist(),
+            "distance_one_hot": distances["one_hot"].tolist(),
+            "image": flat.tolist(),
         }
     )
 
@@ -151,19 +138,19 @@ def analogies(model: str) -> Drawing:
     with Board(
         "Words as vectors: neighbours, analogies, directions", caption, (0.9, 1.25, 1.2), details
     ) as board:
-        _bars(board.chart(0, "nearest to tower", "cosine", "", beside=8), tower)
+        _bars(board.chart(0, "nearest to tower", "cosine", "", ticks=8), tower)
         for number, (terms, near) in enumerate(answers.items()):
             part = (number / 3, (number + 1) / 3)
-            axes = board.chart(1, terms.replace("-", "−"), "", "", part, beside=8)
+            axes = board.chart(1, terms.replace("-", "−"), "", "", part, ticks=8)
             axes.tick_params(labelbottom=False)
             _bars(axes, near, wrong=not right[terms])
-        axes = board.chart(2, f"map: {share:.0%} of variance", "", "")
+        axes = board.chart(2, f"map: {share:.0%} of variance")
         for man, woman in STEPS:
             axes.annotate("", at[woman], at[man], arrowprops={"arrowstyle": "->", "color": PURPLE})
         for man, woman in STEPS:  # labels beyond the ends of the arrow, to avoid overlap
             up = at[woman][1] >= at[man][1]
             for word, above in ((man, not up), (woman, up)):
-                beside(axes, tuple(at[word]), word, xytext=(0, 3 if above else -3),
+                axes.write_beside(tuple(at[word]), word, xytext=(0, 3 if above else -3),
                        va="bottom" if above else "top")  # fmt: skip
         axes.update_datalim(list(at.values()))
         axes.margins(0.18, 0.1)
@@ -179,7 +166,7 @@ def analogies(model: str) -> Drawing:
     )
 
 
-def _bars(axes: Axes, found: list[Near], *, wrong: bool = False) -> None:
+def _bars(axes: Chart, found: list[Near], *, wrong: bool = False) -> None:
     """Draw words with their cosines, nearest on top; hatched if the slide has another answer."""
     axes.barh(
         range(len(found)), [near.cosine for near in found], height=0.84,
@@ -189,7 +176,7 @@ def _bars(axes: Axes, found: list[Near], *, wrong: bool = False) -> None:
     axes.set_xlim(0, 1)
     axes.set_ylim(len(found) - 0.4, -0.6)
     for place, near in enumerate(found):
-        label(axes, (0.02, place), f"{near.word} {near.cosine:.2f}", va="center")
+        axes.write((0.02, place), f"{near.word} {near.cosine:.2f}", va="center")
 
 
 DIMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
@@ -233,9 +220,9 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
         axes.plot(DIMS, spread, "o-", color=BLUE, label="measured")
         axes.plot(DIMS, [math.degrees(1) / math.sqrt(dim) for dim in DIMS], "--", color=MUTED,
                   label="57°/√N")  # fmt: skip
-        powers(axes, "x", (10, 100, 1000, 10_000))
-        powers(axes, "y", (1, 10, 30))
-        key(axes)
+        axes.log_axis("x", (10, 100, 1000, 10_000))
+        axes.log_axis("y", (1, 10, 30))
+        axes.draw_legend()
         axes = board.chart(1, "angles of pairs", "angle in degrees", "share of pairs")
         for angles, colour, name, hatch in (
             (before, ORANGE, "random", "//"),
@@ -245,7 +232,7 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
             axes.hist(angles.numpy(), bins=40, range=(50, 130), weights=weights, color=colour,
                       alpha=0.7, label=name, hatch=hatch, edgecolor="white")  # fmt: skip
         axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
-        key(axes, "upper left")
+        axes.draw_legend("upper left")
         _fits(board.chart(2, f"how many fit, ± {degrees:g}°", "dimension N", "vectors"),
               drawn, pushed, reach)  # fmt: skip
     return board.drawing(
@@ -264,15 +251,15 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
     )
 
 
-def _fits(axes: Axes, drawn: list[int], pushed: list[int], reach: float) -> None:
+def _fits(axes: Chart, drawn: list[int], pushed: list[int], reach: float) -> None:
     dims = np.array(FITTED)
     axes.plot(dims, pushed, "o-", color=BLUE, label="pushed apart")
     axes.plot(dims, drawn, "s-.", color=GREEN, label="random, kept")
     axes.plot(dims, np.exp(reach * dims), "--", color=ORANGE, label="exp(εN)")
     axes.plot(dims, np.exp(reach**2 * dims / 4), ":", color=MUTED, label="exp(ε²N/4)")
-    powers(axes, "y", (1, 10, 100, 1000, 10_000))
+    axes.log_axis("y", (1, 10, 100, 1000, 10_000))
     axes.set_ylim(0.8, 3e6)
-    key(axes, "upper left")
+    axes.draw_legend("upper left")
 
 
 def _angles(rows: Tensor) -> Tensor:
