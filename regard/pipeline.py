@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 from pydantic import ValidationError
 
 from regard.data.text.pairs import Pair
-from regard.decode.config import DRAWING, DecodeConfig
+from regard.decode.config import SAMPLING_SETTINGS, DecodeConfig
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.layers import knock_out as knocked_out
@@ -146,7 +146,7 @@ class Pipeline:
     @cached_property
     def task(self) -> Any:
         """The task of the model: encodes inputs, decodes outputs, computes losses."""
-        return TASKS[self.recipe.task].kind.ready(self.recipe, self.processor)
+        return TASKS[self.recipe.task].task_class.for_trained_model(self.recipe, self.processor)
 
     def translator(self) -> Translate:
         """The task of the model, if it is translation.
@@ -154,7 +154,7 @@ class Pipeline:
         Raises:
             InputError: The model does not translate.
         """
-        self._asked("translate")
+        self._task_of("translate")
         return self.task
 
     def run(self, name: str, items: Any, *positions: Any, mask: Any = None, **options: Any) -> Any:
@@ -185,7 +185,7 @@ class Pipeline:
             return self._run_ids(verb, items, mask, verb.read(positions, options))
         if mask is not None:
             raise InputError("mask", got="texts", expected="ids beside it")
-        one = verb.is_one(items)
+        one = verb.is_single(items)
         several = [items] if one else list(items)
         read, settings = verb.read(positions, options)
         answers = self.answers(verb, several, read, settings)
@@ -208,11 +208,11 @@ class Pipeline:
             settings: Decoding settings that replace those of the recipe.
         """
         self._check_items(verb.name, items)
-        task, model = self._asked(verb.name), self._model(options.knock_out)
-        decode = [self.decoding(**verb.settled(options, settings))] if verb.decode else []
-        return getattr(task, verb.name)(model, items, *decode, **_own(options))
+        task, model = self._task_of(verb.name), self._model(options.knock_out)
+        decode = [self.decoding(**verb.decode_settings(options, settings))] if verb.decode else []
+        return getattr(task, verb.name)(model, items, *decode, **_task_options(options))
 
-    def pieces(
+    def stream_answer(
         self, verb: Verb, item: Any, options: Options, settings: Mapping[str, Any]
     ) -> Iterator[str]:
         """Yields the answer to one item piece by piece while it is decoded; see `answers`.
@@ -220,17 +220,17 @@ class Pipeline:
         If the task cannot stream, the answer is computed at once and its lines are yielded.
         """
         check_texts(verb.name, item)
-        task, model = self._asked(verb.name), self._model(options.knock_out)
-        if not hasattr(task.asked_of(item), "grow"):
+        task, model = self._task_of(verb.name), self._model(options.knock_out)
+        if not hasattr(task.task_for(item), "stream"):
             [answer] = self.answers(verb, [item], options, settings)
             return iter(verb.lines(answer))
-        config = self.decoding(**verb.settled(options, settings))
-        return task.grow(model, item, config, **_own(options))
+        config = self.decoding(**verb.decode_settings(options, settings))
+        return task.stream(model, item, config, **_task_options(options))
 
     def check(self, verb: Verb, item: Any, options: Options) -> None:
         """Raises an error if the model cannot read an item; warns if part of it is ignored."""
         self._check_items(verb.name, item)
-        self._asked(verb.name).check(self.model, item, **_own(options))
+        self._task_of(verb.name).check(self.model, item, **_task_options(options))
 
     def item(self, verb: Verb, line: str) -> Any:
         """Converts a line of a file, or an argument, to an item: a text, or an image's path."""
@@ -244,13 +244,13 @@ class Pipeline:
     def _verb(self, name: str) -> Verb:
         return every_verb().get(name) or self._refuse(name)
 
-    def _asked(self, name: str) -> Any:
+    def _task_of(self, name: str) -> Any:
         """The task that implements a verb: the model's own, or another that the model can do."""
-        if hasattr(TASKS[self.recipe.task].kind, name) and hasattr(self.task, name):
+        if hasattr(TASKS[self.recipe.task].task_class, name) and hasattr(self.task, name):
             return self.task
         if name not in self.verbs:
             self._refuse(name)
-        return TASKS[self.verbs[name]].kind(self.processor)
+        return TASKS[self.verbs[name]].task_class(self.processor)
 
     def _refuse(self, name: str) -> NoReturn:
         raise InputError(
@@ -347,7 +347,7 @@ class Pipeline:
         model = self._model(options.knock_out)
         found: Any
         if verb.decode:
-            config = self.decoding(**verb.settled(options, settings))
+            config = self.decoding(**verb.decode_settings(options, settings))
             found = generate_ids(model, self._vocabulary, rows, config)
         else:
             found = embed_ids(model, rows, pool=options.pool, normalise=options.normalise)
@@ -377,7 +377,7 @@ class Pipeline:
             InputError: As for `translate`, before anything is computed.
         """
         verb = self._verb("translate")
-        return accumulate(self.pieces(verb, text, *verb.read((), options)))
+        return accumulate(self.stream_answer(verb, text, *verb.read((), options)))
 
     def write(self, prompt: str, **options: Any) -> Iterator[str]:
         """Yields the continuation of a prompt piece by piece; no piece is revised later.
@@ -387,7 +387,7 @@ class Pipeline:
             **options: As for `generate`.
         """
         verb = self._verb("generate")
-        return self.pieces(verb, prompt, *verb.read((), options))
+        return self.stream_answer(verb, prompt, *verb.read((), options))
 
     def decoding(self, **changes: Any) -> DecodeConfig:
         """The decoding settings of the recipe with some changes, checked.
@@ -408,7 +408,7 @@ class Pipeline:
             changes["max_length"] = changes.pop("max_new_tokens")
         if changes.get("sample") is False:  # greedy decoding ignores the recipe's sampling options
             changes = {
-                **{name: DecodeConfig.model_fields[name].default for name in DRAWING},
+                **{name: DecodeConfig.model_fields[name].default for name in SAMPLING_SETTINGS},
                 **changes,
             }
         most = changes.get("max_length")
@@ -503,8 +503,8 @@ class Pipeline:
                 "look", got="a target or a search", expected="a text alone, for a single stack"
             )
         self._check_attends("look")
-        gone = _names(knock_out)
-        trace = self.task.asked_of(text).trace(
+        gone = _as_sequence(knock_out)
+        trace = self.task.task_for(text).trace(
             self.model,
             text,
             Tap("*.weights", edits=[knocked_out(head) for head in gone]),
@@ -539,11 +539,11 @@ class Pipeline:
         from regard.explain.heads import summarise
 
         self._check_attends("heads")
-        kind = TASKS[self.recipe.task].kind
+        kind = TASKS[self.recipe.task].task_class
         ids_alone = self._vocabulary is None and not any(isinstance(each, str) for each in texts)
         task = kind(None) if ids_alone and kind.takes_ids else self.task
-        passages = task.passages(self.model, texts)
-        return summarise(self.model, passages, progress=progress)
+        head_batches = task.head_batches(self.model, texts)
+        return summarise(self.model, head_batches, progress=progress)
 
     def evaluate(
         self,
@@ -551,7 +551,7 @@ class Pipeline:
         *,
         lowercase: bool = False,
         allow_unknown: bool = False,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
         **decode: Any,
     ) -> Evaluation:
         """Loss, perplexity, BLEU and chrF on pairs, and the translations.
@@ -560,14 +560,14 @@ class Pipeline:
             pairs: Sources and targets; a `Pair` with `others` has several references.
             lowercase: Whether to score without regard to case.
             allow_unknown: Whether to accept pairs in which most words are unknown.
-            tell: Called with the number of pairs just translated.
+            on_progress: Called with the number of pairs just translated.
             **decode: Settings that replace those of the recipe's `decode`.
 
         Raises:
             FoundProblems: More than half of the words of one side are unknown.
         """
         found = self.translator().measure(
-            self.model, pairs, self.decoding(**decode), lowercase=lowercase, tell=tell
+            self.model, pairs, self.decoding(**decode), lowercase=lowercase, on_progress=on_progress
         )
         if not allow_unknown:
             found.check()
@@ -615,7 +615,7 @@ class Pipeline:
 
     def _model(self, gone: Sequence[str]) -> Any:
         """The model; if heads are named in `gone`, a version of it without them."""
-        return without(self.model, _names(gone)) if gone else self.model
+        return without(self.model, _as_sequence(gone)) if gone else self.model
 
     def __repr__(self) -> str:
         size = f"{self.parameters:,} parameters"
@@ -632,7 +632,7 @@ def _changed(recipe: Recipe, changes: Mapping[str, Any]) -> DecodeConfig:
         return recipes.from_text(recipes.dump(recipe), "recipe", overrides).decode
 
 
-def _own(options: Options) -> dict[str, Any]:
+def _task_options(options: Options) -> dict[str, Any]:
     """The options that are passed to the task: all but `knock_out`, which changes the model."""
     return {name: value for name, value in options if name != "knock_out"}
 
@@ -646,6 +646,6 @@ def no_tokenizer(name: str) -> InputError:
     )
 
 
-def _names(heads: Sequence[str]) -> Sequence[str]:
+def _as_sequence(heads: Sequence[str]) -> Sequence[str]:
     """The names of heads as a sequence, whether one name or several are given."""
     return [heads] if isinstance(heads, str) else heads

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from regard import cli
-from regard.cli import lines
-from regard.cli.lines import read_lines
+from regard.cli import line_processor
+from regard.cli.line_processor import read_lines
 from regard.data.input import Ragged
 from regard.data.text import files as text_files
 from regard.data.text.labelled import read_labelled
@@ -179,7 +179,7 @@ def test_masked_tokens_of_a_text_are_scored(regard, folders, tmp_path):
 
 
 def test_of_a_line_without_end_no_more_is_kept_than_a_line_may_have(regard, folders, monkeypatch):
-    monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(line_processor, "LONGEST_LINE", 1000)
     place, feed = str(folders / "classify"), b"the cat\n" + b"x" * 300_000 + b"\na dog\n"
     found = regard("classify", place, feed=feed)
     first, second, third, end = found.out.split("\n")
@@ -191,7 +191,7 @@ def test_of_a_line_without_end_no_more_is_kept_than_a_line_may_have(regard, fold
 
 def test_a_context_may_come_through_a_pipe_and_is_bounded(regard, folders, tmp_path, monkeypatch):
     monkeypatch.setattr(text_files, "LONGEST_LINE", 1000)
-    monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(line_processor, "LONGEST_LINE", 1000)
     (tmp_path / "context").write_text("the cat sat on the mat")
     place = str(folders / "answer")
     with (tmp_path / "context").open() as opened:

@@ -139,13 +139,13 @@ class Embed:
 def _reader(sentences: Any) -> Any:
     """The reader behind `embed` with tokenized sentences, so that tokenization is not timed."""
     from regard.tasks.fill import Fill
-    from regard.tasks.reader import Read, Reader
+    from regard.tasks.reader import EncodedText, Reader
     from regard.tokens import TokensConfig, learn_plain
 
-    ready = [Read(list(ids), [0] * len(ids)) for ids in sentences]
+    ready = [EncodedText(list(ids), [0] * len(ids)) for ids in sentences]
 
     class Ready(Reader):
-        def read(self, texts: Any, longest: int, *, symbols: bool = False) -> list[Read]:
+        def read(self, texts: Any, longest: int, *, symbols: bool = False) -> list[EncodedText]:
             del texts, longest, symbols
             return ready
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import typer
 
 from regard.cli.commands import app
-from regard.cli.options import say
+from regard.cli.options import print_status
 from regard.errors import InputError, Interrupted, UserError, WriteError
 from regard.runtime.stopping import be_the_command, end, end_at_once, give_back
 
@@ -27,7 +27,7 @@ def fail(error: UserError) -> NoReturn:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         end(error.exit_code, str(error))
-    say(f"error: {error}")
+    print_status(f"error: {error}")
     raise SystemExit(error.exit_code)
 
 
@@ -38,7 +38,7 @@ def write_utf8() -> None:
             out.reconfigure(encoding="utf-8")
 
 
-def misused(error: Any) -> NoReturn:
+def usage_error(error: Any) -> NoReturn:
     """Handles wrong options: prints an error, or the help of a command that needs a subcommand."""
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)
@@ -64,7 +64,7 @@ def run_command() -> None:
     except UserError as error:
         fail(error)
     except USAGE as error:
-        misused(error)
+        usage_error(error)
     except typer.Abort:
         raise SystemExit(130) from None
     except KeyboardInterrupt:

@@ -20,16 +20,15 @@ from regard.cli.options import (
     Device,
     Dtype,
     KnockOut,
+    ModelPath,
     Paper,
-    Place,
     Precision,
     Quiet,
     Seed,
     Threads,
-    chosen,
-    hush,
-    open_pipeline,
-    say,
+    load_pipeline,
+    print_status,
+    silence_warnings,
 )
 from regard.cli.tokens import tokens
 from regard.cli.vectors import vectors
@@ -135,13 +134,13 @@ def train(
         return
     from regard.runs.evaluate import first_try
 
-    say(f"{pipeline} is in {out}")
-    say(f"try: {first_try(pipeline, out)}")
+    print_status(f"{pipeline} is in {out}")
+    print_status(f"try: {first_try(pipeline, out)}")
 
 
 @app.command("eval")
 def evaluate(
-    place: Place,
+    place: ModelPath,
     split: Annotated[
         str | None, typer.Option(help="A split of the run's data: valid, test, …")
     ] = None,
@@ -190,7 +189,7 @@ def evaluate(
     given = [option for option, value in {**others, **switches}.items() if value is not None]
     if evaluate_vectors(place, analogies or [], similarity or [], given, as_json=as_json):
         return
-    pipeline = open_pipeline(place, threads, precision, device, dtype, download=False)
+    pipeline = load_pipeline(place, threads, precision, device, dtype, download=False)
     shown: list[str] = []
 
     with Progress(1.0, quiet=quiet, at_once=False) as bar:
@@ -207,13 +206,13 @@ def evaluate(
             beam=beam,
             suggest=suggest,
             lowercase=lowercase,
-            tell=bar.reach,
+            on_progress=bar.reach,
             first=None if as_json else show,
         )
     for line in report.rows() if as_json else report.table().split("\n")[len(shown) :]:
         print(line)
     if out is not None and report.curves():
-        say(f"hypotheses and pictures are in {out}", quiet=quiet)
+        print_status(f"hypotheses and pictures are in {out}", quiet=quiet)
     if not allow_unknown:
         report.check()
 
@@ -223,7 +222,7 @@ add_verbs(app)
 
 @app.command()
 def look(
-    place: Place,
+    place: ModelPath,
     text: Annotated[
         str, typer.Argument(metavar="TEXT|FILE", help="The sentence, or an image's path.")
     ],
@@ -263,23 +262,25 @@ def look(
 
     out = Path("look.html") if out is None else out
     picture_ending(out)  # raise errors before the work, not after it
-    pipeline = open_pipeline(place, threads, precision, device, dtype)
+    pipeline = load_pipeline(place, threads, precision, device, dtype)
     if not pipeline.reads_images:
         check_texts("look", text)
-    pipeline.task.asked_of(text).check(pipeline.model, text, allow_unknown=allow_unknown)
-    given = {"target": target, "knock_out": knock_out or (), **chosen(beam=beam)}
+    pipeline.task.task_for(text).check(pipeline.model, text, allow_unknown=allow_unknown)
+    search: dict[str, Any] = {} if beam is None else {"beam": beam}
     # Unknown words were already checked above, so they are allowed here.
-    seen = pipeline.look(text, allow_unknown=True, **given)
+    seen = pipeline.look(
+        text, target=target, knock_out=knock_out or (), allow_unknown=True, **search
+    )
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
     seen.save(out, kind, number, head, word, details=details, paper=paper)
     print(seen.target or text)
     shown = seen.choose(kind, number, head, word)
-    say(f"{out} shows {shown.name}: {shown.short}", quiet=quiet)
+    print_status(f"{out} shows {shown.name}: {shown.short}", quiet=quiet)
 
 
 @app.command()
 def words(
-    place: Place,
+    place: ModelPath,
     word: Annotated[str, typer.Argument(metavar="WORD", help="The word to compare.")],
     sentences: Annotated[
         list[str], typer.Option("--in", help="A sentence with the word in it; repeatable.")
@@ -295,14 +296,14 @@ def words(
     dtype: Dtype = "fp32",
 ) -> None:
     """Compare a word's vectors in several sentences, and list the nearest words."""
-    pipeline = open_pipeline(place, threads, precision, device, dtype)
+    pipeline = load_pipeline(place, threads, precision, device, dtype)
     found = pipeline.words(word, sentences, layer=layer, count=top)
     print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.table())
 
 
 @app.command()
 def heads(
-    place: Place,
+    place: ModelPath,
     split: Annotated[
         str | None, typer.Option(help="A split of the run's data; by default valid.")
     ] = None,
@@ -330,9 +331,9 @@ def heads(
     from regard.explain.heads import heads_table
     from regard.tasks.measures.report import Selection
 
-    pipeline = open_pipeline(place, threads, precision, device, dtype)
-    asked = Selection(split, files, "heads", pipeline.name)
-    texts = pipeline.task.pieces(pipeline.recipe, asked, count)
+    pipeline = load_pipeline(place, threads, precision, device, dtype)
+    selection = Selection(split, files, "heads", pipeline.name)
+    texts = pipeline.task.head_examples(pipeline.recipe, selection, count)
     found = pipeline.heads(texts)
     if as_json:
         for each in found:
@@ -374,7 +375,7 @@ def show(
     figure.check_ending(out)  # raise errors before the work, not after it
     from regard.runtime.device import setup
 
-    hush(quiet=quiet)
+    silence_warnings(quiet=quiet)
     setup(threads, None)
     drawing = draw(name, None, text=text, details=details, paper=paper, **settings)
     path = drawing.save(out)
@@ -384,7 +385,7 @@ def show(
         )
     else:
         print(drawing.text if details else drawing.caption)
-        say(f"{path} is drawn", quiet=quiet)
+        print_status(f"{path} is drawn", quiet=quiet)
 
 
 @app.command()
@@ -475,7 +476,7 @@ def bench_command(
     found = bench(EXPERIMENTS, request)
     print(json.dumps(found.json, ensure_ascii=False) if as_json else found.report)
     if out is not None:
-        say(f"results and pictures are in {out}", quiet=quiet)
+        print_status(f"results and pictures are in {out}", quiet=quiet)
 
 
 @app.command("recipe")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options import Place, Quiet, open_pipeline, say
+from regard.cli.options import ModelPath, Quiet, load_pipeline, print_status
 from regard.errors import InputError
 
 
@@ -27,11 +27,11 @@ def import_model(
 
     pipeline = bring(source, tokenizer)
     pipeline.save(out)
-    say(f"{pipeline} is in {out}", quiet=quiet)
+    print_status(f"{pipeline} is in {out}", quiet=quiet)
 
 
 def export_model(
-    place: Place,
+    place: ModelPath,
     out: Annotated[Path, typer.Option("-o", "--out", help="A new folder.")],
     to: Annotated[
         str | None,
@@ -49,10 +49,10 @@ def export_model(
         raise InputError("--to", got=to, expected="hf or regard")
     if store is not None and to == "hf":
         raise InputError("--store", got="--to hf", expected="--to regard")
-    pipeline = open_pipeline(place, None, device="cpu")
+    pipeline = load_pipeline(place, None, device="cpu")
     if to == "regard":
         pipeline.save(out, store=store or "fp32")
-        say(f"{out} holds {pipeline.name} in {store or 'fp32'}", quiet=quiet)
+        print_status(f"{out} holds {pipeline.name} in {store or 'fp32'}", quiet=quiet)
         return
     pipeline.export(out)
-    say(f"{out} holds {pipeline.name} as transformers reads it", quiet=quiet)
+    print_status(f"{out} holds {pipeline.name} as transformers reads it", quiet=quiet)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.options import AsJson, Quiet, Threads, say
+from regard.cli.options import AsJson, Quiet, Threads, print_status
 
 
 def lecture(
@@ -75,7 +75,7 @@ def lecture(
     page = write_file(folder / "index.html", lectures.page_of(found, asked, shown).encode())
     failed = [command for command, what in shown.items() if what.failed]
     for command in failed:
-        say(f"not shown: {command}: {shown[command].text.splitlines()[0]}", quiet=quiet)
+        print_status(f"not shown: {command}: {shown[command].text.splitlines()[0]}", quiet=quiet)
     print(page)
     _open(page)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from regard.pipeline import Pipeline
 
-Place = Annotated[
+ModelPath = Annotated[
     str,
     typer.Argument(
         metavar="DIR",
@@ -50,7 +50,7 @@ KnockOut = Annotated[
 Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; 1 is greedy.")]
 
 
-def open_pipeline(
+def load_pipeline(
     place: str,
     threads: int | None,
     precision: str = "fp32",
@@ -67,18 +67,13 @@ def open_pipeline(
     return load(place, precision=precision, device=device, dtype=dtype, download=download)
 
 
-def chosen(**options: Any) -> dict[str, Any]:
-    """The options that are not None."""
-    return {key: value for key, value in options.items() if value is not None}
-
-
-def hush(*, quiet: bool) -> None:
+def silence_warnings(*, quiet: bool) -> None:
     """Turns off warnings if `quiet` is set; errors are always printed."""
     if quiet:
         logging.getLogger("regard").setLevel(logging.ERROR)
 
 
-def say(message: str, *, quiet: bool = False) -> None:
+def print_status(message: str, *, quiet: bool = False) -> None:
     """Prints a line to standard error, so that standard output holds only results."""
     if not quiet:
         with contextlib.suppress(OSError):  # a closed standard error must not stop the work

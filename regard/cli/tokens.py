@@ -38,7 +38,7 @@ def tokens(
     One line per token: the token (spaces as ▁), its id, and the characters of the text that it
     stands for. Below it says what of the text the ids cannot reproduce. Weights are not loaded.
     """
-    from regard.cli.lines import Answerer
+    from regard.cli.line_processor import LineProcessor
 
     if decode and compare:
         raise InputError("--decode", got="--compare", expected="one of the two",
@@ -50,7 +50,7 @@ def tokens(
         texts = texts if texts == ["-"] or not texts else [" ".join(texts)]
     else:
         show = _cutter(names, sides, target=target, as_json=as_json)
-    Answerer(
+    LineProcessor(
         lambda some: [[f"{show(text)}\n"] for text in some],
         lambda text: json.dumps({"text": text}, ensure_ascii=False) + "\n" if as_json else "\n",
     ).run(texts, source)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import AsJson, Quiet, Seed, say
+from regard.cli.options import AsJson, Quiet, Seed, print_status
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _map(
             print(json.dumps({"word": word, "x": x, "y": y}, ensure_ascii=False))
         else:
             print(f"{word:<16}{x:9.3f}{y:9.3f}")
-    say(f"{out} is drawn", quiet=quiet)
+    print_status(f"{out} is drawn", quiet=quiet)
 
 
 def _save(
@@ -162,7 +162,7 @@ def _save(
     for place in also:
         table = table.joined(opened(place))
     path = save(table, out, half=half)
-    say(f"{len(table):,} words of {table.dim} numbers are in {path}", quiet=quiet)
+    print_status(f"{len(table):,} words of {table.dim} numbers are in {path}", quiet=quiet)
 
 
 def train_vectors(
@@ -188,8 +188,8 @@ def train_vectors(
     table = run(found, out, resume=resume, quiet=quiet, threads=used)
     word = next((word for word in table.words if len(word) > 4), table.words[0])
     where = shlex.quote(out)
-    say(f"{table} is in {out}", quiet=quiet)
-    say(
+    print_status(f"{table} is in {out}", quiet=quiet)
+    print_status(
         f"try: regard vectors {where} nearest {shlex.quote(word)}   regard eval {where}",
         quiet=quiet,
     )

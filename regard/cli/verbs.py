@@ -1,7 +1,8 @@
 """The commands of the verbs (`regard translate`, `regard fill`, ...), made from their options.
 
 The fields of a verb's options and its decoding settings become the options of the command. The
-command loads the model, reads its items through `regard/cli/lines.py` and prints the answers.
+command loads the model, reads its items through `regard/cli/line_processor.py` and prints the
+answers.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from regard.cli.options import (
     Device,
     Dtype,
     Input,
-    Place,
+    ModelPath,
     Precision,
     Quiet,
     Threads,
-    hush,
-    open_pipeline,
+    load_pipeline,
+    silence_warnings,
 )
 from regard.errors import InputError
 from regard.tasks.entries import every_verb
@@ -39,7 +40,7 @@ from regard.tasks.verbs import Verb
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from regard.cli.lines import Answerer
+    from regard.cli.line_processor import LineProcessor
     from regard.pipeline import Pipeline
 
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at a line that cannot be read.")]
@@ -70,19 +71,19 @@ def command_of(verb: Verb) -> Callable[..., None]:
     """The function of a verb's command, with a signature from which typer reads the options."""
 
     def command(**given: Any) -> None:
-        from regard.cli.lines import asking
+        from regard.cli.line_processor import is_interactive
 
         place, texts, source = (given.pop(key) for key in ("place", "texts", "source"))
         switches = {key: given.pop(key, False) for key in ("strict", "as_json", "quiet", "stream")}
-        hush(quiet=switches["quiet"])
+        silence_warnings(quiet=switches["quiet"])
         threads, precision = given.pop("threads"), given.pop("precision")
         device, dtype = given.pop("device", "auto"), given.pop("dtype", "fp32")
         given = _with_files(verb, {key: value for key, value in given.items() if value is not None})
         options, settings = verb.read((), given)
-        pipeline = open_pipeline(place, threads, precision, device, dtype)
-        settings = verb.typed(options, settings, pipeline.recipe.decode)
-        asked = Asked(pipeline, verb, options, settings, **switches)
-        asked.answerer(whole=bool(texts) or not asking(source)).run(texts, source)
+        pipeline = load_pipeline(place, threads, precision, device, dtype)
+        settings = verb.command_settings(options, settings, pipeline.recipe.decode)
+        asked = VerbCall(pipeline, verb, options, settings, **switches)
+        asked.line_processor(whole=bool(texts) or not is_interactive(source)).run(texts, source)
 
     command.__name__, command.__doc__ = verb.name, verb.help
     parameters = list(_parameters(verb))
@@ -92,7 +93,7 @@ def command_of(verb: Verb) -> Callable[..., None]:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class VerbCall:
     """One call of a verb's command: the model, the verb and all options."""
 
     pipeline: Pipeline
@@ -104,23 +105,23 @@ class Asked:
     quiet: bool = False
     stream: bool = False
 
-    def answerer(self, *, whole: bool) -> Answerer:
-        """The `Answerer` of the command.
+    def line_processor(self, *, whole: bool) -> LineProcessor:
+        """The `LineProcessor` of the command.
 
         Args:
             whole: Whether all items are available before the first is answered.
         """
-        from regard.cli.lines import AT_ONCE, Answerer
+        from regard.cli.line_processor import BATCH_SIZE, LineProcessor
 
         if self.stream and self.as_json:
             raise InputError("--stream with --json", expected="one of the two")
         grows = self.stream or (self.verb.streams == "always" and not self.as_json)
-        return Answerer(
+        return LineProcessor(
             self._grow if grows else self._show,
             self._blank,
             lambda text: self.pipeline.check(self.verb, self._item(text), self.options),
             strict=self.strict,
-            at_once=1 if grows else None if self.verb.at_once and whole else AT_ONCE,
+            batch_size=1 if grows else None if self.verb.needs_all_items and whole else BATCH_SIZE,
             ranked=self.verb.ranks(self.options),
             quiet=self.quiet,
             dash_is_lines=not self.pipeline.reads_images,
@@ -147,7 +148,7 @@ class Asked:
         options = self._allowing()
         items = [self._item(text) for text in texts]
         answers = self.pipeline.answers(self.verb, items, options, self.settings)
-        together = self.verb.together(answers, options) if self.verb.at_once else answers
+        together = self.verb.together(answers, options) if self.verb.needs_all_items else answers
         if self.verb.ranks(options):
             texts = [each.text for each in together]
         return [self._lines(text, answer) for text, answer in zip(texts, together, strict=True)]
@@ -159,13 +160,13 @@ class Asked:
 
     def _json(self, text: str, row: dict[str, Any]) -> str:
         row = {"file" if self.pipeline.reads_images else self.verb.key: text, **row}
-        if self.verb.names_unknown:
+        if self.verb.lists_unknown:
             row["unknown"] = self.pipeline.vocabulary.source.unknown_words(text)
         return json.dumps(row, ensure_ascii=False) + "\n"
 
     def _blank(self, text: str) -> str:
         if self.as_json:
-            return self._json(text, dict(self.verb.no_row))
+            return self._json(text, dict(self.verb.empty_row))
         return "".join(f"{line}\n" for line in self.verb.blank(self.settings))
 
     def _grow(self, texts: list[str]) -> Iterable[Iterable[str]]:
@@ -183,24 +184,24 @@ class Asked:
             yield {**self.settings, "seed": first + sample} if sample else self.settings
 
     def _grown(self, text: str, settings: dict[str, Any]) -> Iterator[str]:
-        pieces = self.pipeline.pieces(self.verb, text, self._allowing(), settings)
-        begun = next(pieces, "")  # raises errors before anything is written
+        pieces = self.pipeline.stream_answer(self.verb, text, self._allowing(), settings)
+        first = next(pieces, "")  # raises errors before anything is written
 
         def write() -> Iterator[str]:
-            yield text + begun if self._echoes() else begun
+            yield text + first if self._echoes_prompt() else first
             yield from pieces
             yield "\n"
 
         return write()
 
-    def _echoes(self) -> bool:
+    def _echoes_prompt(self) -> bool:
         """Whether the answer is printed after its item; not for an encoder-decoder."""
         goes_on = self.pipeline.model.config.sides == 1
-        return self.verb.echoes and goes_on and not self.quiet
+        return self.verb.echoes_prompt and goes_on and not self.quiet
 
     def _allowing(self) -> Any:
         """The options with unknown words allowed, because `check` has already checked them."""
-        if not self.verb.names_unknown:
+        if not self.verb.lists_unknown:
             return self.options
         return self.options.model_copy(update={"allow_unknown": True})
 
@@ -212,7 +213,7 @@ def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
     texts = Annotated[
         list[str] | None, typer.Argument(metavar=f"[{verb.noun}]...", help="One or several.")
     ]
-    yield _keyword("place", Place)
+    yield _keyword("place", ModelPath)
     yield _keyword("texts", texts, None)
     yield _keyword("source", Input, None)
     fields = dict(verb.options.model_fields)
@@ -239,24 +240,24 @@ def _option(verb: Verb, name: str, field: FieldInfo) -> Iterator[inspect.Paramet
     from annotated_types import Ge
 
     flag = f"--{name.replace('_', '-')}"
-    kind = _typed(field.annotation)
+    kind = _option_type(field.annotation)
     own = name in verb.options.model_fields  # decoding settings are checked as in a recipe
     least: Any = next((each.ge for each in field.metadata if own and isinstance(each, Ge)), None)
     names = [flag, *([verb.other_flags[name]] if name in verb.other_flags else [])]
     if kind is bool and field.default is not False:
         names = [f"{flag}/--no-{name.replace('_', '-')}"]
-    usual = verb.usual.get(name, field.default if own else None)
-    told = field.description or ""
-    if usual and isinstance(usual, int | float | str) and not isinstance(usual, bool):
-        told = f"{told.removesuffix('.')} ({usual})."
-    option = typer.Option(*names, help=told, min=least, show_default=False)
+    default = verb.command_defaults.get(name, field.default if own else None)
+    help_text = field.description or ""
+    if default and isinstance(default, int | float | str) and not isinstance(default, bool):
+        help_text = f"{help_text.removesuffix('.')} ({default})."
+    option = typer.Option(*names, help=help_text, min=least, show_default=False)
     yield _keyword(name, Annotated[kind | None, option], None)
     if (field.json_schema_extra or {}).get("file"):  # type: ignore[union-attr]
         path = typer.Option(f"{flag}-file", help="The same from a file.", show_default=False)
         yield _keyword(name + FILE, Annotated[Path | None, path], None)
 
 
-def _typed(annotation: Any) -> Any:
+def _option_type(annotation: Any) -> Any:
     """The type of an option for a field's type: the first of a union, a list for a tuple."""
     kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
     if annotation == tuple[str, ...]:
@@ -288,12 +289,12 @@ def _with_files(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
 
 def _content(file: Path) -> str:
     """The text of a file; raises an error if it is too long."""
-    from regard.cli.lines import text_of
+    from regard.cli.line_processor import decode_text
     from regard.data.text.files import LONGEST_LINE
 
     try:
         with file.open("rb") as stream:
-            return text_of(stream.read(LONGEST_LINE + 1))
+            return decode_text(stream.read(LONGEST_LINE + 1))
     except InputError as error:
         raise InputError(f"{file}: {error.what}", expected=error.expected) from None
     except OSError as error:

@@ -169,7 +169,7 @@ def _head_tokens(config: ModelConfig, length: int, targets: int) -> dict[str, in
     }
 
 
-def kept_floats(config: ModelConfig, *lengths: int, targets: int | None = None) -> int:
+def activation_floats(config: ModelConfig, *lengths: int, targets: int | None = None) -> int:
     """An estimate of the numbers stored for the backward pass of one example (activations).
 
     Each sub-layer stores its input, the normalised input, and the dropout mask; attention also q,
@@ -184,11 +184,15 @@ def kept_floats(config: ModelConfig, *lengths: int, targets: int | None = None) 
     """
     targets = lengths[-1] if targets is None else targets
     own = config.kept_numbers(lengths, targets)
-    return own if own is not None else _kept_by_blocks(cast(BlocksConfig, config), lengths, targets)
+    return (
+        own
+        if own is not None
+        else _activations_of_blocks(cast(BlocksConfig, config), lengths, targets)
+    )
 
 
-def _kept_by_blocks(config: BlocksConfig, lengths: Sequence[int], targets: int) -> int:
-    """Computes `kept_floats` for stacks of blocks of attention and feed-forward."""
+def _activations_of_blocks(config: BlocksConfig, lengths: Sequence[int], targets: int) -> int:
+    """Computes `activation_floats` for stacks of blocks of attention and feed-forward."""
     dim, noise = config.dim, config.dim if config.dropout else 0
     keys_values = 2 * _kv_dim(config)
     inputs = dim if config.norm == "none" else 2 * dim  # x, norm(x)
@@ -203,7 +207,7 @@ def _kept_by_blocks(config: BlocksConfig, lengths: Sequence[int], targets: int) 
         feed_forward = 0
     ends = noise + 2 * dim  # the embedding's dropout; the output of the stack and its norm
     ends += dim if config.embedding_norm else 0
-    own, cross = _kept_weights(config)
+    own, cross = _stored_weights(config)
     masks = getattr(config, "masked", False)
     # the input of the loss; for masked tokens also W x, f(W x) and its norm
     total = targets * dim * (4 if masks else 1)
@@ -259,7 +263,7 @@ def _hidden_copies(config: BlocksConfig) -> int:
     return 1 if config.activation == "relu" else 2  # ReLU needs only its output, GELU its input
 
 
-def _kept_weights(config: BlocksConfig) -> tuple[int, int]:
+def _stored_weights(config: BlocksConfig) -> tuple[int, int]:
     """Numbers stored per query and key in self- and in cross-attention: 0 for a fused kernel."""
     # with dropout the weights, the mask and the dropped-out weights
     weights = config.heads * (3 if config.attention_dropout else 1)

@@ -24,23 +24,23 @@ from regard.runs.places import is_cached
 from regard.runs.start import sketched
 from regard.tokens.config import BYTES_AND_SPECIAL
 
-LENGTH = 30
+SENTENCE_LENGTH = 30
 """The default number of tokens of a sentence, about the mean of news text in sub-words. For a model
 of a single stack, the default is its maximal length."""
 
-HIDDEN = 0.15
+MASKED_SHARE = 0.15
 """The share of tokens that are masked in training an encoder, and need logits (Devlin et al.)."""
 
-ENOUGH = 20
+TOKENS_PER_PARAMETER = 20
 """Training tokens per parameter if none are published (Hoffmann et al. 2022, table 3)."""
 
-EXAMPLES = 8
+EXAMPLES_PER_BATCH = 8
 """Examples in a micro-batch of a model that is planned by its name."""
 
 RECIPES = {"tiny": "tiny/translate", "small": "own/translate", "base": "own/base", "big": "own/big"}
 """The shipped recipe whose vocabulary, training and decoding a size is planned with."""
 
-OTHERS = {
+OTHER_MODELS = {
     "gopher": Named(
         {"family": "gpt", "dim": 16384, "heads": 128, "hidden": 65536, "layers": 80,
          "max_length": 2048, "norm": "rms", "positions": "none"},
@@ -64,7 +64,7 @@ OTHERS = {
 """Published models of other families, counted as the most similar family here."""
 
 
-class Found(NamedTuple):
+class FoundRecipe(NamedTuple):
     """The recipe and the vocabulary sizes to plan with."""
 
     name: str
@@ -80,10 +80,10 @@ class Found(NamedTuple):
 def named() -> dict[str, Named]:
     """The published models by name; families of a single stack come first."""
     families = sorted(FAMILIES.values(), key=lambda family: family.config.sides)
-    return {name: each for family in families for name, each in family.named.items()} | OTHERS
+    return {name: each for family in families for name, each in family.named.items()} | OTHER_MODELS
 
 
-def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found:
+def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> FoundRecipe:
     """The recipe that a name means: that of a size, of a published model, a recipe or a folder.
 
     Args:
@@ -96,16 +96,16 @@ def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found
         if overrides:
             recipe = recipes.from_text(recipes.dump(recipe), what, overrides)
         sizes = (vocab,) * len(recipe.model.VOCABULARIES) if vocab is not None else sizes
-        return Found(what, recipe, sizes, "--vocab" if vocab is not None else "the folder's")
+        return FoundRecipe(what, recipe, sizes, "--vocab" if vocab is not None else "the folder's")
     name, recipe = _named_or_loaded(what, overrides)
     recipe, sizes = sketched(recipe)
     if vocab is not None:
-        return Found(name, recipe, (vocab,) * len(recipe.model.VOCABULARIES), "--vocab")
+        return FoundRecipe(name, recipe, (vocab,) * len(recipe.model.VOCABULARIES), "--vocab")
     if sizes:
-        return Found(name, recipe, sizes, "start.folder's")
+        return FoundRecipe(name, recipe, sizes, "start.folder's")
     most = BYTES_AND_SPECIAL if recipe.tokens.kind == "bytes" else recipe.tokens.vocab
     source = "its own" if what in named() else "the recipe's maximum"
-    return Found(name, recipe, (most,) * len(recipe.model.VOCABULARIES), source)
+    return FoundRecipe(name, recipe, (most,) * len(recipe.model.VOCABULARIES), source)
 
 
 def is_folder(what: str) -> bool:
@@ -137,7 +137,7 @@ def _named_or_loaded(what: str, overrides: Sequence[str]) -> tuple[str, Recipe]:
 
 def named_recipe(name: str, known: Named, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe of a published model that has no recipe file: its sizes and its training."""
-    batch = EXAMPLES * sum(known.lengths)
+    batch = EXAMPLES_PER_BATCH * sum(known.lengths)
     train = {"batch_tokens": batch, "accumulate": max(1, known.step_tokens // batch)}
     values = {
         "version": 1,
@@ -167,7 +167,7 @@ def lengths_of(recipe: Recipe, known: Named | None, length: int | None) -> tuple
     if config.sides == 1:
         read = recipe.data.longest if isinstance(recipe.data, LabelledData) else None
         return (min(longest, read or longest),)
-    return known.lengths if known is not None else (min(LENGTH, longest),) * 2
+    return known.lengths if known is not None else (min(SENTENCE_LENGTH, longest),) * 2
 
 
 def targets_of(config: ModelConfig, lengths: Sequence[int]) -> int:
@@ -175,7 +175,7 @@ def targets_of(config: ModelConfig, lengths: Sequence[int]) -> int:
     if config.reads == "images":
         return 1
     if config.shape == "encoder":
-        return max(1, round(HIDDEN * lengths[0]))
+        return max(1, round(MASKED_SHARE * lengths[0]))
     return lengths[-1]
 
 
@@ -200,10 +200,16 @@ def budget_of(
     known = named().get(what)
     trained = any(change.startswith("train.") for change in overrides)
     if isinstance(recipe.data, NoData) and is_folder(what) and not trained:
-        return Budget(float(ENOUGH * sum(counts.values())), f"{ENOUGH} a parameter")
+        return Budget(
+            float(TOKENS_PER_PARAMETER * sum(counts.values())),
+            f"{TOKENS_PER_PARAMETER} a parameter",
+        )
     if known is not None and not trained:
         if not known.steps:
-            return Budget(float(ENOUGH * sum(counts.values())), f"{ENOUGH} a parameter")
+            return Budget(
+                float(TOKENS_PER_PARAMETER * sum(counts.values())),
+                f"{TOKENS_PER_PARAMETER} a parameter",
+            )
         return Budget(tokens_of(recipe), known.source)
     step = recipe.train.batch_tokens * recipe.train.accumulate
     return Budget(tokens_of(recipe), f"{recipe.train.steps:,} steps of {step:,}")

@@ -21,9 +21,9 @@ import torch
 from regard.cost.count import (
     TRAINING,
     VOCABULARY_PARTS,
+    activation_floats,
     cache_floats,
     forward_flops,
-    kept_floats,
     loss_floats,
     parameters,
     shared_parts,
@@ -45,7 +45,7 @@ from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runtime.device import MOST_THREADS
 from regard.runtime.units import duration, short
-from regard.tasks.task import rooms
+from regard.tasks.task import max_lengths
 from regard.train.optim import BYTES, OF_A_PARAMETER
 
 PAPER = {"base": (8, 12.0), "big": (8, 84.0)}
@@ -163,7 +163,7 @@ class Plan:
         """
         model, tokens, length = self.recipe.model, self.recipe.train.batch_tokens, sum(self.lengths)
         targets = targets_of(model, self.lengths)
-        example = kept_floats(model, *self.lengths, targets=targets)
+        example = activation_floats(model, *self.lengths, targets=targets)
         loss = loss_floats(model, self.vocab, tokens * targets // length)
         return {
             **{part: each * self.total for part, each in OF_A_PARAMETER.items()},
@@ -177,17 +177,17 @@ class Plan:
         return decode.n_best if decode.sample else decode.beam
 
     @property
-    def room(self) -> int:
+    def max_output_tokens(self) -> int:
         """The maximal number of tokens of a hypothesis, for a decoder including the prompt."""
         model, length = self.recipe.model, self.lengths[0]
         if model.sides == 1:
             return length
-        return min(self.recipe.decode.max_length or rooms([length])[0], model.max_length)
+        return min(self.recipe.decode.max_length or max_lengths([length])[0], model.max_length)
 
     @property
     def inference_memory(self) -> dict[str, int]:
         """Bytes to decode one text: weights, and the key-value cache unless it is an encoder."""
-        rows, length, source = self.rows, self.room, self.lengths[0]
+        rows, length, source = self.rows, self.max_output_tokens, self.lengths[0]
         held = cache_floats(self.recipe.model, rows=rows, length=length, source=source)
         weights = {"weights": BYTES * self.total}
         return weights | ({"keys and values": BYTES * held} if held else {})
@@ -291,7 +291,7 @@ class Plan:
             part: f"{note}, and a bias" for part, note in notes.items() if self.parameters[part]
         }
         rest = self.without_vocabulary
-        decoding = f"beam {self.rows}, up to {self.room:,} tokens"
+        decoding = f"beam {self.rows}, up to {self.max_output_tokens:,} tokens"
         meets = "as if every token met all" if len(self.lengths) > 1 else "every token meets all"
         batch = f"estimate, {self.recipe.train.batch_tokens:,} tokens at a time"
         return [

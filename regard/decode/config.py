@@ -8,12 +8,12 @@ from pydantic import Field
 
 from regard.config import Config
 
-STEEPEST = 40
+MAX_LENGTH_PENALTY = 40
 """The largest length penalty: the longest length to this power still fits into a float64."""
-SHARPEST = 1e-20
+MIN_TEMPERATURE = 1e-20
 """The lowest temperature: logits divided by it still fit into a float32."""
 
-DRAWING = ("temperature", "top_k", "top_p", "min_p")
+SAMPLING_SETTINGS = ("temperature", "top_k", "top_p", "min_p")
 """The settings that only sampling uses."""
 
 
@@ -27,7 +27,7 @@ class DecodeConfig(Config):
     """Number of hypotheses to return for each input; with `sample`, the number of samples."""
     sample: bool = Field(default=False, description="Sample instead of searching.")
     temperature: float = Field(
-        default=1.0, ge=SHARPEST, le=1 / SHARPEST, description="Sampling temperature."
+        default=1.0, ge=MIN_TEMPERATURE, le=1 / MIN_TEMPERATURE, description="Sampling temperature."
     )
     top_k: int = Field(default=0, ge=0, description="Sample from the k most likely tokens.")
     """Sample from the k most likely tokens; 0: from all."""
@@ -43,8 +43,8 @@ class DecodeConfig(Config):
     """Maximum number of tokens, end symbol included; default: twice the source's length plus 10."""
     length_penalty: float = Field(
         default=1.0,
-        ge=-STEEPEST,
-        le=STEEPEST,
+        ge=-MAX_LENGTH_PENALTY,
+        le=MAX_LENGTH_PENALTY,
         description="Exponent α of beam search's length penalty.",
     )
     """alpha in: sum of log-probabilities / (generated length including the end) ** alpha."""

@@ -17,9 +17,17 @@ import torch
 from torch import Tensor
 
 from regard.data.input import Input, Ragged, Source
-from regard.decode.config import DRAWING, DecodeConfig
+from regard.decode.config import SAMPLING_SETTINGS, DecodeConfig
 from regard.decode.filters import Symbols
-from regard.decode.search import Beam, Draw, Forbidden, Hypothesis, Move, Search, Sentence
+from regard.decode.search import (
+    BeamSearch,
+    Choice,
+    Forbidden,
+    Hypothesis,
+    Sampling,
+    Search,
+    Sentence,
+)
 from regard.errors import InputError
 from regard.runtime.sharing import free_cores
 
@@ -92,7 +100,7 @@ class Step:
     sequence's best beam, which may differ from the best beam of the step before."""
     logprob: Tensor
     """(shown,) The log-probability of each row of `tokens`."""
-    settled: tuple[tuple[int, ...], ...]
+    stable_prefixes: tuple[tuple[int, ...], ...]
     """For each unfinished sequence, the first tokens of its output that can no longer change: in
     beam search, the common prefix of all beams. Later steps only extend them."""
 
@@ -119,7 +127,7 @@ class Options(TypedDict, Generic[MemoryT], total=False):
     one pass, and are not part of `ids`, `logprob` and `score`."""
     memory: MemoryT | None
     """The result of `encode` for the source, if it was computed before."""
-    rooms: Sequence[int] | None
+    max_lengths: Sequence[int] | None
     """The maximum number of tokens of each output if `max_length` is not set: those after a given
     prefix, end symbol included."""
     limit: int | None
@@ -139,18 +147,18 @@ def decode(
     """The `n_best` hypotheses of each sequence, best first; fewer if fewer exist.
 
     `max_length` and `min_length` count the tokens after a given prefix. Without `max_length`, the
-    option `rooms` gives the maximum length of each output.
+    option `max_lengths` gives the maximum length of each output.
 
     Args:
         model: The model.
         source: The source sequences; None for a model that only continues prompts.
         symbols: The special tokens, such as begin and end.
         config: Settings of greedy decoding, sampling or beam search.
-        options: `prefixes`, `prompts`, `keys`, `tap`, `memory`, `rooms`, `limit`; see `Options`.
+        options: `prefixes`, `prompts`, `keys`, `tap`, `memory`, `max_lengths`, `limit`: `Options`.
     """
     found: dict[int, list[Hypothesis]] = {}
-    for _, move, _ in prepare(model, source, symbols, config, options):
-        found.update(move.done)
+    for _, choice, _ in prepare(model, source, symbols, config, options):
+        found.update(choice.done)
     return [found[number] for number in range(len(found))]
 
 
@@ -166,7 +174,7 @@ def stream(
     Wrong arguments raise an error in this call, not at the first step.
     """
     moves = prepare(model, source, symbols, config, options)
-    return (outcome(index, move, search) for index, move, search in moves)
+    return (make_step(index, choice, search) for index, choice, search in moves)
 
 
 def prepare(
@@ -175,10 +183,10 @@ def prepare(
     symbols: Symbols,
     config: DecodeConfig,
     options: Options[MemoryT],
-) -> Iterator[tuple[int, Move, Search]]:
+) -> Iterator[tuple[int, Choice, Search]]:
     """Checks all arguments and returns the iterator of the decoding loop (see `run`)."""
     check(config)
-    symbols, counted = symbols.as_set(config), int(config.forced_begin is not None)
+    symbols, counted = symbols.with_overrides(config), int(config.forced_begin is not None)
     memory, prefixes, prompts = (
         options.get("memory"),
         options.get("prefixes"),
@@ -191,28 +199,28 @@ def prepare(
     openings = [()] * count if prefixes is None else [tuple(each) for each in prefixes]
     if config.forced_begin is not None:
         openings = [(config.forced_begin, *opening) for opening in openings]
-    last = -1 if config.forced_end is None else config.forced_end
+    forced_end = -1 if config.forced_end is None else config.forced_end
     check_count("prefixes", openings, sentences=count)
     before = [()] * count if prompts is None else [tuple(each) for each in prompts]
     check_count("prompts", before, sentences=count)
     if prompts is not None:
         check_prompts(model, before)
     keys = options.get("keys")
-    keys = read_keys(source, [*zip(before, openings, strict=True)]) if keys is None else keys
+    keys = sampling_keys(source, [*zip(before, openings, strict=True)]) if keys is None else keys
     check_count("keys", keys, sentences=count)
-    rooms = rooms_of(config, options.get("rooms"), count)
+    max_lengths = max_lengths_of(config, options.get("max_lengths"), count)
     sentences = [
         Sentence(
             number,
             prefix,
-            within(options.get("limit"), wanted, len(prompt) + len(prefix) - counted),
+            clip_to_limit(options.get("limit"), wanted, len(prompt) + len(prefix) - counted),
             key,
             prompt,
             counted=counted,
-            last=last,
+            forced_end=forced_end,
         )
         for number, (prompt, prefix, wanted, key) in enumerate(
-            zip(before, openings, rooms, keys, strict=True)
+            zip(before, openings, max_lengths, keys, strict=True)
         )
     ]
     return run(model, source, sentences, symbols, config, options)
@@ -226,25 +234,25 @@ def run(
     symbols: Symbols,
     config: DecodeConfig,
     options: Options[MemoryT],
-) -> Iterator[tuple[int, Move, Search]]:
+) -> Iterator[tuple[int, Choice, Search]]:
     """The decoding loop: model step, choice of tokens, reordering of rows, until all are done.
 
     Yields:
-        The step's index, its move, and the search with the hypotheses so far.
+        The step's index, its choice, and the search with the hypotheses so far.
     """
     if not sentences:
         return
-    device, tap, memory = place_of(model, source), options.get("tap"), options.get("memory")
+    device, tap, memory = input_device(model, source), options.get("tap"), options.get("memory")
     if memory is None and source is not None:
         with free_cores():
             memory = model.encode(source.to(device), tap)
-    length = max(each.given + each.room for each in sentences)
+    length = max(each.uncounted + each.max_length for each in sentences)
     prompts = [each.prompt for each in sentences]
     # All hypotheses of a sequence begin with the same token, so the first step has one row for it.
     rows = len(sentences) if memory is None else 1
     capacity = length + max(map(len, prompts))
     state = model.start(cast("MemoryT", memory), rows, capacity)  # None where there is no encoder
-    kind = Beam if config.beam > 1 else Draw
+    kind = BeamSearch if config.beam > 1 else Sampling
     search: Search = kind(sentences, symbols, config, options.get("forbidden"))
     ids = torch.full((len(sentences),), symbols.begin, device=device)
     for index in range(length):
@@ -258,17 +266,17 @@ def run(
                 tap.next_step()
             if index == 0:
                 check_prefixes(sentences, vocab=logits.shape[1])
-                logits = logits.repeat_interleave(search.live.width, dim=0)
-            move = search.choose(logits)
-        yield index, move, search
-        if not move.ids.numel():
+                logits = logits.repeat_interleave(search.running.width, dim=0)
+            choice = search.choose(logits)
+        yield index, choice, search
+        if not choice.ids.numel():
             return
         with free_cores():
-            state.reorder(move.rows)  # a CPU tensor: see State.reorder
-            ids = move.ids.to(logits.device)
+            state.reorder(choice.rows)  # a CPU tensor: see State.reorder
+            ids = choice.ids.to(logits.device)
 
 
-def place_of(model: object, source: Input | None) -> torch.device:
+def input_device(model: object, source: Input | None) -> torch.device:
     """The device of the model's input: `model.device`, or the source's if there is none."""
     found: torch.device | None = getattr(model, "device", None)
     if found is not None:
@@ -276,31 +284,33 @@ def place_of(model: object, source: Input | None) -> torch.device:
     return torch.device("cpu") if source is None else source.device
 
 
-def outcome(index: int, move: Move, search: Search) -> Step:
+def make_step(index: int, choice: Choice, search: Search) -> Step:
     """The result of a step, copied from the search's buffers, which the next step overwrites."""
-    live, rows = search.live, search.leading()
+    running, rows = search.running, search.best_rows()
     return Step(
         index=index,
-        done=move.done,
-        sentences=tuple(live.sentences[row // live.width].number for row in rows),
-        tokens=live.said[rows],
-        logprob=torch.tensor([live.logprob[row] for row in rows], dtype=torch.float64),
-        settled=tuple(search.settled()),
+        done=choice.done,
+        sentences=tuple(running.sentences[row // running.width].number for row in rows),
+        tokens=running.generated[rows],
+        logprob=torch.tensor([running.logprob[row] for row in rows], dtype=torch.float64),
+        stable_prefixes=tuple(search.stable_prefixes()),
     )
 
 
-def rooms_of(config: DecodeConfig, rooms: Sequence[int] | None, count: int) -> Sequence[int]:
-    """The maximum number of tokens of each output: `max_length` if set, else `rooms`."""
+def max_lengths_of(
+    config: DecodeConfig, max_lengths: Sequence[int] | None, count: int
+) -> Sequence[int]:
+    """The maximum number of tokens of each output: `max_length` if set, else `max_lengths`."""
     if config.max_length is not None:
         return [config.max_length] * count
-    if rooms is None and count:
-        expected = "max_length, or rooms: the most tokens of each"
+    if max_lengths is None and count:
+        expected = "max_length, or max_lengths: the most tokens of each"
         raise InputError("decode", got="answers without an end", expected=expected)
-    check_count("rooms", rooms or (), sentences=count)
-    return rooms or ()
+    check_count("max_lengths", max_lengths or (), sentences=count)
+    return max_lengths or ()
 
 
-def within(limit: int | None, wanted: int, given: int) -> int:
+def clip_to_limit(limit: int | None, wanted: int, given: int) -> int:
     """The maximum output length of one sequence, in a model with `limit` positions.
 
     Args:
@@ -319,7 +329,7 @@ def within(limit: int | None, wanted: int, given: int) -> int:
     return min(wanted, limit - given)
 
 
-def read_keys(
+def sampling_keys(
     source: Input | None, begun: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
 ) -> list[int]:
     """A hash of each sequence's source, prompt and prefix; the same on every machine.
@@ -360,7 +370,7 @@ def check_prompts(model: object, prompts: Sequence[tuple[int, ...]]) -> None:
 def check_prefixes(sentences: Sequence[Sentence], vocab: int) -> None:
     """Raises InputError if a forced token is not in the model's vocabulary."""
     for sentence in sentences:
-        for token in (*sentence.prefix, max(sentence.last, 0)):
+        for token in (*sentence.prefix, max(sentence.forced_end, 0)):
             if not 0 <= token < vocab:
                 raise InputError(
                     f"prefix of sentence {sentence.number}",
@@ -391,7 +401,7 @@ def check(config: DecodeConfig) -> None:
             got=config.min_length,
             expected=f"at most max_length, which is {config.max_length}",
         )
-    for name in DRAWING:
+    for name in SAMPLING_SETTINGS:
         value = getattr(config, name)
         if not config.sample and value != DecodeConfig.model_fields[name].default:
             raise InputError(

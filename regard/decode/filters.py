@@ -3,7 +3,7 @@
 In: scores (rows, vocab), either logits or log-probabilities, and the tokens of each row so far.
 Out: scores of the same shape; a token with -inf cannot be chosen. Each filter is a pure function
 that computes the same as the processor of that name in Hugging Face transformers. `constrain` and
-`sharpen` combine them, in the order in which transformers applies them.
+`filter_for_sampling` combine them, in the order in which transformers applies them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     from regard.decode.config import DecodeConfig
 
-NEVER = float("-inf")
-NOTHING = -1
+MINUS_INF = float("-inf")
+NO_TOKEN = -1
 """Left padding in a history, where a prompt is shorter than the longest one."""
 
 
@@ -41,7 +41,7 @@ class Symbols:
         """All tokens that end a text; negative ones are left out."""
         return tuple(token for token in (self.end, *self.other_ends) if token >= 0)
 
-    def as_set(self, config: DecodeConfig) -> Symbols:
+    def with_overrides(self, config: DecodeConfig) -> Symbols:
         """These symbols, with `begin` and `ends` replaced where the config sets them."""
         begin = self.begin if config.begin is None else config.begin
         end, *others = config.ends or (self.end, *self.other_ends)
@@ -60,7 +60,7 @@ def repetition_penalty(scores: Tensor, history: Tensor, penalty: float) -> Tenso
         penalty: 1 changes nothing, more makes repetition less likely.
     """
     # Replace padding by the row's last token, which is never padding; a duplicate has no effect.
-    history = torch.where(history == NOTHING, history[:, -1:], history)
+    history = torch.where(history == NO_TOKEN, history[:, -1:], history)
     seen = scores.gather(1, history)  # (rows, length)
     return scores.scatter(1, history, torch.where(seen < 0, seen * penalty, seen / penalty))
 
@@ -78,25 +78,25 @@ def no_repeat_ngram(scores: Tensor, history: Tensor, size: int) -> Tensor:
         return scores
     runs = history.unfold(1, size, 1)  # (rows, runs, size)
     opening = history[:, length + 1 - size :]  # (rows, size - 1): the next n-gram's beginning
-    same = (runs[..., :-1] == opening[:, None]).all(-1) & (runs[..., -1] != NOTHING)
+    same = (runs[..., :-1] == opening[:, None]).all(-1) & (runs[..., -1] != NO_TOKEN)
     row, run = same.nonzero(as_tuple=True)
-    return scores.index_put((row, runs[row, run, -1]), scores.new_tensor(NEVER))
+    return scores.index_put((row, runs[row, run, -1]), scores.new_tensor(MINUS_INF))
 
 
 def ban(scores: Tensor, tokens: Sequence[int], ends: Sequence[int], early: Tensor | None) -> Tensor:
     """Bans `tokens` in every row, and `ends` in the rows where `early` (rows,) is True."""
     scores = scores.clone()
     for token in tokens:
-        scores[:, token] = NEVER
+        scores[:, token] = MINUS_INF
     if early is not None:
         for end in ends:
-            scores[:, end].masked_fill_(early, NEVER)
+            scores[:, end].masked_fill_(early, MINUS_INF)
     return scores
 
 
-def leave_a_way_out(scores: Tensor, before: Tensor, ends: Sequence[int]) -> Tensor:
+def allow_end_if_stuck(scores: Tensor, before: Tensor, ends: Sequence[int]) -> Tensor:
     """Where every token is banned, allows the end symbol again, with its score from `before`."""
-    stuck = scores.amax(dim=1) == NEVER
+    stuck = scores.amax(dim=1) == MINUS_INF
     if not ends or not stuck.any():
         return scores
     scores, end = scores.clone(), ends[0]
@@ -113,7 +113,7 @@ def temperature(scores: Tensor, value: float) -> Tensor:
 def top_k(scores: Tensor, count: int) -> Tensor:
     """Keeps the `count` most likely tokens, and those that tie with the last of them."""
     last = scores.topk(min(count, scores.shape[1])).values[:, -1:]
-    return scores.masked_fill(scores < last, NEVER)
+    return scores.masked_fill(scores < last, MINUS_INF)
 
 
 def top_p(scores: Tensor, mass: float) -> Tensor:
@@ -126,13 +126,15 @@ def top_p(scores: Tensor, mass: float) -> Tensor:
     before = probability.cumsum(dim=1) - probability  # total probability of more likely tokens
     drop = before >= mass
     drop[:, 0] = False
-    return scores.masked_fill(drop.scatter(1, token, drop), NEVER)
+    return scores.masked_fill(drop.scatter(1, token, drop), MINUS_INF)
 
 
 def min_p(scores: Tensor, share: float) -> Tensor:
     """Keeps tokens with at least this fraction of the most likely token's probability."""
     probability = scores.softmax(dim=1)
-    return scores.masked_fill(probability < share * probability.amax(dim=1, keepdim=True), NEVER)
+    return scores.masked_fill(
+        probability < share * probability.amax(dim=1, keepdim=True), MINUS_INF
+    )
 
 
 def constrain(
@@ -155,10 +157,10 @@ def constrain(
     banned = (*symbols.banned, *config.banned)
     if banned or early is not None:
         scores = ban(scores, banned, symbols.ends, early)
-    return scores if scores is given else leave_a_way_out(scores, given, symbols.ends)
+    return scores if scores is given else allow_end_if_stuck(scores, given, symbols.ends)
 
 
-def sharpen(scores: Tensor, config: DecodeConfig) -> Tensor:
+def filter_for_sampling(scores: Tensor, config: DecodeConfig) -> Tensor:
     """Applies the filters of sampling: temperature, top-k, top-p, min-p, in this order."""
     if config.temperature != 1:
         scores = temperature(scores, config.temperature)

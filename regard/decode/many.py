@@ -16,7 +16,7 @@ def decode_many(
     *,
     rows: int,
     tap: Tap | None = None,
-    tell: Callable[[int], None] | None = None,
+    on_progress: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sequence, best first, in the order of the sequences.
 
@@ -29,7 +29,7 @@ def decode_many(
         rows: Maximum number of rows that are decoded together.
         tap: If it records, all sequences are decoded in one batch, in their order, since its
             records are those of a single batch.
-        tell: Called after each batch with its number of sequences, to show progress.
+        on_progress: Called after each batch with its number of sequences, to show progress.
     """
     order = sorted(range(len(lengths)), key=lambda index: lengths[index])
     size = max(1, rows // max(config.beam, config.n_best))
@@ -39,6 +39,6 @@ def decode_many(
     for start in range(0, len(order), size):
         part = order[start : start + size]
         found |= dict(zip(part, decode_some(part), strict=True))
-        if tell is not None:
-            tell(len(part))
+        if on_progress is not None:
+            on_progress(len(part))
     return [found[index] for index in range(len(lengths))]

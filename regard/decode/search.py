@@ -1,8 +1,9 @@
 """Chooses the next token of every row from the logits: greedy, sampling, beam search.
 
-In: logits (rows, vocab) of one step. Out: a `Move`: which rows continue, with which tokens, and the
-hypotheses of the finished sequences. The engine feeds the tokens back to the model. Bookkeeping is
-on the CPU, so that a step costs one transfer in each direction if the model is on another device.
+In: logits (rows, vocab) of one step. Out: a `Choice`: which rows continue, with which tokens, and
+the hypotheses of the finished sequences. The engine feeds the tokens back to the model. Bookkeeping
+is on the CPU, so that a step costs one transfer in each direction if the model is on another
+device.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ import torch
 from torch import Tensor
 
 from regard.decode.config import DecodeConfig
-from regard.decode.filters import NEVER, NOTHING, Symbols, constrain, leave_a_way_out, sharpen
+from regard.decode.filters import (
+    MINUS_INF,
+    NO_TOKEN,
+    Symbols,
+    allow_end_if_stuck,
+    constrain,
+    filter_for_sampling,
+)
 from regard.errors import FoundProblems
 
 BLOCK = 64
@@ -57,20 +65,20 @@ class Sentence:
     number: int
     prefix: tuple[int, ...]
     """Tokens that the output must begin with."""
-    room: int
-    """Maximum number of tokens after the `given` ones, end symbol included."""
+    max_length: int
+    """Maximum number of tokens after the `uncounted` ones, end symbol included."""
     key: int
     """Seeds the sequence's random numbers, independently of its place and the rest of the batch."""
     prompt: tuple[int, ...] = ()
     """Tokens that the model reads before the first output; if empty, the begin symbol."""
     counted: int = 0
     """How many tokens of the prefix count as chosen ones: 1 with `forced_begin`, else 0."""
-    last: int = -1
+    forced_end: int = -1
     """The token that is forced at the maximum length (`forced_end`); -1: none."""
 
     @property
-    def given(self) -> int:
-        """Number of prefix tokens that count neither for `room` nor for the score."""
+    def uncounted(self) -> int:
+        """Number of prefix tokens that count neither for `max_length` nor for the score."""
         return len(self.prefix) - self.counted
 
 
@@ -87,7 +95,7 @@ class Branch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Move:
+class Choice:
     """The choice made at one step."""
 
     rows: Tensor
@@ -98,7 +106,7 @@ class Move:
     """The numbers of the finished sequences, with their hypotheses, best first."""
 
 
-class Live:
+class RunningRows:
     """The unfinished hypotheses: `width` rows for each unfinished sequence.
 
     Args:
@@ -112,31 +120,31 @@ class Live:
         self, sentences: Sequence[Sentence], width: int, begin: int, length_penalty: float
     ) -> None:
         rows = len(sentences) * width
-        steps = max(sentence.given + sentence.room for sentence in sentences)
+        steps = max(sentence.uncounted + sentence.max_length for sentence in sentences)
         self.sentences, self.width, self.length_penalty = list(sentences), width, length_penalty
         self.length = 0
-        prompts = self.spread([sentence.prompt or (begin,) for sentence in sentences])
+        prompts = self.per_row([sentence.prompt or (begin,) for sentence in sentences])
         self.opening = max(map(len, prompts))  # columns before the first token
-        self.tokens = torch.full((rows, self.opening + steps), NOTHING)
+        self.tokens = torch.full((rows, self.opening + steps), NO_TOKEN)
         for row, prompt in enumerate(prompts):
             self.tokens[row, self.opening - len(prompt) : self.opening] = torch.tensor(prompt)
         self.places = torch.zeros((rows, steps), dtype=torch.int64)
         self.logprob, self.total = [0.0] * rows, [0.0] * rows
 
     @property
-    def fed(self) -> Tensor:
-        """(rows, opening + length) Prompt and tokens so far; left-padded with `NOTHING`."""
+    def inputs(self) -> Tensor:
+        """(rows, opening + length) Prompt and tokens so far; left-padded with `NO_TOKEN`."""
         return self.tokens[:, : self.opening + self.length]
 
     @property
-    def said(self) -> Tensor:
+    def generated(self) -> Tensor:
         """(rows, length) The tokens of each row so far, without its prompt or begin symbol."""
-        return self.fed[:, self.opening :]
+        return self.inputs[:, self.opening :]
 
     @property
     def chosen(self) -> list[int]:
         """For each sequence, the number of chosen tokens; negative within a forced prefix."""
-        return [self.length - sentence.given for sentence in self.sentences]
+        return [self.length - sentence.uncounted for sentence in self.sentences]
 
     @property
     def forced(self) -> list[int]:
@@ -146,7 +154,7 @@ class Live:
     def _forced(self, sentence: Sentence) -> int:
         if not self.free(sentence):
             return sentence.prefix[self.length]
-        return sentence.last if self.full(sentence) else -1
+        return sentence.forced_end if self.full(sentence) else -1
 
     def free(self, sentence: Sentence) -> bool:
         """Whether the forced prefix is complete, so that the sequence may end."""
@@ -154,9 +162,9 @@ class Live:
 
     def full(self, sentence: Sentence) -> bool:
         """Whether the next token is the last one within the maximum length."""
-        return self.length + 1 - sentence.given == sentence.room
+        return self.length + 1 - sentence.uncounted == sentence.max_length
 
-    def spread(self, values: Sequence[ValueT]) -> list[ValueT]:
+    def per_row(self, values: Sequence[ValueT]) -> list[ValueT]:
         """Repeats values given per sequence, so that there is one per row."""
         return [value for value in values for _ in range(self.width)]
 
@@ -165,24 +173,24 @@ class Live:
         device, early = scores.device, None
         waits = [chosen < config.min_length for chosen in self.chosen]
         if any(waits):
-            early = torch.tensor(self.spread(waits), device=device)
+            early = torch.tensor(self.per_row(waits), device=device)
         asked = config.repetition_penalty != 1 or config.no_repeat_ngram
-        history = self.fed.to(device) if asked else self.fed
+        history = self.inputs.to(device) if asked else self.inputs
         return constrain(scores, history, early, config, symbols)
 
     def history(self, row: int) -> list[int]:
         """The tokens of a row so far, its prompt or begin symbol included."""
-        return [token for token in self.fed[row].tolist() if token != NOTHING]
+        return [token for token in self.inputs[row].tolist() if token != NO_TOKEN]
 
     def hypothesis(self, last: Branch, *, ended: bool) -> Hypothesis:
         """Makes a hypothesis of a row and its last token."""
         row, length = last.parent, self.length
         sentence = self.sentences[row // self.width]
-        ids = self.said[row].tolist()
+        ids = self.generated[row].tolist()
         return Hypothesis(
             ids=tuple(ids if ended else [*ids, last.token]),
             logprob=last.logprob,
-            score=last.total / (length + 1 - sentence.given) ** self.length_penalty,
+            score=last.total / (length + 1 - sentence.uncounted) ** self.length_penalty,
             finished=ended,
             # At the first step the model's batch has one row per sequence.
             rows=(*self.places[row, :length].tolist(), row if length else row // self.width),
@@ -198,12 +206,12 @@ class Live:
         parents = torch.tensor([branch.parent for branch in branches], dtype=torch.int64)
         tokens = torch.tensor([branch.token for branch in branches], dtype=torch.int64)
         places = parents if self.length else parents // self.width
-        count, length, fed = len(branches), self.length, self.opening + self.length
+        count, length, width = len(branches), self.length, self.opening + self.length
         # The buffers are reused: the contents of each parent are copied to its continuations.
-        self.tokens[:count, :fed] = self.tokens[parents, :fed]
+        self.tokens[:count, :width] = self.tokens[parents, :width]
         self.places[:count, :length] = self.places[parents, :length]
         self.tokens, self.places = self.tokens[:count], self.places[:count]
-        self.tokens[:, fed], self.places[:, length] = tokens, places
+        self.tokens[:, width], self.places[:, length] = tokens, places
         self.logprob = [branch.logprob for branch in branches]
         self.total = [branch.total for branch in branches]
         self.sentences = [self.sentences[place] for place in keep]
@@ -214,22 +222,22 @@ class Live:
 class Search(Protocol):
     """A search method: chooses the next tokens from the logits."""
 
-    live: Live
+    running: RunningRows
 
-    def choose(self, logits: Tensor) -> Move:
+    def choose(self, logits: Tensor) -> Choice:
         """Takes one step with the model's logits (rows, vocab)."""
         ...
 
-    def leading(self) -> list[int]:
+    def best_rows(self) -> list[int]:
         """The rows to show while decoding continues."""
         ...
 
-    def settled(self) -> list[tuple[int, ...]]:
+    def stable_prefixes(self) -> list[tuple[int, ...]]:
         """For each unfinished sequence, the first output tokens that can no longer change."""
         ...
 
 
-class Draw:
+class Sampling:
     """Greedy decoding or sampling: each row continues independently with one token.
 
     Args:
@@ -247,38 +255,41 @@ class Draw:
         forbidden: Forbidden | None = None,
     ) -> None:
         self.symbols, self.config, self.forbidden = symbols, config, forbidden
-        self.live = Live(sentences, config.n_best, symbols.begin, config.length_penalty)
+        self.running = RunningRows(sentences, config.n_best, symbols.begin, config.length_penalty)
         self.open = [True] * (len(sentences) * config.n_best)
         self.found: dict[int, list[Hypothesis]] = {each.number: [] for each in sentences}
-        self.dice = {
+        self.generators = {
             each.number: [seeded(config.seed, each.key, i) for i in range(config.n_best)]
             for each in sentences
         }
 
-    def choose(self, logits: Tensor) -> Move:
+    def choose(self, logits: Tensor) -> Choice:
         """Takes one step; a sequence is finished when all its rows are."""
-        live = self.live
+        running = self.running
         log_probs = logits.float().log_softmax(dim=1)  # (rows, vocab)
         check_finite(log_probs[:, 0].tolist())
         # As in transformers, greedy and sampling filter logits, beam search log-probabilities.
-        scores = live.filtered(logits.float(), self.config, self.symbols)
-        free = [row for row, held in enumerate(live.spread(live.forced)) if held < 0]
+        scores = running.filtered(logits.float(), self.config, self.symbols)
+        free = [row for row, held in enumerate(running.per_row(running.forced)) if held < 0]
         drawn = self._pick(scores, free)
         while self.forbidden is not None and (again := self._refused(drawn, free)):
             # Drawing again without the forbidden token is drawing from the other tokens.
             ruled_out = scores.clone()
-            ruled_out[again, drawn[again]] = NEVER
-            scores = leave_a_way_out(ruled_out, scores, self.symbols.ends)
+            ruled_out[again, drawn[again]] = MINUS_INF
+            scores = allow_end_if_stuck(ruled_out, scores, self.symbols.ends)
             drawn[again] = self._pick(scores, again)[again]
-        forced, frees = live.spread(live.forced), live.spread([*map(live.free, live.sentences)])
+        forced, frees = (
+            running.per_row(running.forced),
+            running.per_row([*map(running.free, running.sentences)]),
+        )
         tokens = [
             token if held < 0 else held for token, held in zip(drawn.tolist(), forced, strict=True)
         ]
         column = torch.tensor(tokens, device=logits.device)[:, None]
         branches = []
         for row, gained in enumerate(log_probs.gather(1, column)[:, 0].tolist()):
-            total = live.total[row] + (gained if frees[row] else 0.0)
-            branch = Branch(row, tokens[row], live.logprob[row] + gained, total)
+            total = running.total[row] + (gained if frees[row] else 0.0)
+            branch = Branch(row, tokens[row], running.logprob[row] + gained, total)
             branches.append(self._taken(branch, free=frees[row]))
         return self._move(branches)
 
@@ -295,61 +306,65 @@ class Draw:
             for row in rows
             if self.open[row]
             and tokens[row] not in self.symbols.ends
-            and self.forbidden(self.live.history(row), tokens[row])
+            and self.forbidden(self.running.history(row), tokens[row])
         ]
 
-    def leading(self) -> list[int]:
+    def best_rows(self) -> list[int]:
         """The unfinished rows."""
         return [row for row, open_ in enumerate(self.open) if open_]
 
-    def settled(self) -> list[tuple[int, ...]]:
+    def stable_prefixes(self) -> list[tuple[int, ...]]:
         """The common prefix of all samples of each sequence; of a single sample, all its tokens."""
-        return agreed(self.live, self.open, self.found)
+        return common_prefixes(self.running, self.open, self.found)
 
     def _taken(self, branch: Branch, *, free: bool) -> Branch:
         """Stores the hypothesis if this token ends it; returns the branch to continue with."""
-        row, live = branch.parent, self.live
-        sentence = live.sentences[row // live.width]
+        row, running = branch.parent, self.running
+        sentence = running.sentences[row // running.width]
         ended = free and branch.token in self.symbols.ends
-        if self.open[row] and (ended or live.full(sentence)):
-            self.found[sentence.number].append(live.hypothesis(branch, ended=ended))
+        if self.open[row] and (ended or running.full(sentence)):
+            self.found[sentence.number].append(running.hypothesis(branch, ended=ended))
             self.open[row] = False
         # A finished row stays in the batch until the other rows of its sequence are finished.
         # Its tokens are ignored meanwhile.
         return branch if self.open[row] else branch._replace(token=self.symbols.pad)
 
-    def _move(self, branches: Sequence[Branch]) -> Move:
-        live, width = self.live, self.live.width
+    def _move(self, branches: Sequence[Branch]) -> Choice:
+        running, width = self.running, self.running.width
         going = [any(self.open[row : row + width]) for row in range(0, len(branches), width)]
-        over = [each.number for each, goes in zip(live.sentences, going, strict=True) if not goes]
-        rows = [row for row, goes in enumerate(live.spread(going)) if goes]
+        over = [
+            each.number for each, goes in zip(running.sentences, going, strict=True) if not goes
+        ]
+        rows = [row for row, goes in enumerate(running.per_row(going)) if goes]
         self.open = [self.open[row] for row in rows]
         keep = [place for place, goes in enumerate(going) if goes]
-        parents, ids = live.follow([branches[row] for row in rows], keep)
+        parents, ids = running.follow([branches[row] for row in rows], keep)
         best_first = {number: sorted(self.found[number], key=by_score) for number in over}
-        return Move(parents, ids, tuple(best_first.items()))
+        return Choice(parents, ids, tuple(best_first.items()))
 
     def _sample(self, scores: Tensor, rows: Sequence[int]) -> Tensor:
         """(rows, vocab) -> (rows,): the token at which the cumulative probability exceeds u.
 
         u is 0 for the rows that are not among `rows`, or are finished: they need no random number.
         """
-        live = self.live
+        running = self.running
         if scores.device.type == "mps":  # MPS has no float64
             scores = scores.cpu()
-        reached = sharpen(scores, self.config).double().softmax(dim=1).cumsum(dim=1)
+        reached = filter_for_sampling(scores, self.config).double().softmax(dim=1).cumsum(dim=1)
         check_finite(reached[:, -1].tolist())
-        dice = [die for each in live.sentences for die in self.dice[each.number]]
+        generators = [
+            generator for each in running.sentences for generator in self.generators[each.number]
+        ]
         # With 32 bits, u * total is less than total.
-        u = [0.0] * len(dice)
+        u = [0.0] * len(generators)
         for row in rows:
             if self.open[row]:
-                u[row] = dice[row].getrandbits(32) / 2**32
+                u[row] = generators[row].getrandbits(32) / 2**32
         point = torch.tensor(u, dtype=torch.float64, device=scores.device)[:, None]
         return torch.searchsorted(reached, point * reached[:, -1:], right=True)[:, 0]
 
 
-class Beam:
+class BeamSearch:
     """Beam search: continues the `beam` best unfinished hypotheses of each sequence.
 
     The hypotheses are those of transformers' beam search: of the 2·beam best continuations (more
@@ -372,20 +387,20 @@ class Beam:
         forbidden: Forbidden | None = None,
     ) -> None:
         self.symbols, self.config, self.forbidden = symbols, config, forbidden
-        self.live = Live(sentences, config.beam, symbols.begin, config.length_penalty)
+        self.running = RunningRows(sentences, config.beam, symbols.begin, config.length_penalty)
         # All beams start equal. Only the first may be continued, or all would stay equal.
-        self.live.total = [0.0, *[NEVER] * (config.beam - 1)] * len(sentences)
+        self.running.total = [0.0, *[MINUS_INF] * (config.beam - 1)] * len(sentences)
         self.found: dict[int, list[Hypothesis]] = {each.number: [] for each in sentences}
 
-    def choose(self, logits: Tensor) -> Move:
+    def choose(self, logits: Tensor) -> Choice:
         """Takes one step for all beams of all sequences with one top-k."""
-        live, width, vocab = self.live, self.live.width, logits.shape[1]
+        running, width, vocab = self.running, self.running.width, logits.shape[1]
         log_probs = logits.float().log_softmax(dim=1)  # (rows, vocab)
-        ranked = live.filtered(log_probs, self.config, self.symbols)
-        forced = live.forced
+        ranked = running.filtered(log_probs, self.config, self.symbols)
+        forced = running.forced
         if max(forced) >= 0:
-            ranked = force(ranked, torch.tensor(live.spread(forced), device=logits.device))
-        before = torch.tensor(live.total, dtype=ranked.dtype, device=ranked.device)[:, None]
+            ranked = force(ranked, torch.tensor(running.per_row(forced), device=logits.device))
+        before = torch.tensor(running.total, dtype=ranked.dtype, device=ranked.device)[:, None]
         sums = log_probs + before if ranked is log_probs else ranked.add_(before)
         # Enough for `width` unfinished ones, even if every beam's end symbols are among the best.
         count = max(2, 1 + len(self.symbols.ends)) * width
@@ -395,23 +410,25 @@ class Beam:
 
         going, keep, done = [], [], []
         found = zip(totals.tolist(), index.tolist(), gained.tolist(), strict=True)
-        for place, (sentence, candidates) in enumerate(zip(live.sentences, found, strict=True)):
+        for place, (sentence, candidates) in enumerate(zip(running.sentences, found, strict=True)):
             branches = self._sort_out(sentence, self._branches(place * width, vocab, *candidates))
             if self._over(sentence, branches[0].total):
                 done.append((sentence.number, self.found[sentence.number][: self.config.n_best]))
             else:
                 keep.append(place)
                 going += branches
-        rows, ids = live.follow(going, keep)
-        return Move(rows, ids, tuple(done))
+        rows, ids = running.follow(going, keep)
+        return Choice(rows, ids, tuple(done))
 
-    def leading(self) -> list[int]:
+    def best_rows(self) -> list[int]:
         """The row of the best beam of each sequence."""
-        return list(range(0, len(self.live.tokens), self.live.width))
+        return list(range(0, len(self.running.tokens), self.running.width))
 
-    def settled(self) -> list[tuple[int, ...]]:
-        """The common prefix of all live beams and the best finished hypothesis, per sequence."""
-        return agreed(self.live, [total > NEVER for total in self.live.total], self.found)
+    def stable_prefixes(self) -> list[tuple[int, ...]]:
+        """The common prefix of all running beams and the best finished hypothesis, per sequence."""
+        return common_prefixes(
+            self.running, [total > MINUS_INF for total in self.running.total], self.found
+        )
 
     def _best(self, sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """The best allowed continuations of each sequence (see `best`): (sequences, count) each.
@@ -423,22 +440,22 @@ class Beam:
         totals, index = best(sums, count)
         if self.forbidden is None:
             return totals, index
-        live, vocab = self.live, sums.shape[1] // self.live.width
-        histories = [live.history(row) for row in range(len(live.tokens))]
+        running, vocab = self.running, sums.shape[1] // self.running.width
+        histories = [running.history(row) for row in range(len(running.tokens))]
         refused = [
             (place, at)
             for place, (some, found) in enumerate(zip(totals.tolist(), index.tolist(), strict=True))
             for total, at in zip(some, found, strict=True)
-            if total > NEVER
+            if total > MINUS_INF
             and at % vocab not in self.symbols.ends
-            and live.forced[place] < 0
-            and self.forbidden(histories[place * live.width + at // vocab], at % vocab)
+            and running.forced[place] < 0
+            and self.forbidden(histories[place * running.width + at // vocab], at % vocab)
         ]
         if not refused:
             return totals, index
         sums = sums.clone()
         for place, at in refused:
-            sums[place, at] = NEVER
+            sums[place, at] = MINUS_INF
         return self._best(sums, count)
 
     def _branches(
@@ -453,7 +470,7 @@ class Beam:
             index: Their indices in the flattened scores (width · vocab).
             gained: The unfiltered log-probabilities of their tokens.
         """
-        logprob = self.live.logprob
+        logprob = self.running.logprob
         found = []
         for total, at, gain in zip(totals, index, gained, strict=True):
             row = first + at // vocab
@@ -462,22 +479,22 @@ class Beam:
 
     def _sort_out(self, sentence: Sentence, branches: Sequence[Branch]) -> list[Branch]:
         """Stores ended branches among the first `width`; returns the first `width` others."""
-        live, width = self.live, self.live.width
-        free, full = live.free(sentence), live.full(sentence)
+        running, width = self.running, self.running.width
+        free, full = running.free(sentence), running.full(sentence)
         going, stopped = [], []
         for rank, branch in enumerate(branches):
             ended = free and branch.token in self.symbols.ends
             if not (ended or full):
                 going.append(branch)
                 continue
-            stopped.append(branch._replace(total=NEVER))
-            if rank < width and branch.total > NEVER:
-                self._collect(sentence, live.hypothesis(branch, ended=ended))
+            stopped.append(branch._replace(total=MINUS_INF))
+            if rank < width and branch.total > MINUS_INF:
+                self._collect(sentence, running.hypothesis(branch, ended=ended))
         return [*going, *stopped][:width]  # if too few continue, fill up with totals of -inf
 
     def _collect(self, sentence: Sentence, arrival: Hypothesis) -> None:
         """Adds a finished hypothesis to the `width` best ones of its sequence."""
-        found, width = self.found[sentence.number], self.live.width
+        found, width = self.found[sentence.number], self.running.width
         if len(found) < width or arrival.score > found[-1].score:
             found.append(arrival)
             found.sort(key=by_score)
@@ -490,39 +507,45 @@ class Beam:
             sentence: The sequence.
             leader: The ranking sum of its best beam.
         """
-        found, stop, alpha = self.found[sentence.number], self.config.stop, self.live.length_penalty
-        if leader == NEVER:
+        found, stop, alpha = (
+            self.found[sentence.number],
+            self.config.stop,
+            self.running.length_penalty,
+        )
+        if leader == MINUS_INF:
             return True
-        if len(found) < self.live.width:
+        if len(found) < self.running.width:
             return False
         if stop == "first":
             return True
-        length = self.live.length + 1 - sentence.given
+        length = self.running.length + 1 - sentence.uncounted
         if stop == "never" and alpha > 0:
-            length = sentence.room  # the length with the best possible score of a continuation
+            length = (
+                sentence.max_length
+            )  # the length with the best possible score of a continuation
         return leader / length**alpha <= found[-1].score
 
 
-def agreed(
-    live: Live, goes_on: Sequence[bool], found: Mapping[int, Sequence[Hypothesis]]
+def common_prefixes(
+    running: RunningRows, goes_on: Sequence[bool], found: Mapping[int, Sequence[Hypothesis]]
 ) -> list[tuple[int, ...]]:
     """For each sequence, the common prefix of all hypotheses that may still become its best.
 
     Args:
-        live: The unfinished hypotheses.
-        goes_on: For each row of `live`, whether it is still continued.
+        running: The unfinished hypotheses.
+        goes_on: For each row of `running`, whether it is still continued.
         found: The finished hypotheses of each sequence, of which only the best one counts.
     """
-    rows, width = live.said.tolist(), live.width
-    settled = []
-    for place, sentence in enumerate(live.sentences):
+    rows, width = running.generated.tolist(), running.width
+    stable_prefixes = []
+    for place, sentence in enumerate(running.sentences):
         here = range(place * width, (place + 1) * width)
         ways = [rows[row] for row in here if goes_on[row]]
         if found[sentence.number]:
             ways.append(list(min(found[sentence.number], key=by_score).ids))
         alike = takewhile(lambda column: len(set(column)) == 1, zip(*ways, strict=False))
-        settled.append(tuple(column[0] for column in alike))
-    return settled
+        stable_prefixes.append(tuple(column[0] for column in alike))
+    return stable_prefixes
 
 
 def check_finite(some: Sequence[float]) -> None:
@@ -548,7 +571,7 @@ def best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
         (tensor([[3., 1.]]), tensor([[1, 0]]))
     """
     values, index = shortlist(scores, min(count + 1, scores.shape[1]))
-    equal = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > NEVER)
+    equal = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > MINUS_INF)
     if equal.any():
         tied = equal.any(dim=1)
         again = scores[tied].sort(dim=1, descending=True, stable=True)
@@ -582,7 +605,7 @@ def shortlist(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def force(scores: Tensor, tokens: Tensor) -> Tensor:
     """Forces tokens (rows,): the token's score becomes 0, all others -inf; -1 leaves the row."""
     held = tokens >= 0
-    scores = scores.masked_fill(held[:, None], NEVER)
+    scores = scores.masked_fill(held[:, None], MINUS_INF)
     scores[held, tokens[held]] = 0
     return scores
 

@@ -21,7 +21,7 @@ from regard.layers import Tap
 from regard.layers.tap.without import without
 from regard.models import Model
 from regard.models.mode import evaluating
-from regard.tasks.passages import Passages
+from regard.tasks.head_batches import HeadBatch
 
 LEGEND = """\
 previous, first  mean weight on the token before, and on the first token
@@ -51,7 +51,7 @@ class HeadSummary:
 
 def summarise(
     model: Model,
-    passages: Sequence[Passages],
+    batches: Sequence[HeadBatch],
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[HeadSummary]:
@@ -59,17 +59,17 @@ def summarise(
 
     Args:
         model: The model to examine.
-        passages: The evaluation texts, in batches.
+        batches: The evaluation texts, in batches.
         progress: Called after each head with the number done and the total.
     """
     gazes: dict[str, _Gaze] = {}
-    for site, weights in (record for some in passages for record in _recorded(model, some)):
+    for site, weights in (record for some in batches for record in _recorded(model, some)):
         for number in range(weights.shape[0]):
             gazes.setdefault(f"{site}.{number}", _Gaze()).add(weights[number])
-    loss = _loss(model, passages)
+    loss = _loss(model, batches)
     found = []
     for done, head in enumerate(model.heads()):
-        effect = _loss(without(model, [head]), passages) - loss
+        effect = _loss(without(model, [head]), batches) - loss
         found.append(gazes[head].summary(head, effect))
         if progress is not None:
             progress(done + 1, len(gazes))
@@ -131,19 +131,19 @@ class _Gaze:
         )
 
 
-def _recorded(model: Model, passages: Passages) -> Iterator[tuple[str, Weights]]:
+def _recorded(model: Model, batch: HeadBatch) -> Iterator[tuple[str, Weights]]:
     """The weights of each layer for each text: (heads, query, key), padding cut off."""
     tap = Tap("*.weights")
     with evaluating(model):
-        passages.read(tap)
+        batch.read(tap)
     for site, weights in tap.records.items():
         layer = site.removesuffix(".weights")
-        for row, (rows, columns) in enumerate(zip(*passages.lengths(layer), strict=True)):
+        for row, (rows, columns) in enumerate(zip(*batch.lengths(layer), strict=True)):
             yield layer, weights[row, :, :rows, :columns].cpu().double().numpy()
 
 
-def _loss(model: Model, passages: Sequence[Passages]) -> float:
-    """Mean loss per target over all passages."""
+def _loss(model: Model, batches: Sequence[HeadBatch]) -> float:
+    """Mean loss per target over all batches."""
     with evaluating(model):
-        total = sum(float(some.loss(model)) for some in passages)
-    return total / sum(some.targets for some in passages)
+        total = sum(float(some.loss(model)) for some in batches)
+    return total / sum(some.targets for some in batches)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from regard.decode.config import DRAWING, DecodeConfig
+from regard.decode.config import SAMPLING_SETTINGS, DecodeConfig
 from regard.errors import InputError
 from regard.hub.config import CONFIG
 from regard.runtime.files import read_json
@@ -119,7 +119,9 @@ def _settings(said: Mapping[str, Any]) -> dict[str, Any]:
         found["stop"] = STOPS[said["early_stopping"]]
     if found.get("sample"):
         found.pop("beam", None)
-        found |= {"top_k": USUAL_TOP_K} | {name: said[name] for name in DRAWING if name in said}
+        found |= {"top_k": USUAL_TOP_K} | {
+            name: said[name] for name in SAMPLING_SETTINGS if name in said
+        }
     return found
 
 
@@ -192,7 +194,7 @@ def write_decoding(config: DecodeConfig, roles: Mapping[str, Any], longest: int)
     else:
         their["early_stopping"] = next(them for them, ours in STOPS.items() if ours == config.stop)
     if config.sample:
-        their |= {name: getattr(config, name) for name in DRAWING}
+        their |= {name: getattr(config, name) for name in SAMPLING_SETTINGS}
     optional = {
         "suppress_tokens": list(config.banned),
         "forced_bos_token_id": config.forced_begin,

@@ -42,7 +42,7 @@ def evaluate(
     Raises:
         InputError: There is no metric for such a model, or it cannot suggest words.
     """
-    kind, recipe = TASKS[pipeline.recipe.task].kind, pipeline.recipe
+    kind, recipe = TASKS[pipeline.recipe.task].task_class, pipeline.recipe
     if suggest and "suggest" not in kind.scoring:
         raise InputError("--suggest", got=f"{pipeline}", expected="a model that writes on")
     if not hasattr(kind, "report"):
@@ -56,7 +56,7 @@ def evaluate(
         scoring["keep"] = partial(_keep, out)
     how = Scoring(pipeline.decoding(**changes), suggest=suggest, **scoring)
     if sets is None:
-        how.tell(0.0, "reading the text")
+        how.on_progress(0.0, "reading the text")
         asked = Selection(split, files, model=pipeline.name)
         sets = pipeline.task.examples(recipe, asked)
     report: Report = pipeline.task.report(pipeline.model, sets, how)
@@ -84,4 +84,4 @@ def _write(report: Report, model: str, out: Path) -> None:
 def first_try(pipeline: Pipeline, run: str) -> str:
     """Example commands to try a new run with, ready to be copied."""
     place = shlex.quote(run)
-    return f"regard {pipeline.task.trial(pipeline.recipe, place)}   regard eval {place}"
+    return f"regard {pipeline.task.suggested_command(pipeline.recipe, place)}   regard eval {place}"

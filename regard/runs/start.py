@@ -152,7 +152,7 @@ def continued(recipe: Recipe, old: Recipe) -> Recipe:
         recipe: As the user gave it.
         old: The recipe of the run's checkpoint.
     """
-    model = TASKS[recipe.task].kind.settled(recipe.task, recipe.model, old.model)
+    model = TASKS[recipe.task].task_class.complete_config(recipe.task, recipe.model, old.model)
     return settled(recipe.model_copy(update={"model": model}), old)
 
 

@@ -203,7 +203,7 @@ def _run(
     beginning = begin(recipe, start)
     known = beginning.vocabularies or (1,) * len(beginning.recipe.model.VOCABULARIES)
     _check_memory(beginning.recipe, known)  # before the data is prepared, which can take minutes
-    prepared = TASKS[recipe.task].kind.prepare(beginning.recipe, beginning.vocabulary)
+    prepared = TASKS[recipe.task].task_class.prepare(beginning.recipe, beginning.vocabulary)
     recipe, vocabulary = _decided(beginning.recipe, prepared), prepared.vocabulary
     threads = runtime.threads * ranks.world  # a resumed run may have another number of processes
     facts = {"threads": threads, "torch": str(torch.__version__), "data": prepared.checksums}

@@ -67,7 +67,7 @@ class Answer(Supervised[Question]):
 
     noun = "training windows"
     form = "answer"
-    tried = 'answer {} "Where does Anna live?" --context "Anna lives in Rome."'
+    example_command = 'answer {} "Where does Anna live?" --context "Anna lives in Rome."'
     effect = rise("end of an answer")
 
     def rows(self, examples: Sequence[Question], labels: Sequence[str], longest: int) -> list[Row]:
@@ -95,7 +95,7 @@ class Answer(Supervised[Question]):
 
         A question may take up half of it.
         """
-        return self.room(longest) - len(self.tokenizer.template([], []))
+        return self.max_row_tokens(longest) - len(self.tokenizer.template([], []))
 
     def _parts(
         self, example: Question, longest: int, answer: Excerpt | None

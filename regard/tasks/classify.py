@@ -2,7 +2,8 @@
 
 The hidden state of a text's first token, through the pooler, gives the logits of its classes.
 
-For models that read images, `prepare` and `ready` return the task of `regard/tasks/pictures.py`.
+For models that read images, `prepare` and `for_trained_model` return the task of
+`regard/tasks/pictures.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Classify(Supervised[LabelledText]):
 
     noun = "training texts"
     form = "classify"
-    tried = 'classify {} "A joy from start to end."'
+    example_command = 'classify {} "A joy from start to end."'
     effect = rise("text")
     unit = "examples"
 
@@ -47,11 +48,11 @@ class Classify(Supervised[LabelledText]):
         return super().prepare(settings, vocabulary)
 
     @classmethod
-    def ready(cls, settings: Settings, vocabulary: Any) -> Any:
+    def for_trained_model(cls, settings: Settings, vocabulary: Any) -> Any:
         """Builds the task for a trained model that reads texts or images."""
         if settings.model.reads == "images":
             return ClassifyPictures(vocabulary)
-        return super().ready(settings, vocabulary)
+        return super().for_trained_model(settings, vocabulary)
 
     def rows(
         self, examples: Sequence[LabelledText], labels: Sequence[str], longest: int

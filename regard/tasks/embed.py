@@ -12,7 +12,7 @@ from regard.errors import InputError
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.tasks.entries import TASKS
-from regard.tasks.passages import Passages, of_texts, some_at_a_time
+from regard.tasks.head_batches import HeadBatch, of_texts, some_at_a_time
 from regard.tasks.pictures import ClassifyPictures
 from regard.tasks.plain_text import ReadsText
 from regard.tasks.reader import Reader, vectors_of
@@ -26,11 +26,11 @@ class Embed(ReadsText, Reader):
     effect = "how far the vector of a text moves without the head: 1 - cosine"
 
     @classmethod
-    def ready(cls, settings: Settings, vocabulary: Any) -> Any:
+    def for_trained_model(cls, settings: Settings, vocabulary: Any) -> Any:
         """Builds the task for a model that reads texts or images."""
         if settings.model.reads == "images":
             return ClassifyPictures(vocabulary)
-        return super().ready(settings, vocabulary)
+        return super().for_trained_model(settings, vocabulary)
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
@@ -39,13 +39,13 @@ class Embed(ReadsText, Reader):
         others = ", ".join(name for name in TASKS if name != settings.task)
         raise InputError(f"task: {settings.task}", got="a recipe to train", expected=others)
 
-    def passages(self, model: Encoder, items: Any) -> list[Passages]:
+    def head_batches(self, model: Encoder, items: Any) -> list[HeadBatch]:
         """Batches of texts, given as such or as ids, on which heads are measured.
 
         The loss of a model without a head is how far it moves the vectors of the texts.
         """
         found = []
-        for some in some_at_a_time(self.id_rows(model, items, self.room_in(model))):
+        for some in some_at_a_time(self.id_rows(model, items, self.max_text_tokens(model))):
             texts = Ragged.of([self.tokenizer.template(ids) for ids in some]).to(model.device)
             with evaluating(model):
                 usual = vectors_of(model, texts, pool="mean", normalise=True)

@@ -60,11 +60,11 @@ class Entry:
         return config.shape in self.shapes and config.reads in self.reads
 
     @property
-    def kind(self) -> Any:
+    def task_class(self) -> Any:
         """The task's class, imported from `home`."""
         return imported(self.home)
 
-    def able(self, config: ModelConfig, vocabulary: Vocabulary | None) -> bool:
+    def can_be_done_by(self, config: ModelConfig, vocabulary: Vocabulary | None) -> bool:
         """Whether a model trained for another task can do this one as well.
 
         It can if its shape and kind of input fit and it has the head (`head`) and the special
@@ -130,7 +130,7 @@ def verbs_of(
     """
     seen = set[str]()
     for name in (task, *TASKS):
-        if name == task or TASKS[name].able(config, vocabulary):
+        if name == task or TASKS[name].can_be_done_by(config, vocabulary):
             for verb in TASKS[name].verbs:
                 if verb.name not in seen:
                     yield verb.name, name

@@ -33,8 +33,8 @@ from regard.data.text.packing import Packed
 from regard.errors import InputError
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
+from regard.tasks.head_batches import HeadBatch, of_texts, some_at_a_time
 from regard.tasks.measures.report import Scoring
-from regard.tasks.passages import Passages, of_texts, some_at_a_time
 from regard.tasks.plain_text import MakeRows, PlainText
 from regard.tasks.reader import READING, Reader
 from regard.tasks.task import Settings, rise
@@ -65,7 +65,7 @@ def symbols_of(tokenizer: Tokenizer) -> Symbols:
     )
 
 
-def room(length: int, *, pairs: bool) -> int:
+def max_text_tokens(length: int, *, pairs: bool) -> int:
     """The maximal number of text tokens in a sequence, without its begin and end symbols."""
     return max(1, length - (3 if pairs else 2))
 
@@ -100,7 +100,7 @@ class Fill(PlainText, Reader):
     """
 
     around = READING
-    tried = 'fill {} "The [MASK] is open."'
+    example_command = 'fill {} "The [MASK] is open."'
     effect = rise("hidden token")
 
     def rows(
@@ -115,7 +115,7 @@ class Fill(PlainText, Reader):
                 expected="data.rows: packed, for a pair is cut from one document",
             )
         return CorruptedCorpus(
-            make(corpus, length=room(settings.model.max_length, pairs=pairs)),
+            make(corpus, length=max_text_tokens(settings.model.max_length, pairs=pairs)),
             corruption(self.tokenizer, corpus, settings.seed, pairs=pairs, spare=train),
         )
 
@@ -147,14 +147,14 @@ class Fill(PlainText, Reader):
         self,
         model: Encoder,
         rows: CorruptedCorpus | None = None,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """Mean loss, perplexity and accuracy of masked tokens; for pairs also of next sentences.
 
         Args:
             model: The encoder.
             rows: Masked text; by default the validation text, whose masks are fixed.
-            tell: Called after each batch with its number of tokens.
+            on_progress: Called after each batch with its number of tokens.
         """
         sums: dict[str, float] = {}
         with evaluating(model):
@@ -162,8 +162,8 @@ class Fill(PlainText, Reader):
                 batch = made.to(model.device)
                 for name, value in _measure(model, batch).items():
                     sums[name] = sums.get(name, 0.0) + value
-                if tell is not None:
-                    tell(batch.source.ids.numel())
+                if on_progress is not None:
+                    on_progress(batch.source.ids.numel())
         mean = partial(_mean, sums)
         found = {"loss": mean("loss", "holes"), "accuracy": mean("right", "holes")}
         found["perplexity"] = math.exp(min(found["loss"], 700.0))
@@ -183,11 +183,11 @@ class Fill(PlainText, Reader):
         del model, rows, scoring
         return {"masked": 100 * found["accuracy"]}
 
-    def passages(self, model: Encoder, items: Any) -> list[Passages]:
+    def head_batches(self, model: Encoder, items: Any) -> list[HeadBatch]:
         """Batches of masked texts, given as such or as ids, on which heads are measured."""
         masking = Masking(symbols_of(self.tokenizer))
         found = []
-        for some in some_at_a_time(self.id_rows(model, items, self.room_in(model))):
+        for some in some_at_a_time(self.id_rows(model, items, self.max_text_tokens(model))):
             rows = [np.array(self.tokenizer.template(ids)) for ids in some]
             batch = masking.hide(rows, tuple(range(len(some))), 0).to(model.device)
             loss = partial(_said, batch)

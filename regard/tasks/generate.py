@@ -24,7 +24,8 @@ from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.packing import BatchedCorpus
 from regard.decode.config import DecodeConfig
-from regard.decode.engine import decode, stream
+from regard.decode.engine import decode
+from regard.decode.engine import stream as decode_steps
 from regard.decode.filters import Symbols
 from regard.decode.many import decode_many
 from regard.decode.search import Forbidden, Hypothesis, check_finite
@@ -32,11 +33,11 @@ from regard.errors import InputError
 from regard.layers import KVCache, Tap
 from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
+from regard.tasks.head_batches import HeadBatch, batch_of_ids, some_at_a_time
 from regard.tasks.measures.plain_text import WordAccuracy
 from regard.tasks.measures.report import Scoring, counted
-from regard.tasks.passages import Passages, batch_of_ids, some_at_a_time
 from regard.tasks.plain_text import MakeRows, PlainText
-from regard.tasks.task import Settings, per_token, rooms
+from regard.tasks.task import Settings, max_lengths, per_token
 from regard.tasks.trace import Trace, read_alone
 from regard.tasks.translate import Output
 from regard.tokens import TaskSymbols, Tokenizer
@@ -78,7 +79,7 @@ class Generate(PlainText):
     """Language modelling: training, evaluation and prediction."""
 
     around = TaskSymbols("<s> $A", "<s> $A $B")
-    tried = 'generate {} "The"'
+    example_command = 'generate {} "The"'
     scoring = frozenset({"suggest"})
     symbols_around = 0
     takes_ids = True
@@ -86,7 +87,7 @@ class Generate(PlainText):
     @property
     def begins(self) -> bool:
         """Whether documents start with a begin symbol: if the vocabulary has one."""
-        return opens(self.tokenizer)
+        return has_begin_token(self.tokenizer)
 
     def rows(
         self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
@@ -107,14 +108,14 @@ class Generate(PlainText):
         self,
         model: Decoder,
         rows: BatchedCorpus | None = None,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """Mean negative log-likelihood per token (without smoothing), and perplexity.
 
         Args:
             model: The language model.
             rows: The text to evaluate on; by default the validation text.
-            tell: Called after each batch with its number of tokens.
+            on_progress: Called after each batch with its number of tokens.
         """
         total, count = 0.0, 0
         with evaluating(model):
@@ -122,8 +123,8 @@ class Generate(PlainText):
                 batch = made.to(model.device)
                 total += float(model.loss(batch.source, batch.targets.ids))
                 count += batch.targets.ids.numel()
-                if tell is not None:
-                    tell(batch.targets.ids.numel())
+                if on_progress is not None:
+                    on_progress(batch.targets.ids.numel())
         return per_token(total, count)
 
     def details(
@@ -133,20 +134,22 @@ class Generate(PlainText):
         del found
         if not scoring.suggest:
             return {}
-        corpus, asked = rows.corpus, counted(scoring.tell, SUGGESTED, "next words")
+        corpus, on_progress = rows.corpus, counted(scoring.on_progress, SUGGESTED, "next words")
         step = max(1, len(corpus) // DOCUMENTS)
         texts = [
             self.tokenizer.decode(corpus.document(i).tolist()) for i in range(0, len(corpus), step)
         ]
-        return {"words": word_accuracy(self, model, texts, words=SUGGESTED, tell=asked)}
+        return {
+            "words": word_accuracy(self, model, texts, words=SUGGESTED, on_progress=on_progress)
+        }
 
-    def passages(self, model: Decoder, items: Any) -> list[Passages]:
+    def head_batches(self, model: Decoder, items: Any) -> list[HeadBatch]:
         """Batches of texts, given as such or as ids, on which heads are measured."""
         rows = self.id_rows(model, items, model.config.max_length + 1)
         parts = some_at_a_time(rows)
         return [_followed(model, batch_of_ids(some).to(model.device)) for some in parts]
 
-    def start_of(self, text: str, most: int) -> list[int]:
+    def encode_start(self, text: str, most: int) -> list[int]:
         """Encodes a text as a prompt: of a long text, the last tokens are kept."""
         return self.prompt(text, most)
 
@@ -163,7 +166,7 @@ class Generate(PlainText):
     @property
     def _begin(self) -> int:
         """The token that stands for an empty prompt: the begin symbol, or else the end symbol."""
-        return self.tokenizer.begin if opens(self.tokenizer) else self.tokenizer.end
+        return self.tokenizer.begin if has_begin_token(self.tokenizer) else self.tokenizer.end
 
     def prompt(self, text: str, longest: int) -> list[int]:
         """Encodes a prompt to at most `longest - 1` tokens; an empty one is the begin symbol.
@@ -174,7 +177,7 @@ class Generate(PlainText):
         ids = self._last(text, longest) or [self._begin]
         return ids[-(longest - 1) :]
 
-    def begun(self, text: str, longest: int, config: DecodeConfig) -> list[int]:
+    def encode_prompt(self, text: str, longest: int, config: DecodeConfig) -> list[int]:
         """Encodes a prompt to be continued; warns if it is cut or if little room is left.
 
         Args:
@@ -233,7 +236,7 @@ class Generate(PlainText):
                 config,
                 prompts=chosen,
                 tap=tap,
-                rooms=rooms(map(len, chosen)),
+                max_lengths=max_lengths(map(len, chosen)),
                 limit=model.config.max_length,
                 forbidden=self.forbidden(config),
             )
@@ -287,7 +290,7 @@ class Generate(PlainText):
             samples: The number of continuations per prompt. The i-th, from 0, uses the seed
                 `config.seed + i`.
         """
-        ids = [self.begun(text, model.config.max_length, config) for text in texts]
+        ids = [self.encode_prompt(text, model.config.max_length, config) for text in texts]
         found: list[list[str]] = [[] for _ in texts]
         for sample in range(samples):
             drawn = config.model_copy(update={"seed": config.seed + sample})
@@ -295,11 +298,15 @@ class Generate(PlainText):
                 found[place].append(outputs[0].text)
         return found
 
-    def grow(self, model: Decoder, text: str, config: DecodeConfig, **_: Any) -> Iterator[str]:
+    def stream(self, model: Decoder, text: str, config: DecodeConfig, **_: Any) -> Iterator[str]:
         """Yields the continuation of one prompt piece by piece; no piece is revised later."""
-        return self.write(model, self.begun(text, model.config.max_length, config), config)
+        return self.stream_ids(
+            model, self.encode_prompt(text, model.config.max_length, config), config
+        )
 
-    def write(self, model: Decoder, prompt: Sequence[int], config: DecodeConfig) -> Iterator[str]:
+    def stream_ids(
+        self, model: Decoder, prompt: Sequence[int], config: DecodeConfig
+    ) -> Iterator[str]:
         """Yields the continuation of a prompt's ids piece by piece; no piece is revised later.
 
         In beam search a token is final once all beams agree on it.
@@ -310,19 +317,19 @@ class Generate(PlainText):
         for token in prompt:
             writer.push(token)
         with evaluating(model):
-            steps = stream(
+            steps = decode_steps(
                 model,
                 None,
                 self.symbols(),
                 config,
                 prompts=[prompt],
-                rooms=rooms([len(prompt)]),
+                max_lengths=max_lengths([len(prompt)]),
                 limit=model.config.max_length,
                 forbidden=self.forbidden(config),
             )
             for step in steps:
                 done = [hypotheses[0].ids for _, hypotheses in step.done]
-                for ids in [*step.settled, *done]:
+                for ids in [*step.stable_prefixes, *done]:
                     for token in ids[said:]:
                         yield writer.push(token)
                     said = len(ids)
@@ -357,15 +364,15 @@ class Generate(PlainText):
         if not 1 <= count <= MOST_SUGGESTED:
             expected = f"1 to {MOST_SUGGESTED}"
             raise InputError("the number of words (--top)", got=count, expected=expected)
-        most = self._room(model)[1] - 1
+        most = self._word_and_prompt_limits(model)[1] - 1
         if len(self._last(text.rstrip(), most)) > most:
             _warn_read(most)
         return self.likeliest(model, text, count)
 
-    def _room(self, model: Decoder) -> tuple[int, int]:
+    def _word_and_prompt_limits(self, model: Decoder) -> tuple[int, int]:
         """The maximal number of tokens of a suggested word, and of the text before it."""
-        room = min(LONGEST_WORD, model.config.max_length // 2)
-        return room, max(2, model.config.max_length - room)
+        word_limit = min(LONGEST_WORD, model.config.max_length // 2)
+        return word_limit, max(2, model.config.max_length - word_limit)
 
     def likeliest(self, model: Decoder, text: str, count: int) -> list[Suggestion]:
         """Computes `next_words` without checks and warnings.
@@ -380,15 +387,15 @@ class Generate(PlainText):
             text: The text so far.
             count: The number of words to suggest.
         """
-        room, longest = self._room(model)
-        prompt = self.prompt(text.rstrip(), longest)
+        word_limit, prompt_limit = self._word_and_prompt_limits(model)
+        prompt = self.prompt(text.rstrip(), prompt_limit)
         begins, goes_on = (edge.to(model.device) for edge in self._edges)
         if not text.strip():  # the first word of a text has no space before it
             begins = begins | goes_on
         words: dict[str, float] = {}
         waiting: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
         with evaluating(model):
-            state = model.start(None, 1, len(prompt) + room)
+            state = model.start(None, 1, len(prompt) + word_limit)
             if prompt[:-1]:  # read once; the last token is read again with each partial word
                 model.read(Ragged.of([prompt[:-1]]).to(model.device), state)
             for _ in range(MOST_READ // WORDS_AT_ONCE):
@@ -405,7 +412,7 @@ class Generate(PlainText):
                         words[word] = words.get(word, 0.0) + math.exp(-cost) * ends
                     allowed = goes_on if ids else begins
                     for more, token in _likeliest(log_probs[: len(allowed)], allowed):
-                        if len(ids) < room:
+                        if len(ids) < word_limit:
                             heapq.heappush(waiting, (cost - more, (*ids, token)))
         ranked = sorted(words.items(), key=lambda entry: -entry[1])[:count]
         return [Suggestion(word, probability) for word, probability in ranked]
@@ -432,7 +439,7 @@ def _next(model: Decoder, state: KVCache, last: int, some: Sequence[tuple[int, .
     return logits.log_softmax(dim=1)
 
 
-def _followed(model: Decoder, batch: Batch[Ragged]) -> Passages:
+def _followed(model: Decoder, batch: Batch[Ragged]) -> HeadBatch:
     """Wraps a batch of texts for measuring heads; the loss is that of the next tokens."""
 
     def loss(twin: Decoder) -> Tensor:
@@ -440,14 +447,14 @@ def _followed(model: Decoder, batch: Batch[Ragged]) -> Passages:
 
     lengths = batch.source.lengths, batch.source.lengths
     targets = batch.targets.ids.numel()
-    return Passages(lambda tap: model(batch.source, tap), loss, targets, lambda _: lengths)
+    return HeadBatch(lambda tap: model(batch.source, tap), loss, targets, lambda _: lengths)
 
 
 def _warn_read(count: int) -> None:
     _logger.warning("warning: only the last %d tokens of the prompt are read", count)
 
 
-def opens(tokenizer: Tokenizer) -> bool:
+def has_begin_token(tokenizer: Tokenizer) -> bool:
     """Whether the vocabulary has a begin symbol with which texts start; Qwen's has none."""
     return tokenizer.specials.begin is not None
 
@@ -477,7 +484,7 @@ def word_accuracy(
     *,
     words: int = 300,
     top: int = 3,
-    tell: Callable[[int], None] | None = None,
+    on_progress: Callable[[int], None] | None = None,
 ) -> WordAccuracy:
     """Measures how often the next word is among the suggested words.
 
@@ -487,7 +494,7 @@ def word_accuracy(
         texts: Texts that were held out from training.
         words: The number of places to ask at, spread evenly over the texts.
         top: The number of words suggested at each place.
-        tell: Called with 1 after each place.
+        on_progress: Called with 1 after each place.
     """
     places = [
         (text, found.start(), found.group())
@@ -498,16 +505,16 @@ def word_accuracy(
     if not places:
         raise InputError("the text", got="no word after another", expected="some words")
     step = max(1, len(places) // words)
-    asked = places[step // 2 :: step][:words]
+    chosen = places[step // 2 :: step][:words]
     ranks = []
-    for text, start, word in asked:
+    for text, start, word in chosen:
         said = [each.word for each in task.likeliest(model, text[:start], top)]
         ranks.append(said.index(word) if word in said else top)
-        if tell is not None:
-            tell(1)
+        if on_progress is not None:
+            on_progress(1)
     return WordAccuracy(
-        words=len(asked),
+        words=len(chosen),
         top=top,
-        right=100 * sum(rank < top for rank in ranks) / len(asked),
-        first=100 * sum(rank == 0 for rank in ranks) / len(asked),
+        right=100 * sum(rank < top for rank in ranks) / len(chosen),
+        first=100 * sum(rank == 0 for rank in ranks) / len(chosen),
     )

@@ -22,7 +22,7 @@ from regard.errors import InputError
 from regard.models import Model
 from regard.models.mode import evaluating
 from regard.tasks.reader import vectors_of
-from regard.tasks.task import rooms
+from regard.tasks.task import max_lengths
 from regard.tokens import Vocabulary
 
 Ids = Sequence[int]
@@ -184,18 +184,22 @@ def generate_ids(
         raise InputError("generate", got="an encoder", expected="a model that writes")
     both = model.config.sides == 2
     symbols = _symbols(vocabulary, begins=both)
-    limit, room = model.config.bound, rooms(map(len, rows))
+    limit, lengths = model.config.bound, max_lengths(map(len, rows))
     with evaluating(model):
         if both:
-            if symbols.as_set(config).begin == NO_SYMBOL:
+            if symbols.with_overrides(config).begin == NO_SYMBOL:
                 raise InputError(
                     "generate",
                     got="no id to begin with",
                     fix="say one: begin=0, or add a tokenizer",
                 )
-            found = decode(model, Ragged.of(rows), symbols, config, rooms=room, limit=limit)
+            found = decode(
+                model, Ragged.of(rows), symbols, config, max_lengths=lengths, limit=limit
+            )
         else:
-            found = decode(model, None, symbols, config, prompts=rows, rooms=room, limit=limit)
+            found = decode(
+                model, None, symbols, config, prompts=rows, max_lengths=lengths, limit=limit
+            )
     return [list(best.ids) for best, *_ in found]
 
 

@@ -25,12 +25,12 @@ from regard.errors import InputError
 from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder
 from regard.tasks.entries import TASKS
+from regard.tasks.head_batches import HeadBatch, of_texts
 from regard.tasks.measures.accuracy import Measures
 from regard.tasks.measures.labelled import LabelledReport
 from regard.tasks.measures.report import Scoring, Selection
 from regard.tasks.measures.unknown import Unknown
-from regard.tasks.passages import Passages, of_texts
-from regard.tasks.reader import READING, TOKENS_AT_ONCE, Read, Reader, Text
+from regard.tasks.reader import READING, TOKENS_AT_ONCE, EncodedText, Reader, Text
 from regard.tasks.task import Prepared, Settings
 from regard.tokens import Vocabulary
 from regard.tokens.learn import learn_plain
@@ -82,10 +82,10 @@ class Supervised(Reader, ABC, Generic[Example]):
         super().__init__(vocabulary)
         self.options = options or ReadingOptions()
         self.valid = valid
-        room = self.options.longest
-        if train and room is None:
+        longest = self.options.longest
+        if train and longest is None:
             raise ValueError("training needs to know how much the model can read: options.longest")
-        self.train = self.rows(train, labels, room) if room is not None else []
+        self.train = self.rows(train, labels, longest) if longest is not None else []
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
@@ -114,21 +114,21 @@ class Supervised(Reader, ABC, Generic[Example]):
                 got = f"{names[0]!r} alone" if names else "none"
                 raise InputError(f"{key} in {data.train}", got=got, expected="at least two of them")
             model = model.model_copy(update={key: names})
-        settled: Any = headed(settings.task, model)
+        completed: Any = headed(settings.task, model)
         options = ReadingOptions(
-            longest=min(settled.max_length, data.longest or settled.max_length),
+            longest=min(completed.max_length, data.longest or completed.max_length),
             overlap=data.overlap,
             unanswerable=data.unanswerable,
             batch_tokens=settings.train.batch_tokens,
             smoothing=settings.train.label_smoothing,
             seed=settings.seed,
         )
-        labels = settled.classes or settled.tags
+        labels = completed.classes or completed.tags
         task = cls(vocabulary, splits.train, splits.valid, labels=labels, options=options)
-        return Prepared(vocabulary, task, splits.checksums, settled)
+        return Prepared(vocabulary, task, splits.checksums, completed)
 
     @classmethod
-    def ready(cls, settings: Settings, vocabulary: Vocabulary) -> Self:
+    def for_trained_model(cls, settings: Settings, vocabulary: Vocabulary) -> Self:
         """Builds the task for a trained model: the same preprocessing as in training, no data."""
         data = settings.data
         if data.example_type != "labels":
@@ -137,7 +137,7 @@ class Supervised(Reader, ABC, Generic[Example]):
         return cls(vocabulary, options=options)
 
     @classmethod
-    def settled(cls, task: str, config: ModelConfig, before: ModelConfig) -> ModelConfig:
+    def complete_config(cls, task: str, config: ModelConfig, before: ModelConfig) -> ModelConfig:
         """The config of a resumed run, with its head and its labels."""
         kinds = [key for key in NAMES if key in config.HEADS]
         names = {key: getattr(config, key) or getattr(before, key, ()) for key in kinds}
@@ -165,30 +165,30 @@ class Supervised(Reader, ABC, Generic[Example]):
     def measure(self, model: Encoder, examples: Sequence[Example]) -> Measures:
         """The metrics of the model on some examples: mean loss, and those of the task."""
 
-    def examples(self, settings: Settings, asked: Selection) -> dict[str, Sequence[Any]]:
+    def examples(self, settings: Settings, selection: Selection) -> dict[str, Sequence[Any]]:
         """The selected examples: of a file, of a split, or by default of the test sets.
 
         Without test sets the default is the validation split.
 
         Args:
             settings: The recipe.
-            asked: The selection.
+            selection: The selection.
         """
-        if asked.files is not None and asked.split is not None:
+        if selection.files is not None and selection.split is not None:
             raise InputError("--data with --split", expected="one of the two")
         data, has_labels = settings.data, settings.data.example_type == "labels"
-        if asked.files is not None:
+        if selection.files is not None:
             header = has_labels and data.header
-            return {asked.files: read_labelled(asked.files, self.form, header=header)[0]}
+            return {selection.files: read_labelled(selection.files, self.form, header=header)[0]}
         if not has_labels:
-            got = f"{asked.model} without data"
-            raise InputError(asked.verb, got=got, expected="--data FILE")
+            got = f"{selection.model} without data"
+            raise InputError(selection.verb, got=got, expected="--data FILE")
         splits = load_labelled(data, self.form)
         known = {"train": splits.train, "valid": splits.valid, **splits.tests}
-        if asked.split is not None and asked.split not in known:
-            raise InputError("--split", got=asked.split, expected=f"one of {', '.join(known)}")
+        if selection.split is not None and selection.split not in known:
+            raise InputError("--split", got=selection.split, expected=f"one of {', '.join(known)}")
         usual = [*splits.tests] or ["valid"]
-        return {name: known[name] for name in ([asked.split] if asked.split else usual)}
+        return {name: known[name] for name in ([selection.split] if selection.split else usual)}
 
     def report(
         self, model: Encoder, sets: Mapping[str, Sequence[Any]], scoring: Scoring
@@ -196,12 +196,12 @@ class Supervised(Reader, ABC, Generic[Example]):
         """Scores each set of examples."""
         found, unknown = {}, {}
         for done, (name, examples) in enumerate(sets.items()):
-            scoring.tell(done / len(sets), name)
+            scoring.on_progress(done / len(sets), name)
             found[name] = len(examples), self.measure(model, examples)
             unknown[name] = Unknown.of(self.vocabulary.source, map(text_of, examples))
         return LabelledReport(found, unknown)
 
-    def passages(self, model: Encoder, examples: Sequence[Any]) -> list[Passages]:
+    def head_batches(self, model: Encoder, examples: Sequence[Any]) -> list[HeadBatch]:
         """Batches of labelled examples on which heads are measured."""
         if not examples:
             raise InputError("heads", got="no example", expected="some, with labels")
@@ -215,11 +215,13 @@ class Supervised(Reader, ABC, Generic[Example]):
     def _loss(self, batch: Batch[Ragged], model: Encoder) -> Tensor:
         return self.loss(model, batch)
 
-    def read(self, texts: Sequence[Text], longest: int, *, symbols: bool = False) -> list[Read]:
+    def read(
+        self, texts: Sequence[Text], longest: int, *, symbols: bool = False
+    ) -> list[EncodedText]:
         """Encodes texts as `Reader.read` does, truncated to at most the length used in training."""
-        return super().read(texts, self.room(longest), symbols=symbols)
+        return super().read(texts, self.max_row_tokens(longest), symbols=symbols)
 
-    def room(self, longest: int) -> int:
+    def max_row_tokens(self, longest: int) -> int:
         """The maximal number of tokens in a row, for a model that can read `longest` tokens."""
         return min(longest, self.options.longest or longest)
 
@@ -236,7 +238,7 @@ class Supervised(Reader, ABC, Generic[Example]):
 
 def is_labelled(task: str) -> bool:
     """Whether a task learns from labels, with an output head of its own on an encoder."""
-    return issubclass(TASKS[task].kind, Supervised)
+    return issubclass(TASKS[task].task_class, Supervised)
 
 
 def headed(task: str, config: Any) -> Any:

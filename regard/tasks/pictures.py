@@ -29,11 +29,11 @@ from regard.layers import Tap
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
 from regard.runtime.cores import spread
+from regard.tasks.head_batches import HeadBatch, of_texts
 from regard.tasks.labelled import numbered
 from regard.tasks.measures.accuracy import Measures, class_scores
 from regard.tasks.measures.labelled import LabelledReport
 from regard.tasks.measures.report import Scoring, Selection
-from regard.tasks.passages import Passages, of_texts
 from regard.tasks.reader import TOKENS_AT_ONCE, Labelled, likeliest, vectors_of
 from regard.tasks.task import BaseTask, Prepared, Settings, rise
 from regard.tasks.trace import Picture, Trace, firsts
@@ -66,7 +66,7 @@ class ClassifyPictures(BaseTask):
 
     noun = "training images"
     items = "images"
-    tried = "heads {}"
+    example_command = "heads {}"
     effect = rise("image")
     unit = "images"
 
@@ -106,17 +106,17 @@ class ClassifyPictures(BaseTask):
                 height=SIDE, width=SIDE, channels=1, mean=(0.5,), std=(0.5,), scaling="ink"
             )
             processor = Processor(reader)
-        settled = model.model_copy(update={"classes": model.classes or CLASSES})
+        completed = model.model_copy(update={"classes": model.classes or CLASSES})
         options = PictureOptions(
-            classes=settled.classes,
-            tokens=settled.tokens,
+            classes=completed.classes,
+            tokens=completed.tokens,
             batch_tokens=train.batch_tokens,
             smoothing=train.label_smoothing,
             augment=data.augment,
             seed=settings.seed,
         )
         task = cls(processor, found.train, found.valid, options)
-        return Prepared(processor, task, found.checksums, settled)
+        return Prepared(processor, task, found.checksums, completed)
 
     def check(self, model: Any, item: Any, **options: Any) -> None:
         """Raises an error if a path or bytes are not an image."""
@@ -184,23 +184,25 @@ class ClassifyPictures(BaseTask):
         )
         return [batch.to(model.device) for batch in batches]
 
-    def examples(self, settings: Settings, asked: Selection) -> dict[str, Pictures]:
+    def examples(self, settings: Settings, selection: Selection) -> dict[str, Pictures]:
         """The selected images: of a list of files, of a split, or by default of the test split.
 
         Args:
             settings: The recipe.
-            asked: The selection; `files` is a TSV or CSV of paths (relative to it) and classes.
+            selection: The selection; `files` is a TSV or CSV of paths (relative to it) and classes.
         """
-        if asked.files is not None and asked.split is not None:
+        if selection.files is not None and selection.split is not None:
             raise InputError("--data with --split", expected="one of the two")
-        if asked.files is not None:
-            return {asked.files: self._listed(Path(asked.files))}
+        if selection.files is not None:
+            return {selection.files: self._listed(Path(selection.files))}
         if settings.data.example_type != "pictures":
-            got = f"{asked.model} without data"
-            raise InputError(asked.verb, got=got, expected="--data FILE, with paths and classes")
+            got = f"{selection.model} without data"
+            raise InputError(
+                selection.verb, got=got, expected="--data FILE, with paths and classes"
+            )
         found = splits(settings.data)
         known = {"train": found.train, "valid": found.valid, **found.tests}
-        name = asked.split or "test"
+        name = selection.split or "test"
         if name not in known:
             raise InputError("--split", got=name, expected=f"one of {', '.join(known)}")
         return {name: known[name]}
@@ -216,11 +218,11 @@ class ClassifyPictures(BaseTask):
         """Scores each set of images."""
         found = {}
         for done, (name, examples) in enumerate(sets.items()):
-            scoring.tell(done / len(sets), name)
+            scoring.on_progress(done / len(sets), name)
             found[name] = len(examples), self.measure(model, examples)
         return LabelledReport(found, {})
 
-    def passages(self, model: ImageEncoder, examples: Pictures) -> list[Passages]:
+    def head_batches(self, model: ImageEncoder, examples: Pictures) -> list[HeadBatch]:
         """Batches of images with their classes on which heads are measured."""
         return [
             of_texts(model, batch.source, partial(self._loss, batch), self.targets(batch))

@@ -64,26 +64,28 @@ class ReadsText(BaseTask):
             return corpus.split(data.held_out, data.seed)
         return corpus, self.encoded(valid)
 
-    def chosen(self, settings: Settings, asked: Selection) -> tuple[Corpus, Corpus]:
+    def chosen(self, settings: Settings, selection: Selection) -> tuple[Corpus, Corpus]:
         """Encodes the selected text, as (training, evaluation) text.
 
         If files are selected, their text is returned as both.
         """
-        if asked.files:
-            names = tuple(name.strip() for name in asked.files.split(","))
+        if selection.files:
+            names = tuple(name.strip() for name in selection.files.split(","))
             corpus = self.encoded(TextFiles(find_files(names)))
             return corpus, corpus
         if settings.data.example_type != "text":
             got = "a model without text of its own"
-            raise InputError(asked.verb, got=got, fix="give --data my.txt")
+            raise InputError(selection.verb, got=got, fix="give --data my.txt")
         return self.corpora(settings.data, *_documents(settings.data))
 
-    def pieces(self, settings: Settings, asked: Selection, count: int) -> list[list[int]]:
+    def head_examples(
+        self, settings: Settings, selection: Selection, count: int
+    ) -> list[list[int]]:
         """Up to `count` pieces of text as ids, spread evenly over files or the held-out text."""
-        if asked.split is not None:
+        if selection.split is not None:
             got, expected = "a model of plain text", "--data FILES, or what was held out"
             raise InputError("--split", got=got, expected=expected)
-        _, corpus = self.chosen(settings, asked)
+        _, corpus = self.chosen(settings, selection)
         length = min(PIECE, settings.model.max_length - self.symbols_around)
         starts = [
             (number, start)
@@ -106,7 +108,7 @@ class ReadsText(BaseTask):
         """
         several: Sequence[Any] = [items] if isinstance(items, str) or is_ids(items) else items
         check_texts("heads", several)
-        rows = [each if is_ids(each) else self.start_of(each, most) for each in several]
+        rows = [each if is_ids(each) else self.encode_start(each, most) for each in several]
         rows = [list(row[:most]) for row in rows if len(row) > 1]
         for row in rows:
             check_ids(row[1:], model)
@@ -115,7 +117,7 @@ class ReadsText(BaseTask):
             raise InputError("heads", got="no text of two tokens", expected="some")
         return rows
 
-    def start_of(self, text: str, most: int) -> list[int]:
+    def encode_start(self, text: str, most: int) -> list[int]:
         """Encodes the beginning of a text to at most `most` ids."""
         return self.vocabulary.source.encode(text)[:most]
 
@@ -203,14 +205,14 @@ class PlainText(ReadsText, ABC):
         return rows
 
     @abstractmethod
-    def evaluate(self, model: Any, rows: Any = None, tell: Any = None) -> dict[str, float]:
+    def evaluate(self, model: Any, rows: Any = None, on_progress: Any = None) -> dict[str, float]:
         """Metrics on rows of text, by default on the validation text."""
 
-    def examples(self, settings: Settings, asked: Selection) -> dict[str, Any]:
+    def examples(self, settings: Settings, selection: Selection) -> dict[str, Any]:
         """The rows of the selected files, or of the held-out text; there are no other splits."""
-        train, corpus = self.chosen(settings, asked)
-        make = self.of_files(settings) if asked.files else _made(settings)
-        return {asked.files or "held out": self.rows(settings, corpus, make, train)}
+        train, corpus = self.chosen(settings, selection)
+        make = self.of_files(settings) if selection.files else _made(settings)
+        return {selection.files or "held out": self.rows(settings, corpus, make, train)}
 
     def of_files(self, settings: Settings) -> MakeRows:
         """How the text of files given by the user is cut into rows."""
@@ -221,7 +223,7 @@ class PlainText(ReadsText, ABC):
         """Scores one set: loss and perplexity, shown at once, then the task's other metrics."""
         [(name, rows)] = sets.items()
         corpus, tokenizer = rows.corpus, self.tokenizer
-        found = self.evaluate(model, rows, counted(scoring.tell, corpus.tokens, "loss"))
+        found = self.evaluate(model, rows, counted(scoring.on_progress, corpus.tokens, "loss"))
         unknown = None if tokenizer.has_all_bytes else tokenizer.specials.unknown
         lost = sum(int((corpus.document(i) == unknown).sum()) for i in range(len(corpus)))
         share = None if unknown is None else lost / max(1, corpus.tokens)

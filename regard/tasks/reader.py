@@ -67,11 +67,13 @@ class Reader(BaseTask):
     """
 
     @staticmethod
-    def room_in(model: Encoder) -> int:
+    def max_text_tokens(model: Encoder) -> int:
         """The maximal number of tokens of a text, leaving room for the special tokens around it."""
         return model.config.max_length - AROUND
 
-    def read(self, texts: Sequence[Text], longest: int, *, symbols: bool = False) -> list[Read]:
+    def read(
+        self, texts: Sequence[Text], longest: int, *, symbols: bool = False
+    ) -> list[EncodedText]:
         """Encodes each text with the special tokens around it, truncated to `longest` tokens.
 
         Args:
@@ -85,22 +87,24 @@ class Reader(BaseTask):
         for text in texts:
             first, second = (text, None) if isinstance(text, str) else text
             ids, pair = encode(first), None if second is None else encode(second)
-            room = longest - len(tokenizer.template([], None if pair is None else []))
+            limit = longest - len(tokenizer.template([], None if pair is None else []))
             whole = len(ids) + len(pair or ())
-            ids, pair = _shortened(ids, pair, room)
+            ids, pair = _shortened(ids, pair, limit)
             types = tokenizer.token_types(ids, pair)
             left_out = whole - len(ids) - len(pair or ())
-            found.append(Read(tokenizer.template(ids, pair), types, left_out))
+            found.append(EncodedText(tokenizer.template(ids, pair), types, left_out))
         return found
 
-    def _asked(self, texts: Sequence[Text], longest: int, *, symbols: bool = False) -> list[Read]:
+    def _encode(
+        self, texts: Sequence[Text], longest: int, *, symbols: bool = False
+    ) -> list[EncodedText]:
         """Encodes texts as `read` does, and warns about those that were truncated."""
         read = self.read(texts, longest, symbols=symbols)
         cut = [len(each.ids) for each in read if each.left_out]
         warn_cut(texts, [each.left_out for each in read], max(cut, default=longest))
         return read
 
-    def parts(self, read: Sequence[Read]) -> Iterator[tuple[list[int], Ragged]]:
+    def parts(self, read: Sequence[EncodedText]) -> Iterator[tuple[list[int], Ragged]]:
         """Yields batches of texts of similar length, each with the indices of its texts."""
         for index in equal_length_batches([len(each.ids) for each in read], TOKENS_AT_ONCE):
             types = [kind for i in index for kind in read[i].types]
@@ -156,7 +160,7 @@ class Reader(BaseTask):
         """
         out = torch.empty(len(texts), width)
         with evaluating(model):
-            parts = list(self.parts(self._asked(texts, model.config.max_length)))
+            parts = list(self.parts(self._encode(texts, model.config.max_length)))
             each = spread if model.device.type == "cpu" else map
             answers = each(lambda part: answer(part[1].to(model.device)).cpu(), parts)
             for (index, _), values in zip(parts, answers, strict=True):
@@ -173,7 +177,7 @@ class Reader(BaseTask):
         [symbol] = self.tokenizer.tokens([mask])
         for written in MASKS:
             texts = [text.replace(written, symbol) for text in texts]
-        read = self._asked(texts, model.config.max_length, symbols=True)
+        read = self._encode(texts, model.config.max_length, symbols=True)
         if not all(mask in each.ids for each in read):
             raise InputError("fill", got="no mask in the text", expected=f"{MASKS[0]} for a word")
         found: list[list[list[Filling]]] = [[] for _ in read]
@@ -239,7 +243,7 @@ def vectors_of(model: Model, source: Input, *, pool: str, normalise: bool) -> Te
 
 
 @dataclass(frozen=True)
-class Read:
+class EncodedText:
     """An encoded text: token ids and token types, special tokens included."""
 
     ids: list[int]
@@ -249,12 +253,12 @@ class Read:
 
 
 def _shortened(
-    ids: list[int], pair: list[int] | None, room: int
+    ids: list[int], pair: list[int] | None, limit: int
 ) -> tuple[list[int], list[int] | None]:
-    """Truncates a text or a pair to `room` tokens in all; the longer text is shortened first."""
+    """Truncates a text or a pair to `limit` tokens in all; the longer text is shortened first."""
     if pair is None:
-        return ids[:room], None
-    while len(ids) + len(pair) > room:
+        return ids[:limit], None
+    while len(ids) + len(pair) > limit:
         if len(ids) >= len(pair):
             ids = ids[:-1]
         else:

@@ -32,11 +32,11 @@ from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
+from regard.tasks.head_batches import HeadBatch, batch_of_ids, of_pairs, some_at_a_time
 from regard.tasks.measures.plain_text import SpanAccuracy
 from regard.tasks.measures.report import Scoring, counted
-from regard.tasks.passages import Passages, batch_of_ids, of_pairs, some_at_a_time
 from regard.tasks.plain_text import MakeRows, PlainText
-from regard.tasks.task import Settings, per_token, rooms
+from regard.tasks.task import Settings, max_lengths, per_token
 from regard.tasks.trace import ReadsAndWrites
 from regard.tasks.translate import Output
 from regard.tokens import Vocabulary
@@ -72,7 +72,7 @@ class Restore(PlainText, ReadsAndWrites):
     """
 
     around = TaskSymbols("$A </s>", "$A </s> $B </s>", holes="sentinels")  # as in T5
-    tried = 'restore {} "The ___ is open."'
+    example_command = 'restore {} "The ___ is open."'
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Restore(PlainText, ReadsAndWrites):
     ) -> CorruptedCorpus:
         """Cuts a corpus into rows that, with spans cut out, fit the model's maximal length."""
         del train
-        length = self.room(settings.model.max_length)
+        length = self.max_text_tokens(settings.model.max_length)
         return CorruptedCorpus(make(corpus, length=length), self.corruption(settings.seed))
 
     def has_sentinel(self, text: str) -> bool:
@@ -110,7 +110,7 @@ class Restore(PlainText, ReadsAndWrites):
         """Whether a text contains a hole, written as a sentinel or as one of `HOLES`."""
         return self.has_sentinel(text) or any(hole in text for hole in HOLES)
 
-    def room(self, length: int) -> int:
+    def max_text_tokens(self, length: int) -> int:
         """The maximal number of tokens of a text that fits the model after spans are cut out.
 
         Args:
@@ -136,14 +136,14 @@ class Restore(PlainText, ReadsAndWrites):
         self,
         model: EncoderDecoder,
         rows: CorruptedCorpus | None = None,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """Mean negative log-likelihood per target token, and perplexity, on fixed spans.
 
         Args:
             model: The encoder-decoder.
             rows: The text to evaluate on; None: the validation text.
-            tell: Called after each batch with its number of source and target tokens.
+            on_progress: Called after each batch with its number of source and target tokens.
         """
         total, count = 0.0, 0
         with evaluating(model):
@@ -151,8 +151,8 @@ class Restore(PlainText, ReadsAndWrites):
                 batch = made.to(model.device)
                 total += float(model.loss(*batch.sides, batch.targets.ids))
                 count += batch.targets.ids.numel()
-                if tell is not None:
-                    tell(batch.source.ids.numel() + batch.targets.ids.numel())
+                if on_progress is not None:
+                    on_progress(batch.source.ids.numel() + batch.targets.ids.numel())
         return per_token(total, count)
 
     def accuracy(
@@ -162,7 +162,7 @@ class Restore(PlainText, ReadsAndWrites):
         rows: CorruptedCorpus | None = None,
         *,
         texts: int = 100,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> SpanAccuracy:
         """The percentage of spans that are restored with every token right.
 
@@ -173,22 +173,22 @@ class Restore(PlainText, ReadsAndWrites):
             config: The decoding settings.
             rows: The text to evaluate on; None: the validation text.
             texts: The maximal number of texts, spread evenly over all.
-            tell: Called with the number of texts just decoded.
+            on_progress: Called with the number of texts just decoded.
         """
         pairs = [
             pair
             for batch in self.to_evaluate_on(rows).evaluation()
             for pair in zip(*map(Ragged.split, batch.sides), strict=True)
         ]
-        asked = pairs[:: -(-len(pairs) // texts)]
+        chosen = pairs[:: -(-len(pairs) // texts)]
         spans = right = 0
-        found = self._decode(model, [source for source, _ in asked], config, None, tell)
-        for (_, target), [best, *_] in zip(asked, found, strict=True):
+        found = self._decode(model, [source for source, _ in chosen], config, None, on_progress)
+        for (_, target), [best, *_] in zip(chosen, found, strict=True):
             said = self._spans(best.ids)
             cut = self._spans(target[1:])  # without the begin symbol
             spans += len(cut)
             right += sum(said.get(hole) == span for hole, span in cut.items())
-        return SpanAccuracy(len(asked), spans, 100 * right / max(1, spans))
+        return SpanAccuracy(len(chosen), spans, 100 * right / max(1, spans))
 
     def details(
         self,
@@ -199,12 +199,16 @@ class Restore(PlainText, ReadsAndWrites):
     ) -> dict[str, Any]:
         """The accuracy of restored spans."""
         del found
-        asked = counted(scoring.tell, SPANNED, "spans")
-        return {"spans": self.accuracy(model, scoring.decode, rows, texts=SPANNED, tell=asked)}
+        on_progress = counted(scoring.on_progress, SPANNED, "spans")
+        return {
+            "spans": self.accuracy(
+                model, scoring.decode, rows, texts=SPANNED, on_progress=on_progress
+            )
+        }
 
-    def passages(self, model: EncoderDecoder, items: Any) -> list[Passages]:
+    def head_batches(self, model: EncoderDecoder, items: Any) -> list[HeadBatch]:
         """Batches of texts with spans cut out, given as such or as ids, to measure heads on."""
-        rows = self.id_rows(model, items, self.room(model.config.max_length))
+        rows = self.id_rows(model, items, self.max_text_tokens(model.config.max_length))
         corrupt = self.corruption(0)
         made = (corrupt(batch_of_ids(some), 0) for some in some_at_a_time(rows))
         return [of_pairs(model, batch.to(model.device)) for batch in made]
@@ -293,7 +297,7 @@ class Restore(PlainText, ReadsAndWrites):
         ids: Sequence[Sequence[int]],
         config: DecodeConfig,
         tap: Tap | None = None,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, best first, in the order of the sources."""
 
@@ -305,13 +309,15 @@ class Restore(PlainText, ReadsAndWrites):
                 self.symbols(),
                 config,
                 tap=tap,
-                rooms=rooms(sources.lengths),
+                max_lengths=max_lengths(sources.lengths),
                 limit=model.config.max_length,
             )
 
         with evaluating(model):
             lengths = [*map(len, ids)]
-            return decode_many(lengths, some, config, rows=ROWS_AT_ONCE, tap=tap, tell=tell)
+            return decode_many(
+                lengths, some, config, rows=ROWS_AT_ONCE, tap=tap, on_progress=on_progress
+            )
 
     def restored(self, text: str, output: Output, longest: int) -> Restored:
         """Replaces the holes of a text by the spans of an output."""

@@ -60,7 +60,7 @@ class Tag(Supervised[TaggedWords]):
 
     noun = "training sentences"
     form = "tag"
-    tried = 'tag {} "Anna lives in Rome."'
+    example_command = 'tag {} "Anna lives in Rome."'
     effect = rise("word")
     unit = "words"
 
@@ -96,8 +96,8 @@ class Tag(Supervised[TaggedWords]):
                 wanted[token] = values[word]
         around = self.tokenizer.template([LEFT_OUT])
         before = around.index(LEFT_OUT)
-        room = self.room(longest) - len(around) + 1
-        for window in windows(len(ids), room, self.options.overlap):
+        size = self.max_row_tokens(longest) - len(around) + 1
+        for window in windows(len(ids), size, self.options.overlap):
             part = ids[window.start : window.stop]
             row = self.tokenizer.template(part)
             targets = [LEFT_OUT] * len(row)

@@ -171,7 +171,7 @@ class BaseTask:
 
     effect: ClassVar[str] = rise("token")
     """The meaning of the effect that `regard heads` shows for each head."""
-    tried: ClassVar[str] = ""
+    example_command: ClassVar[str] = ""
     """A command to suggest after training, with `{}` in place of the model."""
     whole: ClassVar[bool] = False
     """Whether the loss couples the examples of a batch, so that a batch must not be split."""
@@ -189,13 +189,13 @@ class BaseTask:
         return self.vocabulary.source
 
     @classmethod
-    def ready(cls, settings: Settings, vocabulary: Vocabulary) -> Self:
+    def for_trained_model(cls, settings: Settings, vocabulary: Vocabulary) -> Self:
         """Builds the task for a trained model: the same preprocessing as in training, no data."""
         del settings
         return cls(vocabulary)
 
     @classmethod
-    def settled(cls, task: str, config: ModelConfig, before: ModelConfig) -> ModelConfig:
+    def complete_config(cls, task: str, config: ModelConfig, before: ModelConfig) -> ModelConfig:
         """The config of a resumed run, completed with what its data had decided.
 
         Args:
@@ -206,7 +206,7 @@ class BaseTask:
         del task, before
         return config
 
-    def asked_of(self, text: str) -> BaseTask:
+    def task_for(self, text: str) -> BaseTask:
         """The task that handles a text: this one, unless the text is marked for another."""
         del text
         return self
@@ -218,22 +218,22 @@ class BaseTask:
         """The ids of special tokens that are never generated."""
         return ()
 
-    def trial(self, settings: Settings, place: str) -> str:
+    def suggested_command(self, settings: Settings, place: str) -> str:
         """A command to suggest after training, for the model at the path `place`."""
         del settings
-        return self.tried.format(place)
+        return self.example_command.format(place)
 
-    def examples(self, settings: Settings, asked: Selection) -> Mapping[str, Any]:
+    def examples(self, settings: Settings, selection: Selection) -> Mapping[str, Any]:
         """The selected sets of examples, by name."""
         raise NotImplementedError
 
-    def pieces(self, settings: Settings, asked: Selection, count: int) -> Sequence[Any]:
+    def head_examples(self, settings: Settings, selection: Selection, count: int) -> Sequence[Any]:
         """The first `count` examples of the selected files or split, to measure heads on.
 
         The default is the validation split.
         """
-        split = asked.split if asked.files else asked.split or "valid"
-        [found] = self.examples(settings, replace(asked, split=split)).values()
+        split = selection.split if selection.files else selection.split or "valid"
+        [found] = self.examples(settings, replace(selection, split=split)).values()
         return cast("Sequence[Any]", found[:count])
 
     def split(self, batch: Any, parts: int) -> Sequence[Any]:
@@ -246,14 +246,14 @@ class BaseTask:
         return listed(self.noun, batch.index)
 
 
-def rooms(lengths: Iterable[int]) -> list[int]:
+def max_lengths(lengths: Iterable[int]) -> list[int]:
     """The default maximal length of each output, in tokens with the end symbol.
 
     Args:
         lengths: The number of tokens of each input.
 
     Example:
-        >>> rooms([3, 20])
+        >>> max_lengths([3, 20])
         [16, 50]
     """
     return [2 * length + 10 for length in lengths]

@@ -24,7 +24,8 @@ from regard.data.text.files import load_pairs, split_files
 from regard.data.text.mixture import Mixture
 from regard.data.text.pairs import Pair, by_source
 from regard.decode.config import DecodeConfig
-from regard.decode.engine import Step, decode, stream
+from regard.decode.engine import Step, decode
+from regard.decode.engine import stream as decode_steps
 from regard.decode.filters import Symbols
 from regard.decode.many import decode_many
 from regard.decode.search import Hypothesis
@@ -32,12 +33,12 @@ from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
+from regard.tasks.head_batches import HeadBatch, of_pairs
 from regard.tasks.measures.bleu import score
 from regard.tasks.measures.report import Scoring, Selection
 from regard.tasks.measures.translation import Evaluation, SetReport, TranslationReport
 from regard.tasks.measures.unknown import Unknown, check_known
-from regard.tasks.passages import Passages, of_pairs
-from regard.tasks.task import BaseTask, Prepared, Settings, per_token, rooms
+from regard.tasks.task import BaseTask, Prepared, Settings, max_lengths, per_token
 from regard.tasks.trace import ReadsAndWrites
 from regard.tokens import Vocabulary, learn
 from regard.tokens.learn import has_sentinels
@@ -209,20 +210,20 @@ class Translate(ReadsAndWrites):
                 count += batch.targets.ids.numel()
         return per_token(total, count)
 
-    def examples(self, settings: Settings, asked: Selection) -> dict[str, Sequence[Pair]]:
+    def examples(self, settings: Settings, selection: Selection) -> dict[str, Sequence[Pair]]:
         """The selected pairs: those of files, of a split, or by default of the test sets.
 
         Without test sets the default is the validation split. If the recipe has
         `data.group: source`, pairs with the same source become one pair with several references.
         """
-        if asked.files is not None and asked.split is not None:
+        if selection.files is not None and selection.split is not None:
             raise InputError("--data with --split", expected="one of the two")
         found: dict[str, Sequence[Pair]]
-        if asked.files is not None:
-            pairs, _ = load_pairs(split_files([asked.files]), max_words=10_000, on_bad="stop")
-            found = {asked.files: tuple(pairs)}
-        elif asked.split is not None:
-            found = {asked.split: pairs_of(settings.data, asked.split)}
+        if selection.files is not None:
+            pairs, _ = load_pairs(split_files([selection.files]), max_words=10_000, on_bad="stop")
+            found = {selection.files: tuple(pairs)}
+        elif selection.split is not None:
+            found = {selection.split: pairs_of(settings.data, selection.split)}
         else:
             splits = load_splits(settings.data).splits
             found = {**splits.tests} or {"valid": splits.valid}
@@ -237,7 +238,7 @@ class Translate(ReadsAndWrites):
         decode: DecodeConfig,
         *,
         lowercase: bool = False,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> Evaluation:
         """Loss, perplexity, BLEU and chrF on pairs, and the translations.
 
@@ -246,7 +247,7 @@ class Translate(ReadsAndWrites):
             pairs: Sources and targets; a `Pair` with `others` has several references.
             decode: The decoding settings.
             lowercase: Whether to score without regard to case.
-            tell: Called with the number of pairs just translated.
+            on_progress: Called with the number of pairs just translated.
         """
         all_pairs = _pairs(pairs)
         sources = [each.source for each in all_pairs]
@@ -254,7 +255,7 @@ class Translate(ReadsAndWrites):
         single = [Pair(each.source, target) for each in all_pairs for target in each.references]
         encoded = self.readable(single, model.config.max_length)
         measured = self.likelihood(model, encoded)
-        outputs = self.predict(model, sources, decode, tell=tell)
+        outputs = self.predict(model, sources, decode, on_progress=on_progress)
         hypotheses = [best.text for best, *_ in outputs]
         return Evaluation(
             measured["loss"],
@@ -272,14 +273,18 @@ class Translate(ReadsAndWrites):
         """Scores each set of pairs, and reports progress and results through `scoring`."""
         done, whole, reports = 0, sum(map(len, sets.values())), []
 
-        def told(name: str, count: int) -> None:
+        def add_done(name: str, count: int) -> None:
             nonlocal done
             done += count
-            scoring.tell(done / max(1, whole), name)
+            scoring.on_progress(done / max(1, whole), name)
 
         for name, pairs in sets.items():
             found = self.measure(
-                model, pairs, scoring.decode, lowercase=scoring.lowercase, tell=partial(told, name)
+                model,
+                pairs,
+                scoring.decode,
+                lowercase=scoring.lowercase,
+                on_progress=partial(add_done, name),
             )
             reports.append(SetReport(name, pairs, found, self.rouge(pairs, found.hypotheses)))
             scoring.keep(reports[-1].files())
@@ -290,14 +295,14 @@ class Translate(ReadsAndWrites):
         del pairs, hypotheses
         return None
 
-    def passages(
+    def head_batches(
         self, model: EncoderDecoder, pairs: Sequence[Pair | tuple[str, str]]
-    ) -> list[Passages]:
+    ) -> list[HeadBatch]:
         """One batch of pairs on which heads are measured; a few dozen pairs are enough."""
         encoded = self.readable(_pairs(pairs), model.config.max_length)
         return [of_pairs(model, encoded.batch(range(len(pairs))).to(model.device))]
 
-    def trial(self, settings: Settings, place: str) -> str:
+    def suggested_command(self, settings: Settings, place: str) -> str:
         """A command to suggest after training: translates a short source of known words."""
         # The closest to six words: short, and yet a sentence.
         sources = sorted(
@@ -361,7 +366,7 @@ class Translate(ReadsAndWrites):
             )
         return encoded
 
-    def asked_of(self, text: str) -> BaseTask:
+    def task_for(self, text: str) -> BaseTask:
         """The task for a text: `Restore` if the text contains a sentinel token, else this task."""
         restorer = self.restorer
         return self if restorer is None or not restorer.has_sentinel(text) else restorer
@@ -410,14 +415,14 @@ class Translate(ReadsAndWrites):
         **_: Any,
     ) -> list[list[str]]:
         """The output for each text, in a list of one: its translation, or the filled-in holes."""
-        holed = [self.asked_of(text) is not self for text in texts]
+        holed = [self.task_for(text) is not self for text in texts]
         plain = [text for text, hole in zip(texts, holed, strict=True) if not hole]
         torn = [text for text, hole in zip(texts, holed, strict=True) if hole]
         translated = iter(self.predict(model, plain, config, allow_unknown=allow_unknown))
         restored = iter(self.restorer.predict(model, torn, config) if self.restorer else ())
         return [[next(restored if hole else translated)[0].text] for hole in holed]
 
-    def grow(
+    def stream(
         self,
         model: EncoderDecoder,
         text: str,
@@ -435,13 +440,13 @@ class Translate(ReadsAndWrites):
         longest = model.config.max_length
         source = Ragged.of([self.source_ids(text, longest, allow_unknown=allow_unknown)])
         opening = [self.opening(prefix, longest)]
-        steps = stream(
+        steps = decode_steps(
             model,
             source,
             self.symbols(),
             config,
             prefixes=opening,
-            rooms=rooms(source.lengths),
+            max_lengths=max_lengths(source.lengths),
             limit=longest,
         )
         return self._pieces(model, steps)
@@ -451,7 +456,7 @@ class Translate(ReadsAndWrites):
         writer, shown, said = self.vocabulary.target.stream_decoder(), "", 0
         with evaluating(model):
             for step in steps:
-                for ids in step.settled:
+                for ids in step.stable_prefixes:
                     more = "".join(map(writer.push, ids[said:]))
                     said = len(ids)
                     if more:
@@ -471,7 +476,7 @@ class Translate(ReadsAndWrites):
         prefixes: Sequence[str] | None = None,
         tap: Tap | None = None,
         allow_unknown: bool = True,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> list[list[Output]]:
         """The best translations of each source, best first, in the order of the sources.
 
@@ -483,7 +488,7 @@ class Translate(ReadsAndWrites):
             tap: Records or edits activations. A record belongs to one batch, with rows in the order
                 of the sources; so with a tap all sources are decoded in a single batch.
             allow_unknown: Whether sources may contain unknown words.
-            tell: Called with the number of sentences just translated.
+            on_progress: Called with the number of sentences just translated.
         """
         longest = model.config.max_length
         ids = [self.source_ids(text, longest, allow_unknown=allow_unknown) for text in sources]
@@ -498,13 +503,15 @@ class Translate(ReadsAndWrites):
                 config,
                 prefixes=[openings[i] for i in part],
                 tap=tap,
-                rooms=rooms(source.lengths),
+                max_lengths=max_lengths(source.lengths),
                 limit=longest,
             )
 
         with evaluating(model):
             lengths = [*map(len, ids)]
-            found = decode_many(lengths, some, config, rows=ROWS_AT_ONCE, tap=tap, tell=tell)
+            found = decode_many(
+                lengths, some, config, rows=ROWS_AT_ONCE, tap=tap, on_progress=on_progress
+            )
         return [[self._output(each) for each in hypotheses] for hypotheses in found]
 
     def written(self, ids: Sequence[int]) -> str:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from regard.decode.config import DecodeConfig
     from regard.tasks.options import Options
 
-DRAWN = ("temperature", "top_k", "top_p", "min_p")
-FREE_OF_REPETITION = ("repetition_penalty", "no_repeat_ngram")
+SAMPLING_SETTINGS = ("temperature", "top_k", "top_p", "min_p")
+REPETITION_SETTINGS = ("repetition_penalty", "no_repeat_ngram")
 OTHER_NAMES = {"count": "top", "prefixes": "prefix"}
 """Former names of options, which still work."""
 
@@ -35,7 +35,7 @@ class Verb:
             positional arguments after the items fill the fields in order.
         decode: The decoding settings that the command offers. If there are any, the Python method
             takes all decoding settings.
-        usual: The command's own defaults of decoding settings.
+        command_defaults: The command's own defaults of decoding settings.
         noun: The name of an item in the help of the command.
         key: The key of an item in JSON output.
     """
@@ -44,7 +44,7 @@ class Verb:
     help: ClassVar[str]
     options_at: ClassVar[str] = "regard.tasks.options.Options"
     decode: ClassVar[tuple[str, ...]] = ()
-    usual: ClassVar[Mapping[str, Any]] = {}
+    command_defaults: ClassVar[Mapping[str, Any]] = {}
     noun: ClassVar[str] = "TEXT"
     key: ClassVar[str] = "text"
     other_flags: ClassVar[Mapping[str, str]] = {}
@@ -53,13 +53,13 @@ class Verb:
     """Whether items may be token ids, as for a model without a tokenizer."""
     streams: ClassVar[str] = "never"
     """Whether the command streams answers: `never`, `asked` (with --stream) or `always`."""
-    echoes: ClassVar[bool] = False
+    echoes_prompt: ClassVar[bool] = False
     """Whether a streamed answer is printed after its item, which it continues."""
-    at_once: ClassVar[bool] = False
+    needs_all_items: ClassVar[bool] = False
     """Whether the command needs all items before it can print an answer."""
-    no_row: ClassVar[Mapping[str, Any]] = {}
+    empty_row: ClassVar[Mapping[str, Any]] = {}
     """The JSON fields printed in place of an answer for a line that cannot be read."""
-    names_unknown: ClassVar[bool] = False
+    lists_unknown: ClassVar[bool] = False
     """Whether JSON output lists the unknown words of an item."""
 
     @property
@@ -109,19 +109,19 @@ class Verb:
         except ValidationError as error:
             raise input_error(error, self.name) from None
 
-    def settled(self, options: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    def decode_settings(self, options: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """The decoding settings, completed by options of the verb that imply some."""
         del options
         return settings
 
-    def typed(
+    def command_settings(
         self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
     ) -> dict[str, Any]:
         """The decoding settings of a command: those that were typed, and the command's defaults."""
         del options, recipe
-        return {**self.usual, **settings}
+        return {**self.command_defaults, **settings}
 
-    def is_one(self, items: Any) -> bool:
+    def is_single(self, items: Any) -> bool:
         """Whether `items` is a single item rather than a sequence of items."""
         return isinstance(items, str)
 
@@ -176,15 +176,15 @@ class _Translate(Verb):
     help = "Translate sentences, a file, or what comes through a pipe."
     options_at = "regard.tasks.options.TranslateOptions"
     decode = (
-        "beam", "n_best", "sample", *DRAWN, "max_length", "min_length", "length_penalty",
-        *FREE_OF_REPETITION, "seed",
+        "beam", "n_best", "sample", *SAMPLING_SETTINGS, "max_length", "min_length",
+        "length_penalty", *REPETITION_SETTINGS, "seed",
     )  # fmt: skip
     key = "source"
     streams = "asked"
-    no_row: ClassVar[Mapping[str, Any]] = {"translations": []}
-    names_unknown = True
+    empty_row: ClassVar[Mapping[str, Any]] = {"translations": []}
+    lists_unknown = True
 
-    def typed(
+    def command_settings(
         self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
     ) -> dict[str, Any]:
         del options
@@ -222,20 +222,20 @@ class _Generate(Verb):
     name = "generate"
     help = "Go on writing after each prompt, shown as it is written."
     options_at = "regard.tasks.options.GenerateOptions"
-    decode = ("max_length", "beam", *DRAWN, *FREE_OF_REPETITION, "no_copy", "seed")
-    usual: ClassVar[Mapping[str, Any]] = {"max_length": 200}
+    decode = ("max_length", "beam", *SAMPLING_SETTINGS, *REPETITION_SETTINGS, "no_copy", "seed")
+    command_defaults: ClassVar[Mapping[str, Any]] = {"max_length": 200}
     other_flags: ClassVar[Mapping[str, str]] = {"max_length": "--tokens"}
     takes_ids = True
     streams = "always"
-    echoes = True
+    echoes_prompt = True
 
-    def settled(self, options: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    def decode_settings(self, options: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"sample": False, **settings} if options.greedy else settings
 
-    def typed(
+    def command_settings(
         self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
     ) -> dict[str, Any]:
-        found = super().typed(options, settings, recipe)
+        found = super().command_settings(options, settings, recipe)
         return {**found, "sample": not options.greedy and "beam" not in found}
 
     def lines(self, answer: Any) -> list[str]:
@@ -290,7 +290,7 @@ class _Classify(Verb):
     options_at = "regard.tasks.options.ClassifyOptions"
     noun = "TEXT|FILE"
 
-    def is_one(self, items: Any) -> bool:
+    def is_single(self, items: Any) -> bool:
         return not isinstance(items, list)  # a pair of texts is a single item
 
     def item(self, line: str) -> Any:
@@ -313,7 +313,7 @@ class _Tag(Verb):
     name = "tag"
     help = "The tag of each word, and the names that tags mark: people, places, …."
 
-    def is_one(self, items: Any) -> bool:
+    def is_single(self, items: Any) -> bool:
         return isinstance(items, str) or not items or isinstance(items[0], str)
 
     def lines(self, answer: Any) -> list[str]:
@@ -361,7 +361,7 @@ class _Embed(Verb):
     help = "A vector for each text or image file, or which of them are nearest in meaning."
     options_at = "regard.tasks.options.EmbedOptions"
     takes_ids = True
-    at_once = True
+    needs_all_items = True
 
     def lines(self, answer: Any) -> list[str]:
         if isinstance(answer, Closeness):

@@ -169,10 +169,10 @@ class _Sentence:
 
     @staticmethod
     def of(tokenizer: Tokenizer, text: str, longest: int) -> _Sentence:
-        room = longest - len(tokenizer.template([]))
+        limit = longest - len(tokenizer.template([]))
         whole = tokenizer.encode(text)
-        ids = tokenizer.template(whole[:room])
-        return _Sentence(ids, *tokenizer.words(ids), max(0, len(whole) - room))
+        ids = tokenizer.template(whole[:limit])
+        return _Sentence(ids, *tokenizer.words(ids), max(0, len(whole) - limit))
 
     def find(self, wanted: list[str], word: str, number: int) -> list[range]:
         """The range of word indices of each occurrence of the wanted words.

@@ -18,8 +18,8 @@ from regard.runs.evaluate import evaluate
 from regard.runs.load import load
 from regard.tasks import TASKS
 from regard.tasks.entries import Entry
+from regard.tasks.head_batches import of_texts
 from regard.tasks.measures.report import Report
-from regard.tasks.passages import of_texts
 from regard.tasks.reader import READING, Reader
 from regard.tasks.task import Prepared, rise
 from regard.tokens.learn import learn_plain
@@ -76,11 +76,11 @@ class Count(Reader):
         bare = cls(vocabulary)
         rows = [bare.rows(pairs) for pairs in (loaded.splits.train, loaded.splits.valid)]
         task = cls(vocabulary, *rows, settings.train.batch_tokens, settings.seed)
-        model = cls.settled(settings.task, settings.model, settings.model)
+        model = cls.complete_config(settings.task, settings.model, settings.model)
         return Prepared(vocabulary, task, loaded.checksums, model)
 
     @classmethod
-    def settled(cls, task, config, before):
+    def complete_config(cls, task, config, before):
         del task, before
         heads = {"classes": ("1", "2", "3", "4"), "masked": False, "pooler": "tanh"}
         return config.model_copy(update=heads)
@@ -104,12 +104,12 @@ class Count(Reader):
             total = sum(float(self.loss(model, each)) for each in evaluation(self.valid, 64))
         return {"loss": total / len(self.valid)}
 
-    def examples(self, settings, asked):
-        del asked
+    def examples(self, settings, selection):
+        del selection
         return {"valid": load_splits(settings.data).splits.valid}
 
-    def pieces(self, settings, asked, count):
-        return self.examples(settings, asked)["valid"][:count]
+    def head_examples(self, settings, selection, count):
+        return self.examples(settings, selection)["valid"][:count]
 
     def report(self, model, sets, scoring):
         assert not scoring.lowercase
@@ -120,13 +120,13 @@ class Count(Reader):
                 right += int((said == batch.targets.ids).sum())
         return Counted(100 * right / len(rows))
 
-    def passages(self, model, items):
+    def head_batches(self, model, items):
         return [
             of_texts(model, batch.source, partial(lambda b, m: self.loss(m, b), batch), 1)
             for batch in evaluation(self.rows(items), 64)
         ]
 
-    def trial(self, settings, place):
+    def suggested_command(self, settings, place):
         assert settings.task == "count"
         return f'embed {place} "a b"'
 

@@ -10,9 +10,9 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.cost.count import (
+    activation_floats,
     cache_floats,
     forward_flops,
-    kept_floats,
     loss_floats,
     parameters,
     shared_parts,
@@ -213,7 +213,7 @@ def test_kept_floats_are_near_what_autograd_keeps(changes, ragged):
     lengths = (20, 19, 20, 21) * 4  # uneven, and 20 on average
     model, source, target = build(config, 50, 50), ragged(lengths, 50), ragged(lengths, 50, seed=1)
     measured = translation_floats(model, source, target)
-    assert kept_floats(config, 20, 20) * len(lengths) == pytest.approx(measured, rel=0.08)
+    assert activation_floats(config, 20, 20) * len(lengths) == pytest.approx(measured, rel=0.08)
 
 
 @pytest.mark.parametrize("config", [*GPTS, *BERTS[:2], *T5S], **ids)
@@ -232,7 +232,7 @@ def test_kept_floats_of_every_family_are_near_what_autograd_keeps(config, ragged
             return model.masked.loss(model.hidden(texts)[hidden], texts.ids[hidden])
 
         measured = floats_kept(model, loss)
-    estimate = kept_floats(config, *[20] * config.sides, targets=targets) * len(lengths)
+    estimate = activation_floats(config, *[20] * config.sides, targets=targets) * len(lengths)
     assert estimate == pytest.approx(measured, rel=0.08)
 
 
@@ -247,7 +247,7 @@ def test_what_a_recurrent_translator_keeps_holds_and_is_made_of(fields, ragged):
     config, lengths = Seq2SeqConfig(dim=64, **fields), (20, 19, 20, 21) * 4
     model, texts = build(config, 50, 50), ragged(lengths, 50)
     measured = translation_floats(model, texts, texts)
-    assert kept_floats(config, 20, 20) * len(lengths) == pytest.approx(measured, rel=0.15)
+    assert activation_floats(config, 20, 20) * len(lengths) == pytest.approx(measured, rel=0.15)
     counts = parameters(model)
     assert sum(counts.values()) == sum(p.numel() for p in model.parameters())
     assert {"encoder recurrence", "decoder recurrence", "decoder readout"} <= set(counts)
@@ -266,7 +266,7 @@ def test_kept_floats_grow_with_the_square_of_the_length_only_without_the_fused_k
     config = config_of(changes | {"dim": 16, "hidden": 16})
     source, target = ragged((64, 63), 50), ragged((64, 63), 50, seed=1)
     measured = translation_floats(build(config, 50, 50), source, target)
-    assert kept_floats(config, 64, 64) * 2 == pytest.approx(measured, rel=0.1)
+    assert activation_floats(config, 64, 64) * 2 == pytest.approx(measured, rel=0.1)
 
 
 def test_kept_floats_are_near_the_peak_of_a_training_step(ragged):
@@ -281,7 +281,7 @@ def test_kept_floats_are_near_the_peak_of_a_training_step(ragged):
         if event.name() == "[memory]":
             now += event.nbytes()
             peak = max(peak, now)
-    kept = kept_floats(config, 20, 20) * len(lengths)
+    kept = activation_floats(config, 20, 20) * len(lengths)
     estimate = 4 * (kept + loss_floats(config, vocab, sum(lengths)))
     assert estimate == pytest.approx(peak, rel=0.1)
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from regard.decode import DecodeConfig, Symbols, search
-from regard.decode.config import STEEPEST
-from regard.decode.filters import constrain, sharpen
+from regard.decode.config import MAX_LENGTH_PENALTY
+from regard.decode.filters import constrain, filter_for_sampling
 from regard.errors import FoundProblems, InputError
 from regard.recipes import recipe as recipes
 
@@ -37,14 +37,18 @@ def test_a_setting_beyond_what_can_be_computed_is_refused_with_its_range(key, va
 def test_the_ends_of_the_ranges_can_be_computed(temperature, penalty):
     config = DecodeConfig(sample=True, temperature=temperature, repetition_penalty=penalty)
     scores, history = 100 * torch.randn(3, 11), torch.tensor([[1], [2], [3]])
-    adjusted = sharpen(constrain(scores, history, None, config, Symbols(0, 1, 2)), config)
+    adjusted = filter_for_sampling(
+        constrain(scores, history, None, config, Symbols(0, 1, 2)), config
+    )
     assert adjusted.double().softmax(dim=1).isfinite().all()
-    for alpha in (-STEEPEST, STEEPEST):
+    for alpha in (-MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY):
         assert math.isfinite(-(10.0**5) / (2**24) ** float(alpha))
 
 
 def test_logits_too_large_for_a_temperature_are_said_and_no_index_error():
     sentence = search.Sentence(0, (), 5, 0)
-    draw = search.Draw([sentence], Symbols(0, 1, 2), DecodeConfig(sample=True, temperature=1e-20))
+    draw = search.Sampling(
+        [sentence], Symbols(0, 1, 2), DecodeConfig(sample=True, temperature=1e-20)
+    )
     with pytest.raises(FoundProblems, match="not finite"):
         draw.choose(torch.tensor([[1e30, 2e30, 0.0]]))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.data.input import Dense, Paired, Ragged
 from regard.decode import DecodeConfig, Symbols, engine, search
-from regard.decode.search import Beam
+from regard.decode.search import BeamSearch
 from regard.errors import FoundProblems, InputError
 from regard.layers import Tap
 from regard.models import EncoderDecoder, TransformerConfig
@@ -23,7 +23,7 @@ BEGIN, END, PAD = 0, 1, 2
 SYMBOLS = Symbols(begin=BEGIN, end=END, pad=PAD, banned=(BEGIN, PAD))
 
 
-def rooms(source, memory=None, prefixes=(), **_):
+def max_lengths(source, memory=None, prefixes=(), **_):
     """As a task says it: twice what is read, and ten more."""
     if source is not None:
         lengths = source.lengths
@@ -33,13 +33,13 @@ def rooms(source, memory=None, prefixes=(), **_):
 
 
 def decode(model, source, symbols, config, **options):
-    room = rooms(source, **options)
-    return engine.decode(model, source, symbols, config, rooms=room, **options)
+    longest = max_lengths(source, **options)
+    return engine.decode(model, source, symbols, config, max_lengths=longest, **options)
 
 
 def stream(model, source, symbols, config, **options):
-    room = rooms(source, **options)
-    return engine.stream(model, source, symbols, config, rooms=room, **options)
+    longest = max_lengths(source, **options)
+    return engine.stream(model, source, symbols, config, max_lengths=longest, **options)
 
 
 @dataclass
@@ -226,7 +226,7 @@ def test_a_beam_of_one_is_greedy(model, monkeypatch, stop, alpha):
     config = DecodeConfig(stop=stop, length_penalty=alpha, no_repeat_ngram=3)
     source = Ragged.of(SENTENCES)
     greedy = decode(model, source, SYMBOLS, config, prefixes=PREFIXES)
-    monkeypatch.setattr(engine, "Draw", Beam)
+    monkeypatch.setattr(engine, "Sampling", BeamSearch)
     beam = decode(model, source, SYMBOLS, config, prefixes=PREFIXES)
     for one, other in zip(greedy, beam, strict=True):
         assert_alike(one, other)
@@ -300,19 +300,23 @@ def test_each_answer_has_the_room_that_the_caller_gives_it(settings):
         DecodeConfig(**settings),
     )
     given = [3, 9, 1, 2, 30, 4, 7, 5]
-    results = engine.decode(model, source, SYMBOLS, config, rooms=given)
+    results = engine.decode(model, source, SYMBOLS, config, max_lengths=given)
     assert [len(found[0].ids) for found in results] == given
     short = config.model_copy(update={"max_length": 2})  # who asks for a length has it
-    results = engine.decode(model, source, SYMBOLS, short, rooms=given)
+    results = engine.decode(model, source, SYMBOLS, short, max_lengths=given)
     assert {len(found[0].ids) for found in results} == {2}
 
 
 def test_answers_without_an_end_are_refused(model):
     source = Ragged.of([[5], [6]])
-    with pytest.raises(InputError, match="answers without an end, expected max_length, or rooms"):
+    with pytest.raises(
+        InputError, match="answers without an end, expected max_length, or max_lengths"
+    ):
         engine.stream(model, source, SYMBOLS, DecodeConfig())
-    with pytest.raises(InputError, match="rooms: got 1, expected one for each of 2 sentences"):
-        engine.stream(model, source, SYMBOLS, DecodeConfig(), rooms=[3])
+    with pytest.raises(
+        InputError, match="max_lengths: got 1, expected one for each of 2 sentences"
+    ):
+        engine.stream(model, source, SYMBOLS, DecodeConfig(), max_lengths=[3])
 
 
 def test_each_sentence_can_have_room_for_twice_its_source_and_ten_more():
@@ -510,8 +514,8 @@ def test_what_is_settled_is_how_the_best_hypothesis_begins(model, config):
     longest, going = [0] * len(best), set(range(len(best)))
     for step in stream(model, source, SYMBOLS, config):
         going -= {number for number, _ in step.done}
-        assert len(step.settled) == len(going)
-        for number, ids in zip(sorted(going), step.settled, strict=True):
+        assert len(step.stable_prefixes) == len(going)
+        for number, ids in zip(sorted(going), step.stable_prefixes, strict=True):
             assert ids == best[number][: len(ids)]
             assert len(ids) >= longest[number]
             longest[number] = len(ids)
@@ -609,11 +613,11 @@ INPUTS = {
 @pytest.mark.parametrize("kind", INPUTS)
 def test_input_of_any_kind_is_decoded_as_each_of_it_alone(kind, config):
     model, source = Frames(), INPUTS[kind]
-    together = engine.decode(model, source, SYMBOLS, config, rooms=[9] * len(source))
+    together = engine.decode(model, source, SYMBOLS, config, max_lengths=[9] * len(source))
     assert len(together) == len(source)
     assert len({found[0].ids for found in together}) > 1
     for row, found in enumerate(together):
-        [alone] = engine.decode(model, source.take([row]), SYMBOLS, config, rooms=[9])
+        [alone] = engine.decode(model, source.take([row]), SYMBOLS, config, max_lengths=[9])
         assert_alike(found, alone)
 
 

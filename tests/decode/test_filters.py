@@ -137,7 +137,7 @@ def test_constrain_and_sharpen_apply_all_in_the_order_of_transformers(drawn):
     )
     early = torch.full((len(scores),), history.shape[1] < 5)
     got = ours.constrain(scores, history, early, config, Symbols(8, 7, 6, banned=(6, 8)))
-    got = ours.sharpen(got, config)
+    got = ours.filter_for_sampling(got, config)
     for processor in (
         theirs.RepetitionPenaltyLogitsProcessor(1.4),
         theirs.NoRepeatNGramLogitsProcessor(2),
@@ -158,7 +158,7 @@ def test_nothing_to_do_costs_nothing():
     history = torch.zeros(2, 1, dtype=torch.int64)
     config = DecodeConfig(sample=True)
     assert ours.constrain(scores, history, None, config, Symbols(0, 1, 2)) is scores
-    assert ours.sharpen(scores, config) is scores
+    assert ours.filter_for_sampling(scores, config) is scores
 
 
 def test_a_row_with_everything_banned_may_end():

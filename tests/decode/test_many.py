@@ -11,16 +11,16 @@ from regard.layers import Tap
 
 @pytest.mark.parametrize(("beam", "sizes"), [(1, [4, 1]), (2, [2, 2, 1]), (9, [1] * 5)])
 def test_like_lengths_go_together_and_results_come_back_in_order(beam, sizes):
-    lengths, batches, told = [5, 1, 4, 2, 3], [], []
+    lengths, batches, reported = [5, 1, 4, 2, 3], [], []
 
     def some(part):
         batches.append(part)
         return [[f"hypothesis {index}"] for index in part]
 
     config = DecodeConfig(beam=beam)
-    found = decode_many(lengths, some, config, rows=4, tell=told.append)
+    found = decode_many(lengths, some, config, rows=4, on_progress=reported.append)
     assert found == [[f"hypothesis {index}"] for index in range(5)]
-    assert [len(part) for part in batches] == told == sizes
+    assert [len(part) for part in batches] == reported == sizes
     assert [lengths[index] for part in batches for index in part] == [1, 2, 3, 4, 5]
 
 

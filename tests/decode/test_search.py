@@ -177,7 +177,7 @@ CONFIGS = [
 ]
 
 
-def rooms(sentences):
+def max_lengths(sentences):
     """As a task says it: twice what is read, and ten more."""
     return [2 * len(sentence) + 10 for sentence in sentences]
 
@@ -186,7 +186,9 @@ def rooms(sentences):
 @pytest.mark.parametrize("settings", CONFIGS, ids=str)
 def test_the_same_hypotheses_as_transformers(model, sentences, settings):
     config = DecodeConfig(**settings)
-    ours = decode(Adapter(model), Ragged.of(sentences), SYMBOLS, config, rooms=rooms(sentences))
+    ours = decode(
+        Adapter(model), Ragged.of(sentences), SYMBOLS, config, max_lengths=max_lengths(sentences)
+    )
     assert_same(ours, theirs(model, sentences, config), scored=config.beam > 1)
 
 
@@ -203,7 +205,7 @@ def test_a_prefix_is_what_transformers_calls_decoder_input(model, sentences, bea
 
 def test_the_comparison_covers_both_ends(model, sentences):
     source, config = Ragged.of(sentences), DecodeConfig(beam=4, n_best=4)
-    results = decode(Adapter(model), source, SYMBOLS, config, rooms=rooms(sentences))
+    results = decode(Adapter(model), source, SYMBOLS, config, max_lengths=max_lengths(sentences))
     lengths = {len(each.ids) for found in results for each in found if each.finished}
     assert len(lengths) > 5
     assert any(not each.finished for found in results for each in found)

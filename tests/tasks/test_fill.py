@@ -17,7 +17,7 @@ from regard.errors import InputError
 from regard.models import BertConfig
 from regard.models.encoder import Encoder
 from regard.runs.train import train
-from regard.tasks.fill import Fill, corruption, room, symbols_of
+from regard.tasks.fill import Fill, corruption, max_text_tokens, symbols_of
 from regard.tokens.config import TokensConfig
 from regard.tokens.learn import TaskSymbols, learn_plain
 from regard.train.checkpoint import run as checkpoint
@@ -39,7 +39,7 @@ def made(*, pairs, valid=TEXTS[:5]):
     train_corpus, valid_corpus = corpus_of(tokenizer, TEXTS), corpus_of(tokenizer, valid)
     holes = [
         CorruptedCorpus(
-            Packed(corpus, length=room(32, pairs=pairs), batch_tokens=60),
+            Packed(corpus, length=max_text_tokens(32, pairs=pairs), batch_tokens=60),
             corruption(tokenizer, corpus, 3, pairs=pairs, spare=train_corpus),
         )
         for corpus in (train_corpus, valid_corpus)

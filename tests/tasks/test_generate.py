@@ -80,7 +80,7 @@ def test_a_stream_is_what_is_predicted_piece_by_piece(letters):
     prompt = task.prompt("ab", 48)
     for config in (DecodeConfig(max_length=12), DecodeConfig(max_length=12, sample=True, seed=3)):
         [[best]] = task.predict(model, [prompt], config)
-        assert "".join(task.write(model, prompt, config)) == best.text
+        assert "".join(task.stream_ids(model, prompt, config)) == best.text
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_stream_of_several_is_the_best_of_them(letters, config):
     for seed, text in enumerate(("ab", "ba aab", "")):
         prompt, chosen = task.prompt(text, 48), DecodeConfig(**config, max_length=12, seed=seed)
         [[best, *_]] = task.predict(model, [prompt], chosen)
-        assert "".join(task.write(model, prompt, chosen)) == best.text
+        assert "".join(task.stream_ids(model, prompt, chosen)) == best.text
 
 
 def test_prompts_beside_each_other_change_nothing(letters):
@@ -166,7 +166,9 @@ def test_a_model_of_few_positions_suggests_and_goes_on(letters, longest):
     model = build(config, task.tokenizer.vocab).eval()
     found = task.next_words(model, "ab ba ab ba ab ba ab", 2)
     assert found or longest <= 2  # there is room for a space, not for a letter behind it
-    assert len(task.begun("ab ba " * 9, longest, DecodeConfig(max_length=4))) <= max(1, longest)
+    assert len(task.encode_prompt("ab ba " * 9, longest, DecodeConfig(max_length=4))) <= max(
+        1, longest
+    )
 
 
 def known(task, texts, size):

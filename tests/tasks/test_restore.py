@@ -45,7 +45,7 @@ def task():
     ids = torch.tensor([token for row in rows for token in row]).numpy()
     corpus = Corpus(ids, ends - [len(row) for row in rows], ends)
     bare = Restore(vocabulary)
-    packed = Packed(corpus, length=bare.room(16), batch_tokens=60)
+    packed = Packed(corpus, length=bare.max_text_tokens(16), batch_tokens=60)
     rows = CorruptedCorpus(packed, bare.corruption(1))
     return Restore(vocabulary, rows, rows)
 
@@ -125,7 +125,7 @@ def test_too_few_sentinels_are_refused_before_training():
     vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=16), Restore.around)
     assert len(sentinels_of(vocabulary.source)) == 2
     with pytest.raises(InputError, match="more spans than sentinels"):
-        Restore(vocabulary).room(512)
+        Restore(vocabulary).max_text_tokens(512)
 
 
 def test_a_vocabulary_without_sentinels_is_refused():

@@ -111,6 +111,6 @@ def test_a_translation_may_become_twice_as_long_and_ten_more(task: Translate, mo
     count = min(2 * len(task.source_ids(source, 20)) + 10, 20)
     [[best]] = task.predict(model, [source], endless)
     assert len(best.hypothesis.ids) == count
-    assert "".join(task.grow(model, source, endless)) == best.text
+    assert "".join(task.stream(model, source, endless)) == best.text
     [[best]] = task.predict(model, [source], endless.model_copy(update={"max_length": 4}))
     assert len(best.hypothesis.ids) == 4

@@ -24,7 +24,7 @@ from tests.commands import is_refused
 @pytest.mark.parametrize("name", TASKS)
 def test_a_verb_is_a_method_of_its_task_that_takes_its_options(name):
     for verb in TASKS[name].verbs:
-        taken = inspect.signature(getattr(TASKS[name].kind, verb.name)).parameters
+        taken = inspect.signature(getattr(TASKS[name].task_class, verb.name)).parameters
         own = set(verb.options.model_fields) - {"knock_out"}
         free = any(each.kind is each.VAR_KEYWORD for each in taken.values())
         assert free or own <= set(taken)

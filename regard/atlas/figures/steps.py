@@ -102,7 +102,7 @@ def steps(  # noqa: PLR0913 (each is something that a person may set)
 ) -> Stepped:
     """Record one word in one head, from the layer's input x to its output."""
     pipeline, read, site = _opened(model, text, part, layer, head)
-    task = pipeline.task.asked_of(read)
+    task = pipeline.task.task_for(read)
     found = record(
         task,
         pipeline.model,

@@ -28,7 +28,7 @@ from regard.data.text.corruption import CorruptedCorpus, Masking
 from regard.data.text.packing import Packed
 from regard.layers.init import draw_normal
 from regard.models import BertConfig, Encoder, build
-from regard.tasks.fill import Fill, room, symbols_of
+from regard.tasks.fill import Fill, max_text_tokens, symbols_of
 from regard.tokens import Tokenizer, TokensConfig, Vocabulary, learn_plain
 from regard.train.adam import Adam
 
@@ -204,5 +204,7 @@ def _holes(tokenizer: Tokenizer, texts: Sequence[str], seed: int) -> CorruptedCo
     ends = np.array(list(accumulate(map(len, documents))), dtype=np.int64)
     starts = np.concatenate([[0], ends[:-1]])
     corpus = Corpus(np.concatenate(documents), starts, ends)
-    rows = Packed(corpus, length=room(LENGTH, pairs=False), batch_tokens=BATCH, seed=seed)
+    rows = Packed(
+        corpus, length=max_text_tokens(LENGTH, pairs=False), batch_tokens=BATCH, seed=seed
+    )
     return CorruptedCorpus(rows, Masking(symbols_of(tokenizer), rate=HIDE, seed=seed))

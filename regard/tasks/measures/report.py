@@ -14,7 +14,7 @@ from typing import Any
 
 from regard.decode.config import DecodeConfig
 
-Tell = Callable[[float, str], None]
+OnProgress = Callable[[float, str], None]
 """Called with the share of the work that is done (0 to 1), and the name of that work."""
 Curve = Sequence[tuple[str, int, float]]
 """Scores by length: the range of lengths as a text, the number of examples, and their score."""
@@ -43,7 +43,7 @@ class Scoring:
     """Whether to score without regard to case."""
     suggest: bool = False
     """Whether to measure next-word suggestions, too; one takes as long as hundreds of tokens."""
-    tell: Tell = lambda *_: None
+    on_progress: OnProgress = lambda *_: None
     first: Callable[[str], None] | None = None
     """Called with the first line of the table as soon as it is known, before the others."""
     keep: Callable[[Mapping[str, str]], None] = lambda _: None
@@ -87,11 +87,11 @@ class Report(ABC):
         return {"scores.json": json.dumps(self.to_json(), ensure_ascii=False, indent=1)}
 
 
-def counted(tell: Tell, whole: int, what: str) -> Callable[[int], None]:
+def counted(on_progress: OnProgress, whole: int, what: str) -> Callable[[int], None]:
     """Converts counts to progress: returns a function that adds a count and reports the share.
 
     Args:
-        tell: Called with the share that is done, and `what`.
+        on_progress: Called with the share that is done, and `what`.
         whole: The count at which the work is complete.
         what: The name of the work.
     """
@@ -100,7 +100,7 @@ def counted(tell: Tell, whole: int, what: str) -> Callable[[int], None]:
     def count(more: int) -> None:
         nonlocal done
         done += more
-        tell(min(1.0, done / max(1, whole)), what)
+        on_progress(min(1.0, done / max(1, whole)), what)
 
-    tell(0.0, what)
+    on_progress(0.0, what)
     return count

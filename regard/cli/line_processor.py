@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from regard.cli.options import say
+from regard.cli.options import print_status
 from regard.data.text.files import LONGEST_LINE
 from regard.errors import InputError
 
 T = TypeVar("T")
 PROMPT = "> "
-AT_ONCE = 64
+BATCH_SIZE = 64
 """The maximal number of lines answered in one batch, if that many are already available."""
 
 
 @dataclass(frozen=True)
-class Answerer:
+class LineProcessor:
     """Writes the answers of a command to texts.
 
     Attributes:
@@ -35,7 +35,7 @@ class Answerer:
         blank: The output in place of an answer for a text that cannot be used.
         check: Raises `InputError` for a text that cannot be used, before any work is done.
         strict: Whether to stop at a line that cannot be used.
-        at_once: The maximal number of texts in one batch; None: all.
+        batch_size: The maximal number of texts in one batch; None: all.
         ranked: Whether the output ranks the texts, instead of one answer per text.
         quiet: Whether to omit warnings about lines that cannot be used.
         dash_is_lines: Whether the single argument `-` means the lines of standard input, rather
@@ -46,7 +46,7 @@ class Answerer:
     blank: Callable[[str], str]
     check: Callable[[str], object] = lambda text: text
     strict: bool = False
-    at_once: int | None = AT_ONCE
+    batch_size: int | None = BATCH_SIZE
     ranked: bool = False
     quiet: bool = False
     dash_is_lines: bool = True
@@ -65,12 +65,12 @@ class Answerer:
         if texts:
             for text in texts:
                 self.check(text)
-            for some in _parts(texts, self.at_once):
+            for some in _parts(texts, self.batch_size):
                 self._write(some)
-        elif asking(source):
+        elif is_interactive(source):
             for _, [line] in read_lines(source):
-                with saying():
-                    text = decoded_line(line)
+                with print_errors():
+                    text = decode_typed_line(line)
                     self.check(text)
                     self._write([text])
         else:
@@ -79,11 +79,11 @@ class Answerer:
     def _stream(self, source: str | None) -> None:
         """Answers the lines of a file or pipe in order, one line of output per line of input."""
         batches = read_lines(source)
-        if self.at_once is None:
+        if self.batch_size is None:
             batches = iter([(1, [line for _, lines in batches for line in lines])])
         for first, lines in batches:
             read = [self._readable(first + place, line) for place, line in enumerate(lines)]
-            for start, some in _parts_with_places(read, self.at_once):
+            for start, some in _parts_with_places(read, self.batch_size):
                 self._answer(first + start, lines[start : start + len(some)], some)
 
     def _answer(self, first: int, lines: list[bytes], texts: list[str | None]) -> None:
@@ -118,7 +118,7 @@ class Answerer:
     def _readable(self, number: int, line: bytes) -> str | None:
         """The text of a line; None if it is empty or cannot be used, the latter with a warning."""
         try:
-            text = text_of(line)
+            text = decode_text(line)
             if text.strip():
                 self.check(text)
                 return text
@@ -131,7 +131,7 @@ class Answerer:
     def _refuse(self, number: int, reason: str, error: Exception) -> None:
         if self.strict:
             raise InputError(f"line {number}: {reason}") from error
-        say(f"warning: line {number}: {reason}; gave an empty line", quiet=self.quiet)
+        print_status(f"warning: line {number}: {reason}; gave an empty line", quiet=self.quiet)
 
 
 def _written(block: Iterable[str]) -> None:
@@ -150,7 +150,7 @@ def _parts_with_places(texts: list[T], size: int | None) -> Iterator[tuple[int, 
     return ((start, texts[start : start + size]) for start in range(0, len(texts), size))
 
 
-def text_of(line: bytes) -> str:
+def decode_text(line: bytes) -> str:
     """Decodes a line.
 
     Raises:
@@ -170,8 +170,8 @@ def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
     Args:
         source: A file; `-` or None is standard input.
     """
-    if asking(source):
-        yield from _typed()
+    if is_interactive(source):
+        yield from _prompted_lines()
         return
     if sys.stdin is None and source in (None, "-"):  # closed: `<&-`
         raise InputError("no text", fix="give some as arguments, --input FILE, or a pipe")
@@ -185,13 +185,13 @@ def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
         raise InputError(f"--input {source}", got=error.strerror, expected="a text file") from error
 
 
-def asking(source: str | None) -> bool:
+def is_interactive(source: str | None) -> bool:
     """Whether lines are typed at a terminal."""
     return source is None and sys.stdin is not None and sys.stdin.isatty()
 
 
 @contextmanager
-def saying() -> Iterator[None]:
+def print_errors() -> Iterator[None]:
     """Prints an `InputError` instead of raising it, so that a terminal session continues."""
     try:
         yield
@@ -199,19 +199,19 @@ def saying() -> Iterator[None]:
         sys.stderr.write(f"error: {error}\n")
 
 
-def decoded_line(line: bytes) -> str:
+def decode_typed_line(line: bytes) -> str:
     """Decodes a line typed at a terminal.
 
     Raises:
         InputError: The line is not UTF-8 or too long.
     """
     try:
-        return text_of(line)
+        return decode_text(line)
     except UnicodeDecodeError:
         raise InputError("the line", got="no UTF-8", expected="text") from None
 
 
-def _typed() -> Iterator[tuple[int, list[bytes]]]:
+def _prompted_lines() -> Iterator[tuple[int, list[bytes]]]:
     """Prompts for lines at a terminal and yields each; an empty line or Ctrl-D ends the input."""
     number = 1
     while True:
@@ -235,8 +235,8 @@ def _batches(descriptor: int) -> Iterator[tuple[int, list[bytes]]]:
                 continue
             chunk = end + chunk
         *lines, rest = (rest + chunk).split(b"\n")
-        for start in range(0, len(lines), AT_ONCE):
-            part = [line.removesuffix(b"\r") for line in lines[start : start + AT_ONCE]]
+        for start in range(0, len(lines), BATCH_SIZE):
+            part = [line.removesuffix(b"\r") for line in lines[start : start + BATCH_SIZE]]
             yield number, part
             number += len(part)
     if rest:

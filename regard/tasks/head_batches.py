@@ -1,6 +1,6 @@
 """Batches of texts on which attention heads are measured, with the loss of a model on them.
 
-A task's `passages` makes them; `regard/explain/heads.py` records the attention on them, and
+A task's `head_batches` makes them; `regard/explain/heads.py` records the attention on them, and
 compares the loss with and without each head.
 """
 
@@ -25,7 +25,7 @@ AT_ONCE = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Passages:
+class HeadBatch:
     """One batch of texts, with functions to read it and to compute its loss."""
 
     read: Callable[[Tap], object]
@@ -37,7 +37,7 @@ class Passages:
     """For the name of a layer, the numbers of queries and of keys of each text in that layer."""
 
 
-def of_pairs(model: EncoderDecoder, batch: Batch[Ragged]) -> Passages:
+def of_pairs(model: EncoderDecoder, batch: Batch[Ragged]) -> HeadBatch:
     """Wraps a batch of sources and targets; the loss is that of the target tokens."""
     (source, target), wanted = batch.sides, batch.targets.ids
 
@@ -49,16 +49,16 @@ def of_pairs(model: EncoderDecoder, batch: Batch[Ragged]) -> Passages:
     def loss(twin: EncoderDecoder) -> Tensor:
         return F.cross_entropy(twin(source, target), wanted, reduction="sum")
 
-    return Passages(lambda tap: model(source, target, tap), loss, wanted.numel(), lengths)
+    return HeadBatch(lambda tap: model(source, target, tap), loss, wanted.numel(), lengths)
 
 
 def of_texts(
     model: BaseEncoder, texts: Input, loss: Callable[[Any], Tensor], targets: int
-) -> Passages:
+) -> HeadBatch:
     """Wraps texts or images for an encoder, with a given loss and number of targets."""
     lengths = model.embed.layout(texts).lengths
     both = lengths, lengths
-    return Passages(lambda tap: model.hidden(texts, tap), loss, targets, lambda _: both)
+    return HeadBatch(lambda tap: model.hidden(texts, tap), loss, targets, lambda _: both)
 
 
 def batch_of_ids(texts: Sequence[Sequence[int]]) -> Batch[Ragged]:
