@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from regard.errors import InputError
 from regard.layers.attention import Attention
 from regard.layers.context import Context, Memory
-from regard.layers.convolution import Convolution
+from regard.layers.convolution import Convolution, GatedConvolution
 from regard.layers.kernels.dropout import Dropout, drop_rows
 from regard.layers.layout import Layout
 from regard.layers.mixer import Mixer
@@ -124,6 +124,10 @@ def _mixer(shape: BlockShape, name: str) -> Mixer:
     if name.endswith("recurrent"):
         return Recurrent(
             shape.dim, name, cell=shape.cell, both_ways=shape.both_ways, bias=shape.bias
+        )
+    if name.endswith("gated_convolution"):
+        return GatedConvolution(
+            shape.dim, name, kernel=shape.kernel, causal=shape.causal, bias=shape.bias
         )
     if name.endswith("convolution"):
         return Convolution(

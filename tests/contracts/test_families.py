@@ -57,7 +57,12 @@ SEQ2SEQ = {
     "deep_lstm": {"cell": "lstm", "decoder_layers": 3, "tied": "output"},
     "deep_fixed": {"attention": "none", "decoder_layers": 2, "tied": "none"},
 }
-VARIANTS = {"transformer": TRANSFORMER, "t5": T5, "seq2seq": SEQ2SEQ}
+CONVS2S = {
+    "convolutions": {},
+    "wide_kernel": {"kernel": 5, "encoder_layers": 3, "decoder_layers": 1, "heads": 1},
+    "without_positions": {"positions": "none", "norm": "rms", "bias": False, "tied": "none"},
+}
+VARIANTS = {"transformer": TRANSFORMER, "t5": T5, "seq2seq": SEQ2SEQ, "convs2s": CONVS2S}
 ALONE = {"gpt", "bert"}
 """Families of one stack: tests/contracts/test_one_stack.py."""
 OF_IMAGES = {"vit"}
@@ -66,7 +71,7 @@ OF_BLOCKS = {"heads", "hidden"}
 """Sizes that a recurrent translator does not have."""
 FAST = {
     "learned-pre", "rotary-post", "rms", "additive_grouped", "window", "plain",
-    "gru-additive", "lstm-none", "rnn-dot", "deep_lstm",
+    "convolutions", "gru-additive", "lstm-none", "rnn-dot", "deep_lstm",
 }  # fmt: skip
 """Each kind of positions, norm, score and heads once; all together they take long."""
 MODELS = [

@@ -7,6 +7,7 @@ import torch
 
 from regard.errors import InputError
 from regard.layers import Convolution, plain_context
+from regard.layers.convolution import GatedConvolution
 
 LENGTHS = (3, 5, 1)
 
@@ -46,3 +47,17 @@ def test_a_kernel_without_a_middle_is_refused_unless_it_looks_back():
         3,
         8,
     )
+
+
+@pytest.mark.parametrize(("kernel", "causal"), [(3, False), (5, False), (1, True), (4, True)])
+def test_a_gated_convolution_is_that_of_pytorch(kernel, causal):
+    layer, x = GatedConvolution(8, kernel=kernel, causal=causal), torch.randn(9, 8)
+    weight = layer.into.weight.view(16, kernel, 8).transpose(1, 2)  # (out, in, k)
+    sides = (kernel - 1, 0) if causal else (kernel // 2, kernel // 2)
+    alone = []
+    for text in x.split(LENGTHS):
+        rows = torch.nn.functional.pad(text.T, sides)[None]  # (1, dim, length + k - 1)
+        made = torch.nn.functional.conv1d(rows, weight, layer.into.bias)[0].T
+        alone.append(made[:, :8] * made[:, 8:].sigmoid())
+    found = layer(x, plain_context(LENGTHS))
+    torch.testing.assert_close(found, torch.cat(alone), rtol=0, atol=1e-6)
