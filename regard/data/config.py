@@ -17,6 +17,10 @@ ExampleType = Literal["pairs", "text", "labels", "pictures", "nothing"]
 """The type of a dataset's examples; each task needs one of these."""
 
 
+LONGEST = 22
+"""The most English words of a training sentence of the grammar, unless a recipe allows more."""
+
+
 class GrammarData(Config):
     """English-German pairs from the embedded synchronous grammar."""
 
@@ -26,6 +30,10 @@ class GrammarData(Config):
     """How many training pairs to generate."""
     held_out: int = Field(default=500, ge=1)
     """How many pairs to generate for the validation split and for each test split."""
+    longest: int = Field(default=LONGEST, ge=LONGEST, le=100)
+    """The most English words of a training sentence. Above 22, half of the sentences are chains of
+    clauses joined by "and" or "but", of all lengths up to it, and the test "long" has chains of
+    more than 22 words."""
     seed: int = 0
 
 

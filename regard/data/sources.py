@@ -17,6 +17,7 @@ from itertools import islice
 import numpy as np
 
 from regard.data.config import (
+    LONGEST,
     DataConfig,
     FileData,
     Files,
@@ -91,7 +92,7 @@ def _first(files: Files | None, max_words: int, count: int) -> Sequence[Pair]:
     return [row for row in rows if isinstance(row, Pair)]
 
 
-Generator = Callable[[int, int, int], Splits]
+Generator = Callable[..., Splits]
 
 
 def _generator(home: str) -> Generator:
@@ -99,7 +100,7 @@ def _generator(home: str) -> Generator:
 
     Using a trained model does not need the grammar.
     """
-    return lambda pairs, held_out, seed: imported(home)(pairs, held_out, seed)
+    return lambda *settings: imported(home)(*settings)
 
 
 GENERATORS: dict[str, Generator] = {
@@ -112,12 +113,16 @@ GENERATORS: dict[str, Generator] = {
 
 def _generated(config: GrammarData | ToyData) -> Loaded:
     if isinstance(config, GrammarData):
-        splits = GENERATORS["grammar"](config.pairs, config.held_out, config.seed)
+        settings = config.pairs, config.held_out, config.seed, config.longest
+        splits = GENERATORS["grammar"](*settings)
     else:
         splits = toy_splits(
             config.kind, config.pairs, config.held_out, config.symbols, config.longest, config.seed
         )
-    return Loaded(splits, {}, {config.kind: _digest(splits.train, config.model_dump_json())})
+    # Runs from before `longest` was a setting of the grammar have a digest without it.
+    usual = isinstance(config, GrammarData) and config.longest == LONGEST
+    described = config.model_dump_json(exclude={"longest"} if usual else None)
+    return Loaded(splits, {}, {config.kind: _digest(splits.train, described)})
 
 
 def _digest(pairs: Sequence[Pair], settings: str) -> str:

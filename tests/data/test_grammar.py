@@ -420,3 +420,22 @@ def test_her_in_the_dative_is_scored_and_her_car_is_not():
     assert pronoun_is_right(reference, "Die Frau kam zurück und ihr Hund dankte ihr.")
     assert not pronoun_is_right(reference, "Die Ärztin kam zurück und wir dankten ihm.")
     assert not pronoun_is_right(reference, "Die Ärztin verkaufte ihr altes Auto.")
+
+
+def test_longer_sentences_are_chains_of_clauses():
+    found = splits(400, 60, seed=0, longest=50)
+
+    def lengths(pairs):
+        return [pair.source.count(" ") + 1 for pair in pairs]
+
+    assert max(lengths(found.train)) <= 50
+    assert sum(length > 30 for length in lengths(found.train)) > 40
+    assert set(lengths(found.tests["long"])) <= set(range(23, 51))
+    assert max(lengths(found.tests["combinations"])) <= 22
+    longest = max(found.train, key=lambda pair: len(pair.source))
+    joints = [len(re.findall(r", (?:and|but) ", longest.source)),
+              len(re.findall(r"\b(?:und|aber) ", longest.target))]  # fmt: skip
+    assert min(joints) >= 2
+    every = [pair.source for pairs in (found.train, found.valid, *found.tests.values())
+             for pair in pairs]  # fmt: skip
+    assert len(set(every)) == len(every)

@@ -19,8 +19,10 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 
+from regard.data.config import LONGEST
 from regard.data.grammar.frames import DECIDING, Frames
 from regard.data.grammar.gloss import gloss, word_for_word
 from regard.data.grammar.lexicon import ADJECTIVES, DATIVE, GIVING, NOUNS, TRANSITIVE, TWO_GENDERS
@@ -33,8 +35,6 @@ from regard.errors import InputError
 
 __all__ = ["DEMO", "gloss", "pronoun_is_right", "sample", "splits", "word_for_word"]
 
-LONGEST = 22
-"""The most English words in a training sentence."""
 LONGEST_TEST = 26
 """The most English words in a sentence of the "long" test."""
 
@@ -205,7 +205,7 @@ def _perhaps_unpunctuated(one: Pair, share: int) -> Pair:
     return Pair(one.source[:-1], one.target[:-1], (*one.tags, "unpunctuated"))
 
 
-def splits(pairs: int, held_out: int, seed: int) -> Splits:
+def splits(pairs: int, held_out: int, seed: int, longest: int = LONGEST) -> Splits:
     """Generate training, validation and five test splits; no source sentence is in two of them.
 
     The validation split does not depend on `pairs`, and a smaller training split is the beginning
@@ -215,6 +215,8 @@ def splits(pairs: int, held_out: int, seed: int) -> Splits:
         pairs: How many training pairs.
         held_out: How many pairs of the validation split and of each test split.
         seed: Seed of the random choice.
+        longest: The most English words of a training sentence. Above 22, half of the sentences are
+            chains of joined sentences, and "long" has chains of 23 to `longest` words.
 
     Returns:
         Splits with the tests "combinations", "pronouns", "natural_gender", "long" and
@@ -232,20 +234,32 @@ def splits(pairs: int, held_out: int, seed: int) -> Splits:
         return Frames(f"{seed} {name}")
 
     def as_training(name: str, count: int, unpunctuated: int = UNPUNCTUATED) -> tuple[Pair, ...]:
-        draw = frames(name).sentence
-        return _take(draw, _for_training, count, seen, unpunctuated=unpunctuated)
+        lengths = range(longest + 1)
+        return _take(
+            draws(name), _for_training, count, seen, lengths=lengths, unpunctuated=unpunctuated
+        )
+
+    def draws(name: str) -> Callable[[], Sentence]:
+        own = frames(name)
+        if longest == LONGEST:
+            return own.sentence
+        return lambda: own.chain(longest) if own.happens(0.5) else own.sentence()
 
     valid = as_training("valid", held_out)
     train = as_training("train", pairs)
     known = sorted(map(_length, train))
     longer = range(known[9 * (len(known) - 1) // 10] + 1, LONGEST_TEST + 1)
+    of_long = frames("long")
+    draw_long = of_long.long
+    if longest > LONGEST:
+        longer, draw_long = range(LONGEST + 1, longest + 1), partial(of_long.chain, longest)
     tests = {
         "combinations": _take(frames("combinations").sentence, _for_combinations, held_out, seen),
         "pronouns": _take(frames("pronouns").contest, _for_pronouns, held_out, seen),
         "natural_gender": _take(
             frames("natural_gender").her_or_him, _for_natural_gender, held_out, seen
         ),
-        "long": _take(frames("long").long, _for_training, held_out, seen, lengths=longer),
+        "long": _take(draw_long, _for_training, held_out, seen, lengths=longer),
         "unpunctuated": as_training("unpunctuated", held_out, unpunctuated=100),
     }
     return Splits(train, valid, tests)

@@ -329,3 +329,20 @@ class Frames(People):
             return Joined(self.relative(), word, self.clause(self.tense(), third=False))
         tense = self.tense()
         return Joined(self.clause(tense), word, self.clause(tense, third=False))
+
+    def chain(self, longest: int) -> Sentence:
+        """Draw sentences joined by "and" or "but", of any number of words up to about `longest`.
+
+        Longer chains are drawn more often, as more of them have a held-out combination and are
+        then not used.
+        """
+        words = int(longest * self._random() ** 0.5)
+        found: Sentence = self._part()
+        while found.english().count(" ") + 1 < words - 3:  # a part has about six words
+            found = Joined(found, self.choose(("and", "but")), self._part())
+        return found
+
+    def _part(self) -> Sentence:
+        """Draw a part of a chain."""
+        kinds = (0.5, self.plain), (0.2, self.contest), (0.2, self.linked), (0.1, self.taking)
+        return self.weighted(kinds)()
