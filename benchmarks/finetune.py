@@ -116,7 +116,7 @@ def theirs(recipe, prepared, labels: tuple[str, ...]):
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip or float("inf"))
             steps.step()
             progress.advance(1)
-            progress.say("transformers")
+            progress.print_line("transformers")
         seconds = time.perf_counter() - start
     return model.eval(), seconds
 

@@ -12,7 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from regard.runtime.lazy import lazily
+from regard.runtime.lazy import lazy_getattr
 
 __version__ = "0.1.0"
 
@@ -37,7 +37,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-__getattr__ = lazily(__name__, _PUBLIC)
+__getattr__ = lazy_getattr(__name__, _PUBLIC)
 
 
 def _always_the_function(name: str) -> property:

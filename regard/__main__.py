@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from regard.runtime.garbage import postpone
-from regard.runtime.stopping import be_the_command
+from regard.runtime.garbage import collect_seldom
+from regard.runtime.stopping import set_up_command
 
 
 def command() -> None:
     """Runs the command line in a process of its own."""
-    be_the_command()  # first, so that a signal during the slow imports ends the process properly
-    postpone()
+    set_up_command()  # first, so that a signal during the slow imports ends the process properly
+    collect_seldom()
 
     from regard.cli import main
 

@@ -25,7 +25,7 @@ from regard.layers.tap.without import without
 from regard.models import Model, describe
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
-from regard.runtime.device import present
+from regard.runtime.device import runtime_on
 from regard.tasks.entries import TASKS, every_verb, verbs_of
 from regard.tasks.ids import (
     check_roles,
@@ -103,7 +103,7 @@ class Pipeline:
         """
         if self.precision == "int8" and str(device) not in ("auto", "cpu"):
             raise InputError("precision int8", got=device, expected="the CPU")
-        present("cpu" if self.precision == "int8" else device, dtype).place(self.model)
+        runtime_on("cpu" if self.precision == "int8" else device, dtype).place(self.model)
         return self
 
     @property

@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from regard.runtime.cores import Cores, spread
+from regard.runtime.cores import Cores, parallel_map
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def _three_threads():
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
 def test_results_come_in_the_order_of_the_items(count):
-    assert spread(lambda n: n * n, list(range(count))) == [n * n for n in range(count)]
+    assert parallel_map(lambda n: n * n, list(range(count))) == [n * n for n in range(count)]
 
 
 def test_items_are_taken_side_by_side_with_a_share_of_the_cores_each():
@@ -31,18 +31,18 @@ def test_items_are_taken_side_by_side_with_a_share_of_the_cores_each():
         meet.wait()
         return torch.get_num_threads()
 
-    assert spread(one, [1, 2, 3]) == [1, 1, 1]
+    assert parallel_map(one, [1, 2, 3]) == [1, 1, 1]
 
 
 def test_the_mode_goes_along():
     def mode(_):
         return torch.is_inference_mode_enabled(), torch.is_grad_enabled()
 
-    assert spread(mode, [1, 2]) == [(False, True)] * 2
+    assert parallel_map(mode, [1, 2]) == [(False, True)] * 2
     with torch.inference_mode():
-        assert spread(mode, [1, 2]) == [(True, False)] * 2
+        assert parallel_map(mode, [1, 2]) == [(True, False)] * 2
     with torch.no_grad():
-        assert spread(mode, [1, 2]) == [(False, False)] * 2
+        assert parallel_map(mode, [1, 2]) == [(False, False)] * 2
 
 
 def test_what_goes_wrong_in_a_part_is_said():

@@ -182,7 +182,7 @@ def test_of_parts_in_other_bits_each_is_opened_once(theirs, tmp_path, kind):
 def test_the_averaged_checkpoints_are_opened_once_each(tmp_path):
     run_of(tmp_path, [1, 2, 3], 1)
     with openings(tmp_path) as found:
-        weights = checkpoint.last_weights(tmp_path, checkpoint.Spaced(2, 1), 3)
+        weights = checkpoint.last_weights(tmp_path, checkpoint.AveragedSteps(2, 1), 3)
     assert len(weights) == 2
     assert set(found.values()) == {1}
     assert {Path(name).parent.name for name in found} == {"00000001", "00000002"}

@@ -16,7 +16,7 @@ from regard.errors import InputError
 from regard.models import GPTConfig, build
 from regard.pipeline import Pipeline
 from regard.recipes.recipe import from_text
-from regard.runs.load import bring, load, outline, vocabulary
+from regard.runs.load import import_model, load, outline, vocabulary
 from regard.runs.places import Repository, cache, find, is_cached, is_ours
 from regard.tokens.published.hub import read_file
 from tests.commands import is_refused
@@ -216,7 +216,7 @@ def test_pickled_weights_in_the_cache_are_for_import_alone(hub_cache, folder, tm
     put(hub_cache, "gpt2", old)
     with pytest.raises(InputError, match=r"got pytorch_model.bin(.|\n)*regard import"):
         load("gpt2")
-    assert bring("gpt2").parameters == load(folder).parameters
+    assert import_model("gpt2").parameters == load(folder).parameters
 
 
 @pytest.mark.parametrize(

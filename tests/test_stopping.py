@@ -97,9 +97,9 @@ def test_what_is_half_written_when_a_signal_comes_is_removed(tmp_path: Path) -> 
 def test_only_regard_itself_is_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, expected in {"/usr/bin/regard": True, "regard": True, "x/regard.py": False}.items():
         monkeypatch.setattr(sys, "argv", [name])
-        assert stopping.is_the_command() == expected
+        assert stopping.is_command() == expected
     monkeypatch.setattr(sys, "argv", [])
-    assert not stopping.is_the_command()
+    assert not stopping.is_command()
 
 
 def listens(process: int) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.runtime import tensors as module
-from regard.runtime.tensors import KINDS, REAL, TensorFile
+from regard.runtime.tensors import FLOAT_TYPES, KINDS, TensorFile
 
 SHAPES = [(), (0, 3), (2, 3), (5,)]
 
@@ -40,7 +40,7 @@ def test_what_the_library_writes_is_read_as_the_library_reads_it(kind, monkeypat
     tensors["many"] = numbers.abs().to(kind)
     data = safetensors.torch.save(tensors, {"said": "größer"})
     file = held(data)
-    assert file.remarks == {"said": "größer"}
+    assert file.metadata == {"said": "größer"}
     assert file.numbers == sum(tensor.numel() for tensor in tensors.values())
     found, theirs = file.read(), safetensors.torch.load(data)
     assert found.keys() == theirs.keys()
@@ -50,11 +50,11 @@ def test_what_the_library_writes_is_read_as_the_library_reads_it(kind, monkeypat
         assert torch.equal(ours, expected)
 
 
-@pytest.mark.parametrize("kind", sorted(REAL, key=str), ids=str)
+@pytest.mark.parametrize("kind", sorted(FLOAT_TYPES, key=str), ids=str)
 def test_numbers_are_widened_while_they_are_read(kind, monkeypatch):
     monkeypatch.setattr(module, "PIECE", 64)
     tensors = {"a": torch.randn(70, 3).to(kind), "b": torch.randn(2).to(kind)}
-    found = held(safetensors.torch.save(tensors)).read(wide=REAL)
+    found = held(safetensors.torch.save(tensors)).read(wide=FLOAT_TYPES)
     for name, tensor in tensors.items():
         assert found[name].dtype == torch.float32
         assert torch.equal(found[name], tensor.float())
@@ -80,8 +80,8 @@ def test_only_what_is_asked_for_is_widened_and_each_has_memory_of_its_own():
         (written(b"\xff\xfe"), "no JSON"),
         (written(b"[" * 100_000), "no JSON"),
         (written([1]), "no JSON object"),
-        (written({"__metadata__": {"a": 1}}), "remarks"),
-        (written({"__metadata__": ["a"]}), "remarks"),
+        (written({"__metadata__": {"a": 1}}), "metadata"),
+        (written({"__metadata__": ["a"]}), "metadata"),
         (written({"a": 1}), "no dtype, shape and data_offsets of a"),
         (written({"a": {}}), "no dtype"),
         (written({"a": entry(offsets=(0, 4, 8))}, b"x" * 8), "no dtype"),
@@ -127,7 +127,7 @@ def test_any_changed_header_gives_tensors_or_a_value_error(chance: random.Random
     for _ in range(chance.randint(1, 3)):
         data[chance.randrange(length)] = chance.randrange(256)
     try:
-        found = held(bytes(data)).read(wide=REAL)
+        found = held(bytes(data)).read(wide=FLOAT_TYPES)
     except ValueError:
         return
     assert sum(tensor.numel() for tensor in found.values()) <= len(data)

@@ -270,7 +270,7 @@ def run_one(experiment: Experiment, rounds: int, threads: int, progress: Progres
     workers: dict[str, Worker] = {}
     part = experiment.weight / max(1, len(lines))
     try:
-        progress.turn_to(f"{experiment.name}: preparing")
+        progress.describe(f"{experiment.name}: preparing")
         for line in lines:
             key = key_of(line.contender)
             if key not in workers:
@@ -280,12 +280,14 @@ def run_one(experiment: Experiment, rounds: int, threads: int, progress: Progres
             with contextlib.suppress(Failed, Missing):  # reported again by `_warm_up`
                 worker.await_ready()
         for line in lines:
-            progress.turn_to(f"{experiment.name}: warming up {line.label}")
+            progress.describe(f"{experiment.name}: warming up {line.label}")
             _warm_up(line, workers, outcome.measured[line.label])
             progress.advance(part)
         for number in range(rounds):
             for line in rotated(lines, number):
-                progress.turn_to(f"{experiment.name}: round {number + 1} of {rounds}, {line.label}")
+                progress.describe(
+                    f"{experiment.name}: round {number + 1} of {rounds}, {line.label}"
+                )
                 _take_turn(line, workers, outcome.measured[line.label])
                 progress.advance(part)
     finally:

@@ -15,7 +15,7 @@ import typer
 from regard.cli.commands import app
 from regard.cli.options import print_status
 from regard.errors import InputError, Interrupted, UserError, WriteError
-from regard.runtime.stopping import be_the_command, end, end_at_once, give_back
+from regard.runtime.stopping import end, exit_on_signal, restore_handlers, set_up_command
 
 USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """The exception that typer raises for a wrong option; its module differs between versions."""
@@ -48,11 +48,11 @@ def usage_error(error: Any) -> NoReturn:
 
 def main() -> None:
     """Runs the command line, with the signal handlers of a command."""
-    before = be_the_command()
+    before = set_up_command()
     try:
         run_command()
     finally:
-        give_back(before)
+        restore_handlers(before)
 
 
 def run_command() -> None:
@@ -68,7 +68,7 @@ def run_command() -> None:
     except typer.Abort:
         raise SystemExit(130) from None
     except KeyboardInterrupt:
-        end_at_once(signal.SIGINT, None)
+        exit_on_signal(signal.SIGINT, None)
     except BrokenPipeError:
         # The reader of our output closed the pipe, such as `head`: not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

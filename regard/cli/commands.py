@@ -107,9 +107,9 @@ def train(
     In several processes: torchrun --nproc-per-node 2 -m regard train RECIPE -o RUN
     """
     from regard.recipes import recipe as recipes
-    from regard.runtime.ranks import ranks_here, silenced
+    from regard.runtime.ranks import first_process_reports, ranks_here
 
-    with silenced():
+    with first_process_reports():
         if not out:
             raise InputError(
                 "train", got="no -o", expected="a folder for the run", fix="add -o runs/first"
@@ -206,7 +206,7 @@ def evaluate(
             beam=beam,
             suggest=suggest,
             lowercase=lowercase,
-            on_progress=bar.reach,
+            on_progress=bar.update_to,
             first=None if as_json else show,
         )
     for line in report.rows() if as_json else report.table().split("\n")[len(shown) :]:

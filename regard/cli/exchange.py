@@ -23,9 +23,9 @@ def import_model(
     quiet: Quiet = False,
 ) -> None:
     """Convert a model of another library to a Regard checkpoint, without running its code."""
-    from regard.runs.load import bring
+    from regard.runs.load import import_model
 
-    pipeline = bring(source, tokenizer)
+    pipeline = import_model(source, tokenizer)
     pipeline.save(out)
     print_status(f"{pipeline} is in {out}", quiet=quiet)
 

@@ -69,7 +69,7 @@ def lecture(
 
     with Progress(max(1, len(commands)), quiet=quiet, counted="figure") as bar:
         for command in commands:
-            bar.turn_to(command)
+            bar.describe(command)
             shown[command] = lectures.draw(command, folder, run, fresh=fresh)
             bar.finish(1)
     page = write_file(folder / "index.html", lectures.page_of(found, asked, shown).encode())

@@ -179,11 +179,11 @@ def train_vectors(
     from regard.recipes import recipe as recipes
     from regard.runtime.device import setup
     from regard.vectors.recipe import FORM
-    from regard.vectors.training import check_place
+    from regard.vectors.training import check_device
     from regard.vectors.training import train_vectors as run
 
     found = recipes.load_form(FORM, recipe, overrides)
-    check_place(device)
+    check_device(device)
     used = setup(threads, found.seed, quiet=quiet).threads
     table = run(found, out, resume=resume, quiet=quiet, threads=used)
     word = next((word for word in table.words if len(word) > 4), table.words[0])

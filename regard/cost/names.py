@@ -21,7 +21,7 @@ from regard.recipes.recipe import Recipe
 from regard.recipes.yaml import write
 from regard.runs.load import outline
 from regard.runs.places import is_cached
-from regard.runs.start import sketched
+from regard.runs.start import outlined
 from regard.tokens.config import BYTES_AND_SPECIAL
 
 SENTENCE_LENGTH = 30
@@ -98,7 +98,7 @@ def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found
         sizes = (vocab,) * len(recipe.model.VOCABULARIES) if vocab is not None else sizes
         return FoundRecipe(what, recipe, sizes, "--vocab" if vocab is not None else "the folder's")
     name, recipe = _named_or_loaded(what, overrides)
-    recipe, sizes = sketched(recipe)
+    recipe, sizes = outlined(recipe)
     if vocab is not None:
         return FoundRecipe(name, recipe, (vocab,) * len(recipe.model.VOCABULARIES), "--vocab")
     if sizes:

@@ -46,7 +46,7 @@ from regard.recipes.recipe import Recipe
 from regard.runtime.device import MOST_THREADS
 from regard.runtime.units import duration, short
 from regard.tasks.task import max_lengths
-from regard.train.optim import BYTES, OF_A_PARAMETER
+from regard.train.optim import BYTES, BYTES_PER_PARAMETER
 
 PAPER = {"base": (8, 12.0), "big": (8, 84.0)}
 """The number of P100 GPUs and of hours of the paper's trainings (section 5.2)."""
@@ -166,7 +166,7 @@ class Plan:
         example = activation_floats(model, *self.lengths, targets=targets)
         loss = loss_floats(model, self.vocab, tokens * targets // length)
         return {
-            **{part: each * self.total for part, each in OF_A_PARAMETER.items()},
+            **{part: each * self.total for part, each in BYTES_PER_PARAMETER.items()},
             "activations": BYTES * (example * tokens // length + loss),
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import lazily
+from regard.runtime.lazy import lazy_getattr
 
 if TYPE_CHECKING:
     from regard.decode.config import DecodeConfig as DecodeConfig
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regard.decode.filters import Symbols as Symbols
     from regard.decode.search import Hypothesis as Hypothesis
 
-__getattr__ = lazily(
+__getattr__ = lazy_getattr(
     __name__,
     {
         "DecodeConfig": "regard.decode.config",

@@ -35,7 +35,7 @@ from regard.models.model import Model
 from regard.models.sketch import shapes
 from regard.runtime.device import check_memory
 from regard.runtime.files import open_regular, read_json, write_file
-from regard.runtime.tensors import REAL, TensorFile
+from regard.runtime.tensors import FLOAT_TYPES, TensorFile
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
@@ -70,8 +70,8 @@ def read_model(
     their = read_json(folder / CONFIG) if their is None else their
     kind = kind_of(their, folder)
     tensors = kind.whole_names(read_tensors(folder, pickled=pickled))
-    config, vocabularies, shapes = _understood(folder, their, tensors, len(tensors))
-    ours = kind.names(config).bring(tensors, shapes)
+    config, vocabularies, shapes = _parsed(folder, their, tensors, len(tensors))
+    ours = kind.names(config).import_tensors(tensors, shapes)
     model: Model = blank(config, *vocabularies)
     _check_tied(model, ours)
     fill(model, ours)
@@ -90,14 +90,14 @@ def read_outline(folder: Path, their: dict[str, Any]) -> tuple[ModelConfig, tupl
     """
     mapped: dict[str, Tensor] = {}
     if not (folder / WEIGHTS).is_file() and not (folder / INDEX).is_file():
-        return _understood(folder, their, {}, MOST_LAYERS)[:2]  # from the config alone
+        return _parsed(folder, their, {}, MOST_LAYERS)[:2]  # from the config alone
     for file in _files(folder, pickled=False):
         mapped |= _load(file)
     tensors = kind_of(their, folder).whole_names(mapped)
-    return _understood(folder, their, tensors, len(tensors))[:2]
+    return _parsed(folder, their, tensors, len(tensors))[:2]
 
 
-def _understood(
+def _parsed(
     folder: Path, their: dict[str, Any], tensors: dict[str, Tensor], count: int
 ) -> tuple[ModelConfig, tuple[int, ...], dict[str, torch.Size]]:
     """Converts their config: our config, the sizes of vocabularies, and the shapes of our tensors.
@@ -145,7 +145,7 @@ def write_model(model: Model, folder: Path, **roles: Any) -> dict[str, Any]:
     kind = _kind_for(model)
     written = kind.write(model.config, *model.vocabularies().values())
     their = {"model_type": kind.name, **written, "dtype": "float32", **roles}
-    tensors = kind.names(model.config).send(dict(model.state_dict()))
+    tensors = kind.names(model.config).export_tensors(dict(model.state_dict()))
     write_file(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
     write_file(folder / CONFIG, (json.dumps(their, indent=2) + "\n").encode())
     return their
@@ -214,7 +214,7 @@ def _read(file: Path, held: int) -> dict[str, Tensor]:
         with _naming(file), open_regular(file) as stream:
             stored = TensorFile(stream, os.fstat(stream.fileno()).st_size)
             check(stored.numbers)
-            return stored.read(wide=REAL)
+            return stored.read(wide=FLOAT_TYPES)
     mapped = _load(file)
     check(sum(tensor.numel() for tensor in mapped.values()))
     return {

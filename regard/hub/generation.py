@@ -33,7 +33,7 @@ KEPT = ("eos_token_id", "decoder_start_token_id", "bos_token_id")
 """Ids that are taken from `config.json` if `generation_config.json` does not repeat them."""
 USUAL_TOP_K = 50
 """The default of `top_k` in transformers."""
-UNHEEDED: dict[str, Any] = {
+UNSUPPORTED: dict[str, Any] = {
     "begin_suppress_tokens": [],
     "constraints": None,
     "diversity_penalty": 0,
@@ -100,7 +100,7 @@ def read_decoding(
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise InputError(f"{where}", got=str(error).partition("\n")[0]) from None
     lost = [
-        name for name, usual in UNHEEDED.items() if settings.get(name, usual) not in (usual, [])
+        name for name, usual in UNSUPPORTED.items() if settings.get(name, usual) not in (usual, [])
     ]
     if any(len(each) > 1 for each in settings.get("bad_words_ids", ())):
         lost.append("bad_words_ids of several tokens")
@@ -109,7 +109,7 @@ def read_decoding(
     if not both and settings.get("min_length"):
         lost.append("min_length (min_new_tokens is)")
     if lost:
-        log.warning("%s: not heeded: %s; outputs may differ", where, ", ".join(lost))
+        log.warning("%s: not supported: %s; outputs may differ", where, ", ".join(lost))
     return config
 
 

@@ -25,7 +25,7 @@ class Rule:
 
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
-    turned: bool = False
+    transposed: bool = False
     """Whether their matrix is transposed, (in, out), as in GPT-2."""
     row: bool = False
     """Whether their vector is a matrix of one row, as the bias of Marian's logits."""
@@ -71,7 +71,7 @@ def within(ours: str, theirs: str, rules: Iterable[Rule]) -> list[Rule]:
 
 
 @dataclass(frozen=True)
-class Known:
+class ComputedTensor:
     """The expected shape and values of a tensor of theirs that is computed, not learned."""
 
     shape: tuple[int, ...]
@@ -94,10 +94,10 @@ class Table:
     """Their tensors that may repeat another of theirs (tied matrices): copy -> original."""
     ignored: tuple[str, ...] = ()
     """Patterns of their tensors that are not learned: masks, position ids, rotary frequencies."""
-    known: Mapping[str, Known] = field(default_factory=dict)
+    computed: Mapping[str, ComputedTensor] = field(default_factory=dict)
     """Their tensors that must have certain values, such as Marian's sinusoidal positions."""
 
-    def bring(
+    def import_tensors(
         self, theirs: dict[str, Tensor], shapes: Mapping[str, torch.Size]
     ) -> dict[str, Tensor]:
         """Converts their tensors to ours.
@@ -120,39 +120,45 @@ class Table:
         waiting = Counter(name for rule in self.rules for name in rule.theirs)
         used = set(waiting)
         for rule in self.rules:
-            ours |= _bring(rule, theirs, shapes)
+            ours |= _import(rule, theirs, shapes)
             waiting.subtract(rule.theirs)
             for name in {*rule.theirs} - {*self.copies.values(), *+waiting}:
                 theirs.pop(name, None)
         self._check_unused(theirs, used)
         missing = [name for name in shapes if name not in ours]
         if missing:
-            raise InputError("the weights", got=f"nothing for {missing[0]}", expected="all of it")
+            raise InputError(
+                "the weights", got=f"no tensor for {missing[0]}", expected="all tensors"
+            )
         return ours
 
     def _check_unused(self, theirs: Mapping[str, Tensor], used: Set[str]) -> None:
-        """Refuses tensors left over that are neither known, nor copies, nor ignored."""
-        for name in theirs.keys() & self.known.keys():
-            if not self.known[name].matches(theirs[name]):
-                raise InputError(name, got="other numbers", expected="waves that are not learned")
-        for name in theirs.keys() - used - self.known.keys():
+        """Refuses tensors left over that are neither computed, nor copies, nor ignored."""
+        for name in theirs.keys() & self.computed.keys():
+            if not self.computed[name].matches(theirs[name]):
+                raise InputError(
+                    name, got="other values", expected="sinusoidal positions, which are not learned"
+                )
+        for name in theirs.keys() - used - self.computed.keys():
             original = self.copies.get(name)
             if original is not None and original in theirs:
                 if not torch.equal(theirs[name], theirs[original]):
-                    raise InputError(name, got="other numbers", expected=f"those of {original}")
+                    raise InputError(name, got="other values", expected=f"those of {original}")
             elif not any(fnmatchcase(name, pattern) for pattern in self.ignored):
-                known = f"{len(used)} tensors that the model has"
-                raise InputError("the weights", got=f"a leftover {name}", expected=known)
+                expected = f"only the {len(used)} tensors of the model"
+                raise InputError("the weights", got=f"an unknown tensor {name}", expected=expected)
 
-    def send(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def export_tensors(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Converts our tensors to theirs; copies of tied matrices are left out, as they do."""
         left = ours.keys() - {name for rule in self.rules for name in rule.ours}
         if left:
-            raise InputError("export", got=f"a {min(left)}", expected="what their model has too")
+            raise InputError(
+                "export", got=f"a {min(left)}", expected="only tensors that their model has"
+            )
         theirs: dict[str, Tensor] = {}
         for rule in self.rules:
             whole = torch.cat([ours[name] for name in rule.ours])
-            whole = whole.t() if rule.turned and whole.dim() == 2 else whole
+            whole = whole.t() if rule.transposed and whole.dim() == 2 else whole
             whole = whole[None] if rule.row else whole
             whole = whole if rule.shape is None else whole.reshape(rule.shape)
             parts = whole.chunk(len(rule.theirs)) if len(rule.theirs) > 1 else (whole,)
@@ -164,18 +170,22 @@ class Table:
         return theirs
 
 
-def _bring(
+def _import(
     rule: Rule, theirs: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]
 ) -> dict[str, Tensor]:
     missing = [name for name in rule.theirs if name not in theirs]
     if missing and rule.zero:
         return {name: torch.zeros(shapes[name]) for name in rule.ours}
     if missing:
-        raise InputError("the weights", got=f"no {missing[0]}", expected="it, for this config.json")
+        raise InputError(
+            "the weights", got=f"no {missing[0]}", expected="all tensors of config.json"
+        )
     if any(name not in shapes for name in rule.ours):
-        raise InputError("the weights", got=f"a {rule.theirs[0]}", expected="none, by config.json")
+        raise InputError(
+            "the weights", got=f"a tensor {rule.theirs[0]}", expected="none of it, by config.json"
+        )
     parts = [_real(name, theirs[name]) for name in rule.theirs]
-    if rule.turned:
+    if rule.transposed:
         parts = [part.t() if part.dim() == 2 else part for part in parts]
     if rule.row:
         parts = [part.flatten() for part in parts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import lazily
+from regard.runtime.lazy import lazy_getattr
 
 if TYPE_CHECKING:
     from regard.models.config import BlocksConfig as BlocksConfig
@@ -52,7 +52,7 @@ _HOMES = {
     "model": ("Model",),
     "recurrent": ("Seq2Seq",),
 }
-__getattr__ = lazily(
+__getattr__ = lazy_getattr(
     __name__,
     {name: f"regard.models.{home}" for home, names in _HOMES.items() for name in names},
 )

@@ -23,7 +23,7 @@ from regard.pipeline import PRECISIONS, Pipeline, no_tokenizer
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runs.places import Repository, opened
-from regard.runtime.device import present
+from regard.runtime.device import runtime_on
 from regard.runtime.files import read_json
 from regard.tokens import Processor, Vocabulary
 from regard.train.checkpoint import run as checkpoint
@@ -65,13 +65,13 @@ def load(
         raise InputError("precision", got=precision, expected=" or ".join(PRECISIONS))
     if precision == "int8" and device == "auto":
         device = "cpu"
-    runtime = present(device, dtype)  # an invalid device is refused before anything is read
+    runtime = runtime_on(device, dtype)  # an invalid device is refused before anything is read
     with opened(place, download=download) as folder:
         config = ConfigFile.of(folder)
         if config.theirs is not None:
             pipeline = from_hub(folder, str(place), config.theirs)
         else:
-            pipeline = _from_snapshot(checkpoint.chosen(folder, config.data), str(place))
+            pipeline = _from_snapshot(checkpoint.read_chosen(folder, config.data), str(place))
     runtime.place(pipeline.model)
     return pipeline.quantised() if precision == "int8" else pipeline
 
@@ -109,7 +109,7 @@ def _vocabulary_in(folder: Path) -> Vocabulary | None:
         return read_folder(folder, config.theirs)
     if folder.is_dir() and not ours and not config.data and (found := read_folder(folder)):
         return found
-    found = _stored_processor(checkpoint.chosen_tokenizer(folder, config.data))
+    found = _stored_processor(checkpoint.read_chosen_tokenizer(folder, config.data))
     if found is not None and not found.vocabularies:
         raise InputError(str(folder), got="a model of images", expected="one that reads text")
     return found
@@ -174,7 +174,7 @@ def outline(place: str) -> tuple[Recipe, tuple[int, ...]]:
     return recipe, vocabularies_in(description)
 
 
-def bring(source: str | Path, tokenizer: Path | None = None) -> Pipeline:
+def import_model(source: str | Path, tokenizer: Path | None = None) -> Pipeline:
     """Reads a foreign model for `regard import`, weights in `.bin` files included.
 
     Args:

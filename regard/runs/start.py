@@ -1,6 +1,6 @@
 """The start of a run: from random weights, from a pretrained folder, or from its own checkpoint.
 
-In: a recipe, and the checkpoint if the run is resumed. Out: a `Beginning`: the recipe completed
+In: a recipe, and the checkpoint if the run is resumed. Out: a `RunStart`: the recipe completed
 with the model config and tokenizer of `start.folder`, and the weights to copy. A resumed run takes
 all of that from its own checkpoint, since the folder may be gone.
 """
@@ -35,7 +35,7 @@ of all heads except `classes` and `tags`."""
 
 
 @dataclass(frozen=True, eq=False)
-class Beginning:
+class RunStart:
     """What a run starts with."""
 
     recipe: Recipe
@@ -78,7 +78,7 @@ class Beginning:
         model.load_state_dict(taken)
 
 
-def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
+def begin(recipe: Recipe, snapshot: Snapshot | None) -> RunStart:
     """Determines what a run starts with.
 
     Args:
@@ -92,12 +92,12 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
         old = recipes.from_text(snapshot.recipe, "recipe.yaml")
         config, sizes = parse_description(snapshot.config)
         check_weights(config, sizes, snapshot.weights, f"checkpoint {folder_name(snapshot.step)}")
-        return Beginning(continued(recipe, old), Vocabulary.from_json(snapshot.tokenizer), sizes)
+        return RunStart(continued(recipe, old), Vocabulary.from_json(snapshot.tokenizer), sizes)
     if recipe.start is None:
-        return Beginning(recipe)
+        return RunStart(recipe)
     with torch.random.fork_rng(devices=[]):  # loading must not change how a new head is drawn
         found = load(recipe.start.folder, device="cpu", download=False)
-    return Beginning(
+    return RunStart(
         settled(recipe, found.recipe),
         found.processor,
         tuple(found.model.vocabularies().values()),
@@ -106,7 +106,7 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> Beginning:
     )
 
 
-def sketched(recipe: Recipe) -> tuple[Recipe, tuple[int, ...]]:
+def outlined(recipe: Recipe) -> tuple[Recipe, tuple[int, ...]]:
     """The recipe as `begin` completes it and the vocabulary sizes, without loading weights.
 
     Args:

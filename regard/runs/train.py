@@ -28,18 +28,18 @@ from regard.runs.load import load
 from regard.runs.start import begin, continued
 from regard.runtime.device import MOST_THREADS, Runtime, check_memory, setup
 from regard.runtime.files import write_file
-from regard.runtime.ranks import Ranks, silenced, together
+from regard.runtime.ranks import Ranks, first_process_reports, process_group
 from regard.runtime.units import short
 from regard.tasks.entries import TASKS
 from regard.tasks.task import Prepared
 from regard.train.checkpoint import run as checkpoint
 from regard.train.checkpoint.folder import CONFIG, TRAINING, folder_name
 from regard.train.checkpoint.run import RunLock, Snapshot
-from regard.train.optim import OF_A_PARAMETER
-from regard.train.trainer import Job, Trainer, whole_number
+from regard.train.optim import BYTES_PER_PARAMETER
+from regard.train.trainer import Job, Trainer, read_count
 from regard.vectors.recipe import FORM as VECTORS
 from regard.vectors.table import WordVectors
-from regard.vectors.training import check_place, train_vectors
+from regard.vectors.training import check_device, train_vectors
 
 MAY_CHANGE = {"train.steps", "train.log_every", "train.evaluate_every", "train.save_every",
               "train.keep", "train.patience", "train.average", "train.tensorboard"}  # fmt: skip
@@ -79,10 +79,10 @@ def train(
         **overrides: Sections of the recipe to change, such as `train={"steps": 100}`, or `seed=1`.
     """
     if not isinstance(recipe, Recipe) and recipes.task_of(recipe) == "vectors":
-        check_place(device)
+        check_device(device)
         found: Any = _vectors(recipe, out, flatten(overrides), resume, quiet, threads)
         return found
-    with silenced():
+    with first_process_reports():
         if not isinstance(recipe, Recipe):
             recipe = recipes.load(recipe, flatten(overrides))
         elif overrides:
@@ -91,7 +91,7 @@ def train(
         if dtype == "fp16":
             fix = "its small gradients would be lost; bf16 has the range of fp32"
             raise InputError("dtype", got="fp16 to train", expected="fp32 or bf16", fix=fix)
-    with together(runtime.device) as ranks:
+    with process_group(runtime.device) as ranks:
         if out is None:
             return _run(recipe, None, None, runtime, ranks, watch)
         asked = threads is not None or ranks.world > 1
@@ -162,7 +162,7 @@ def _threads_of(start: Snapshot | None, used: int, *, asked: bool) -> Iterator[i
     Yields:
         The number of threads to use.
     """
-    began = None if start is None else whole_number(start.training, "threads", MOST_THREADS)
+    began = None if start is None else read_count(start.training, "threads", MOST_THREADS)
     if asked or began is None or began == used:
         yield used
         return
@@ -346,6 +346,6 @@ def _check_memory(recipe: Recipe, vocabularies: Sequence[int]) -> None:
     count = sum(parameter.numel() for parameter in model.parameters())
     check_memory(
         f"a training of {short(count)} parameters ({recipe.model.widths})",
-        count * sum(OF_A_PARAMETER.values()),
+        count * sum(BYTES_PER_PARAMETER.values()),
         fix="take a smaller model.dim, model.hidden or number of layers; `regard plan` counts them",
     )

@@ -74,11 +74,11 @@ class Cores:
         self._pool.shutdown()
 
 
-def spread(function: Callable[[ItemT], ResultT], items: list[ItemT]) -> list[ResultT]:
+def parallel_map(function: Callable[[ItemT], ResultT], items: list[ItemT]) -> list[ResultT]:
     """Applies a function to each item, in parallel on all of PyTorch's threads.
 
     Example:
-        >>> spread(lambda n: n * n, [1, 2, 3])
+        >>> parallel_map(lambda n: n * n, [1, 2, 3])
         [1, 4, 9]
     """
     threads = torch.get_num_threads()

@@ -58,11 +58,11 @@ class Runtime:
         return model
 
 
-def present(device: str | torch.device = "auto", dtype: str = "fp32") -> Runtime:
+def runtime_on(device: str | torch.device = "auto", dtype: str = "fp32") -> Runtime:
     """A `Runtime` with a device and dtype; threads and seeds of the process are not changed."""
     import torch
 
-    where = chosen(device)
+    where = choose_device(device)
     check_dtype(dtype, where)
     return Runtime(torch.get_num_threads(), 0, quiet=False, device=where, dtype=dtype)
 
@@ -94,18 +94,18 @@ def setup(
     if not 0 <= start <= LARGEST_SEED:
         raise InputError("--seed", got=start, expected=f"a whole number from 0 to {LARGEST_SEED}")
 
-    where = chosen(device)
+    where = choose_device(device)
     check_dtype(dtype, where)
 
     import numpy
     import torch
 
-    from regard.runtime.garbage import settle
+    from regard.runtime.garbage import collect_as_usual
     from regard.runtime.sharing import MACHINE
 
-    settle()  # the large imports are over
-    asked = (threads, os.environ.get(VARIABLE), os.environ.get("OMP_NUM_THREADS"))
-    MACHINE.threads_are_set = any(asked)
+    collect_as_usual()  # the large imports are over
+    requested = (threads, os.environ.get(VARIABLE), os.environ.get("OMP_NUM_THREADS"))
+    MACHINE.threads_are_set = any(requested)
     torch.set_num_threads(count)
     torch.manual_seed(start)
     numpy.random.seed(start)
@@ -119,29 +119,29 @@ def setup(
     return Runtime(count, start, quiet, where, dtype)
 
 
-def chosen(asked: str | torch.device) -> str:
+def choose_device(requested: str | torch.device) -> str:
     """Chooses a device; returns its name in PyTorch.
 
     Args:
-        asked: One of `DEVICES`, or such as `cuda:1`; a `torch.device` is not checked.
+        requested: One of `DEVICES`, or such as `cuda:1`; a `torch.device` is not checked.
 
     Raises:
         InputError: This machine has no such device.
     """
-    if not isinstance(asked, str):
-        return str(asked)
+    if not isinstance(requested, str):
+        return str(requested)
     there = devices()
-    if asked == "auto":
-        asked = "cuda" if any(name.startswith("cuda") for name in there) else "cpu"
-    found = [name for name in there if asked in (name, name.partition(":")[0])]
+    if requested == "auto":
+        requested = "cuda" if any(name.startswith("cuda") for name in there) else "cpu"
+    found = [name for name in there if requested in (name, name.partition(":")[0])]
     if not found:
-        kind = asked.partition(":")[0]
+        kind = requested.partition(":")[0]
         known = kind in DEVICES
         raise InputError(
             "--device",
-            got=asked if known else repr(asked),
+            got=requested if known else repr(requested),
             expected=f"auto, or what is here: {', '.join(there)}",
-            fix=f"PyTorch {_version('torch')} finds no {asked} on this machine"
+            fix=f"PyTorch {_version('torch')} finds no {requested} on this machine"
             if known
             else f"known are {', '.join(DEVICES)}",
         )
@@ -162,7 +162,7 @@ def check_dtype(dtype: str, device: str) -> None:
 
     Args:
         dtype: The value of `--dtype`.
-        device: As `chosen` returns it.
+        device: As `choose_device` returns it.
     """
     if dtype not in DTYPES:
         raise InputError("--dtype", got=dtype, expected=f"one of {', '.join(DTYPES)}")
@@ -229,9 +229,9 @@ def _kernels() -> dict[str, str]:
     }
 
 
-def _threads(asked: int | None) -> int:
-    what, got = "--threads", str(asked)
-    if asked is None:
+def _threads(requested: int | None) -> int:
+    what, got = "--threads", str(requested)
+    if requested is None:
         own = bool(os.environ.get(VARIABLE, "").strip())
         sharing = os.environ.get(LOCAL_WORLD, "")
         if not own and sharing.isdigit() and int(sharing) > 1:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.errors import InputError, WriteError
-from regard.runtime.stopping import unfinished
+from regard.runtime.stopping import cleanups
 
 PIECE = 2**20
 """Bytes of a large file that are read at a time; so few stay in the processor's cache."""
@@ -145,12 +145,12 @@ def write_file(place: str | os.PathLike[str], data: bytes) -> Path:
 @contextlib.contextmanager
 def cleaned_up(clean_up: Callable[[], object]) -> Iterator[None]:
     """Calls a function after the body, also if the body fails or a signal ends the command."""
-    unfinished.append(clean_up)
+    cleanups.append(clean_up)
     try:
         yield
     finally:
         clean_up()
-        unfinished.remove(clean_up)
+        cleanups.remove(clean_up)
 
 
 @contextlib.contextmanager

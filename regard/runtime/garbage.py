@@ -13,15 +13,15 @@ SELDOM = 100_000
 _usual: tuple[int, int, int] | None = None
 
 
-def postpone() -> None:
+def collect_seldom() -> None:
     """Makes the collector run seldom from now on; only for the `regard` command's own process."""
     global _usual
     _usual = gc.get_threshold()
     gc.set_threshold(SELDOM)
 
 
-def settle() -> None:
-    """Undoes `postpone`, and excludes all present objects from collection; otherwise no effect."""
+def collect_as_usual() -> None:
+    """Undoes `collect_seldom`; objects that exist by now are never collected."""
     global _usual
     if _usual is not None:
         gc.freeze()

@@ -13,7 +13,7 @@ def imported(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_getattr(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Makes the `__getattr__` of a package that imports its public names on first use.
 
     Args:

@@ -42,7 +42,7 @@ class Progress:
         self.quiet, self.interval, self.counted = quiet, interval, counted
         self._done, self._settled = start, 0.0
         self._began = time.monotonic()
-        self._told = -math.inf if at_once else self._began
+        self._last_line = -math.inf if at_once else self._began
         self._bar: RichBar | None = None
         self._task: TaskID | None = None
 
@@ -71,7 +71,7 @@ class Progress:
         if self._bar is not None:
             self._bar.start()
 
-    def say(self, message: str) -> None:
+    def print_line(self, message: str) -> None:
         """Prints a line on standard error; on a terminal it appears above the bar."""
         with contextlib.suppress(OSError):
             if self._bar is not None:
@@ -89,7 +89,7 @@ class Progress:
         self._settled += part
         self._done = self._settled
 
-    def reach(self, done: float, *what: str) -> None:
+    def update_to(self, done: float, *what: str) -> None:
         """Sets the amount of work that is done, and shows what is being done.
 
         If the amount is smaller than before, new work has begun and the clock restarts.
@@ -97,17 +97,17 @@ class Progress:
         if done < self._done:
             self._began = time.monotonic()
         self._done = done
-        self.turn_to(*what)
+        self.describe(*what)
 
-    def turn_to(self, *what: str) -> None:
+    def describe(self, *what: str) -> None:
         """Shows what is being done now."""
         now = time.monotonic()
         if self._bar is not None and self._task is not None:
-            left, told = self._left(now), " ".join(what)
-            self._bar.update(self._task, completed=self._done, description=told, left=left)
-        elif now - self._told >= self.interval or (self.counted and self._done >= self.total):
-            self._told = now
-            self.say(self._line("  ".join(what), self._left(now)))
+            left, text = self._left(now), " ".join(what)
+            self._bar.update(self._task, completed=self._done, description=text, left=left)
+        elif now - self._last_line >= self.interval or (self.counted and self._done >= self.total):
+            self._last_line = now
+            self.print_line(self._line("  ".join(what), self._left(now)))
 
     def _line(self, what: str, left: str) -> str:
         if self.counted:

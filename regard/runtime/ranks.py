@@ -19,15 +19,15 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from regard.errors import FoundProblems, InputError, Interrupted, UserError
-from regard.runtime.stopping import end_at_once, give_back, handle
+from regard.runtime.stopping import exit_on_signal, restore_handlers, set_handlers
 
 LONGEST_WAIT = timedelta(hours=12)
 """Timeout for other processes; process 0 may be evaluating a large validation set meanwhile."""
-FIRST_WORD = 1.0
+REPORT_DELAY = 1.0
 """Seconds for which the other processes let one that knows the cause of a failure print it."""
-SAID = "regard/said"
+REPORTED = "regard/reported"
 """The key of the shared store that counts the processes that have printed an error."""
-SIGNS = ("gloo", "Connection closed", "Connection reset", "Broken pipe", "NCCL")
+LOST_MESSAGES = ("gloo", "Connection closed", "Connection reset", "Broken pipe", "NCCL")
 """Parts of error messages after another process has ended; gloo has no error type of its own."""
 
 
@@ -91,7 +91,7 @@ class Ranks:
             )
 
 
-ALONE = Ranks()
+SINGLE_PROCESS = Ranks()
 
 
 def ranks_here() -> Ranks:
@@ -99,11 +99,11 @@ def ranks_here() -> Ranks:
     rank, world = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
     if rank.isdigit() and world.isdigit() and int(world) > 1:
         return Ranks(int(rank), int(world))
-    return ALONE
+    return SINGLE_PROCESS
 
 
 @contextmanager
-def together(device: str) -> Iterator[Ranks]:
+def process_group(device: str) -> Iterator[Ranks]:
     """Joins the process group for the body of a `with`, if torchrun started several processes.
 
     An error in the body is reported by one process, the first that meets it, and ends all.
@@ -118,7 +118,7 @@ def together(device: str) -> Iterator[Ranks]:
     if ranks.world == 1:
         yield ranks
         return
-    with _joined(ranks, device) as crowd:
+    with _joined(ranks, device) as ending:
         if not ranks.first:
             logging.getLogger("regard").setLevel(logging.ERROR)
         try:
@@ -128,17 +128,17 @@ def together(device: str) -> Iterator[Ranks]:
                 raise
             raise SystemExit(error.exit_code) from None
         except UserError as error:
-            if crowd.may_speak():
+            if ending.reports_first():
                 raise
             raise SystemExit(error.exit_code) from None
         except RuntimeError as error:
             if not is_lost(error):
-                crowd.may_speak()
+                ending.reports_first()
                 raise
-            crowd.leave(ranks)
+            ending.leave(ranks)
 
 
-class _Crowd:
+class _Ending:
     """Coordinates how the processes end, so that one of them prints the reason.
 
     Args:
@@ -154,22 +154,22 @@ class _Crowd:
         if self.leaving:  # already ending; torchrun sends signals to the remaining processes
             return
         if self.ranks.first:
-            end_at_once(number, frame)
+            exit_on_signal(number, frame)
         os._exit(128 + number)
 
-    def may_speak(self) -> bool:
+    def reports_first(self) -> bool:
         """Whether this process is the first to report an error; may be called once."""
         self.leaving = True
         try:
-            return self._store.add(SAID, 1) == 1
+            return self._store.add(REPORTED, 1) == 1
         except RuntimeError:  # the process that held the store has ended
             return True
 
     def leave(self, ranks: Ranks) -> NoReturn:
         """Ends this process because another has died."""
         self.leaving = True
-        time.sleep(FIRST_WORD)  # the other process may report the cause itself
-        if not self.may_speak():
+        time.sleep(REPORT_DELAY)  # the other process may report the cause itself
+        if not self.reports_first():
             raise SystemExit(1) from None
         raise FoundProblems(
             f"training stopped: another of its {ranks.world} processes has ended",
@@ -178,8 +178,8 @@ class _Crowd:
 
 
 @contextmanager
-def _joined(ranks: Ranks, device: str) -> Iterator[_Crowd]:
-    """Joins the process group, and handles signals by `_Crowd.receive` until the body ends."""
+def _joined(ranks: Ranks, device: str) -> Iterator[_Ending]:
+    """Joins the process group, and handles signals by `_Ending.receive` until the body ends."""
     import torch
     import torch.distributed as dist
     from torch.distributed.rendezvous import rendezvous
@@ -191,25 +191,25 @@ def _joined(ranks: Ranks, device: str) -> Iterator[_Crowd]:
     dist.init_process_group(
         backend, store=store, rank=ranks.rank, world_size=ranks.world, timeout=LONGEST_WAIT
     )
-    crowd = _Crowd(ranks, store)
-    before = handle(crowd.receive)
+    ending = _Ending(ranks, store)
+    before = set_handlers(ending.receive)
     try:
-        yield crowd
+        yield ending
         dist.destroy_process_group()
     finally:
-        if not crowd.leaving:
-            give_back(before)
+        if not ending.leaving:
+            restore_handlers(before)
 
 
 def is_lost(error: BaseException) -> bool:
     """Whether an error was caused by the end of another process."""
     from torch.distributed import DistError
 
-    return isinstance(error, DistError) or any(sign in str(error) for sign in SIGNS)
+    return isinstance(error, DistError) or any(sign in str(error) for sign in LOST_MESSAGES)
 
 
 @contextmanager
-def silenced() -> Iterator[None]:
+def first_process_reports() -> Iterator[None]:
     """For errors that all processes meet: in the body, only process 0 reports them."""
     try:
         yield

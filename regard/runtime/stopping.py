@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-unfinished: list[Callable[[], object]] = []
+cleanups: list[Callable[[], object]] = []
 """Functions that `end` calls before it ends the process; they remove half-written files."""
 
 
 def end(code: int, message: str) -> NoReturn:
     """Ends the process immediately with a message, without waiting for its threads."""
     try:
-        for clean_up in unfinished[::-1]:
+        for clean_up in cleanups[::-1]:
             clean_up()
         show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar hides it
         os.write(2, f"{show_cursor}{message}\n".encode())
@@ -38,18 +38,18 @@ def end(code: int, message: str) -> NoReturn:
         os._exit(code)
 
 
-def end_at_once(number: int, frame: FrameType | None) -> None:
+def exit_on_signal(number: int, frame: FrameType | None) -> None:
     """The signal handler: ends the process with the exit code of the signal."""
     del frame
-    end(128 + number, f"stopped by {name_of(number)}; nothing was left half-written")
+    end(128 + number, f"stopped by {signal_name(number)}; nothing was left half-written")
 
 
-def name_of(number: int) -> str:
+def signal_name(number: int) -> str:
     """The name of a signal in messages."""
     return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
 
 
-def handle(handler: Any) -> dict[signal.Signals, Any]:
+def set_handlers(handler: Any) -> dict[signal.Signals, Any]:
     """Sets the handler of `SIGNALS`; returns the former handlers.
 
     SIGHUP stays ignored if it is ignored, since `nohup` does that on purpose. Python allows signal
@@ -66,24 +66,24 @@ def handle(handler: Any) -> dict[signal.Signals, Any]:
     return before
 
 
-def give_back(before: dict[signal.Signals, Any]) -> None:
-    """Restores the handlers that `handle` returned."""
+def restore_handlers(before: dict[signal.Signals, Any]) -> None:
+    """Restores the handlers that `set_handlers` returned."""
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-def is_the_command() -> bool:
+def is_command() -> bool:
     """Whether this process is `regard` itself and not a program that imports it."""
     return bool(sys.argv) and sys.argv[0].rpartition(os.sep)[2] == "regard"
 
 
-def be_the_command() -> dict[signal.Signals, Any]:
+def set_up_command() -> dict[signal.Signals, Any]:
     """Sets the signal handlers of the command, and opens closed standard streams.
 
     Returns:
-        The former handlers, for `give_back`.
+        The former handlers, for `restore_handlers`.
     """
-    before = handle(end_at_once)
+    before = set_handlers(exit_on_signal)
     open_standard_streams()
     return before
 
@@ -103,5 +103,5 @@ def open_standard_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
-if is_the_command():
-    be_the_command()  # at import, because the imports that follow take seconds
+if is_command():
+    set_up_command()  # at import, because the imports that follow take seconds

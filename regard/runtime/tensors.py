@@ -49,7 +49,7 @@ _PRIVATE: Any = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 )
 """Arguments of `mmap` for memory that a forked process gets a copy of, instead of sharing it."""
-REAL = {kind for kind in KINDS.values() if kind.is_floating_point}
+FLOAT_TYPES = {kind for kind in KINDS.values() if kind.is_floating_point}
 """The data types that weights can have."""
 
 
@@ -84,7 +84,7 @@ class TensorFile:
 
     Attributes:
         entries: The tensors' entries by name, in the order of the file.
-        remarks: The metadata of the header by name.
+        metadata: The metadata of the header by name.
 
     Raises:
         ValueError: The header is invalid, or does not fit the file.
@@ -102,7 +102,7 @@ class TensorFile:
             raise ValueError(f"a header of {length:,} bytes, of which at most {most:,} can be")
         text = bytearray(length)
         _fill(file, memoryview(text))
-        self.entries, self.remarks = _parsed(bytes(text))
+        self.entries, self.metadata = _parsed(bytes(text))
         _check_places(self.entries, size - 8 - length)
 
     @property
@@ -172,18 +172,18 @@ def _parsed(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
         raise ValueError(f"a header that is no JSON ({error})") from None
     if not isinstance(header, dict):
         raise ValueError("a header that is no JSON object")  # noqa: TRY004 (as all of these)
-    remarks = header.pop("__metadata__", None) or {}
-    if not isinstance(remarks, dict) or not all(isinstance(v, str) for v in remarks.values()):
-        raise ValueError("a header whose remarks are no texts")
-    entries = {name: _entry(name, said) for name, said in header.items()}
+    metadata = header.pop("__metadata__", None) or {}
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise ValueError("a header whose metadata are no texts")
+    entries = {name: _entry(name, entry) for name, entry in header.items()}
     ordered = sorted(entries.items(), key=lambda each: (each[1].start, each[1].end))
-    return dict(ordered), remarks
+    return dict(ordered), metadata
 
 
-def _entry(name: str, said: Any) -> Entry:
+def _entry(name: str, values: Any) -> Entry:
     """Checks and converts the header's entry for one tensor."""
     try:
-        kind, shape, (start, end) = said["dtype"], said["shape"], said["data_offsets"]
+        kind, shape, (start, end) = values["dtype"], values["shape"], values["data_offsets"]
         whole = [*shape, start, end]
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"no dtype, shape and data_offsets of {name}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import lazily
+from regard.runtime.lazy import lazy_getattr
 
 if TYPE_CHECKING:
     from regard.tasks.answer import Answer as Answer
@@ -48,4 +48,6 @@ _HOMES = {
     "Task": "task",
     "Translate": "translate",
 }
-__getattr__ = lazily(__name__, {name: f"regard.tasks.{home}" for name, home in _HOMES.items()})
+__getattr__ = lazy_getattr(
+    __name__, {name: f"regard.tasks.{home}" for name, home in _HOMES.items()}
+)

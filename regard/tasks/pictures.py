@@ -28,7 +28,7 @@ from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
-from regard.runtime.cores import spread
+from regard.runtime.cores import parallel_map
 from regard.tasks.head_batches import HeadBatch, of_texts
 from regard.tasks.labelled import numbered
 from regard.tasks.measures.accuracy import Measures, class_scores
@@ -166,7 +166,7 @@ class ClassifyPictures(BaseTask):
         wanted = torch.tensor(numbered(classes, examples.labels))
         with evaluating(model):
             parts = [batch.source for batch in self._held(model, examples)]
-            logits = torch.cat(spread(model.classify, parts)).cpu()  # (images, classes)
+            logits = torch.cat(parallel_map(model.classify, parts)).cpu()  # (images, classes)
         loss = float(F.cross_entropy(logits, wanted))
         found = [classes[best] for best in logits.argmax(1).tolist()]
         scores = class_scores(examples.labels, found, classes)
@@ -275,7 +275,7 @@ class ClassifyPictures(BaseTask):
         """Applies `answer` to all images in batches: (images, …), in their order, on the CPU."""
         parts = [self.reader.read([images[i] for i in rows]) for rows in _some(len(images), model)]
         with evaluating(model):
-            return torch.cat(spread(answer, [part.to(model.device) for part in parts])).cpu()
+            return torch.cat(parallel_map(answer, [part.to(model.device) for part in parts])).cpu()
 
     def trace(self, model: ImageEncoder, image: Any, tap: Tap, **_: Any) -> Trace:
         """Reads one image, and returns what the tap records and the predicted class."""

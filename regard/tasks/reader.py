@@ -22,7 +22,7 @@ from regard.layers import Tap
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.models.model import Model
-from regard.runtime.cores import spread
+from regard.runtime.cores import parallel_map
 from regard.tasks.task import BaseTask, check_texts, warn_cut
 from regard.tasks.trace import Trace, read_alone
 from regard.tasks.verbs import Closeness
@@ -161,7 +161,7 @@ class Reader(BaseTask):
         out = torch.empty(len(texts), width)
         with evaluating(model):
             parts = list(self.parts(self._encode(texts, model.config.max_length)))
-            each = spread if model.device.type == "cpu" else map
+            each = parallel_map if model.device.type == "cpu" else map
             answers = each(lambda part: answer(part[1].to(model.device)).cpu(), parts)
             for (index, _), values in zip(parts, answers, strict=True):
                 out[index] = values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import lazily
+from regard.runtime.lazy import lazy_getattr
 from regard.tokens.config import TokensConfig
 from regard.tokens.learn import TaskSymbols, learn, learn_plain, sentinels_of
 from regard.tokens.listing import Token
@@ -30,6 +30,6 @@ __all__ = [
     "read_folder",
     "sentinels_of",
 ]
-__getattr__ = lazily(
+__getattr__ = lazy_getattr(
     __name__, dict.fromkeys(("read_file", "read_folder"), "regard.tokens.published.hub")
 )

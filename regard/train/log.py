@@ -66,17 +66,17 @@ class MetricsLog:
         except OSError as error:
             raise self._failed(error) from error
         if written != len(data):
-            raise WriteError(f"could not write {self.path}: only part of a line", fix=_ROOM)
+            raise WriteError(f"could not write {self.path}: only part of a line", fix=_ADVICE)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
     def _failed(self, error: OSError) -> WriteError:
-        return WriteError(f"could not write {self.path}: {error.strerror}", fix=_ROOM)
+        return WriteError(f"could not write {self.path}: {error.strerror}", fix=_ADVICE)
 
 
-_ROOM = "the checkpoints are whole; put this right, then go on with --resume"
+_ADVICE = "the checkpoints are whole; put this right, then go on with --resume"
 
 
 class TensorBoardLog:
@@ -172,7 +172,7 @@ class TrainingProgress(Progress):
 
     def update(self, step: int, loss: float, targets_per_second: float) -> None:
         """Shows the present step, its loss and the speed."""
-        self.reach(step, f"loss {loss:.3f}", f"{targets_per_second:,.0f} {self.unit}/s")
+        self.update_to(step, f"loss {loss:.3f}", f"{targets_per_second:,.0f} {self.unit}/s")
 
 
 def plot_losses(metrics: list[dict[str, Any]], path: Path) -> None:

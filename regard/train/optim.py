@@ -22,7 +22,7 @@ from regard.train.muon import Muon, is_hidden_matrix
 BYTES = 4
 """Bytes of a number: weights, gradients, moments and activations are 32-bit."""
 
-OF_A_PARAMETER = {"weights": BYTES, "gradients": BYTES, "moments": 2 * BYTES}
+BYTES_PER_PARAMETER = {"weights": BYTES, "gradients": BYTES, "moments": 2 * BYTES}
 """Bytes of memory for each parameter in training; moments are Adam's first and second."""
 
 
@@ -74,7 +74,7 @@ def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
     return Adam(groups, **settings)
 
 
-def _memory_like(name: str, parameter: nn.Parameter, kind: str) -> dict[str, Tensor]:
+def _state_like(name: str, parameter: nn.Parameter, kind: str) -> dict[str, Tensor]:
     """An optimizer's state of a parameter: tensors with the right names, shapes and types."""
     if kind == "muon" and is_hidden_matrix(name, parameter):
         return {"momentum": parameter}
@@ -111,7 +111,7 @@ def check_optimizer(
     """
     wanted: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
-        like = _memory_like(name, parameter, kind)
+        like = _state_like(name, parameter, kind)
         own = {f"optimizer.{name}.{key}": tensor for key, tensor in like.items()}
         if parameter.requires_grad and own.keys() & tensors.keys():
             wanted |= own
@@ -127,7 +127,7 @@ def check_optimizer(
             raise InputError(f"{file}: {name}", got="nan or inf", expected="finite numbers")
 
 
-def without_memory(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
+def without_state(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
     """The names of trainable parameters for which there is no optimizer state."""
     known = {name.rpartition(".")[0] for name in tensors}
     return [

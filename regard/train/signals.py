@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from regard.runtime.stopping import end_at_once, give_back, handle
+from regard.runtime.stopping import exit_on_signal, restore_handlers, set_handlers
 
 ECHO = 1.0
 """Seconds in which a second Ctrl-C is ignored under torchrun, which forwards the signal to
@@ -35,7 +35,7 @@ class StopRequest:
         """
         now = time.monotonic()
         if self.signal is not None and number == signal.SIGINT and now >= self._since + self._echo:
-            end_at_once(number, frame)
+            exit_on_signal(number, frame)
         self.signal, self._since = number, now
 
 
@@ -47,8 +47,8 @@ def stop_requests(*, echoes: bool = False) -> Iterator[StopRequest]:
         echoes: Whether torchrun started this process and may repeat a signal.
     """
     request = StopRequest(echoes=echoes)
-    before = handle(request.receive)
+    before = set_handlers(request.receive)
     try:
         yield request
     finally:
-        give_back(before)
+        restore_handlers(before)

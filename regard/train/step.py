@@ -28,7 +28,7 @@ from regard.errors import InputError
 from regard.layers.kernels.dropout import drawing_from
 from regard.models.mode import precision_of
 from regard.runtime.cores import Cores
-from regard.runtime.ranks import ALONE, Ranks
+from regard.runtime.ranks import SINGLE_PROCESS, Ranks
 from regard.tasks.task import Task
 
 MOST_PARTS = 8
@@ -93,7 +93,7 @@ class Shards:
         total = 0.0
 
         def one(batch: Any, name: str) -> tuple[float, tuple[Tensor | None, ...]]:
-            with drawing_from(_dice(name)):
+            with drawing_from(_generator(name)):
                 loss = task.loss(model, batch)
             found = torch.autograd.grad(loss / targets, weights, allow_unused=True)
             return float(loss.detach()), found
@@ -139,7 +139,7 @@ class Strategy(Protocol):
 
 
 def strategy(
-    task: Task, model: nn.Module, *, threads: int, parts: int, ranks: Ranks = ALONE
+    task: Task, model: nn.Module, *, threads: int, parts: int, ranks: Ranks = SINGLE_PROCESS
 ) -> Strategy:
     """Chooses the strategy: `Shards` on the CPU in one process if batches can be split.
 
@@ -209,7 +209,9 @@ class Backward:
         wrap: Wraps the objective; by default DDP if there are several processes.
     """
 
-    def __init__(self, parts: int = 1, ranks: Ranks = ALONE, wrap: Wrap | None = None) -> None:
+    def __init__(
+        self, parts: int = 1, ranks: Ranks = SINGLE_PROCESS, wrap: Wrap | None = None
+    ) -> None:
         self.parts, self.ranks, self._wrap = parts, ranks, wrap
         self._called: nn.Module | None = None
         self._reached: set[str] = set()
@@ -227,13 +229,13 @@ class Backward:
         own = list(self._own(task, batches, seed))
         if self._called is None:  # prepared with the same part in all processes
             self._called = self._prepared(
-                task, model, _there(self._cut(task, batches[0])[0], device)
+                task, model, _to_device(self._cut(task, batches[0])[0], device)
             )
         losses = []
         for place, (piece, name, share) in enumerate(own):
             with self._alone() if place + 1 < len(own) else nullcontext():
-                with drawing_from(_dice(name, device)):
-                    loss = self._called(_there(piece, device))
+                with drawing_from(_generator(name, device)):
+                    loss = self._called(_to_device(piece, device))
                 # DDP averages over the processes; times world, that is the sum.
                 (loss * (share * world) / targets).backward()
             losses.append(share * loss.detach())
@@ -332,12 +334,12 @@ def _device_of(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
 
 
-def _there(batch: Any, device: torch.device) -> Any:
+def _to_device(batch: Any, device: torch.device) -> Any:
     """Moves a batch to a device."""
     return batch if device.type == "cpu" else batch.to(device)
 
 
-def _dice(name: str, device: torch.device | None = None) -> torch.Generator:
+def _generator(name: str, device: torch.device | None = None) -> torch.Generator:
     """A random generator seeded by a hash of a name; it lives on the device if that is a GPU."""
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
     own = device is not None and device.type in ("cuda", "mps")

@@ -30,9 +30,9 @@ from regard.config import checked
 from regard.data.batch import Cursor
 from regard.errors import FoundProblems, InputError, Interrupted
 from regard.runtime.device import MOST_THREADS
-from regard.runtime.ranks import ALONE, Ranks
+from regard.runtime.ranks import SINGLE_PROCESS, Ranks
 from regard.runtime.sharing import MACHINE
-from regard.runtime.stopping import name_of
+from regard.runtime.stopping import signal_name
 from regard.tasks.task import Task
 from regard.train.checkpoint import run as checkpoint
 from regard.train.checkpoint.folder import (
@@ -60,7 +60,7 @@ from regard.train.optim import (
     optimizer,
     optimizer_tensors,
     restore_optimizer,
-    without_memory,
+    without_state,
 )
 from regard.train.signals import StopRequest, stop_requests
 from regard.train.step import MOST_PARTS, parts_for, strategy
@@ -77,7 +77,7 @@ Seconds = Annotated[float, Field(ge=0, le=1e12)]
 
 
 @dataclass
-class Place:
+class TrainingState:
     """The training state that is not a tensor, as `training.json` of a checkpoint stores it."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -98,7 +98,7 @@ class Place:
         return asdict(self)
 
     @staticmethod
-    def from_json(values: Any, file: str, *, step: int, batches: int) -> Place:
+    def from_json(values: Any, file: str, *, step: int, batches: int) -> TrainingState:
         """Reads and checks the values of training.json.
 
         Args:
@@ -111,7 +111,7 @@ class Place:
             InputError: A value is missing, or no run can have these values at this step.
         """
         what = f"{file}: place"
-        place = checked(_PLACE, values, what)
+        place = checked(_STATE, values, what)
         for section, stored, found in (
             ("", place.to_json(), values),
             (".cursor", asdict(place.cursor), values.get("cursor", {})),
@@ -138,10 +138,10 @@ class Place:
         return place
 
 
-_PLACE = TypeAdapter(Place)
+_STATE = TypeAdapter(TrainingState)
 
 
-def whole_number(training: Mapping[str, Any], key: str, most: int) -> int | None:
+def read_count(training: Mapping[str, Any], key: str, most: int) -> int | None:
     """Reads a count from training.json.
 
     Args:
@@ -187,7 +187,7 @@ class Job:
     """Number of threads that compute; they share the parts of each micro-batch."""
     seed: int = 0
     """Together with the step's number, the seed of dropout's random numbers."""
-    ranks: Ranks = ALONE
+    ranks: Ranks = SINGLE_PROCESS
     """The processes that train together. Only the first writes files, evaluates and prints."""
 
 
@@ -207,7 +207,7 @@ class Trainer:
         self.strategy = strategy(
             job.task, job.model, threads=job.threads, parts=self.parts, ranks=job.ranks
         )
-        self.place = Place()
+        self.place = TrainingState()
         self._run = job.run if job.ranks.first else None  # only the first process writes
         if resume is not None:
             self._restore(resume)
@@ -221,17 +221,17 @@ class Trainer:
         of older versions do not store it; then it is computed as those versions did.
         """
         began = {"threads": self.job.threads} if resume is None else resume.training
-        parts = whole_number(began, "parts", MOST_PARTS)
+        parts = read_count(began, "parts", MOST_PARTS)
         if parts is not None:
             return parts
         if resume is None and self.ranks.world > 1:
             return self.ranks.world
         weights = sum(parameter.numel() for parameter in self.model.parameters())
-        threads = whole_number(began, "threads", MOST_THREADS) or self.job.threads
+        threads = read_count(began, "threads", MOST_THREADS) or self.job.threads
         tokens, before = self.config.batch_tokens, resume is not None
         return parts_for(threads, tokens, self.job.dim, weights, before=before)
 
-    def run(self) -> Place:
+    def run(self) -> TrainingState:
         """Trains until the last step or early stopping.
 
         Returns:
@@ -243,7 +243,7 @@ class Trainer:
         """
         place, config = self.place, self.config
         if self._run is not None and place.step:
-            place.best = checkpoint.settle_best(self._run, place.best)
+            place.best = checkpoint.refresh_best(self._run, place.best)
         self._agree()
         tired = config.patience is not None and place.evaluations_without_better >= config.patience
         if place.finished and (place.step >= config.steps or tired):
@@ -375,7 +375,7 @@ class Trainer:
         if self.job.quiet:
             _logger.warning(message)
         else:
-            progress.say(message)
+            progress.print_line(message)
         if place.bad_in_a_row > BAD_STEPS_ALLOWED:
             raise FoundProblems(
                 f"training stopped at step {place.step}: {place.bad_in_a_row} steps in a row "
@@ -449,7 +449,7 @@ class Trainer:
         """Ends the training with a message if a signal was received."""
         if number is None:
             return
-        said = f"stopped by {name_of(number)} after step {self.place.step}"
+        said = f"stopped by {signal_name(number)} after step {self.place.step}"
         if self.job.run is not None:
             again = "go on with the same command and --resume"
             said += ", saved; " + ("the run is complete" if self.place.finished else again)
@@ -469,9 +469,11 @@ class Trainer:
             place.evaluations_without_better = 0
         else:
             place.evaluations_without_better += 1
-        progress.say(f"step {place.step}: validation loss {loss:.4f}{' (best)' if better else ''}")
+        progress.print_line(
+            f"step {place.step}: validation loss {loss:.4f}{' (best)' if better else ''}"
+        )
         if config.patience is not None and place.evaluations_without_better >= config.patience:
-            progress.say(f"no better for {config.patience} evaluations: stopping early")
+            progress.print_line(f"no better for {config.patience} evaluations: stopping early")
             place.finished = True
         return better
 
@@ -526,8 +528,8 @@ class Trainer:
             },
         )
         config = self.config
-        spaced = checkpoint.Spaced(config.average - 1, config.save_every)
-        checkpoint.save(self._run, snapshot, config.keep, place.best, spaced)
+        averaged_steps = checkpoint.AveragedSteps(config.average - 1, config.save_every)
+        checkpoint.save(self._run, snapshot, config.keep, place.best, averaged_steps)
         if extra:
             self.model.load_state_dict(weights)
 
@@ -539,8 +541,8 @@ class Trainer:
         """
         assert self._run is not None
         place, raw = self.place, {k: v.clone() for k, v in self.model.state_dict().items()}
-        spaced = checkpoint.Spaced(self.config.average - 1, self.config.save_every)
-        earlier = checkpoint.last_weights(self._run, spaced, place.step)
+        averaged_steps = checkpoint.AveragedSteps(self.config.average - 1, self.config.save_every)
+        earlier = checkpoint.last_weights(self._run, averaged_steps, place.step)
         for weights in earlier:
             check_tensors("the weights of a checkpoint to be averaged", weights, raw)
         sets = [raw, *earlier]
@@ -555,7 +557,7 @@ class Trainer:
         self._write({"averaged": len(sets), "averaged_loss": loss})
         finite = math.isfinite(loss) and not_finite(mean) is None
         better = finite and (place.best is None or loss < place.best.loss)
-        progress.say(
+        progress.print_line(
             f"average of {len(sets)} checkpoints: validation loss {loss:.4f}"
             + (" (best)" if better else ", not better: not taken")
         )
@@ -571,7 +573,7 @@ class Trainer:
         Names, shapes and types of all tensors are compared with the model's before any is used.
         """
         folder, accumulate = folder_name(snapshot.step), self.config.accumulate
-        self.place = Place.from_json(
+        self.place = TrainingState.from_json(
             snapshot.training.get("place"),
             f"{folder}/{TRAINING}",
             step=snapshot.step,
@@ -590,11 +592,11 @@ class Trainer:
         _check_random(file, random)
         check_optimizer(file, self.model, tensors, snapshot.step, self.config.optimizer)
         self.model.load_state_dict(raw or snapshot.weights)
-        self._check_forgotten(file, without_memory(self.model, tensors))
+        self._check_missing_state(file, without_state(self.model, tensors))
         restore_optimizer(self.model, self.optimizer, tensors)
         torch.set_rng_state(random)
 
-    def _check_forgotten(self, file: str, names: list[str]) -> None:
+    def _check_missing_state(self, file: str, names: list[str]) -> None:
         """Refuses a checkpoint that lacks the optimizer's state of some parameters.
 
         It may be missing for parameters that the loss does not depend on, which are never updated,
@@ -611,7 +613,7 @@ class Trainer:
         self._gradients([next(self._batches())[0]])
         for name in names:
             if parameters[name].grad is not None:
-                raise InputError(file, got=f"no optimizer.{name}", expected="its memory")
+                raise InputError(file, got=f"no optimizer.{name}", expected="its optimizer state")
         self.optimizer.zero_grad(set_to_none=True)
 
 

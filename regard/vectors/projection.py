@@ -10,7 +10,7 @@ import numpy.typing as npt
 from regard.errors import InputError
 from regard.vectors.table import Floats
 
-Places = npt.NDArray[np.float64]
+Points = npt.NDArray[np.float64]
 METHODS = ("pca", "tsne")
 MOST = {"pca": 20_000, "tsne": 2_000}
 """The largest number of words; t-SNE computes all pairs in each of some hundred steps."""
@@ -20,7 +20,7 @@ STEPS, EXAGGERATED, EXAGGERATION = 600, 150, 12.0
 PERPLEXITY = 30.0
 
 
-def place_words(rows: Floats, method: str = "pca", seed: int = 0) -> tuple[Places, str]:
+def project_words(rows: Floats, method: str = "pca", seed: int = 0) -> tuple[Points, str]:
     """Project vectors (words, dim) to points (words, 2).
 
     Args:
@@ -45,7 +45,7 @@ def place_words(rows: Floats, method: str = "pca", seed: int = 0) -> tuple[Place
     return tsne(rows, perplexity, seed), f"{told} between groups say little."
 
 
-def pca(rows: npt.ArrayLike) -> tuple[Places, float]:
+def pca(rows: npt.ArrayLike) -> tuple[Points, float]:
     """The coordinates (rows, 2) on the first two principal components, and their variance share."""
     table = np.asarray(rows, np.float64)
     centred = table - table.mean(0)
@@ -60,7 +60,7 @@ def pca(rows: npt.ArrayLike) -> tuple[Places, float]:
     return found, float((scale[:2] ** 2).sum() / whole) if whole else 1.0
 
 
-def tsne(rows: npt.ArrayLike, perplexity: float, seed: int = 0, steps: int = STEPS) -> Places:
+def tsne(rows: npt.ArrayLike, perplexity: float, seed: int = 0, steps: int = STEPS) -> Points:
     """Exact t-SNE (van der Maaten and Hinton 2008), initialised with PCA and a little noise.
 
     Args:
@@ -93,14 +93,14 @@ def tsne(rows: npt.ArrayLike, perplexity: float, seed: int = 0, steps: int = STE
     return points
 
 
-def _distances(points: Places) -> Places:
+def _distances(points: Points) -> Points:
     """Squared Euclidean distances (items, items)."""
     lengths = (points**2).sum(1)
-    found: Places = (lengths[:, None] + lengths[None] - 2 * points @ points.T).clip(min=0)
+    found: Points = (lengths[:, None] + lengths[None] - 2 * points @ points.T).clip(min=0)
     return found
 
 
-def _affinities(distances: Places, perplexity: float) -> Places:
+def _affinities(distances: Points, perplexity: float) -> Points:
     """The affinities p_ij of the paper (items, items); bisection finds the width of each row."""
     count = len(distances)
     low, high = np.zeros(count), np.full(count, np.inf)
@@ -115,11 +115,11 @@ def _affinities(distances: Places, perplexity: float) -> Places:
         low, high = np.where(wide, precision, low), np.where(wide, high, precision)
         precision = np.where(np.isinf(high), precision * 2, (low + high) / 2)
     joint = shares + shares.T
-    found: Places = (joint / joint.sum()).clip(min=1e-12)
+    found: Points = (joint / joint.sum()).clip(min=1e-12)
     return found
 
 
-def draw_map(words: list[str], points: Places, title: str, caption: str, path: Path) -> None:
+def draw_map(words: list[str], points: Points, title: str, caption: str, path: Path) -> None:
     """Draw words at their points (words, 2) and write the picture, 1280×720, as .png or .svg."""
     from regard.explain.colours import INK, MUTED
     from regard.explain.sheet import (
@@ -161,7 +161,7 @@ def draw_map(words: list[str], points: Places, title: str, caption: str, path: P
     write_file(path, picture)
 
 
-def _label_sides(words: list[str], points: Places) -> list[tuple[str, float, float, bool]]:
+def _label_sides(words: list[str], points: Points) -> list[tuple[str, float, float, bool]]:
     """For each word its label side: True for above, False (below) if a point is close above."""
     reach = np.ptp(points, axis=0).clip(min=1e-12)
     found = []

@@ -43,7 +43,7 @@ def vectors(place: str | Path) -> WordVectors:
 
     path = Path(place)
     if path.is_dir():
-        return from_snapshot(checkpoint.chosen(path), str(place))
+        return from_snapshot(checkpoint.read_chosen(path), str(place))
     model = None if path.exists() else shipped().get(str(place))
     if model is not None:
         with as_file(model) as folder:

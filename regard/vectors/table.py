@@ -255,11 +255,11 @@ class WordVectors:
         Returns:
             The coordinates (x, y) by word.
         """
-        from regard.vectors.projection import draw_map, place_words
+        from regard.vectors.projection import draw_map, project_words
 
         rows = list(dict.fromkeys(self.places(words)))
         chosen = [self.words[row] for row in rows]
-        points, told = place_words(self.unit[rows], method, seed)
+        points, told = project_words(self.unit[rows], method, seed)
         if path is not None:
             draw_map(chosen, points, f"{len(chosen)} words of {self.name}", told, Path(path))
         return {

@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
+class TokenizedText:
     """A text as word ids."""
 
     words: list[str]
@@ -53,7 +53,7 @@ def text_of(recipe: VectorsRecipe) -> Text:
                      fix="add data.files=FILE")  # fmt: skip
 
 
-def read_text(text: Text, config: WordsConfig) -> Read:
+def read_text(text: Text, config: WordsConfig) -> TokenizedText:
     """Read a text in one pass into a vocabulary with counts and a stream of word ids.
 
     Raises:
@@ -78,7 +78,9 @@ def cutter(config: WordsConfig) -> Callable[[str], Iterable[str]]:
     return (lambda line: cut(line.lower())) if config.lowercase else cut
 
 
-def _frequent(names: list[str], stream: npt.NDArray[np.int32], config: WordsConfig) -> Read:
+def _frequent(
+    names: list[str], stream: npt.NDArray[np.int32], config: WordsConfig
+) -> TokenizedText:
     """Keep the words that are frequent enough and renumber them by frequency.
 
     Args:
@@ -104,7 +106,7 @@ def _frequent(names: list[str], stream: npt.NDArray[np.int32], config: WordsConf
     found = renamed[stream]
     kept = found[found >= END]
     words = [names[place] for place in order]
-    return Read(words, counts[order], kept, int(is_word.sum()))
+    return TokenizedText(words, counts[order], kept, int(is_word.sum()))
 
 
 def _lines(pieces: Iterable[DocumentPiece]) -> Iterator[str]:

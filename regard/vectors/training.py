@@ -36,7 +36,7 @@ from regard.runtime.device import check_memory
 from regard.runtime.files import write_file
 from regard.runtime.ranks import ranks_here
 from regard.runtime.sharing import MACHINE
-from regard.runtime.stopping import name_of
+from regard.runtime.stopping import signal_name
 from regard.train.checkpoint import run as checkpoint
 from regard.train.checkpoint.folder import (
     MODEL,
@@ -51,7 +51,7 @@ from regard.train.signals import StopRequest, stop_requests
 from regard.vectors.recipe import FORM, RATES, VectorsRecipe, VectorsTrainConfig
 from regard.vectors.store import TENSOR, described, from_snapshot, words_in, words_json
 from regard.vectors.table import WordVectors
-from regard.vectors.text import END, Read, read_text, text_of
+from regard.vectors.text import END, TokenizedText, read_text, text_of
 
 BLOCK = 2**16
 """Words per step."""
@@ -86,7 +86,7 @@ class _Facts(Config):
     data: dict[str, Annotated[str, Field(max_length=64)]]
 
 
-def check_place(device: Any) -> None:
+def check_device(device: Any) -> None:
     """Reject devices other than the CPU, and several processes, which are not supported here."""
     if str(device) not in ("auto", "cpu"):
         raise InputError("device", got=device, expected="auto or cpu, for word vectors")
@@ -113,12 +113,12 @@ def train_vectors(
         threads: With 2 or more, random draws run in a second thread; the result is the same.
     """
     if out is None:
-        return _Course(recipe, None, quiet=quiet, threads=threads).run()
+        return _Training(recipe, None, quiet=quiet, threads=threads).run()
     run = Path(out)
     with RunLock(run) as lock:
         try:
             start = _where_to_start(run, recipe, resume=resume)
-            return _Course(recipe, run, start, quiet=quiet, threads=threads).run()
+            return _Training(recipe, run, start, quiet=quiet, threads=threads).run()
         except InputError:
             if lock.created and not (run / "metrics.jsonl").exists():
                 lock.remove()  # a rejected run leaves no folder behind
@@ -194,7 +194,7 @@ class _Batches:
     """The rows of the output vectors that are updated: those of words, then of negatives."""
 
 
-class _Drawing:
+class _Sampler:
     """Draws words, context sizes and negatives for each block.
 
     Args:
@@ -203,7 +203,7 @@ class _Drawing:
         seed: The seed of the run.
     """
 
-    def __init__(self, text: Read, config: VectorsTrainConfig, seed: int) -> None:
+    def __init__(self, text: TokenizedText, config: VectorsTrainConfig, seed: int) -> None:
         self.stream, self.config, self.seed = text.stream, config, seed
         self.length = piece_length(config.window)
         counts = text.counts.astype(np.float64)
@@ -287,7 +287,7 @@ def keep_probability(counts: npt.NDArray[np.float64], subsample: float) -> npt.N
     return np.minimum(1, np.sqrt(ratio) + ratio)
 
 
-class _Course:
+class _Training:
     """One training run, from its start or a checkpoint to its last step.
 
     Args:
@@ -312,7 +312,7 @@ class _Course:
         sums = source.checksums() if run is not None else {}
         self.text = read_text(source, recipe.tokens)
         self.facts = {"torch": str(torch.__version__), "data": sums}
-        self.drawing = _Drawing(self.text, recipe.train, recipe.seed)
+        self.drawing = _Sampler(self.text, recipe.train, recipe.seed)
         self.steps = self.drawing.blocks * recipe.train.epochs
         self.step, self.seconds, self._clock = 0, 0.0, 0.0
         words, dim = len(self.text.words), recipe.model.dim
@@ -439,7 +439,7 @@ class _Course:
             self._save()
             self._clock = time.perf_counter()  # saving does not count as training time
         if stopping and request.signal is not None:
-            said = f"stopped by {name_of(request.signal)} after step {self.step}"
+            said = f"stopped by {signal_name(request.signal)} after step {self.step}"
             kept = "" if self.path is None else ", saved; go on with the same command and --resume"
             raise Interrupted(said + kept, signal=request.signal)
 

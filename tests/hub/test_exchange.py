@@ -189,7 +189,7 @@ def change(folder, **changes):
         ({"model_type": None}, "one of gpt2, llama"),
         ({"n_embd": 32}, "does not fit config.json"),
         ({"n_layer": 3}, "no transformer.h.2.ln_1.weight"),
-        ({"n_layer": 1}, "a leftover transformer.h.1"),
+        ({"n_layer": 1}, "an unknown tensor transformer.h.1"),
         ({"n_head": 5}, "not a multiple of heads"),
         ({"activation_function": "mish"}, "mish"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),

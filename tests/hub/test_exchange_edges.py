@@ -505,7 +505,7 @@ def test_weights_that_the_machine_cannot_hold_are_refused_with_both_sizes(make, 
         ("mistral", {"rms_norm_eps": math.inf}, "norm_epsilon: got inf, expected a finite number"),
         ("gpt2", {"model_type": "\ud800"}, r"model_type: got \\ud800, expected one of gpt2"),
         ("gpt2", {"model_type": "x" * 10**6}, "model_type: got xxx"),
-        ("gpt2", {"n_layer": True}, "leftover"),
+        ("gpt2", {"n_layer": True}, "unknown tensor"),
         ("bert-masked", {"type_vocab_size": 0}, "token_type_embeddings.weight, expected none"),
     ],
 )

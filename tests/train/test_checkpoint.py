@@ -684,7 +684,7 @@ def test_a_checkpoint_under_another_steps_name_is_refused(tmp_path, link):
     else:
         shutil.copytree(folder, wrong)
     message = r"00000030: got the checkpoint of step 20, .*, expected that of step 30"
-    for use in (checkpoint.latest, checkpoint.find, checkpoint.chosen):
+    for use in (checkpoint.latest, checkpoint.find, checkpoint.read_chosen):
         with pytest.raises(Misnamed, match=message):
             use(tmp_path)
     with pytest.raises(Misnamed, match=message):
@@ -730,7 +730,7 @@ def test_the_best_is_right_when_a_death_comes_before_best_json_or_before_pruning
         assert checkpoint.find(run).name == "00000002"
         assert checkpoint.summary(run) == {"step": 2, "best_loss": 0.1}
         best = Best(**checkpoint.latest(run)[1].training["place"]["best"])
-        assert checkpoint.settle_best(run, best) == Best(2, 0.1)
+        assert checkpoint.refresh_best(run, best) == Best(2, 0.1)
         assert json.loads((run / "best.json").read_bytes())["checkpoint"] == "00000002"
 
 
@@ -761,9 +761,9 @@ def test_whatever_stands_for_best_json_is_not_read(tmp_path, kind):
     assert checkpoint.read_best(tmp_path) == Best(1, 0.5)
     if kind == "folder":
         with pytest.raises(WriteError, match=r"best\.json: Is a directory"):
-            checkpoint.settle_best(tmp_path, Best(1, 0.5))
+            checkpoint.refresh_best(tmp_path, Best(1, 0.5))
     else:
-        checkpoint.settle_best(tmp_path, Best(1, 0.5))
+        checkpoint.refresh_best(tmp_path, Best(1, 0.5))
         assert json.loads((tmp_path / "best.json").read_bytes())["step"] == 1
 
 
@@ -843,7 +843,7 @@ def test_a_best_whose_checkpoint_is_lost_is_forgotten_aloud(tmp_path, caplog):
     for step in (1, 2):
         save(tmp_path, step, keep=1, best=Best(1, 0.5))
     flip(tmp_path / "checkpoints" / "00000001" / "model.safetensors", -1)
-    assert checkpoint.settle_best(tmp_path, Best(1, 0.5)) is None
+    assert checkpoint.refresh_best(tmp_path, Best(1, 0.5)) is None
     assert "best checkpoint, 00000001, is missing or damaged" in caplog.text
     assert not (tmp_path / "best.json").exists()
 
@@ -864,7 +864,7 @@ def test_loading_goes_on_with_a_newer_checkpoint_if_one_is_deleted_meanwhile(
         return opened(path)
 
     monkeypatch.setattr(folder_module, "open_regular", meanwhile)
-    assert checkpoint.chosen(tmp_path).step == (3 if after < 5 else 1)
+    assert checkpoint.read_chosen(tmp_path).step == (3 if after < 5 else 1)
     assert caplog.messages == []
 
 
@@ -878,5 +878,5 @@ def test_a_run_that_changes_for_ever_is_not_asked_for_ever(tmp_path, monkeypatch
 
     monkeypatch.setattr(checkpoint, "read", attempt)
     with pytest.raises(InputError, match="no sound checkpoint"):
-        checkpoint.chosen(tmp_path)
+        checkpoint.read_chosen(tmp_path)
     assert next(steps) < 100

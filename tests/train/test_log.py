@@ -177,7 +177,7 @@ def test_without_a_terminal_a_line_is_written_per_interval(capsys, clock):
             clock[0] += 1
             progress.update(step, loss=5.0 / step, targets_per_second=12345.6)
             if step == 50:
-                progress.say("saved [bold]00000050[/bold]")
+                progress.print_line("saved [bold]00000050[/bold]")
     output, lines = capsys.readouterr()
     lines = lines.splitlines()
     assert output == ""
@@ -200,7 +200,7 @@ def test_quiet_says_nothing(capsys, monkeypatch):
         monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
         with TrainingProgress(total=2, start=0, quiet=True) as progress:
             progress.update(1, 1.0, 1.0)
-            progress.say("something")
+            progress.print_line("something")
     assert capsys.readouterr() == ("", "")
 
 
@@ -217,7 +217,7 @@ def on_a_terminal(monkeypatch, **environment):
     monkeypatch.setattr(sys, "stderr", Terminal())
     with TrainingProgress(total=100, start=10, quiet=False) as progress:
         progress.update(60, loss=1.2345, targets_per_second=9876)
-        progress.say("saved [bold]00000060[/bold]")
+        progress.print_line("saved [bold]00000060[/bold]")
         progress.update(100, loss=0.5, targets_per_second=9876)
     return sys.stderr.getvalue()
 
@@ -288,7 +288,7 @@ def test_training_goes_on_when_nobody_reads_what_it_says(monkeypatch):
 
     monkeypatch.setattr(sys, "stderr", Gone())
     with TrainingProgress(10, 0, quiet=False) as progress:
-        progress.say("a line")
+        progress.print_line("a line")
         progress.update(10, loss=1.0, targets_per_second=1.0)
 
 

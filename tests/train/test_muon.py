@@ -16,7 +16,7 @@ from regard.train.optim import (
     optimizer,
     optimizer_tensors,
     restore_optimizer,
-    without_memory,
+    without_state,
 )
 
 CONFIG = TrainConfig(optimizer="muon", learning_rate=0.02, weight_decay=0.1)
@@ -112,7 +112,7 @@ def test_training_goes_on_bit_for_bit_from_its_memory() -> None:
     tensors = optimizer_tensors(one, first)
     assert "optimizer.encoder.blocks.0.weight.momentum" in tensors
     check_optimizer("x", two, tensors, 3, "muon")
-    assert without_memory(two, tensors) == []
+    assert without_state(two, tensors) == []
     restore_optimizer(two, second, tensors)
     learn(one, first, 3)
     learn(two, second, 3)

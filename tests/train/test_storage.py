@@ -20,7 +20,7 @@ from regard.recipes import recipe as recipes
 from regard.runs.load import load, outline, vocabulary
 from regard.runs.start import begin
 from regard.train.checkpoint.folder import Manifest, Snapshot, read, write_folder
-from regard.train.checkpoint.storage import restored, shrunk
+from regard.train.checkpoint.storage import from_stored, to_stored
 
 pytestmark = pytest.mark.slow
 
@@ -161,8 +161,8 @@ def test_a_tied_matrix_is_stored_once_in_8_bits_too(tmp_path):
 
 def test_small_and_other_tensors_stay_as_they_are():
     tensors = {"norm": torch.randn(4000), "few": torch.randn(2, 8), "count": torch.arange(3000)}
-    assert all(shrunk(tensors, "int8")[name] is tensor for name, tensor in tensors.items())
-    assert shrunk(tensors, "fp16")["count"] is tensors["count"]
+    assert all(to_stored(tensors, "int8")[name] is tensor for name, tensor in tensors.items())
+    assert to_stored(tensors, "fp16")["count"] is tensors["count"]
 
 
 @pytest.mark.parametrize(
@@ -222,4 +222,4 @@ def test_8_bits_that_are_not_said_to_be_some_are_refused(pipeline, tmp_path):
 def test_what_the_memory_cannot_hold_in_32_bits_is_refused_before_it_is_taken(monkeypatch):
     monkeypatch.setattr("regard.runtime.device.memory", lambda: 1000)
     with pytest.raises(InputError, match="at most the machine's"):
-        restored({"w": torch.zeros(30, 10, dtype=torch.int8)}, "int8", "x")
+        from_stored({"w": torch.zeros(30, 10, dtype=torch.int8)}, "int8", "x")

@@ -27,7 +27,7 @@ from regard.train.checkpoint import run as checkpoint
 from regard.train.checkpoint.run import Snapshot
 from regard.train.config import TrainConfig
 from regard.train.log import read_metrics
-from regard.train.trainer import Job, Place, Trainer
+from regard.train.trainer import Job, Trainer, TrainingState
 
 
 @pytest.fixture(autouse=True)
@@ -211,7 +211,7 @@ def test_a_full_disk_ends_with_write_error_and_the_old_checkpoint(
 
     def fill(step: int, _: nn.Module) -> None:
         if step == 8:
-            monkeypatch.setattr(checkpoint, "put", full)
+            monkeypatch.setattr(checkpoint, "write_checkpoint", full)
 
     one.watch = fill
     with pytest.raises(WriteError, match="No space left"):
@@ -319,7 +319,7 @@ def nested(depth: int) -> Any:
 
 NONSENSE: list[Any] = [None, True, -1, 1e308, 10**30, "x", [], {}, nested(50), nested(100_000)]
 NONSENSE += [math.nan, math.inf, "\ud800"]
-KEYS = [*Place().to_json(), "cursor.epoch", "cursor.batch", "best.step", "best.loss"]
+KEYS = [*TrainingState().to_json(), "cursor.epoch", "cursor.batch", "best.step", "best.loss"]
 ALLOWED = {  # a sum of losses in 32 bits can be large, and rounding can make it negative
     "best": [None], "finished": [True], "loss_since_log": [-1, 10**30], "best.loss": [-1, 10**30],
 }  # fmt: skip
@@ -403,7 +403,9 @@ def test_missing_memory_is_refused_unless_the_loss_does_not_reach_the_parameter(
     tensors = stopped.training_tensors
     without = {name: each for name, each in tensors.items() if ".bias." not in name}
     for left in (without, {"random": tensors["random"]}):
-        with pytest.raises(InputError, match=r"got no optimizer\.\w+, expected its memory"):
+        with pytest.raises(
+            InputError, match=r"got no optimizer\.\w+, expected its optimizer state"
+        ):
             Trainer(job(Line()), replace(stopped, training_tensors=left))
 
     class WithoutBias(NoDropout):

@@ -74,7 +74,7 @@ def test_gradients_are_those_of_the_loss(kind):
 @pytest.mark.slow
 def test_pairs_are_words_of_a_line_within_the_drawn_reach(file):
     text = read_text(TextFiles((str(file),)), WordsConfig(min_count=1))
-    drawing = loop._Drawing(text, recipe(file, "train.window=3").train, 0)
+    drawing = loop._Sampler(text, recipe(file, "train.window=3").train, 0)
     batches = drawing.block(0)
     assert batches is not None
     tokens = batches.tokens.view(-1, drawing.length)
@@ -133,14 +133,14 @@ def test_the_result_depends_on_text_recipe_and_seed_alone(file):
 
 def stop_after(step: int, monkeypatch: pytest.MonkeyPatch, how) -> None:
     """Has something happen after a step of training."""
-    after = loop._Course._after
+    after = loop._Training._after
 
     def then(self, request):
         after(self, request)
         if self.step == step:
             how()
 
-    monkeypatch.setattr(loop._Course, "_after", then)
+    monkeypatch.setattr(loop._Training, "_after", then)
 
 
 class Killed(BaseException):

@@ -32,7 +32,7 @@ from regard.data.text.annotations import LabelledText
 from regard.explain.colours import LINE_STYLES, MUTED
 from regard.models import Encoder, build
 from regard.recipes import recipe as recipes
-from regard.runs.start import Beginning
+from regard.runs.start import RunStart
 from regard.tasks import Classify
 from regard.tasks.labelled import ReadingOptions, headed
 from regard.train.adam import Adam
@@ -139,7 +139,7 @@ def _begin(base: Pretrained, way: str, seed: int) -> Encoder:
     frozen = WAYS[way]
     if frozen is not None:
         recipe = recipes.load("own/classify", [f"start.freeze={frozen}"])
-        start = Beginning(recipe, config=base.model.config, weights=base.model.state_dict())
+        start = RunStart(recipe, config=base.model.config, weights=base.model.state_dict())
         start.prepare(model)
     return model
 

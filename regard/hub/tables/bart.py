@@ -14,7 +14,7 @@ from regard.hub.kind import (
     only,
     their_activation,
 )
-from regard.hub.rules import Known, Rule, Table, same, within
+from regard.hub.rules import ComputedTensor, Rule, Table, same, within
 from regard.layers import sinusoid
 from regard.models import TransformerConfig
 
@@ -132,9 +132,9 @@ def _names(config: TransformerConfig) -> Table:
     if config.positions == "learned":
         return Table(tuple(rules), copies)
     shape = config.max_length, config.dim
-    waves = Known(shape, partial(sinusoid, *shape, halves=True))
-    known = {f"model.{stack}.embed_positions.weight": waves for stack in config.stacks}
-    return Table(tuple(rules), copies, known=known)
+    waves = ComputedTensor(shape, partial(sinusoid, *shape, halves=True))
+    computed = {f"model.{stack}.embed_positions.weight": waves for stack in config.stacks}
+    return Table(tuple(rules), copies, computed=computed)
 
 
 def _attention(ours: str, theirs: str) -> list[Rule]:

@@ -55,11 +55,11 @@ def _names(config: GPTConfig) -> Table:
     ]
     block = [
         *same("self_norm", "ln_1"),
-        *same("self_attention.query+self_attention.key_value", "attn.c_attn", turned=True),
-        *same("self_attention.out", "attn.c_proj", turned=True),
+        *same("self_attention.query+self_attention.key_value", "attn.c_attn", transposed=True),
+        *same("self_attention.out", "attn.c_proj", transposed=True),
         *same("feed_norm", "ln_2"),
-        *same("feed_forward.into", "mlp.c_fc", turned=True),
-        *same("feed_forward.out", "mlp.c_proj", turned=True),
+        *same("feed_forward.into", "mlp.c_fc", transposed=True),
+        *same("feed_forward.out", "mlp.c_proj", transposed=True),
     ]
     for layer in range(config.layers):
         rules += within(f"decoder.blocks.{layer}.", f"transformer.h.{layer}.", block)

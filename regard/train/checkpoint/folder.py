@@ -126,7 +126,7 @@ def write_folder(folder: Path, snapshot: Snapshot) -> None:
         raise InputError(f"{folder} is taken", fix="choose a new name or an empty folder")
     with reporting(f"checkpoint {folder}", "nothing was left behind"):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        put(folder, snapshot)
+        write_checkpoint(folder, snapshot)
 
 
 def read(
@@ -207,7 +207,7 @@ def _tensors(
 ) -> dict[str, Tensor]:
     """The tensors of a file by name, converted to 32 bits if it stores them in fewer."""
     from regard.runtime.tensors import TensorFile
-    from regard.train.checkpoint.storage import IN_16_BITS, check_store, restored
+    from regard.train.checkpoint.storage import IN_16_BITS, check_store, from_stored
 
     store = check_store(store, f'{folder / CONFIG}: "{STORED}"')
     file, narrow = str(folder / name), store != "fp32"
@@ -217,8 +217,8 @@ def _tensors(
             check_memory(f"{file}: its weights in 32 bits", 4 * held.numbers)
         stored = held.read(wide=IN_16_BITS if narrow else ())
     try:
-        tensors = restored(stored, store, file)
-        aliases = json.loads(held.remarks.get("aliases", "{}"))
+        tensors = from_stored(stored, store, file)
+        aliases = json.loads(held.metadata.get("aliases", "{}"))
         tensors |= {alias: tensors[first] for alias, first in aliases.items()}
     except _ODD as error:
         raise _unlike(folder, name) from error
@@ -256,7 +256,7 @@ class Manifest(Config):
         return to_json_bytes({**content, "self": own})
 
 
-def put(folder: Path, snapshot: Snapshot) -> None:
+def write_checkpoint(folder: Path, snapshot: Snapshot) -> None:
     """Write a checkpoint under a temporary name, then rename it."""
     with temporary_beside(folder) as temporary:
         temporary.mkdir()
@@ -285,7 +285,7 @@ def _pack(tensors: Mapping[str, Tensor], store: object = "fp32") -> bytes:
     """Serialize tensors; a tensor with several names is stored once, under the first of them."""
     import safetensors.torch
 
-    from regard.train.checkpoint.storage import check_store, shrunk
+    from regard.train.checkpoint.storage import check_store, to_stored
 
     stored: dict[str, Tensor] = {}
     aliases: dict[str, str] = {}
@@ -305,7 +305,7 @@ def _pack(tensors: Mapping[str, Tensor], store: object = "fp32") -> bytes:
     # At most one key: safetensors writes several keys in random order, but equal contents should
     # give equal bytes.
     header = {"aliases": json.dumps(aliases)} if aliases else None
-    return safetensors.torch.save(shrunk(stored, check_store(store, STORED)), header)
+    return safetensors.torch.save(to_stored(stored, check_store(store, STORED)), header)
 
 
 def verify(folder: Path) -> None:
@@ -437,7 +437,7 @@ def _compared(
         raise _unlike(folder, name) from problem
 
 
-def sound(folder: Path) -> bool:
+def is_sound(folder: Path) -> bool:
     """Whether all files of a checkpoint match its manifest."""
     try:
         verify(folder)

@@ -53,15 +53,15 @@ from regard.train.checkpoint.folder import (
     Misnamed,
     Snapshot,
     folder_name,
+    is_sound,
     parse_json,
-    put,
     read,
     read_manifest,
     read_tokenizer,
-    sound,
     to_json_bytes,
     verify,
     verify_file,
+    write_checkpoint,
     write_folder,
 )
 
@@ -69,23 +69,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = [
+    "AveragedSteps",
     "Best",
     "Damaged",
     "Misnamed",
     "RunLock",
     "Snapshot",
-    "Spaced",
-    "chosen",
-    "chosen_tokenizer",
     "find",
     "last_weights",
     "latest",
     "newest",
     "read",
     "read_best",
+    "read_chosen",
+    "read_chosen_tokenizer",
     "read_tokenizer",
+    "refresh_best",
     "save",
-    "settle_best",
     "summary",
     "write_folder",
 ]
@@ -125,7 +125,7 @@ _BEST: TypeAdapter[Best | None] = TypeAdapter(Best | None, config=ConfigDict(ext
 
 
 @dataclass(frozen=True)
-class Spaced:
+class AveragedSteps:
     """Which checkpoints are averaged: the last `count` whose step is a multiple of `every`.
 
     A run also has checkpoints at other steps, from signals and from evaluations with a better
@@ -141,7 +141,11 @@ class Spaced:
 
 
 def save(
-    run: Path, snapshot: Snapshot, keep: int, best: Best | None, spaced: Spaced | None = None
+    run: Path,
+    snapshot: Snapshot,
+    keep: int,
+    best: Best | None,
+    averaged_steps: AveragedSteps | None = None,
 ) -> Path:
     """Write the checkpoint of one step and remove old checkpoints that are no longer needed.
 
@@ -153,7 +157,7 @@ def save(
         keep: Number of last sound checkpoints to keep.
         best: The best checkpoint so far, as the snapshot records it; it is kept, and `best.json`
             names it.
-        spaced: The checkpoints to be averaged, which are kept, too.
+        averaged_steps: The checkpoints to be averaged, which are kept, too.
 
     Returns:
         The folder of the checkpoint.
@@ -162,15 +166,15 @@ def save(
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         sync(run)
-        if folder.exists() and not sound(folder):
+        if folder.exists() and not is_sound(folder):
             _discard(folder)
         if not folder.exists():
-            put(folder, snapshot)
+            write_checkpoint(folder, snapshot)
         _write_best(run, best)
         # Last: the old best must stay until a checkpoint that records the new best is in place.
-        _prune(run, folder, keep, best, spaced)
+        _prune(run, folder, keep, best, averaged_steps)
     except OSError as error:
-        whole = next((one.name for one in _checkpoints(run) if sound(one)), None)
+        whole = next((one.name for one in _checkpoints(run) if is_sound(one)), None)
         state = f"checkpoint {whole} is whole" if whole else "there is no earlier checkpoint"
         raise not_written(
             f"checkpoint {folder}", error, f"{state}; put this right, then go on with --resume"
@@ -221,7 +225,7 @@ def to_resume(run: Path) -> tuple[Path, Snapshot] | None:
     return folder, snapshot
 
 
-def chosen(place: Path, config: bytes = b"") -> Snapshot:
+def read_chosen(place: Path, config: bytes = b"") -> Snapshot:
     """Read the checkpoint that `find` gives, without the state for resuming.
 
     Args:
@@ -235,7 +239,7 @@ def chosen(place: Path, config: bytes = b"") -> Snapshot:
     return _choose(place, attempt)[1]
 
 
-def chosen_tokenizer(place: Path, config: bytes = b"") -> str:
+def read_chosen_tokenizer(place: Path, config: bytes = b"") -> str:
     """The text of `tokenizer.json` in the checkpoint that `find` gives; no weights are read."""
 
     def attempt(folder: Path, known: Manifest | None) -> str:
@@ -351,7 +355,7 @@ def read_best(run: Path) -> Best | None:
     return None
 
 
-def settle_best(run: Path, best: Best | None) -> Best | None:
+def refresh_best(run: Path, best: Best | None) -> Best | None:
     """Rewrite `best.json` when a run is resumed, and drop a best checkpoint that is not sound.
 
     `best.json` is outdated if a process died after writing a checkpoint and before `best.json`.
@@ -359,7 +363,7 @@ def settle_best(run: Path, best: Best | None) -> Best | None:
     Returns:
         `best`, or None if its checkpoint is missing or damaged.
     """
-    if best is not None and not sound(run / CHECKPOINTS / best.checkpoint):
+    if best is not None and not is_sound(run / CHECKPOINTS / best.checkpoint):
         _logger.warning(
             "the best checkpoint, %s, is missing or damaged; the next evaluated one counts as best",
             best.checkpoint,
@@ -565,20 +569,22 @@ def _checkpoints(run: Path) -> list[Path]:
     return sorted(named, key=lambda one: int(one.name), reverse=True)
 
 
-def _prune(run: Path, saved: Path, keep: int, best: Best | None, spaced: Spaced | None) -> None:
+def _prune(
+    run: Path, saved: Path, keep: int, best: Best | None, averaged_steps: AveragedSteps | None
+) -> None:
     """Remove all but the last `keep` sound checkpoints, the best one, and those to be averaged.
 
     A folder with a later step than the saved one was damaged when the run was resumed. It is left
     until the run reaches that step again and replaces it.
     """
-    kept, to_average = 0, 0 if spaced is None else spaced.count
+    kept, to_average = 0, 0 if averaged_steps is None else averaged_steps.count
     for folder in _checkpoints(run):
         if int(folder.name) > int(saved.name):
             continue
-        whole = folder == saved or (kept < keep and sound(folder))
+        whole = folder == saved or (kept < keep and is_sound(folder))
         wanted = whole or kept < keep or (best is not None and folder.name == best.checkpoint)
         kept += whole
-        if spaced is not None and spaced.holds(folder) and to_average > 0:
+        if averaged_steps is not None and averaged_steps.holds(folder) and to_average > 0:
             to_average -= 1
         elif not wanted:
             _discard(folder)
@@ -592,12 +598,14 @@ def _remove_unfinished(run: Path) -> None:
                 remove(one)
 
 
-def last_weights(run: Path, spaced: Spaced, before: int) -> list[dict[str, Tensor]]:
+def last_weights(run: Path, averaged_steps: AveragedSteps, before: int) -> list[dict[str, Tensor]]:
     """The weights of the last sound checkpoints to be averaged before a step, newest first."""
-    earlier = (one for one in _checkpoints(run) if int(one.name) < before and spaced.holds(one))
+    earlier = (
+        one for one in _checkpoints(run) if int(one.name) < before and averaged_steps.holds(one)
+    )
     found: list[dict[str, Tensor]] = []
     for folder in earlier:
-        if len(found) >= spaced.count:
+        if len(found) >= averaged_steps.count:
             break
         with suppress(Damaged, Misnamed):
             found.append(_raw_weights(folder))

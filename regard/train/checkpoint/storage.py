@@ -52,7 +52,7 @@ def check_store(store: Any, what: str) -> str:
     return store
 
 
-def shrunk(tensors: Mapping[str, Tensor], store: str) -> dict[str, Tensor]:
+def to_stored(tensors: Mapping[str, Tensor], store: str) -> dict[str, Tensor]:
     """Converts tensors to the storage format.
 
     Args:
@@ -92,7 +92,7 @@ def _in_16_bits(name: str, tensor: Tensor) -> Tensor:
     return small
 
 
-def restored(tensors: dict[str, Tensor], store: str, file: str) -> dict[str, Tensor]:
+def from_stored(tensors: dict[str, Tensor], store: str, file: str) -> dict[str, Tensor]:
     """Converts the tensors of a file back to 32 bits.
 
     Args:
@@ -102,7 +102,7 @@ def restored(tensors: dict[str, Tensor], store: str, file: str) -> dict[str, Ten
         file: Name of the file, for error messages.
 
     Raises:
-        InputError: The tensors are not as `shrunk` writes them, or too large for the memory.
+        InputError: The tensors are not as `to_stored` writes them, or too large for the memory.
     """
     if store == "fp32":
         return tensors
