@@ -44,7 +44,7 @@ def openings(folder: Path) -> Iterator[dict[str, int]]:
     _openings, found = Counter(), {}
     try:
         yield found
-        below = [name for name in _openings if Path(name).is_relative_to(folder)]
+        below = [name for name in [*_openings] if Path(name).is_relative_to(folder)]
         found |= {str(Path(name).relative_to(folder)): _openings[name] for name in below}
     finally:
         _openings = None

@@ -180,7 +180,7 @@ def test_neither_setting_up_nor_training_imports_the_compiler():
 def test_without_a_gpu_auto_is_the_cpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert runtime.setup(1, device="auto").device == "cpu"
-    assert runtime.present().device == "cpu"
+    assert runtime.runtime_on().device == "cpu"
     assert runtime.devices() == ["cpu"]
 
 
@@ -203,22 +203,22 @@ def two_gpus(monkeypatch):
 
 @pytest.mark.usefixtures("two_gpus")
 def test_with_gpus_auto_is_the_first_and_each_process_has_its_own(monkeypatch):
-    assert runtime.chosen("auto") == runtime.chosen("cuda") == "cuda:0"
-    assert runtime.chosen("cuda:1") == "cuda:1"
-    assert runtime.chosen("cpu") == "cpu"
+    assert runtime.choose_device("auto") == runtime.choose_device("cuda") == "cuda:0"
+    assert runtime.choose_device("cuda:1") == "cuda:1"
+    assert runtime.choose_device("cpu") == "cpu"
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert runtime.chosen("cuda") == "cuda:1"
+    assert runtime.choose_device("cuda") == "cuda:1"
     with pytest.raises(InputError, match="what is here: cpu, cuda:0, cuda:1"):
-        runtime.chosen("cuda:2")
+        runtime.choose_device("cuda:2")
 
 
 @pytest.mark.usefixtures("two_gpus")
 def test_mixed_precision_is_for_cuda():
-    assert runtime.present("cuda", "bf16").dtype == "bf16"
+    assert runtime.runtime_on("cuda", "bf16").dtype == "bf16"
     with pytest.raises(InputError, match="--dtype: got bf16 on cpu, expected fp32\nmixed"):
-        runtime.present("cpu", "bf16")
+        runtime.runtime_on("cpu", "bf16")
     with pytest.raises(InputError, match="--dtype: got int4, expected one of fp32, bf16, fp16"):
-        runtime.present("cuda", "int4")
+        runtime.runtime_on("cuda", "int4")
 
 
 def test_processes_of_one_machine_share_its_cores(monkeypatch):
