@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 import regard
 from regard.atlas import show
+from regard.atlas.figures.costs import attention_flops, peak_bytes
 from regard.atlas.figures.lookup import look_up, nearest
 from regard.data.grammar import corpus as grammar
 from regard.errors import InputError
-from regard.layers import DotScore
+from regard.layers import Attention, DotScore
 from regard.models.mode import evaluating
 from tests.legible import problems
 
@@ -72,3 +74,40 @@ def test_a_look_up_takes_own_sentences_and_pairs(tmp_path):
     assert problems(drawing.figure) == []
     with pytest.raises(InputError, match="no such site"):
         show("lookup", model="tiny/translate", head="encoder.9.self.0", pairs=2)
+
+
+def test_the_peak_of_a_call_is_what_it_had_at_once():
+    def call():
+        first = torch.ones(1000)
+        del first
+        return torch.ones(500) + torch.ones(500)
+
+    assert peak_bytes(call) == 3 * 500 * 4
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_heads_of_a_share_of_the_width_multiply_as_many_numbers_as_one(heads):
+    x = torch.randn(1, 12, 32)
+    theirs = torch.nn.MultiheadAttention(32, heads, batch_first=True, bias=False)
+    with FlopCounterMode(display=False) as counted:
+        theirs(x, x, x)
+    assert attention_flops(Attention(32, heads), 12) == counted.get_total_flops()
+
+
+@pytest.mark.slow
+def test_additive_scores_are_slower_and_larger_than_dot_products():
+    drawing = show("costs", length=128, dim=16, heads=4, rounds=3)
+    numbers = drawing.numbers
+    assert numbers["lengths"] == [32, 64, 128]
+    pairs = np.array(numbers["lengths"]) ** 2
+    assert np.all(np.array(numbers["bytes_additive"]) >= 2 * 16 * 4 * pairs)  # before, after tanh
+    assert np.all(np.array(numbers["bytes_dot_product"]) >= 2 * 4 * pairs)  # scores and weights
+    assert numbers["bytes_dot_product_fused"][-1] < numbers["bytes_dot_product"][-1]
+    assert numbers["additive_times_dot_bytes"] > 5
+    assert numbers["additive_times_dot_seconds"] > 3
+    assert len(set(numbers["flops_heads_narrow"])) == 1
+    one, two, four = numbers["flops_heads_full"]
+    assert (two, four) == (2 * one, 4 * one)
+    assert f"{numbers['additive_times_dot_bytes']:.0f} × the memory" in drawing.caption
+    with pytest.raises(InputError, match="heads: got 6, expected a power of 2"):
+        show("costs", heads=6)

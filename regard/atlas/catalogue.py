@@ -296,6 +296,20 @@ _FIGURES = {
             "pairs": Option(100, "how many of them", low=2, high=1000),
         },
     ),
+    "costs": Figure(
+        name="costs",
+        title="What scores and heads cost: additive and dot product, one head and several",
+        lectures=("3.2", "3.4"),
+        description="Time and memory of additive scores and dot products; heads beside one.",
+        place="costs:costs",
+        options={
+            "length": Option(256, "the longest sequence", low=64, high=2048),
+            "dim": Option(64, "width of a head", low=4, high=256),
+            "heads": Option(8, "the most heads, a power of 2", low=2, high=32),
+            "rounds": Option(9, "rounds to take the median of", high=1000),
+            "seed": SEED,
+        },
+    ),
     "heads": Figure(
         title="One head blurs, several keep resolution",
         lectures=("3.4",),
