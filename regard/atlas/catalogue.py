@@ -297,11 +297,9 @@ _FIGURES = {
         },
     ),
     "costs": Figure(
-        name="costs",
         title="What scores and heads cost: additive and dot product, one head and several",
         lectures=("3.2", "3.4"),
-        description="Time and memory of additive scores and dot products; heads beside one.",
-        place="costs:costs",
+        module="costs",
         options={
             "length": Option(256, "the longest sequence", low=64, high=2048),
             "dim": Option(64, "width of a head", low=4, high=256),

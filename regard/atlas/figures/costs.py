@@ -21,9 +21,9 @@ from functools import partial
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from regard.atlas.drawing import MARKERS, STROKES, Board, Drawing, Stroke, key, powers
+from regard.atlas.drawing import Board, Drawing
 from regard.errors import InputError
-from regard.explain.colours import MUTED
+from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
 from regard.layers import AdditiveScore, Attention, DotScore, Mask, plain_context
 from regard.layers.attention import attend_unfused
 
@@ -214,26 +214,20 @@ def _draw(found: _Found, rounds: int, seed: int) -> Drawing:
         f"({found.flops['narrow', 1] / 1e6:,.0f} million) if each is d/h wide, and grow with it "
         f"if each is d wide. Seed {seed}."
     )
-    strokes = {
-        name: Stroke(name, *stroke, mark=mark)
-        for name, stroke, mark in zip(found.kinds, STROKES, MARKERS, strict=False)
-    }
+    styles = dict(zip(found.kinds, LINE_STYLES, strict=False))
     with Board("What scores and heads cost", caption, (1, 1, 1), details) as board:
-        board.key(list(strokes.values()))
+        board.legend(styles)
         for place, (heading, what, scale) in enumerate(
             (("time, ms", "seconds", 1e3), ("memory, MB", "bytes", 1e-6))
         ):
             axes = board.chart(place, heading, "tokens", "")
             values = []
-            for name, stroke in strokes.items():
+            for name, style in styles.items():
                 line = [scale * getattr(found.scores[name, n], what) for n in found.lengths]
                 values += line
-                axes.plot(
-                    found.lengths, line, color=stroke.colour, linestyle=stroke.dash,
-                    linewidth=2.6, marker=stroke.mark,
-                )  # fmt: skip
-            powers(axes, "x", found.lengths)
-            powers(axes, "y", _decades(values))
+                axes.curve(found.lengths, line, style=style, marker=style.marker)
+            axes.log_axis("x", found.lengths)
+            axes.log_axis("y", _decades(values))
         _draw_heads(board, found)
         return board.drawing(_numbers(found))
 
@@ -242,19 +236,17 @@ def _draw_heads(board: Board, found: _Found) -> None:
     """Time and FLOPs of several heads over those of one, for heads of width d/h and of width d."""
     axes = board.chart(2, "time of h heads", "heads h", "× that of one head")
     for kind, name, number in (("full", "of width d", 3), ("narrow", "of width d/h", 4)):
-        colour, flops = STROKES[number][0], "FLOPs of both" if kind == "narrow" else None
-        axes.plot(
-            found.counts, found.slower(kind), color=colour, linewidth=2.6, marker=MARKERS[number],
-            label=name,
-        )  # fmt: skip
-        axes.plot(
-            found.counts, found.slower(kind, "flops"), color=MUTED, linewidth=2.2, linestyle=":",
+        style, flops = LINE_STYLES[number], "FLOPs of both" if kind == "narrow" else None
+        solid = LineStyle(style.colour)
+        axes.curve(found.counts, found.slower(kind), style=solid, marker=style.marker, label=name)
+        axes.curve(
+            found.counts, found.slower(kind, "flops"), style=LineStyle(MUTED, ":"), width=2.2,
             label=flops,
         )  # fmt: skip
-    powers(axes, "x", found.counts)
-    powers(axes, "y", found.counts)
+    axes.log_axis("x", found.counts)
+    axes.log_axis("y", found.counts)
     axes.set_ylim(0.5, 2.2 * found.counts[-1])
-    key(axes, "upper left")
+    axes.draw_legend("upper left")
 
 
 def _decades(values: Sequence[float]) -> list[float]:
