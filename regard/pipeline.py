@@ -179,6 +179,8 @@ class Pipeline:
         """
         verb = self._verb(name)
         if self.reads_images:
+            if mask is not None:
+                raise InputError("mask", got="images", expected="ids beside it")
             return self._run_images(verb, items, verb.read(positions, options))
         some = items if is_ids(items) or isinstance(items, str) else [*items][:1]
         if verb.takes_ids and (is_ids(some) or (some and is_ids(some[0]))):

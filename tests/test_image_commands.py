@@ -128,6 +128,8 @@ def test_what_images_do_not_have_is_refused(regard, digits_run, files, pipeline)
         _ = pipeline.vocabulary
     with pytest.raises(InputError, match="batch x channels x height x width"):
         pipeline.logits([1, 2, 3])
+    with pytest.raises(InputError, match="mask: got images"):
+        pipeline.classify(files[0], mask=[[1, 0]])
 
 
 def test_python_takes_what_the_command_takes_and_arrays(pipeline, tmp_path):

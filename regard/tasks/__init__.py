@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from regard.tasks.tag import Tag as Tag
     from regard.tasks.tag import Tagged as Tagged
     from regard.tasks.task import Task as Task
-    from regard.tasks.translate import Output as Output
     from regard.tasks.translate import Translate as Translate
+    from regard.tasks.writer import Output as Output
 
 _HOMES = {
     "Answer": "answer",
@@ -36,7 +36,7 @@ _HOMES = {
     "FoundAnswer": "answer",
     "Generate": "generate",
     "Labelled": "reader",
-    "Output": "translate",
+    "Output": "writer",
     "Reader": "reader",
     "Restore": "restore",
     "Restored": "restore",

@@ -136,11 +136,19 @@ class Answer(Supervised[Question]):
         return 2 * len(batch.index)
 
     def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
-        """Cross-entropy of the first and last token among all tokens of a window, summed."""
+        """Cross-entropy of the first and last token among all tokens of a window, summed.
+
+        Label smoothing spreads ε over the tokens of the window: (1 - ε)(-log p) + ε mean(-log p_i).
+        """
         logits = torch.split(model.answer(batch.source), list(batch.source.lengths))
         padded = pad_sequence(list(logits), batch_first=True, padding_value=-torch.inf)
         choices = padded.transpose(1, 2).flatten(0, 1)  # (windows · first or last, longest)
-        return F.cross_entropy(choices, batch.targets.ids, reduction="sum")
+        loss = F.cross_entropy(choices, batch.targets.ids, reduction="sum")
+        smoothing, is_token = self.options.smoothing, choices > -torch.inf
+        if not smoothing:
+            return loss
+        others = choices.log_softmax(1).masked_fill(~is_token, 0.0).sum(1) / is_token.sum(1)
+        return (1 - smoothing) * loss - smoothing * others.sum()
 
     def _logits(self, model: Encoder, rows: Sequence[Row]) -> list[Tensor]:
         """The logits of each row: (tokens, 2), as the first and as the last token."""

@@ -20,7 +20,7 @@ from regard.data.text.annotations import LabelledText
 from regard.data.text.windows import Row, evaluation
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.labelled import Supervised, numbered
+from regard.tasks.labelled import Supervised, class_loss, numbered
 from regard.tasks.measures.accuracy import Measures, class_scores
 from regard.tasks.pictures import ClassifyPictures
 from regard.tasks.task import Prepared, Settings, rise
@@ -74,12 +74,7 @@ class Classify(Supervised[LabelledText]):
 
     def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy of the classes with label smoothing, summed over the texts: a scalar."""
-        return F.cross_entropy(
-            model.classify(batch.source),  # (texts, classes)
-            batch.targets.ids,
-            reduction="sum",
-            label_smoothing=self.options.smoothing,
-        )
+        return class_loss(model, batch, self.options.smoothing)
 
     def measure(self, model: Encoder, examples: Sequence[LabelledText]) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""

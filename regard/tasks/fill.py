@@ -101,7 +101,7 @@ class Fill(PlainText, Reader):
 
     around = READING
     example_command = 'fill {} "The [MASK] is open."'
-    effect = rise("hidden token")
+    effect = rise("masked token")
 
     def rows(
         self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus

@@ -24,26 +24,21 @@ from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.packing import BatchedCorpus
 from regard.decode.config import DecodeConfig
-from regard.decode.engine import decode
-from regard.decode.engine import stream as decode_steps
 from regard.decode.filters import Symbols
-from regard.decode.many import decode_many
-from regard.decode.search import Forbidden, Hypothesis, check_finite
+from regard.decode.search import Forbidden, check_finite
 from regard.errors import InputError
 from regard.layers import KVCache, Tap
 from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
-from regard.tasks.head_batches import HeadBatch, batch_of_ids, some_at_a_time
+from regard.tasks.head_batches import HeadBatch, batch_of_ids, of_texts, some_at_a_time
 from regard.tasks.measures.plain_text import WordAccuracy
 from regard.tasks.measures.report import Scoring, counted
-from regard.tasks.plain_text import MakeRows, PlainText
-from regard.tasks.task import Settings, max_lengths, per_token
+from regard.tasks.plain_text import MakeRows, PlainTextWriter
+from regard.tasks.task import Settings
 from regard.tasks.trace import Trace, read_alone
-from regard.tasks.translate import Output
+from regard.tasks.writer import Output
 from regard.tokens import TaskSymbols, Tokenizer
 
-ROWS_AT_ONCE = 32
-"""Hypotheses per decoding batch."""
 _WORD = re.compile(r"[^\W_][\w'’-]*")
 WORDS_AT_ONCE = 16
 """Partial words per batch in the search for the next word."""
@@ -75,7 +70,7 @@ class Suggestion:
     probability: float
 
 
-class Generate(PlainText):
+class Generate(PlainTextWriter):
     """Language modelling: training, evaluation and prediction."""
 
     around = TaskSymbols("<s> $A", "<s> $A $B")
@@ -95,37 +90,6 @@ class Generate(PlainText):
         """Cuts the corpus into rows of the model's maximal length."""
         del train
         return make(corpus, length=settings.model.max_length)
-
-    def targets(self, batch: Batch[Ragged]) -> int:
-        """The number of tokens in a batch; the target of each is the next token."""
-        return batch.targets.ids.numel()
-
-    def loss(self, model: Decoder, batch: Batch[Ragged]) -> Tensor:
-        """Cross-entropy of the next tokens with label smoothing, summed: a scalar."""
-        return model.loss(batch.source, batch.targets.ids, self.smoothing)
-
-    def evaluate(
-        self,
-        model: Decoder,
-        rows: BatchedCorpus | None = None,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> dict[str, float]:
-        """Mean negative log-likelihood per token (without smoothing), and perplexity.
-
-        Args:
-            model: The language model.
-            rows: The text to evaluate on; by default the validation text.
-            on_progress: Called after each batch with its number of tokens.
-        """
-        total, count = 0.0, 0
-        with evaluating(model):
-            for made in self.to_evaluate_on(rows).evaluation():
-                batch = made.to(model.device)
-                total += float(model.loss(batch.source, batch.targets.ids))
-                count += batch.targets.ids.numel()
-                if on_progress is not None:
-                    on_progress(batch.targets.ids.numel())
-        return per_token(total, count)
 
     def details(
         self, model: Decoder, rows: BatchedCorpus, found: Mapping[str, float], scoring: Scoring
@@ -218,32 +182,8 @@ class Generate(PlainText):
         *,
         tap: Tap | None = None,
     ) -> list[list[Output]]:
-        """The best continuations of each prompt, best first, in the order of the prompts.
-
-        Args:
-            model: The language model.
-            prompts: The ids of each prompt.
-            config: The decoding settings.
-            tap: Records or edits activations; all prompts are then decoded in a single batch.
-        """
-
-        def some(part: list[int]) -> list[list[Hypothesis]]:
-            chosen = [prompts[i] for i in part]
-            return decode(
-                model,
-                None,
-                self.symbols(),
-                config,
-                prompts=chosen,
-                tap=tap,
-                max_lengths=max_lengths(map(len, chosen)),
-                limit=model.config.max_length,
-                forbidden=self.forbidden(config),
-            )
-
-        with evaluating(model):
-            found = decode_many([*map(len, prompts)], some, config, rows=ROWS_AT_ONCE, tap=tap)
-        return [[self._output(each) for each in hypotheses] for hypotheses in found]
+        """The best continuations of each prompt (given as ids), best first; see `outputs`."""
+        return self.outputs(model, prompts, config, tap=tap)
 
     def forbidden(self, config: DecodeConfig) -> Forbidden | None:
         """Forbids each token that completes `no_copy` consecutive words of the training text.
@@ -268,9 +208,9 @@ class Generate(PlainText):
 
         return completes
 
-    def _output(self, hypothesis: Hypothesis) -> Output:
-        text = self.tokenizer.decode(hypothesis.ids)
-        return Output(text, hypothesis.logprob, hypothesis.score, hypothesis)
+    def written(self, ids: Sequence[int]) -> str:
+        """Decodes the ids of a continuation to text."""
+        return self.tokenizer.decode(ids)
 
     def generate(
         self,
@@ -317,17 +257,7 @@ class Generate(PlainText):
         for token in prompt:
             writer.push(token)
         with evaluating(model):
-            steps = decode_steps(
-                model,
-                None,
-                self.symbols(),
-                config,
-                prompts=[prompt],
-                max_lengths=max_lengths([len(prompt)]),
-                limit=model.config.max_length,
-                forbidden=self.forbidden(config),
-            )
-            for step in steps:
+            for step in self.steps(model, prompt, config):
                 done = [hypotheses[0].ids for _, hypotheses in step.done]
                 for ids in [*step.stable_prefixes, *done]:
                     for token in ids[said:]:
@@ -441,13 +371,12 @@ def _next(model: Decoder, state: KVCache, last: int, some: Sequence[tuple[int, .
 
 def _followed(model: Decoder, batch: Batch[Ragged]) -> HeadBatch:
     """Wraps a batch of texts for measuring heads; the loss is that of the next tokens."""
+    source, targets = batch.source, batch.targets.ids
 
     def loss(twin: Decoder) -> Tensor:
-        return F.cross_entropy(twin(batch.source), batch.targets.ids, reduction="sum")
+        return F.cross_entropy(twin(source), targets, reduction="sum")
 
-    lengths = batch.source.lengths, batch.source.lengths
-    targets = batch.targets.ids.numel()
-    return HeadBatch(lambda tap: model(batch.source, tap), loss, targets, lambda _: lengths)
+    return of_texts(model, source, loss, targets.numel())
 
 
 def _warn_read(count: int) -> None:

@@ -16,8 +16,8 @@ from torch import Tensor
 from regard.data.batch import Batch
 from regard.data.input import Input, Ragged
 from regard.layers import Tap
-from regard.models.encoder import BaseEncoder
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.model import Model
 
 T = TypeVar("T")
 AT_ONCE = 16
@@ -52,11 +52,9 @@ def of_pairs(model: EncoderDecoder, batch: Batch[Ragged]) -> HeadBatch:
     return HeadBatch(lambda tap: model(source, target, tap), loss, wanted.numel(), lengths)
 
 
-def of_texts(
-    model: BaseEncoder, texts: Input, loss: Callable[[Any], Tensor], targets: int
-) -> HeadBatch:
-    """Wraps texts or images for an encoder, with a given loss and number of targets."""
-    lengths = model.embed.layout(texts).lengths
+def of_texts(model: Model, texts: Input, loss: Callable[[Any], Tensor], targets: int) -> HeadBatch:
+    """Wraps texts or images for a model of a single stack, with a loss and its target count."""
+    lengths = model.embeds()[0].layout(texts).lengths
     both = lengths, lengths
     return HeadBatch(lambda tap: model.hidden(texts, tap), loss, targets, lambda _: both)
 

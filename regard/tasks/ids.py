@@ -184,22 +184,19 @@ def generate_ids(
         raise InputError("generate", got="an encoder", expected="a model that writes")
     both = model.config.sides == 2
     symbols = _symbols(vocabulary, begins=both)
-    limit, lengths = model.config.bound, max_lengths(map(len, rows))
+    if both and symbols.with_overrides(config).begin == NO_SYMBOL:
+        fix = "say one: begin=0, or add a tokenizer"
+        raise InputError("generate", got="no id to begin with", fix=fix)
     with evaluating(model):
-        if both:
-            if symbols.with_overrides(config).begin == NO_SYMBOL:
-                raise InputError(
-                    "generate",
-                    got="no id to begin with",
-                    fix="say one: begin=0, or add a tokenizer",
-                )
-            found = decode(
-                model, Ragged.of(rows), symbols, config, max_lengths=lengths, limit=limit
-            )
-        else:
-            found = decode(
-                model, None, symbols, config, prompts=rows, max_lengths=lengths, limit=limit
-            )
+        found = decode(
+            model,
+            Ragged.of(rows) if both else None,
+            symbols,
+            config,
+            prompts=None if both else rows,
+            max_lengths=max_lengths(map(len, rows)),
+            limit=model.config.bound,
+        )
     return [list(best.ids) for best, *_ in found]
 
 

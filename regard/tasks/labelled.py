@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch, Cursor
 from regard.data.input import Ragged
 from regard.data.text.annotations import text_of
-from regard.data.text.labelled import labels_in, load_labelled, read_labelled, texts_in
+from regard.data.text.labelled import (
+    LabelledSplits,
+    labels_in,
+    load_labelled,
+    read_labelled,
+    texts_in,
+)
 from regard.data.text.windows import Row, evaluation, training
 from regard.errors import InputError
 from regard.models.config import ModelConfig
@@ -31,13 +38,14 @@ from regard.tasks.measures.labelled import LabelledReport
 from regard.tasks.measures.report import Scoring, Selection
 from regard.tasks.measures.unknown import Unknown
 from regard.tasks.reader import READING, TOKENS_AT_ONCE, EncodedText, Reader, Text
-from regard.tasks.task import Prepared, Settings
+from regard.tasks.task import BaseTask, Prepared, Settings
 from regard.tokens import Vocabulary
 from regard.tokens.learn import learn_plain
 
 NAMES = ("classes", "tags")
 """The config keys of heads whose value is the list of their labels."""
 Example = TypeVar("Example")
+Examples = TypeVar("Examples", bound=Sized)
 _logger = logging.getLogger(__name__)
 
 
@@ -56,7 +64,95 @@ class ReadingOptions:
     seed: int = 0
 
 
-class Supervised(Reader, ABC, Generic[Example]):
+class LearnsLabels(BaseTask, ABC, Generic[Examples]):
+    """Base class of the tasks that learn from labelled texts or images."""
+
+    example_type: ClassVar[str] = "labels"
+    """The `example_type` of the data that the task learns from."""
+    file_option: ClassVar[str] = "--data FILE"
+    """The option for examples of one's own, in the error of a model without data."""
+    valid: Any
+
+    @abstractmethod
+    def load(self, data: Any) -> Any:
+        """The training, validation and test examples of a data config, as in `LabelledSplits`."""
+
+    @abstractmethod
+    def load_file(self, file: str, data: Any) -> Examples:
+        """The examples of a file; the data config says how files are written."""
+
+    @abstractmethod
+    def labelled_batches(self, model: Any, examples: Examples) -> Iterable[Batch[Any]]:
+        """Examples as batches with their targets, in their order."""
+
+    @abstractmethod
+    def targets(self, batch: Batch[Any]) -> int:
+        """The number of targets in a batch."""
+
+    @abstractmethod
+    def loss(self, model: Any, batch: Batch[Any]) -> Tensor:
+        """The training loss of a batch, summed over its targets: a scalar."""
+
+    @abstractmethod
+    def measure(self, model: Any, examples: Examples) -> Measures:
+        """The metrics of the model on some examples: mean loss, and those of the task."""
+
+    def unknown(self, examples: Examples) -> Unknown | None:
+        """The unknown words of some examples; None if the model does not read text."""
+        del examples
+        return None
+
+    def examples(self, settings: Settings, selection: Selection) -> dict[str, Examples]:
+        """The selected examples: of a file, of a split, or by default of the test sets.
+
+        Without test sets the default is the validation split.
+
+        Args:
+            settings: The recipe.
+            selection: The selection.
+        """
+        data = settings.data
+        if selection.files is not None:
+            return {selection.files: self.load_file(selection.files, data)}
+        if data.example_type != self.example_type:
+            got = f"{selection.model} without data"
+            raise InputError(selection.verb, got=got, expected=self.file_option)
+        splits = self.load(data)
+        known = {"train": splits.train, "valid": splits.valid, **splits.tests}
+        names = [selection.split] if selection.split else [*splits.tests] or ["valid"]
+        if names[0] not in known:
+            raise InputError("--split", got=names[0], expected=f"one of {', '.join(known)}")
+        return {name: known[name] for name in names}
+
+    def report(self, model: Any, sets: Mapping[str, Examples], scoring: Scoring) -> LabelledReport:
+        """Scores each set of examples."""
+        found, unknown = {}, {}
+        for done, (name, examples) in enumerate(sets.items()):
+            scoring.on_progress(done / len(sets), name)
+            found[name] = len(examples), self.measure(model, examples)
+            if (lost := self.unknown(examples)) is not None:
+                unknown[name] = lost
+        return LabelledReport(found, unknown)
+
+    def head_batches(self, model: Any, examples: Examples) -> list[HeadBatch]:
+        """Batches of labelled examples on which heads are measured."""
+        if not len(examples):
+            raise InputError("heads", got="no example", expected="some, with labels")
+        batches = (each.to(model.device) for each in self.labelled_batches(model, examples))
+        return [
+            of_texts(model, batch.source, partial(self._loss, batch), self.targets(batch))
+            for batch in batches
+        ]
+
+    def _loss(self, batch: Batch[Any], model: Any) -> Tensor:
+        return self.loss(model, batch)
+
+    def evaluate(self, model: Any) -> dict[str, float]:
+        """Metrics on the validation examples."""
+        return self.measure(model, self.valid).overall
+
+
+class Supervised(LearnsLabels[Sequence[Example]], Reader, ABC, Generic[Example]):
     """Base class of the tasks that learn from labelled examples.
 
     Args:
@@ -153,67 +249,23 @@ class Supervised(Reader, ABC, Generic[Example]):
             longest: The maximal number of tokens that the model can read.
         """
 
-    @abstractmethod
-    def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
-        """The training loss of a batch, summed over its targets: a scalar."""
+    def load(self, data: Any) -> LabelledSplits[Any]:
+        """The training, validation and test examples of a data config."""
+        return load_labelled(data, self.form)
 
-    @abstractmethod
-    def targets(self, batch: Batch[Ragged]) -> int:
-        """The number of targets in a batch."""
+    def load_file(self, file: str, data: Any) -> Sequence[Any]:
+        """The examples of a file, which has a header line if those of the data config have one."""
+        return read_labelled(file, self.form, header=getattr(data, "header", False))[0]
 
-    @abstractmethod
-    def measure(self, model: Encoder, examples: Sequence[Example]) -> Measures:
-        """The metrics of the model on some examples: mean loss, and those of the task."""
-
-    def examples(self, settings: Settings, selection: Selection) -> dict[str, Sequence[Any]]:
-        """The selected examples: of a file, of a split, or by default of the test sets.
-
-        Without test sets the default is the validation split.
-
-        Args:
-            settings: The recipe.
-            selection: The selection.
-        """
-        if selection.files is not None and selection.split is not None:
-            raise InputError("--data with --split", expected="one of the two")
-        data, has_labels = settings.data, settings.data.example_type == "labels"
-        if selection.files is not None:
-            header = has_labels and data.header
-            return {selection.files: read_labelled(selection.files, self.form, header=header)[0]}
-        if not has_labels:
-            got = f"{selection.model} without data"
-            raise InputError(selection.verb, got=got, expected="--data FILE")
-        splits = load_labelled(data, self.form)
-        known = {"train": splits.train, "valid": splits.valid, **splits.tests}
-        if selection.split is not None and selection.split not in known:
-            raise InputError("--split", got=selection.split, expected=f"one of {', '.join(known)}")
-        usual = [*splits.tests] or ["valid"]
-        return {name: known[name] for name in ([selection.split] if selection.split else usual)}
-
-    def report(
-        self, model: Encoder, sets: Mapping[str, Sequence[Any]], scoring: Scoring
-    ) -> LabelledReport:
-        """Scores each set of examples."""
-        found, unknown = {}, {}
-        for done, (name, examples) in enumerate(sets.items()):
-            scoring.on_progress(done / len(sets), name)
-            found[name] = len(examples), self.measure(model, examples)
-            unknown[name] = Unknown.of(self.vocabulary.source, map(text_of, examples))
-        return LabelledReport(found, unknown)
-
-    def head_batches(self, model: Encoder, examples: Sequence[Any]) -> list[HeadBatch]:
-        """Batches of labelled examples on which heads are measured."""
-        if not examples:
-            raise InputError("heads", got="no example", expected="some, with labels")
+    def labelled_batches(self, model: Encoder, examples: Sequence[Any]) -> Iterator[Batch[Ragged]]:
+        """Examples as batches with their targets, in their order."""
         config = model.config
         rows = self.rows(examples, config.classes or config.tags, config.max_length)
-        return [
-            of_texts(model, batch.source, partial(self._loss, batch), self.targets(batch))
-            for batch in (each.to(model.device) for each in evaluation(rows, TOKENS_AT_ONCE))
-        ]
+        return evaluation(rows, TOKENS_AT_ONCE)
 
-    def _loss(self, batch: Batch[Ragged], model: Encoder) -> Tensor:
-        return self.loss(model, batch)
+    def unknown(self, examples: Sequence[Any]) -> Unknown:
+        """The unknown words of some examples."""
+        return Unknown.of(self.vocabulary.source, map(text_of, examples))
 
     def read(
         self, texts: Sequence[Text], longest: int, *, symbols: bool = False
@@ -230,10 +282,6 @@ class Supervised(Reader, ABC, Generic[Example]):
         if not self.train:
             raise InputError("training", got="no examples", expected="some to learn from")
         return training(self.train, self.options.batch_tokens, self.options.seed, start)
-
-    def evaluate(self, model: Any) -> dict[str, float]:
-        """Metrics on the validation examples."""
-        return self.measure(model, self.valid).overall
 
 
 def is_labelled(task: str) -> bool:
@@ -258,6 +306,12 @@ def headed(task: str, config: Any) -> Any:
     heads: dict[str, Any] = {head: () if head in NAMES else False for head in config.HEADS}
     heads[kept] = getattr(config, kept) if kept in NAMES else True
     return config.model_copy(update={**heads, "pooler": pooler})
+
+
+def class_loss(model: Any, batch: Batch[Any], smoothing: float) -> Tensor:
+    """Cross-entropy of the classes with label smoothing, summed over the examples: a scalar."""
+    logits = model.classify(batch.source)  # (examples, classes)
+    return F.cross_entropy(logits, batch.targets.ids, reduction="sum", label_smoothing=smoothing)
 
 
 def numbered(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:

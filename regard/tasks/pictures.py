@@ -6,7 +6,7 @@ images or arrays; the model's image reader converts them to pixels of the model'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.images.augment import augmented
-from regard.data.images.digits import CLASSES, SIDE, Pictures, splits
+from regard.data.images.digits import CLASSES, SIDE, Pictures, PictureSplits, splits
 from regard.data.images.reader import ImageReader
 from regard.data.input import Dense, Ragged
 from regard.data.order import training_batches
@@ -29,15 +29,11 @@ from regard.layers import Tap
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
 from regard.runtime.cores import parallel_map
-from regard.tasks.head_batches import HeadBatch, of_texts
-from regard.tasks.labelled import numbered
+from regard.tasks.labelled import LearnsLabels, class_loss, numbered
 from regard.tasks.measures.accuracy import Measures, class_scores
-from regard.tasks.measures.labelled import LabelledReport
-from regard.tasks.measures.report import Scoring, Selection
-from regard.tasks.reader import TOKENS_AT_ONCE, Labelled, likeliest, vectors_of
-from regard.tasks.task import BaseTask, Prepared, Settings, rise
+from regard.tasks.reader import TOKENS_AT_ONCE, Encodes
+from regard.tasks.task import Prepared, Settings, rise
 from regard.tasks.trace import Picture, Trace, firsts
-from regard.tasks.verbs import Closeness
 from regard.tokens.processor import Processor
 
 
@@ -54,7 +50,7 @@ class PictureOptions:
     seed: int = 0
 
 
-class ClassifyPictures(BaseTask):
+class ClassifyPictures(LearnsLabels[Pictures], Encodes):
     """Image classification: training, evaluation and prediction.
 
     Args:
@@ -66,6 +62,8 @@ class ClassifyPictures(BaseTask):
 
     noun = "training images"
     items = "images"
+    example_type = "pictures"
+    file_option = "--data FILE, with paths and classes"
     example_command = "heads {}"
     effect = rise("image")
     unit = "images"
@@ -146,136 +144,50 @@ class ClassifyPictures(BaseTask):
 
     def loss(self, model: ImageEncoder, batch: Batch[Dense]) -> Tensor:
         """Cross-entropy of the classes with label smoothing, summed over the images: a scalar."""
-        return F.cross_entropy(
-            model.classify(batch.source),  # (images, classes)
-            batch.targets.ids,
-            reduction="sum",
-            label_smoothing=self.options.smoothing,
-        )
-
-    def evaluate(self, model: Any) -> dict[str, float]:
-        """Metrics on the validation images."""
-        if self.valid is None:
-            raise InputError("validation", got="no images", expected="some")
-        return self.measure(model, self.valid).overall
+        return class_loss(model, batch, self.options.smoothing)
 
     def measure(self, model: ImageEncoder, examples: Pictures) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
         model.require_head("classes")
+        if not len(examples):
+            raise InputError("images", got="none", expected="some, with classes")
         classes = model.config.classes
         wanted = torch.tensor(numbered(classes, examples.labels))
         with evaluating(model):
-            parts = [batch.source for batch in self._held(model, examples)]
+            parts = [
+                batch.source.to(model.device) for batch in self.labelled_batches(model, examples)
+            ]
             logits = torch.cat(parallel_map(model.classify, parts)).cpu()  # (images, classes)
         loss = float(F.cross_entropy(logits, wanted))
         found = [classes[best] for best in logits.argmax(1).tolist()]
         scores = class_scores(examples.labels, found, classes)
         return Measures({"loss": loss, **scores.overall}, scores.by_label)
 
-    def _held(self, model: ImageEncoder, examples: Pictures) -> list[Batch[Dense]]:
-        """Batches of images with their classes, in their order, on the model's device."""
-        if not len(examples):
-            raise InputError("images", got="none", expected="some, with classes")
+    def labelled_batches(self, model: ImageEncoder, examples: Pictures) -> Iterator[Batch[Dense]]:
+        """Batches of images with their classes, in their order."""
         numbers = torch.tensor(numbered(model.config.classes, examples.labels))
         source = Dense(self.reader.normalised(torch.from_numpy(examples.values)))
-        batches = (
-            Batch(source.take(rows), Ragged(numbers[rows], (1,) * len(rows)), tuple(rows))
-            for rows in _some(len(examples), model)
-        )
-        return [batch.to(model.device) for batch in batches]
+        for rows in _some(len(examples), model):
+            targets = Ragged(numbers[rows], (1,) * len(rows))
+            yield Batch(source.take(rows), targets, tuple(rows))
 
-    def examples(self, settings: Settings, selection: Selection) -> dict[str, Pictures]:
-        """The selected images: of a list of files, of a split, or by default of the test split.
+    def load(self, data: Any) -> PictureSplits:
+        """The training, validation and test images of a data config."""
+        return splits(data)
 
-        Args:
-            settings: The recipe.
-            selection: The selection; `files` is a TSV or CSV of paths (relative to it) and classes.
-        """
-        if selection.files is not None and selection.split is not None:
-            raise InputError("--data with --split", expected="one of the two")
-        if selection.files is not None:
-            return {selection.files: self._listed(Path(selection.files))}
-        if settings.data.example_type != "pictures":
-            got = f"{selection.model} without data"
-            raise InputError(
-                selection.verb, got=got, expected="--data FILE, with paths and classes"
-            )
-        found = splits(settings.data)
-        known = {"train": found.train, "valid": found.valid, **found.tests}
-        name = selection.split or "test"
-        if name not in known:
-            raise InputError("--split", got=name, expected=f"one of {', '.join(known)}")
-        return {name: known[name]}
-
-    def _listed(self, file: Path) -> Pictures:
-        rows, _ = read_labelled(str(file), "classify")
-        pixels = [self.reader.pixels(file.parent / row.text) for row in rows]
+    def load_file(self, file: str, data: Any) -> Pictures:
+        """The images that a TSV or CSV of paths (relative to it) and classes lists."""
+        del data
+        rows, _ = read_labelled(file, "classify")
+        pixels = [self.reader.pixels(Path(file).parent / row.text) for row in rows]
         return Pictures(np.stack(pixels), tuple(row.label for row in rows))
 
-    def report(
-        self, model: ImageEncoder, sets: Mapping[str, Pictures], scoring: Scoring
-    ) -> LabelledReport:
-        """Scores each set of images."""
-        found = {}
-        for done, (name, examples) in enumerate(sets.items()):
-            scoring.on_progress(done / len(sets), name)
-            found[name] = len(examples), self.measure(model, examples)
-        return LabelledReport(found, {})
-
-    def head_batches(self, model: ImageEncoder, examples: Pictures) -> list[HeadBatch]:
-        """Batches of images with their classes on which heads are measured."""
-        return [
-            of_texts(model, batch.source, partial(self._loss, batch), self.targets(batch))
-            for batch in self._held(model, examples)
-        ]
-
-    def _loss(self, batch: Batch[Dense], model: ImageEncoder) -> Tensor:
-        return self.loss(model, batch)
-
-    def classify(
-        self, model: ImageEncoder, images: Sequence[Any], top: int | None = None
-    ) -> list[list[Labelled]]:
-        """The classes of each image, most probable first; at most `top` of them."""
-        model.require_head("classes")
-        shares = self._each(model, images, lambda part: model.classify(part).softmax(dim=1))
-        return likeliest(model.config.classes, shares, top)
-
-    def embed(
-        self,
-        model: ImageEncoder,
-        images: Sequence[Any],
-        pool: str = "mean",
-        normalise: bool = True,
-        near: Any = None,
-        **_: Any,
-    ) -> Any:
-        """A vector for each image, (images, dim); or the similarity of each image to another.
-
-        Args:
-            model: The encoder.
-            images: Paths, bytes, Pillow images or arrays.
-            pool: `mean` averages the hidden states of an image, `cls` takes that of its first
-                token.
-            normalise: Whether to scale vectors to length 1, so that their dot product is the
-                cosine.
-            near: Another image; if given, the result is one `Closeness` per image, the dot product
-                of its vector with that of `near`.
-        """
-        vectors = partial(vectors_of, model, pool=pool, normalise=normalise)
-        found = self._each(model, images, vectors)
-        if near is None:
-            return found
-        [other] = self._each(model, [near], vectors)
-        closeness = (found @ other).tolist()
-        return [Closeness(image, each) for image, each in zip(images, closeness, strict=True)]
-
-    def _each(
-        self, model: ImageEncoder, images: Sequence[Any], answer: Callable[[Dense], Tensor]
-    ) -> Tensor:
-        """Applies `answer` to all images in batches: (images, …), in their order, on the CPU."""
-        parts = [self.reader.read([images[i] for i in rows]) for rows in _some(len(images), model)]
-        with evaluating(model):
-            return torch.cat(parallel_map(answer, [part.to(model.device) for part in parts])).cpu()
+    def inputs(
+        self, model: ImageEncoder, items: Sequence[Any]
+    ) -> Iterator[tuple[list[int], Dense]]:
+        """The images in batches; they are paths, bytes, Pillow images or arrays."""
+        for rows in _some(len(items), model):
+            yield rows, self.reader.read([items[i] for i in rows])
 
     def trace(self, model: ImageEncoder, image: Any, tap: Tap, **_: Any) -> Trace:
         """Reads one image, and returns what the tap records and the predicted class."""

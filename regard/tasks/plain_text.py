@@ -7,7 +7,7 @@ rows as the task needs them; pieces of text on which heads are measured; and eva
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -25,6 +25,7 @@ from regard.tasks.ids import check_ids, is_ids
 from regard.tasks.measures.plain_text import TextReport
 from regard.tasks.measures.report import Scoring, Selection, counted
 from regard.tasks.task import BaseTask, Prepared, Settings, check_texts
+from regard.tasks.writer import WritesText
 from regard.tokens import Vocabulary
 from regard.tokens.learn import TaskSymbols, learn_plain
 
@@ -187,15 +188,11 @@ class PlainText(ReadsText, ABC):
         )
         return Prepared(vocabulary, task, train.checksums | aside.checksums)
 
-    def to_train_on(self) -> BatchedCorpus:
-        """The training text; raises an error if there is none."""
-        if self.train is None:
-            raise InputError("training", got="no text", expected="some to learn from")
-        return self.train
-
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
         """Yields training batches without end; order and masks depend only on seed and epoch."""
-        return batches(self.to_train_on(), start)
+        if self.train is None:
+            raise InputError("training", got="no text", expected="some to learn from")
+        return batches(self.train, start)
 
     def to_evaluate_on(self, rows: BatchedCorpus | None) -> BatchedCorpus:
         """The given text, or else the validation text; raises an error if there is none."""
@@ -245,6 +242,25 @@ class PlainText(ReadsText, ABC):
         """
         del model, rows, found, scoring
         return {}
+
+
+class PlainTextWriter(PlainText, WritesText, ABC):
+    """Base class of the tasks that learn from plain text and whose models write text."""
+
+    def evaluate(
+        self,
+        model: Any,
+        rows: BatchedCorpus | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> dict[str, float]:
+        """Mean negative log-likelihood per target token, and perplexity.
+
+        Args:
+            model: The model.
+            rows: The text to evaluate on; None: the validation text.
+            on_progress: Called after each batch with its number of tokens that the model reads.
+        """
+        return self.likelihood(model, self.to_evaluate_on(rows).evaluation(), on_progress)
 
 
 def _made(settings: Settings) -> MakeRows:

@@ -6,7 +6,8 @@ with probabilities, vectors or classes go out, in the order of the texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -59,12 +60,87 @@ class Labelled:
     probability: float
 
 
-class Reader(BaseTask):
-    """Base class of the tasks of encoders: encodes texts and computes predictions.
+class Encodes(BaseTask, ABC):
+    """Base class of the tasks of encoders: vectors and classes of texts or images."""
+
+    @abstractmethod
+    def inputs(self, model: Any, items: Sequence[Any]) -> Iterable[tuple[list[int], Input]]:
+        """The items as batches of the model's input, each with the indices of its items."""
+
+    def apply(
+        self, model: Any, items: Sequence[Any], function: Callable[[Any], Tensor], width: int
+    ) -> Tensor:
+        """Applies a function to all items in batches: (items, width), in the order of the items.
+
+        On the CPU each core computes batches of its own: 1.25 × as fast as if all cores shared each
+        matrix product.
+
+        Args:
+            model: The encoder.
+            items: Texts, pairs of texts, or images.
+            function: Maps a batch of n items to a tensor (n, width).
+            width: The number of columns of the result.
+        """
+        out = torch.empty(len(items), width)
+        with evaluating(model):
+            batches = list(self.inputs(model, items))
+            each = parallel_map if model.device.type == "cpu" else map
+            found = each(lambda batch: function(batch[1].to(model.device)).cpu(), batches)
+            for (index, _), values in zip(batches, found, strict=True):
+                out[index] = values
+        return out
+
+    def embed(
+        self,
+        model: Any,
+        items: Sequence[Any],
+        pool: str = "mean",
+        normalise: bool = True,
+        near: Any = None,
+        **_: Any,
+    ) -> Any:
+        """A vector for each text or image, (items, dim); or the similarity of each to another.
+
+        Args:
+            model: The encoder.
+            items: Texts, pairs of texts, or images.
+            pool: `mean` averages the hidden states of an item, `cls` takes that of its first token.
+            normalise: Whether to scale vectors to length 1, so that their dot product is the
+                cosine.
+            near: Another text or image; if given, the result is one `Closeness` per item, the dot
+                product of its vector with that of `near`.
+        """
+        vectors = partial(vectors_of, model, pool=pool, normalise=normalise)
+        found = self.apply(model, items, vectors, model.config.dim)
+        if near is None:
+            return found
+        check_texts("embed", [near])
+        [other] = self.apply(model, [near], vectors, model.config.dim)
+        return list(map(Closeness, items, (found @ other).tolist()))
+
+    def classify(
+        self, model: Any, items: Sequence[Any], top: int | None = None
+    ) -> list[list[Labelled]]:
+        """The classes of each text or image, most probable first; at most `top` of them."""
+        model.require_head("classes")
+        classes = model.config.classes
+        shares = self.apply(model, items, lambda x: model.classify(x).softmax(1), len(classes))
+        return [
+            sorted(map(Labelled, classes, row), key=lambda found: -found.probability)[:top]
+            for row in shares.tolist()
+        ]
+
+
+class Reader(Encodes):
+    """Base class of the tasks of encoders of text: encodes texts and computes predictions.
 
     Args:
         vocabulary: The tokenizers of the model.
     """
+
+    def inputs(self, model: Encoder, items: Sequence[Text]) -> Iterator[tuple[list[int], Ragged]]:
+        """The texts in batches of similar length; warns about texts that are truncated."""
+        return self.parts(self._encode(items, model.config.max_length))
 
     @staticmethod
     def max_text_tokens(model: Encoder) -> int:
@@ -111,62 +187,6 @@ class Reader(BaseTask):
             ids = Ragged.of([read[i].ids for i in index])
             yield index, ids.typed(torch.tensor(types) if any(types) else None)
 
-    def embed(
-        self,
-        model: Encoder,
-        texts: Sequence[Text],
-        pool: str = "mean",
-        normalise: bool = True,
-        near: str | None = None,
-        **_: Any,
-    ) -> Any:
-        """A vector for each text, (texts, dim); or the similarity of each text to another.
-
-        Args:
-            model: The encoder.
-            texts: Texts or pairs of texts.
-            pool: `mean` averages the hidden states of a text, `cls` takes that of its first token.
-            normalise: Whether to scale vectors to length 1, so that their dot product is the
-                cosine.
-            near: Another text; if given, the result is one `Closeness` per text, the dot product of
-                its vector with that of `near`.
-        """
-        vectors = partial(vectors_of, model, pool=pool, normalise=normalise)
-        found = self._each(model, texts, vectors, model.config.dim)
-        if near is None:
-            return found
-        check_texts("embed", near)
-        [other] = self._each(model, [near], vectors, model.config.dim)
-        closeness = (found @ other).tolist()
-        return [Closeness(text, each) for text, each in zip(texts, closeness, strict=True)]
-
-    def _each(
-        self,
-        model: Encoder,
-        texts: Sequence[Text],
-        answer: Callable[[Ragged], Tensor],
-        width: int,
-    ) -> Tensor:
-        """Applies `answer` to all texts in batches: (texts, width), in the order of the texts.
-
-        On the CPU each core computes batches of its own: 1.25 × as fast as if all cores shared each
-        matrix product.
-
-        Args:
-            model: The encoder.
-            texts: Texts or pairs of texts.
-            answer: Maps a batch of n texts to a tensor (n, width).
-            width: The number of columns of the result.
-        """
-        out = torch.empty(len(texts), width)
-        with evaluating(model):
-            parts = list(self.parts(self._encode(texts, model.config.max_length)))
-            each = parallel_map if model.device.type == "cpu" else map
-            answers = each(lambda part: answer(part[1].to(model.device)).cpu(), parts)
-            for (index, _), values in zip(parts, answers, strict=True):
-                out[index] = values
-        return out
-
     def fill(self, model: Encoder, texts: Sequence[str], top: int = 5) -> list[list[list[Filling]]]:
         """The `top` most probable words for each mask of each text: (texts, masks, top)."""
         mask = self.tokenizer.specials.mask
@@ -209,23 +229,6 @@ class Reader(BaseTask):
             return Ragged.of([ids]).typed(torch.tensor(types))
 
         return read_alone(model, self.tokenizer, text, tap, "encoder", read)
-
-    def classify(
-        self, model: Encoder, texts: Sequence[Text], top: int | None = None
-    ) -> list[list[Labelled]]:
-        """The classes of each text, most probable first; at most `top` of them."""
-        model.require_head("classes")
-        classes = len(model.config.classes)
-        out = self._each(model, texts, lambda part: model.classify(part).softmax(dim=1), classes)
-        return likeliest(model.config.classes, out, top)
-
-
-def likeliest(classes: Sequence[str], shares: Tensor, top: int | None) -> list[list[Labelled]]:
-    """The `top` classes of each row of probabilities (rows, classes), most probable first."""
-    return [
-        sorted(map(Labelled, classes, row), key=lambda found: -found.probability)[:top]
-        for row in shares.tolist()
-    ]
 
 
 def vectors_of(model: Model, source: Input, *, pool: str, normalise: bool) -> Tensor:

@@ -16,36 +16,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
-from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.corruption import CorruptedCorpus, generator
 from regard.data.text.spans import SpanCorruption, cut_spans, span_lengths, span_mask
 from regard.decode.config import DecodeConfig
-from regard.decode.engine import decode
 from regard.decode.filters import Symbols
-from regard.decode.many import decode_many
-from regard.decode.search import Hypothesis
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.models.mode import evaluating
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, of_pairs, some_at_a_time
 from regard.tasks.measures.plain_text import SpanAccuracy
 from regard.tasks.measures.report import Scoring, counted
-from regard.tasks.plain_text import MakeRows, PlainText
-from regard.tasks.task import Settings, max_lengths, per_token
+from regard.tasks.plain_text import MakeRows, PlainTextWriter
+from regard.tasks.task import Settings
 from regard.tasks.trace import ReadsAndWrites
-from regard.tasks.translate import Output
+from regard.tasks.writer import Output, check_length
 from regard.tokens import Vocabulary
 from regard.tokens.learn import TaskSymbols, sentinels_of
 
 HOLES = ("[MASK]", "<mask>", "___")
 """The ways to write a hole in a text; the first hole becomes `<extra_id_0>`, and so on."""
-ROWS_AT_ONCE = 32
-"""Hypotheses per decoding batch."""
 SPANNED = 100
 """The maximal number of texts that are restored for an evaluation report."""
 
@@ -58,7 +50,7 @@ class Restored:
     spans: tuple[str, ...]
 
 
-class Restore(PlainText, ReadsAndWrites):
+class Restore(PlainTextWriter, ReadsAndWrites):
     """Span corruption: training, evaluation and prediction.
 
     Args:
@@ -124,37 +116,6 @@ class Restore(PlainText, ReadsAndWrites):
         cut_spans(np.zeros(text, np.int64), span_mask(text, generator(0)), self.sentinels)
         return text
 
-    def targets(self, batch: Batch[Ragged]) -> int:
-        """The number of target tokens: sentinels, tokens of the spans, and end symbols."""
-        return batch.targets.ids.numel()
-
-    def loss(self, model: EncoderDecoder, batch: Batch[Ragged]) -> Tensor:
-        """Cross-entropy of the target tokens with label smoothing, summed: a scalar."""
-        return model.loss(*batch.sides, batch.targets.ids, self.smoothing)
-
-    def evaluate(
-        self,
-        model: EncoderDecoder,
-        rows: CorruptedCorpus | None = None,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> dict[str, float]:
-        """Mean negative log-likelihood per target token, and perplexity, on fixed spans.
-
-        Args:
-            model: The encoder-decoder.
-            rows: The text to evaluate on; None: the validation text.
-            on_progress: Called after each batch with its number of source and target tokens.
-        """
-        total, count = 0.0, 0
-        with evaluating(model):
-            for made in self.to_evaluate_on(rows).evaluation():
-                batch = made.to(model.device)
-                total += float(model.loss(*batch.sides, batch.targets.ids))
-                count += batch.targets.ids.numel()
-                if on_progress is not None:
-                    on_progress(batch.source.ids.numel() + batch.targets.ids.numel())
-        return per_token(total, count)
-
     def accuracy(
         self,
         model: EncoderDecoder,
@@ -182,9 +143,10 @@ class Restore(PlainText, ReadsAndWrites):
         ]
         chosen = pairs[:: -(-len(pairs) // texts)]
         spans = right = 0
-        found = self._decode(model, [source for source, _ in chosen], config, None, on_progress)
+        sources = [source for source, _ in chosen]
+        found = self.outputs(model, sources, config, on_progress=on_progress)
         for (_, target), [best, *_] in zip(chosen, found, strict=True):
-            said = self._spans(best.ids)
+            said = self._spans(best.hypothesis.ids)
             cut = self._spans(target[1:])  # without the begin symbol
             spans += len(cut)
             right += sum(said.get(hole) == span for hole, span in cut.items())
@@ -232,22 +194,11 @@ class Restore(PlainText, ReadsAndWrites):
             while hole in text and (name := next(free, None)) is not None:
                 text = text.replace(hole, name, 1)
         ids = self.tokenizer.template(self.tokenizer.encode_with_specials(text))
-        if len(ids) > longest:
-            raise InputError(
-                "the text is too long",
-                got=f"{len(ids)} tokens",
-                expected=f"at most {longest} (model.max_length)",
-                fix="give it in parts",
-            )
-        return ids
+        return check_length(ids, "the text", longest)
 
     def target_ids(self, text: str, longest: int) -> list[int]:
         """Encodes a given output with sentinels; it may have `longest - 1` tokens, plus the end."""
-        ids = self.tokenizer.encode_with_specials(text)
-        if not 0 < len(ids) < longest:
-            got, expected = f"{len(ids)} tokens", f"1 to {longest - 1}"
-            raise InputError("what is to be said", got=got, expected=expected)
-        return ids
+        return check_length(self.tokenizer.encode_with_specials(text), "the target", longest - 1)
 
     def predict(
         self,
@@ -266,8 +217,7 @@ class Restore(PlainText, ReadsAndWrites):
             tap: Records or edits activations; all texts are then decoded in a single batch.
         """
         ids = [self.source_ids(text, model.config.max_length) for text in texts]
-        found = self._decode(model, ids, config, tap)
-        return [[self._output(each) for each in best] for best in found]
+        return self.outputs(model, ids, config, tap=tap)
 
     def generate(
         self, model: EncoderDecoder, texts: Sequence[str], config: DecodeConfig, **_: Any
@@ -290,34 +240,6 @@ class Restore(PlainText, ReadsAndWrites):
             self.restored(text, best, longest)
             for text, (best, *_) in zip(texts, outputs, strict=True)
         ]
-
-    def _decode(
-        self,
-        model: EncoderDecoder,
-        ids: Sequence[Sequence[int]],
-        config: DecodeConfig,
-        tap: Tap | None = None,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source, best first, in the order of the sources."""
-
-        def some(part: list[int]) -> list[list[Hypothesis]]:
-            sources = Ragged.of([ids[i] for i in part])
-            return decode(
-                model,
-                sources,
-                self.symbols(),
-                config,
-                tap=tap,
-                max_lengths=max_lengths(sources.lengths),
-                limit=model.config.max_length,
-            )
-
-        with evaluating(model):
-            lengths = [*map(len, ids)]
-            return decode_many(
-                lengths, some, config, rows=ROWS_AT_ONCE, tap=tap, on_progress=on_progress
-            )
 
     def restored(self, text: str, output: Output, longest: int) -> Restored:
         """Replaces the holes of a text by the spans of an output."""
@@ -349,7 +271,3 @@ class Restore(PlainText, ReadsAndWrites):
         for token, span in self._spans(ids[first:]).items():
             said += [self.tokenizer.symbol(token), self._decoded(span)]
         return " ".join(filter(None, said))
-
-    def _output(self, hypothesis: Hypothesis) -> Output:
-        text = self.written(hypothesis.ids)
-        return Output(text, hypothesis.logprob, hypothesis.score, hypothesis)

@@ -21,7 +21,7 @@ from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
-from regard.tasks.task import BaseTask
+from regard.tasks.writer import WritesText
 from regard.tokens import Tokenizer
 
 Words = tuple[Sequence[str], Sequence[int]]
@@ -60,7 +60,7 @@ class Trace:
     written: str | None = None
     """The output text or class, decoded or given; None if the model has no output."""
     note: str = ""
-    """A remark for the reader, such as that the translation was given."""
+    """A remark for the reader, such as that the output was given."""
     picture: Picture | None = None
     """The image, if an image was read."""
     pieces: Mapping[str, tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Trace:
     translating decoder is the word that it writes; here it is the token that it reads."""
 
 
-class ReadsAndWrites(BaseTask, ABC):
+class ReadsAndWrites(WritesText, ABC):
     """Base class of the tasks whose models read a source and write a target."""
 
     @abstractmethod
@@ -78,10 +78,6 @@ class ReadsAndWrites(BaseTask, ABC):
     @abstractmethod
     def target_ids(self, text: str, longest: int) -> list[int]:
         """Encodes a given target; raises an error if the model cannot write it."""
-
-    @abstractmethod
-    def written(self, ids: Sequence[int]) -> str:
-        """Decodes the ids of a target to text."""
 
     @abstractmethod
     def predict(
@@ -117,14 +113,14 @@ class ReadsAndWrites(BaseTask, ABC):
             ids, finished = list(best.hypothesis.ids), best.hypothesis.finished
             weights = firsts(tap) | tap.follow(best.hypothesis.rows)
             if not finished:
-                note = "the translation did not end by itself: it was cut at its longest"
+                note = "the output did not end by itself: it was cut at the maximal length"
         else:
             ids, finished = self.target_ids(target, longest), True
             with evaluating(model):
                 sides = Ragged.of([source]), Ragged.of([[both.target.begin, *ids]])
                 model(*(side.to(model.device) for side in sides), tap)
-            weights, note = firsts(tap), "the translation was given"
-        # A translation cut at its maximal length has no step that writes the end symbol, so its
+            weights, note = firsts(tap), "the output was given"
+        # An output cut at its maximal length has no step that writes the end symbol, so its
         # last token is never read.
         out = [*ids, both.target.end] if finished else ids
         back = [both.target.begin, *ids][: len(out)]

@@ -9,11 +9,8 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
-
-from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.input import Ragged
@@ -24,11 +21,8 @@ from regard.data.text.files import load_pairs, split_files
 from regard.data.text.mixture import Mixture
 from regard.data.text.pairs import Pair, by_source
 from regard.decode.config import DecodeConfig
-from regard.decode.engine import Step, decode
-from regard.decode.engine import stream as decode_steps
+from regard.decode.engine import Step
 from regard.decode.filters import Symbols
-from regard.decode.many import decode_many
-from regard.decode.search import Hypothesis
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
@@ -38,8 +32,9 @@ from regard.tasks.measures.bleu import score
 from regard.tasks.measures.report import Scoring, Selection
 from regard.tasks.measures.translation import Evaluation, SetReport, TranslationReport
 from regard.tasks.measures.unknown import Unknown, check_known
-from regard.tasks.task import BaseTask, Prepared, Settings, max_lengths, per_token
+from regard.tasks.task import BaseTask, Prepared, Settings
 from regard.tasks.trace import ReadsAndWrites
+from regard.tasks.writer import Output, check_length
 from regard.tokens import Vocabulary, learn
 from regard.tokens.learn import has_sentinels
 
@@ -48,20 +43,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-ROWS_AT_ONCE = 128
-"""Hypotheses per decoding batch: enough to fill two cores, few enough to stay in their caches."""
 FEW = 50
 """The number of pairs from which the source of the suggested command is chosen."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """One translation of one source, with its log-probability and the score of the search."""
-
-    text: str
-    logprob: float
-    score: float
-    hypothesis: Hypothesis
 
 
 class Translate(ReadsAndWrites):
@@ -80,6 +63,7 @@ class Translate(ReadsAndWrites):
 
     noun = "training pairs"
     scoring = frozenset({"beam", "lowercase"})
+    rows_at_once = 128  # enough to fill two cores, few enough to stay in their caches
 
     def __init__(
         self,
@@ -180,35 +164,17 @@ class Translate(ReadsAndWrites):
         batches = training_batches(lengths, self.batch_tokens, self.seed, epoch)
         return [index[batch].tolist() for batch in batches]
 
-    def targets(self, batch: Batch[Ragged]) -> int:
-        """The number of target tokens, end symbols included; batches have no padding."""
-        return batch.targets.ids.numel()
-
-    def loss(self, model: EncoderDecoder, batch: Batch[Ragged]) -> Tensor:
-        """Cross-entropy with label smoothing, summed over the target tokens: a scalar.
-
-        The smoothed target has 1 - ε on the right token and ε spread over all tokens. The
-        cross-entropy differs from the KL divergence only by a constant.
-        """
-        return model.loss(*batch.sides, batch.targets.ids, self.smoothing)
-
     def evaluate(self, model: EncoderDecoder) -> dict[str, float]:
         """Loss and perplexity on the validation pairs; for a mixture also the loss per dataset."""
-        found = self.likelihood(model, self.valid)
+        found = self.likelihood(model, self._evaluation(self.valid))
         return found | {
-            f"loss_{name}": self.likelihood(model, pairs)["loss"]
+            f"loss_{name}": self.likelihood(model, self._evaluation(pairs))["loss"]
             for name, pairs in self.sets.items()
         }
 
-    def likelihood(self, model: EncoderDecoder, pairs: EncodedPairs) -> dict[str, float]:
-        """Mean negative log-likelihood per target token (without smoothing), and perplexity."""
-        total, count = 0.0, 0
-        with evaluating(model):
-            for index in evaluation_batches(pairs.lengths.tolist(), self.batch_tokens):
-                batch = pairs.batch(index).to(model.device)
-                total += float(model.loss(*batch.sides, batch.targets.ids))
-                count += batch.targets.ids.numel()
-        return per_token(total, count)
+    def _evaluation(self, pairs: EncodedPairs) -> Iterator[Batch[Ragged]]:
+        """Yields pairs in batches of the token budget of training, in a fixed order."""
+        return map(pairs.batch, evaluation_batches(pairs.lengths.tolist(), self.batch_tokens))
 
     def examples(self, settings: Settings, selection: Selection) -> dict[str, Sequence[Pair]]:
         """The selected pairs: those of files, of a split, or by default of the test sets.
@@ -216,8 +182,6 @@ class Translate(ReadsAndWrites):
         Without test sets the default is the validation split. If the recipe has
         `data.group: source`, pairs with the same source become one pair with several references.
         """
-        if selection.files is not None and selection.split is not None:
-            raise InputError("--data with --split", expected="one of the two")
         found: dict[str, Sequence[Pair]]
         if selection.files is not None:
             pairs, _ = load_pairs(split_files([selection.files]), max_words=10_000, on_bad="stop")
@@ -254,7 +218,7 @@ class Translate(ReadsAndWrites):
         right = [each.references for each in all_pairs]
         single = [Pair(each.source, target) for each in all_pairs for target in each.references]
         encoded = self.readable(single, model.config.max_length)
-        measured = self.likelihood(model, encoded)
+        measured = self.likelihood(model, self._evaluation(encoded))
         outputs = self.predict(model, sources, decode, on_progress=on_progress)
         hypotheses = [best.text for best, *_ in outputs]
         return Evaluation(
@@ -309,6 +273,8 @@ class Translate(ReadsAndWrites):
             (pair.source for pair in few_pairs(settings.data, FEW)),
             key=lambda text: abs(len(text.split()) - 6),
         )
+        if not sources:
+            return f"translate {place}"
         unknown = self.vocabulary.source.unknown_words
         known = next((text for text in sources if not unknown(text)), None)
         chosen = shlex.quote(known) if known else f"{shlex.quote(sources[0])} --allow-unknown"
@@ -331,7 +297,7 @@ class Translate(ReadsAndWrites):
             InputError: The sentence has no tokens, too many, or unknown words.
         """
         ids = self.vocabulary.source.encode(text)
-        _checked(ids, "the sentence to translate", longest)
+        check_length(ids, "the sentence to translate", longest)
         check_known(self.vocabulary.source, text, allow_unknown=allow_unknown)
         return self.vocabulary.source.template(ids)
 
@@ -344,7 +310,7 @@ class Translate(ReadsAndWrites):
         unknown = self.vocabulary.target.unknown_words(text)
         if unknown:
             raise InputError("the translation has words the model cannot write", got=unknown[0])
-        return _checked(self.vocabulary.target.encode(text), "the translation", longest - 1)
+        return check_length(self.vocabulary.target.encode(text), "the translation", longest - 1)
 
     def opening(self, text: str, longest: int) -> list[int]:
         """Encodes the prefix that a translation must begin with; no ids for an empty text."""
@@ -438,17 +404,8 @@ class Translate(ReadsAndWrites):
         several words at a time.
         """
         longest = model.config.max_length
-        source = Ragged.of([self.source_ids(text, longest, allow_unknown=allow_unknown)])
-        opening = [self.opening(prefix, longest)]
-        steps = decode_steps(
-            model,
-            source,
-            self.symbols(),
-            config,
-            prefixes=opening,
-            max_lengths=max_lengths(source.lengths),
-            limit=longest,
-        )
+        source = self.source_ids(text, longest, allow_unknown=allow_unknown)
+        steps = self.steps(model, source, config, self.opening(prefix, longest))
         return self._pieces(model, steps)
 
     def _pieces(self, model: EncoderDecoder, steps: Iterator[Step]) -> Iterator[str]:
@@ -493,34 +450,11 @@ class Translate(ReadsAndWrites):
         longest = model.config.max_length
         ids = [self.source_ids(text, longest, allow_unknown=allow_unknown) for text in sources]
         openings = [self.opening(text, longest) for text in prefixes or [""] * len(ids)]
-
-        def some(part: list[int]) -> list[list[Hypothesis]]:
-            source = Ragged.of([ids[i] for i in part])
-            return decode(
-                model,
-                source,
-                self.symbols(),
-                config,
-                prefixes=[openings[i] for i in part],
-                tap=tap,
-                max_lengths=max_lengths(source.lengths),
-                limit=longest,
-            )
-
-        with evaluating(model):
-            lengths = [*map(len, ids)]
-            found = decode_many(
-                lengths, some, config, rows=ROWS_AT_ONCE, tap=tap, on_progress=on_progress
-            )
-        return [[self._output(each) for each in hypotheses] for hypotheses in found]
+        return self.outputs(model, ids, config, prefixes=openings, tap=tap, on_progress=on_progress)
 
     def written(self, ids: Sequence[int]) -> str:
         """Decodes the ids of a translation to text."""
         return self.vocabulary.target.decode(ids)
-
-    def _output(self, hypothesis: Hypothesis) -> Output:
-        text = self.written(hypothesis.ids)
-        return Output(text, hypothesis.logprob, hypothesis.score, hypothesis)
 
 
 def _pairs(pairs: Sequence[Pair | tuple[str, str]]) -> list[Pair]:
@@ -537,17 +471,3 @@ def _warn_of_overlap(loaded: Loaded) -> None:
         seen = sum((pair.source, pair.target) in known for pair in pairs)
         if seen:
             _logger.warning("data: %d of %d %s pairs are in train, too", seen, len(pairs), name)
-
-
-def _checked(ids: list[int], what: str, longest: int) -> list[int]:
-    """Returns the ids; raises an error if there are none or more than `longest`."""
-    if not ids:
-        raise InputError(what, got="nothing", expected="some words")
-    if len(ids) > longest:
-        raise InputError(
-            f"{what} is too long",
-            got=f"{len(ids)} tokens",
-            expected=f"at most {longest} (model.max_length)",
-            fix="give it in parts",
-        )
-    return ids

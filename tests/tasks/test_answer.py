@@ -7,6 +7,7 @@ import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import regard
 from regard.data.text.annotations import Excerpt, Question
@@ -58,6 +59,23 @@ def test_in_windows_the_answer_is_where_it_is_whole_and_else_at_the_first_token(
     assert 1 <= len(whole) <= 2
     assert all(row.ids[row.targets[0]] == marker for row in whole)
     assert all(len(row.ids) <= 48 for row in task.train)
+
+
+def test_label_smoothing_spreads_over_the_tokens_of_each_window(theirs_and_ours):
+    _, p = theirs_and_ours
+    examples = [Question("where is it ?", LONG, (Excerpt("the", 0),)),
+                Question("so ?", "a cat", (Excerpt("cat", 2),))]  # fmt: skip
+    task = task_of(p, examples, smoothing=0.2)
+    batch = batch_of(task.train, range(len(task.train)))
+    with torch.no_grad():
+        found = float(task.loss(p.model, batch))
+        expected = 0.0
+        for row in task.train:  # each alone, without padding
+            logits = p.model.answer(batch_of([row], [0]).source)  # (tokens, 2)
+            targets = torch.tensor(row.targets)
+            each = F.cross_entropy(logits.T, targets, reduction="sum", label_smoothing=0.2)
+            expected += float(each)
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_loss_is_theirs_summed_over_places(theirs_and_ours):

@@ -52,7 +52,7 @@ def task():
 
 def said(task, text):
     ids = tuple(task.tokenizer.encode_with_specials(text))
-    return Output("", 0.0, 0.0, Hypothesis(ids, 0.0, 0.0, finished=True, rows=()))
+    return Output("", Hypothesis(ids, 0.0, 0.0, finished=True, rows=()))
 
 
 def test_source_and_target_together_are_the_text_and_fit_the_model(task):
@@ -113,8 +113,8 @@ def test_the_share_of_spans_is_of_those_with_every_token_right(task, monkeypatch
     for number, each in enumerate(spans):
         told = {t: wrong[t] if number < 4 and t == last[number] else s for t, s in each.items()}
         ids = tuple(token for hole, span in told.items() for token in (hole, *span))
-        answers.append([Hypothesis(ids, 0.0, 0.0, finished=True, rows=())])
-    monkeypatch.setattr(task, "_decode", lambda *_: answers)
+        answers.append([Output("", Hypothesis(ids, 0.0, 0.0, finished=True, rows=()))])
+    monkeypatch.setattr(task, "outputs", lambda *_, **__: answers)
     found = task.accuracy(None, DecodeConfig(), texts=1000)
     count = sum(map(len, spans))
     assert (found.texts, found.spans) == (len(targets), count)
@@ -151,6 +151,7 @@ def is_looked_into(pipeline):
     assert cross.keys == ("the", "<extra_id_0>", "sleeps", "</s>")
     assert cross.queries == ("<extra_id_0>", "cow", "</s>")
     assert seen.target == target
+    assert seen.note == "the output was given"
     ids = pipeline.task.target_ids(target, 24)
     tap = Tap("decoder.0.cross.weights")
     with torch.no_grad():
@@ -160,7 +161,7 @@ def is_looked_into(pipeline):
     assert cross.weights == pytest.approx(expected, abs=1e-5)
     found = pipeline.look(text, max_length=4)
     assert found.target == pipeline.generate(text, max_length=4)
-    with pytest.raises(InputError, match="what is to be said: got 0 tokens"):
+    with pytest.raises(InputError, match="the target: got nothing, expected some words"):
         pipeline.look(text, target="")
 
 

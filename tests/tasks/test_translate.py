@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from regard.data.text.pairs import Pair
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.models import TransformerConfig, build
-from regard.tasks import Translate
+from regard.tasks import Translate, translate
 from regard.tokens import TokensConfig, learn
 
 PAIRS = tuple(Pair(" ".join("abcd"[: i % 4 + 1]), " ".join("dcba"[: i % 3 + 1])) for i in range(12))
@@ -114,3 +115,10 @@ def test_a_translation_may_become_twice_as_long_and_ten_more(task: Translate, mo
     assert "".join(task.stream(model, source, endless)) == best.text
     [[best]] = task.predict(model, [source], endless.model_copy(update={"max_length": 4}))
     assert len(best.hypothesis.ids) == 4
+
+
+def test_the_suggested_command_does_without_data(task: Translate, monkeypatch) -> None:
+    monkeypatch.setattr(translate, "few_pairs", lambda *_: PAIRS)
+    assert task.suggested_command(SimpleNamespace(data=None), "run") == "translate run 'a b c d'"
+    monkeypatch.setattr(translate, "few_pairs", lambda *_: [])
+    assert task.suggested_command(SimpleNamespace(data=None), "run") == "translate run"

@@ -83,5 +83,5 @@ class TextReport(Report):
                 f"(of {spans.spans} in {spans.texts} texts)"
             )
         if self.masked is not None:
-            lines.append(f"hidden tokens found: {self.masked:.1f}%")
+            lines.append(f"masked tokens predicted correctly: {self.masked:.1f}%")
         return lines

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.decode.config import DecodeConfig
+from regard.errors import InputError
 
 OnProgress = Callable[[float, str], None]
 """Called with the share of the work that is done (0 to 1), and the name of that work."""
@@ -32,6 +33,10 @@ class Selection:
     """The name of the command, for errors."""
     model: str = "the model"
     """The name of the model, for errors."""
+
+    def __post_init__(self) -> None:
+        if self.files is not None and self.split is not None:
+            raise InputError("--data with --split", expected="one of the two")
 
 
 @dataclass(frozen=True)
