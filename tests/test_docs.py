@@ -24,6 +24,7 @@ PAGES = [
     "docs/shelf.md",
     "docs/vectors.md",
     "docs/recurrent.md",
+    "docs/compare.md",
     "docs/images.md",
     "docs/devices.md",
     "docs/figures.md",
@@ -44,6 +45,8 @@ def run_line(line: str, regard: Callable[..., Result]) -> None:
     words = shlex.split(command, comments=True)
     assert words[0] == "regard", line
     shorter = [] if "own/vectors" in words else SHORTER.get(words[1], [])
+    if words[1] == "compare" and "-o" in words:
+        shorter = [*SHORTER["train"], "data.pairs=300", "data.held_out=4"]
     result = regard(*words[1:], *shorter, feed=text.encode())
     assert result.code == 0, f"{line}\n{result.err}"
     silent = {"train", "import", "export"}  # which speak on standard error

@@ -32,6 +32,7 @@ from regard.recipes.recipe import (
     task_of,
     text_of,
 )
+from regard.runs.compare import FORMAT as COMPARE
 from regard.train.config import TrainConfig
 from regard.vectors.recipe import FORM as VECTORS
 
@@ -113,7 +114,7 @@ def test_every_shipped_recipe_loads_describes_itself_and_survives_a_dump(in_fold
     for name, description in shipped().items():
         assert text_of(name).startswith(f"# {description}\n")
         assert 20 < len(description) < 100
-        form = VECTORS if task_of(name) == "vectors" else FORM
+        form = {"vectors": VECTORS, "compare": COMPARE}.get(task_of(name), FORM)
         got = load_form(form, name)
         (in_folder / "resolved.yaml").write_text(dump(got), "utf-8")
         assert load_form(form, "resolved.yaml") == got

@@ -338,6 +338,7 @@ def _next(out: Path, found: Intervention, console: Console, *, trained: bool) ->
         f"eval {place}",
         "show",
         "recipe tiny/translate",
+        f"compare tiny/compare -o {out / 'compare'}",
     ):
         console.print(f"  {regard} {command}", markup=False)
 

@@ -182,10 +182,12 @@ class Board:
         return left, self.top, share * self.widths[panel], self.bottom - self.top
 
     def legend(self, styles: Mapping[str, LineStyle]) -> None:
-        """Draw one legend for all panels, in a row under the title."""
+        """Draw one legend for all panels, under the title, in as many rows as it needs."""
         x, y, sample = float(EDGE), self.top + HEAD / 2, 44.0
         figure, size = self.sheet.figure, (self.sheet.width, self.sheet.height)
         for name, line_style in styles.items():
+            if x > EDGE and x + sample + 10 + text_width(name, TEXT) > WIDTH - EDGE:
+                x, y, self.top = float(EDGE), y + HEAD, self.top + HEAD
             ends = [x, x + sample] if line_style.dash != "none" else [x + sample / 2]
             line = Line2D(
                 [end / size[0] for end in ends], [1 - y / size[1]] * len(ends),

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.cli.compare import compare
 from regard.cli.exchange import export_model, import_model
 from regard.cli.lecture import lecture
 from regard.cli.options import (
@@ -577,6 +578,7 @@ def data_sample(
 
 
 app.command("tokens")(tokens)
+app.command("compare")(compare)
 app.command("lecture")(lecture)
 app.command("import")(import_model)
 app.command("export")(export_model)

@@ -173,9 +173,16 @@ class RecipeFormat(Generic[AnyRecipe]):
 
 
 FORM = RecipeFormat(Recipe, KEYS)
-TASKS_WITH_OWN_FORMAT = {"vectors"}
+TASKS_WITH_OWN_FORMAT = {
+    "vectors": (
+        "word vectors",
+        "train it with `regard train`, then use `regard vectors RUN nearest WORD`",
+    ),
+    "compare": ("several models", "train all of them with `regard compare NAME -o FOLDER`"),
+}
 """Tasks whose recipes have other sections. `task_of` finds the task before the recipe is read, and
-the training code reads it by a `RecipeFormat` of its own."""
+the training code reads it by a `RecipeFormat` of its own. The values say what such a recipe is of,
+and how it is used."""
 
 
 def task_of(name_or_path: str | os.PathLike[str]) -> str:
@@ -231,11 +238,10 @@ def form_from_text(
         fix = "`regard recipe tiny/translate` prints one to start from"
         raise InputError(name, got=got, expected="a recipe", fix=fix)
     if form is FORM and document.values.get("task") in TASKS_WITH_OWN_FORMAT:
+        got, fix = TASKS_WITH_OWN_FORMAT[document.values["task"]]
+        expected = "a model that reads text"
         raise InputError(
-            f"{name}: task: {document.values['task']}",
-            got="word vectors",
-            expected="a model that reads text",
-            fix="train it with `regard train`, then use `regard vectors RUN nearest WORD`",
+            f"{name}: task: {document.values['task']}", got=got, expected=expected, fix=fix
         )
     given: dict[tuple[str, ...], Any] = {}
     typed: dict[tuple[str, ...], str] = {}

@@ -1,0 +1,126 @@
+"""The page of `regard compare`: curves, BLEU by length, a table, alignments side by side.
+
+In: a `Compared` with the measurements of every model, and a sentence. Out: the picture and the page
+`compare.html`, and the table as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.atlas.drawing import Board, Drawing
+from regard.errors import InputError
+from regard.explain.colours import LINE_STYLES
+from regard.explain.look import Look
+from regard.explain.page import Looks, Picture, Prose, Section, Table, page
+from regard.explain.sheet import render
+from regard.pipeline import Pipeline
+from regard.runs.compare import BIN, Compared
+from regard.runtime.files import write_file
+from regard.runtime.units import short
+
+SENTENCE = "The animal didn't cross the street because it was too tired."
+COLUMNS = ("model", "parameters", "BLEU", "training", "target tokens/s", "sentences/s")
+
+
+def table_rows(compared: Compared) -> list[tuple[str, ...]]:
+    """The measurements of each model as cells under `COLUMNS`."""
+    return [
+        (
+            name,
+            short(found.parameters),
+            f"{found.bleu:.1f}",
+            f"{found.minutes:.1f} min",
+            f"{found.targets_per_second:,.0f}",
+            f"{found.sentences_per_second:,.1f}",
+        )
+        for name, found in compared.results.items()
+    ]
+
+
+def table(compared: Compared) -> str:
+    """The measurements as a text table, with BLEU for each group of sentence lengths."""
+    groups = sorted({most for each in compared.results.values() for most, _, _ in each.by_length})
+    head = (*COLUMNS, *(f"{most - BIN + 1}–{most} words" for most in groups))
+    rows = [head]
+    for row, found in zip(table_rows(compared), compared.results.values(), strict=True):
+        bleu = {most: f"{value:.1f}" for most, _, value in found.by_length}
+        rows.append((*row, *(bleu.get(most, "") for most in groups)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
+
+
+def draw(compared: Compared) -> Drawing:
+    """The learning curves and BLEU by sentence length, one line for each model."""
+    names = list(compared.results)
+    styles = dict(zip(names, LINE_STYLES, strict=False))
+    if len(styles) < len(names):
+        raise InputError("compare", got=f"{len(names)} models", expected=f"at most {len(styles)}")
+    with Board(
+        "The same sentences and the same number of steps, by different models",
+        "Left: the loss on unseen sentences while each model learns. Right: BLEU on unseen "
+        "sentences, by their length in English words.",
+        widths=(1, 1),
+    ) as board:
+        board.legend(styles)
+        losses = board.chart(0, "Learning", "step", "validation loss")
+        lengths = board.chart(1, "Long sentences", "words of the sentence, up to", "BLEU")
+        for name, found in compared.results.items():
+            line = styles[name]
+            how = {"color": line.colour, "linestyle": line.dash, "marker": line.marker or None}
+            losses.plot(*zip(*found.curve, strict=True), linewidth=2.6, markersize=8, **how)
+            most, _, bleu = zip(*found.by_length, strict=True)
+            lengths.plot(most, bleu, linewidth=2.6, markersize=8, **how)
+        lengths.set_ylim(0, 102)
+        return board.drawing({name: found.model_dump() for name, found in compared.results.items()})
+
+
+def looks_at(pipelines: dict[str, Pipeline], text: str) -> tuple[list[tuple[str, Look]], list[str]]:
+    """The look of each model that attends, with its name; and the names of the other models."""
+    found, without = [], []
+    for name, pipeline in pipelines.items():
+        if pipeline.model.heads():
+            found.append((name, pipeline.look(text, allow_unknown=True)))
+        else:
+            without.append(name)
+    return found, without
+
+
+def write_page(compared: Compared, texts: Sequence[str] = ()) -> Path:
+    """Writes `compare.html` and `compare.png` into the comparison's folder; returns the page.
+
+    Args:
+        compared: The comparison, with all measurements.
+        texts: Sentences that every model translates; the alignments are those of the first.
+    """
+    texts = list(texts) or [SENTENCE]
+    pipelines, drawing = compared.pipelines(), draw(compared)
+    said = {name: each.translate(texts, allow_unknown=True) for name, each in pipelines.items()}
+    looks, without = looks_at(pipelines, texts[0])
+    sections: list[Section] = [
+        Picture(render(drawing.figure, ".svg").decode(), drawing.caption),
+        Table(COLUMNS, table_rows(compared), "Measured in the same way, on this machine."),
+    ]
+    for place, text in enumerate(texts):
+        rows = [(name, translations[place]) for name, translations in said.items()]
+        sections.append(Table(("model", "translation"), rows, text))
+    if looks:
+        sections.append(Prose(_without(without), "Where each model looks while it writes"))
+        sections.append(Looks(looks))
+    drawing.save(compared.folder / "compare.png")
+    path = compared.folder / "compare.html"
+    return write_file(path, page("Translators side by side", sections).encode())
+
+
+def _without(names: Sequence[str]) -> str:
+    if not names:
+        return "Each row is a word that is written, each column a word of the sentence."
+    verb = "has" if len(names) == 1 else "have"
+    return f"{' and '.join(names)} {verb} no attention: nothing to show."

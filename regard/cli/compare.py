@@ -1,0 +1,83 @@
+"""`regard compare`: trains several recipes on the same data and budget, side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.options import AsJson, Quiet, Threads, print_status
+from regard.errors import InputError
+
+
+def compare(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECIPE... [KEY=VALUE]... | DIR",
+            help="Recipes, or one that lists several (tiny/compare); or a finished comparison.",
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder to work in.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option("--text", help="A sentence for all models; repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+) -> None:
+    """Train several translators on the same data and budget, and put them side by side.
+
+    Writes compare.html, compare.png and compare.json. Run again, it continues where it stopped;
+    on a finished comparison, --text translates a sentence by all its models.
+    """
+    from regard.runs import compare as comparing
+    from regard.runtime.device import setup
+
+    setup(threads, None, quiet=quiet)
+    texts = text or []
+    finished = len(words) == 1 and out is None and (Path(words[0]) / comparing.FILE).is_file()
+    if finished:
+        found = comparing.read_comparison(words[0])
+        missing = [each.name for each in found.models if each.name not in found.results]
+        if missing:
+            raise InputError(
+                words[0],
+                got=f"no results of {missing[0]} yet",
+                expected="a finished comparison",
+                fix="run the command with the recipes again: it continues",
+            )
+    elif out is None:
+        raise InputError(
+            "compare",
+            got="no -o",
+            expected="a folder for the comparison",
+            fix="add -o runs/compare, or name the folder of a finished one",
+        )
+    else:
+        found = comparing.compare(
+            words,
+            out,
+            threads=threads,
+            quiet=quiet,
+            on_status=lambda line: print_status(line, quiet=quiet),
+        )
+    from regard.atlas import comparison
+
+    if as_json:
+        results = {name: each.model_dump() for name, each in found.results.items()}
+        said = found.translations(texts) if texts else {}
+        print(json.dumps({"results": results, "translations": said}, ensure_ascii=False))
+        return
+    if finished and texts:
+        for each in texts:
+            print(each)
+            for name, [translation] in found.translations([each]).items():
+                print(f"  {name}: {translation}")
+    else:
+        print(comparison.table(found))
+    print_status(f"{comparison.write_page(found, texts)} shows it", quiet=quiet)

@@ -1,0 +1,288 @@
+"""Trains several translators on the same data with the same budget, and measures each of them.
+
+In: recipes, or a recipe with `task: compare` that lists them, and a folder. Out: a run for each
+model in that folder, and `compare.json` with the results. Stopped at any moment, the same command
+continues: finished models are not trained or measured again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from regard.config import Config, input_error
+from regard.data.sources import load_splits
+from regard.data.text.pairs import Pair
+from regard.errors import InputError
+from regard.pipeline import Pipeline
+from regard.recipes import recipe as recipes
+from regard.recipes.messages import Keys
+from regard.recipes.recipe import Recipe, RecipeFormat
+from regard.runs.load import load
+from regard.runs.train import train
+from regard.runtime.files import read_json, write_file
+from regard.tasks.measures.bleu import score
+from regard.train.log import read_metrics
+
+FILE = "compare.json"
+BIN = 10
+"""Sentences are grouped by their length in steps of this many words."""
+EQUAL = ("task", "data", "train.steps", "train.batch_tokens", "seed")
+"""What the recipes must have in common, apart from the model: the data and the budget."""
+
+
+class ComparisonRecipe(Config):
+    """A recipe with `task: compare`: names of models, each with a recipe and overrides."""
+
+    version: Literal[1]
+    task: Literal["compare"]
+    compare: dict[str, str] | tuple[str, ...] = Field(min_length=1)
+    """The recipes, each followed by overrides, such as `tiny/recurrent model.cell=lstm`; with a
+    name for each model, or as a list."""
+    overrides: tuple[str, ...] = ()
+    """Overrides for all of them."""
+
+
+FORMAT = RecipeFormat(
+    ComparisonRecipe, Keys(top=dict(ComparisonRecipe.model_fields), sections={}, tags={})
+)
+
+
+class Model(Config):
+    """One model of a comparison: its name, recipe and folder."""
+
+    name: str
+    recipe: str
+    """The recipe and its overrides, as they were typed."""
+    folder: str
+
+
+class Result(Config):
+    """The measurements of one trained model."""
+
+    parameters: int
+    minutes: float
+    """The time of the training."""
+    targets_per_second: float
+    """The speed of the training, in target tokens; the median over its logged steps."""
+    sentences_per_second: float
+    """The speed of decoding the test sentences."""
+    bleu: float
+    by_length: list[tuple[int, int, float]]
+    """For each group of lengths: its most words, its number of sentences, and its BLEU."""
+    curve: list[tuple[int, float]]
+    """The validation loss by step."""
+
+
+class Contents(Config):
+    """The contents of `compare.json`."""
+
+    regard_compare: Literal[1] = 1
+    models: tuple[Model, ...]
+    results: dict[str, Result] = Field(default_factory=dict)
+    """Model name -> its measurements."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison in a folder."""
+
+    folder: Path
+    models: tuple[Model, ...]
+    results: Mapping[str, Result] = field(default_factory=dict)
+
+    def pipelines(self) -> dict[str, Pipeline]:
+        """Loads all models, by name."""
+        return {each.name: load(self.folder / each.folder) for each in self.models}
+
+    def translations(self, texts: Sequence[str]) -> dict[str, list[str]]:
+        """The translations of the same texts by every model, by its name."""
+        return {
+            name: pipeline.translate(list(texts)) for name, pipeline in self.pipelines().items()
+        }
+
+
+def parse_entries(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Splits the arguments of `regard compare` into models and overrides for all of them.
+
+    Args:
+        words: Recipes (`tiny/recurrent`, or `"tiny/recurrent model.cell=lstm"` as one word),
+            overrides (`train.steps=500`), or the name of a recipe with `task: compare`.
+
+    Returns:
+        The recipe of each model, by its name, and the overrides.
+    """
+    overrides = [word for word in words if "=" in word.split()[0]] if words else []
+    entries = [word for word in words if word not in overrides]
+    found: dict[str, str] = {}
+    for entry in entries:
+        name, *own = shlex.split(entry)
+        if recipes.task_of(name) != "compare":
+            found[entry] = entry
+            continue
+        recipe = recipes.load_form(FORMAT, name)
+        listed = recipe.compare
+        named = listed if isinstance(listed, dict) else {each: each for each in listed}
+        common = " ".join(map(shlex.quote, (*recipe.overrides, *own)))
+        found |= {label: f"{each} {common}".strip() for label, each in named.items()}
+    return found, overrides
+
+
+def load_recipes(entries: Mapping[str, str], overrides: Sequence[str] = ()) -> dict[str, Recipe]:
+    """Loads the recipes of a comparison, and checks that data and budget are the same.
+
+    Raises:
+        InputError: There are fewer than two, one is not for translation, or two differ in `EQUAL`.
+    """
+    found = {}
+    for label, entry in entries.items():
+        name, *own = shlex.split(entry)
+        found[label] = recipes.load(name, [*own, *overrides])
+    if len(found) < 2:
+        raise InputError("compare", got=f"{len(found)} recipe", expected="at least two")
+    (first, base), *others = found.items()
+    for label, each in found.items():
+        if each.task != "translate":
+            raise InputError(label, got=f"task: {each.task}", expected="task: translate")
+    for label, each in others:
+        for key in recipes.changed(base, each):
+            if any(key == same or key.startswith(f"{same}.") for same in EQUAL):
+                raise InputError(
+                    f"{label}: {key} differs from that of {first}",
+                    expected="the same data and budget for all",
+                    fix=f"set it for all of them: {key}=…",
+                )
+    return found
+
+
+def compare(
+    words: Sequence[str],
+    out: str | Path,
+    *,
+    threads: int | None = None,
+    quiet: bool = False,
+    on_status: Callable[[str], None] = lambda _: None,
+) -> Compared:
+    """Trains and measures every model that is not finished yet.
+
+    Args:
+        words: See `parse_entries`.
+        out: The folder of the comparison.
+        threads: How many threads to compute with.
+        quiet: Show no progress bars.
+        on_status: Gets a line before each training.
+
+    Raises:
+        InputError: The recipes do not fit together, or the folder holds another comparison.
+    """
+    folder = Path(out)
+    entries, overrides = parse_entries(words)
+    chosen = load_recipes(entries, overrides)
+    typed = " ".join(map(shlex.quote, overrides))
+    models = tuple(
+        Model(name=label, recipe=f"{entries[label]} {typed}".strip(), folder=_folder(label))
+        for label in chosen
+    )
+    if len({each.folder for each in models}) < len(models):
+        raise InputError("compare", got="two models of one name", expected="a name for each")
+    results: dict[str, Result] = {}
+    if (folder / FILE).exists():
+        before = read_comparison(folder)
+        if before.models != models:
+            raise InputError(
+                str(folder), got="another comparison", fix="choose a new folder with -o"
+            )
+        results = dict(before.results)
+    _write(folder, models, results)
+    for number, each in enumerate(models, 1):
+        if each.name in results:
+            continue
+        on_status(f"{number} of {len(models)}: {each.name} ({each.recipe})")
+        run = folder / each.folder
+        begun = (run / "checkpoints").is_dir()
+        pipeline = train(chosen[each.name], run, resume=begun, quiet=quiet, threads=threads)
+        results[each.name] = measure(pipeline, run)
+        _write(folder, models, results)
+    return Compared(folder, models, results)
+
+
+def read_comparison(folder: str | Path) -> Compared:
+    """Reads `compare.json`.
+
+    Raises:
+        InputError: The folder holds no comparison, or a damaged one.
+    """
+    path = Path(folder) / FILE
+    if not path.is_file():
+        raise InputError(
+            str(folder),
+            got=f"no {FILE}",
+            expected="the folder of a comparison",
+            fix="make one: regard compare tiny/compare -o FOLDER",
+        )
+    try:
+        contents = Contents.model_validate(read_json(path))
+    except ValidationError as error:
+        raise input_error(error, str(path)) from error
+    return Compared(Path(folder), contents.models, contents.results)
+
+
+def measure(pipeline: Pipeline, run: Path) -> Result:
+    """Translates the test sentences of a model's data; reads its speeds and losses from the run."""
+    tests = load_splits(pipeline.recipe.data).splits.tests
+    pairs = [pair for pairs in tests.values() for pair in pairs]
+    before = time.monotonic()
+    hypotheses = pipeline.translate([pair.source for pair in pairs], allow_unknown=True)
+    seconds = time.monotonic() - before
+    metrics = read_metrics(run / "metrics.jsonl")
+    speeds = sorted(line["targets_per_second"] for line in metrics if "targets_per_second" in line)
+    return Result(
+        parameters=pipeline.parameters,
+        minutes=max(line["seconds"] for line in metrics if "seconds" in line) / 60,
+        targets_per_second=speeds[len(speeds) // 2],
+        sentences_per_second=len(pairs) / seconds,
+        bleu=score(hypotheses, [pair.references for pair in pairs]).bleu,
+        by_length=bleu_by_length(pairs, hypotheses),
+        curve=[
+            (line["step"], line["validation_loss"]) for line in metrics if "validation_loss" in line
+        ],
+    )
+
+
+def bleu_by_length(
+    pairs: Sequence[Pair], hypotheses: Sequence[str]
+) -> list[tuple[int, int, float]]:
+    """BLEU by the length of the source, in groups of `BIN` words.
+
+    Returns:
+        For each group its most words, its number of sentences, and its BLEU.
+    """
+    groups: dict[int, list[int]] = {}
+    for place, pair in enumerate(pairs):
+        most = -(-len(pair.source.split()) // BIN) * BIN
+        groups.setdefault(most, []).append(place)
+    found = []
+    for most, some in sorted(groups.items()):
+        references = [pairs[place].references for place in some]
+        bleu = score([hypotheses[place] for place in some], references).bleu
+        found.append((most, len(some), bleu))
+    return found
+
+
+def _folder(label: str) -> str:
+    """The name of a model's folder, from its name in the comparison."""
+    return re.sub(r"[^\w.=-]+", "-", label).strip("-.") or "model"
+
+
+def _write(folder: Path, models: Sequence[Model], results: Mapping[str, Result]) -> None:
+    contents = Contents(models=tuple(models), results=dict(results))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_file(folder / FILE, json.dumps(contents.model_dump(), indent=1).encode())
