@@ -7,6 +7,7 @@ page (`slides`) and the pictures (`strip`) draw the same scenes.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,7 @@ KEYS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class SceneRow:
     """One line of a scene.
 
     Attributes:
@@ -38,7 +39,7 @@ class Row:
         lead: Text before the vector, such as `0.31 ×`.
         number: Text after the vector, such as a score.
         bar: The length of a bar, from -1 to 1.
-        kind: `chosen` for the query word, `hidden` for a masked word, `result` for the result of
+        role: `query` for the query word, `masked` for a masked word, `result` for the result of
             the step.
     """
 
@@ -47,7 +48,7 @@ class Row:
     lead: str = ""
     number: str = ""
     bar: float | None = None
-    kind: str = ""
+    role: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,19 +59,19 @@ class Scene:
         name: A short name for the list of steps.
         title: What happens in this step.
         formula: The formula of the paper.
-        says: A sentence that explains the rows.
+        explanation: A sentence that explains the rows.
         rows: The rows.
-        hand: A worked example: how one of the numbers is computed.
-        more: A sentence about how many rows are left out.
+        example: How one of the numbers is computed.
+        omitted: A sentence about how many rows are left out.
     """
 
     name: str
     title: str
     formula: str
-    says: str
-    rows: tuple[Row, ...]
-    hand: str = ""
-    more: str = ""
+    explanation: str
+    rows: Sequence[SceneRow]
+    example: str = ""
+    omitted: str = ""
 
     @property
     def key(self) -> str:
@@ -102,18 +103,28 @@ def written(value: float, digits: int = 2) -> str:
     return ("0." + "0" * digits if float(text) == 0 else text).replace("-", "−")
 
 
-def where(steps: Steps) -> str:
-    """Layer and head as a phrase."""
-    return in_words(f"{steps.site}.{steps.head}")
+def _bracketed(value: float, digits: int = 2) -> str:
+    text = written(value, digits)
+    return f"({text})" if text.startswith("−") else text
+
+
+def _dot_product(left: Vector, right: Vector, total: float, digits: int = 2) -> str:
+    """A dot product as text: `a·b + c·d + … = total`, with the first three products."""
+    parts = [
+        f"{written(a)}·{_bracketed(b, digits)}" for a, b in zip(left[:3], right[:3], strict=True)
+    ]
+    rest = " + …" if len(left) > 3 else ""
+    return f"{' + '.join(parts)}{rest} = {written(total)}"
 
 
 def scenes_of(steps: Steps) -> list[Scene]:
     """The scenes of all steps of one query through one head, in order."""
-    made = [_x(steps), _query(steps), _keys(steps), _values(steps), _scores(steps), _scaled(steps)]
+    make = _SceneMaker(steps)
+    scenes = [make.x(), make.query(), make.keys(), make.values(), make.scores(), make.scaled()]
     if steps.bias is not None:
-        made.append(_biased(steps))
-    made += [_masked(steps), _softmax(steps), _weighted(steps), _summed(steps)]
-    return [*made, _joined(steps), _out(steps)]
+        scenes.append(make.biased(steps.bias[steps.row]))
+    scenes += [make.masked(), make.softmax(), make.weighted(), make.summed()]
+    return [*scenes, make.joined(), make.out()]
 
 
 def shown_keys(steps: Steps) -> list[int]:
@@ -131,340 +142,281 @@ def shown_keys(steps: Steps) -> list[int]:
     return sorted(kept[:MOST_WORDS])
 
 
-def _more(steps: Steps) -> str:
-    left = len(steps.keys) - len(shown_keys(steps))
-    return f"{left} more words, looked at less, are not shown." if left else ""
+class _SceneMaker:
+    """Makes the scenes of one query.
 
-
-def _word(steps: Steps) -> str:
-    return visible(steps.tokens[steps.row])
-
-
-def _kind(steps: Steps, key: int) -> str:
-    if not steps.mask[steps.row, key]:
-        return "hidden"
-    return "chosen" if key == steps.row and not steps.cross else ""
-
-
-def _final(steps: Steps) -> Vector:
-    """The scores that enter the softmax, before masking: (m,)."""
-    found: Vector = steps.scaled[steps.row]
-    return found if steps.bias is None else found + steps.bias[steps.row]
-
-
-def _strongest(steps: Steps) -> int:
-    return int(np.argmax(steps.weights[steps.row]))
-
-
-def _products(left: Vector, right: Vector, total: float, name: str, digits: int = 2) -> str:
-    """A dot product as text: `name: a·b + c·d + … = total`.
-
-    Args:
-        left: The first factors; the first three are written.
-        right: The second factors.
-        total: The result.
-        name: The text before.
-        digits: Decimal places of the second factors.
+    Attributes:
+        word: The query word.
+        shown: The indices of the keys that get a row.
+        best: The index of the key with the largest weight.
+        allowed: (m,) Which keys the mask allows.
+        weights: (m,) The weights of the query.
+        final: (m,) The scores that enter the softmax, before masking.
     """
-    parts = [
-        f"{written(a)}·{_bracketed(b, digits)}" for a, b in zip(left[:3], right[:3], strict=True)
-    ]
-    rest = " + …" if len(left) > 3 else ""
-    return f"{name}{' + '.join(parts)}{rest} = {written(total)}"
 
+    def __init__(self, steps: Steps) -> None:
+        self.steps, self.row = steps, steps.row
+        self.word, self.names = visible(steps.tokens[steps.row]), list(map(visible, steps.keys))
+        self.shown, self.allowed = shown_keys(steps), steps.mask[steps.row]
+        self.weights: Vector = steps.weights[steps.row]
+        self.best = int(np.argmax(self.weights))
+        self.final: Vector = steps.scaled[steps.row]
+        if steps.bias is not None:
+            self.final = self.final + steps.bias[steps.row]
+        left = len(steps.keys) - len(self.shown)
+        self.omitted = f"{left} more words with smaller weights are not shown." if left else ""
+        self.source = "y" if steps.cross else "x"  # what keys and values are made of
 
-def _bracketed(value: float, digits: int = 2) -> str:
-    text = written(value, digits)
-    return f"({text})" if text.startswith("−") else text
+    def _rows(
+        self,
+        vectors: Vector | None = None,
+        *,
+        lead: Callable[[int], str] = lambda _: "",
+        number: Callable[[int], str] = lambda _: "",
+        bar: Callable[[int], float | None] = lambda _: None,
+        masked: bool = False,
+    ) -> list[SceneRow]:
+        """One row per shown key.
 
+        Args:
+            vectors: (m, width) A vector for each key.
+            lead: The text before the vector of a key.
+            number: The text after it.
+            bar: The length of its bar.
+            masked: Mark the keys that the mask excludes.
+        """
+        rows = []
+        for key in self.shown:
+            role = "query" if key == self.row and not self.steps.cross else ""
+            if not self.allowed[key]:
+                role = "masked" if masked else ""
+            values = None if vectors is None else vectors[key]
+            rows.append(SceneRow(self.names[key], values, lead(key), number(key), bar(key), role))
+        return rows
 
-def _x(steps: Steps) -> Scene:
-    rows = [Row(_word(steps), steps.x[steps.row], kind="chosen")]
-    if steps.memory is None:
-        rows = [
-            Row(
-                visible(steps.keys[key]), steps.x[key], kind=_kind(steps, key).replace("hidden", "")
+    def _bars(self, values: Vector, *, masked: bool = False) -> list[SceneRow]:
+        """One row per shown key with its value as number and bar; masked keys have −∞."""
+        reach = float(np.abs(values[self.shown]).max()) or 1.0
+        drawn = [not masked or bool(allowed) for allowed in self.allowed]
+        return self._rows(
+            number=lambda key: written(float(values[key])) if drawn[key] else "−∞",
+            bar=lambda key: float(values[key]) / reach if drawn[key] else None,
+            masked=masked,
+        )
+
+    def x(self) -> Scene:
+        steps = self.steps
+        if steps.memory is None:
+            rows = self._rows(steps.x)
+            first = steps.site.split(".")[1] == "0"
+            comes = "its embedding and its position" if first else "the output of the layer below"
+            says = (
+                f"Every word enters {in_words(steps.site)} as {steps.x.shape[1]} numbers, {comes}."
             )
-            for key in shown_keys(steps)
-        ]
-    else:
-        rows += [Row(visible(steps.keys[key]), steps.memory[key]) for key in shown_keys(steps)]
-    width = steps.x.shape[1]
-    first = steps.site.split(".")[1] == "0"
-    comes = "its meaning and its position" if first else "made by the layers below"
-    says = f"Every word enters {in_words(steps.site)} as {width} numbers, {comes}."
-    if steps.memory is not None:
-        says = (
-            f"“{_word(steps)}” asks; below it, what the encoder made of the words it may look at."
+        else:
+            rows = [SceneRow(self.word, steps.x[self.row], role="query"), *self._rows(steps.memory)]
+            says = f"“{self.word}” is the query. Below it: the encoder's outputs, one per word."
+        return Scene("x", "Words are vectors", "x", says, rows, omitted=self.omitted)
+
+    def _projection(self, name: str, source: str) -> str:
+        """The formula of the query, key or value: `q = x W_Q + b`."""
+        bias = " + b" if f"b_{name}" in self.steps.matrices else ""
+        product = f"{source} W_{name.upper()}{bias}"
+        # with norms or positions in between, q and k are not the plain projections
+        changed = self.steps.projections is not None and name != "v"
+        return f"{product} → {name}" if changed else f"{name} = {product}"
+
+    def query(self) -> Scene:
+        steps = self.steps
+        x, q = steps.x[self.row], steps.q[self.row]
+        rows = [SceneRow(f"x of {self.word}", x, role="query")]
+        plain = q
+        if steps.projections is not None:
+            plain = steps.projections[0][self.row]
+            rows.append(SceneRow("x W_Q", plain))
+        rows.append(SceneRow("q", q, role="result"))
+        first = _dot_product(x, steps.matrices["w_q"][:, 0], float(plain[0]), 3)
+        says = f"One learned matrix, {len(x)} × {len(q)}, the same for every word. "
+        return Scene(
+            "q",
+            f"The query: what “{self.word}” is looking for",
+            self._projection("q", "x"),
+            (says + steps.changed).strip(),
+            rows,
+            f"first number: {first}",
         )
-    return Scene("x", "Words are vectors", "x", says, tuple(rows), more=_more(steps))
 
+    def keys(self) -> Scene:
+        width = self.steps.k.shape[1]
+        says = f"A second matrix turns every word into a key of {width} numbers. "
+        return Scene(
+            "k",
+            "The keys: what each word can be found by",
+            self._projection("k", self.source),
+            (says + self.steps.changed).strip(),
+            self._rows(self.steps.k),
+            omitted=self.omitted,
+        )
 
-def _changed(steps: Steps) -> str:
-    return f" {steps.changed}" if steps.changed else ""
+    def values(self) -> Scene:
+        formula, says = f"v = {self.source}", "The values are the memory itself."
+        if "w_v" in self.steps.matrices:
+            formula = self._projection("v", self.source)
+            width = self.steps.v.shape[1]
+            says = f"A third matrix turns every word into a value of {width} numbers."
+        rows = self._rows(self.steps.v)
+        title = "The values: what each word passes on"
+        return Scene("v", title, formula, says, rows, omitted=self.omitted)
 
+    def scores(self) -> Scene:
+        steps, q = self.steps, self.steps.q[self.row]
+        scores, additive = steps.scores[self.row], steps.vector is not None
+        rows = [SceneRow(f"q of {self.word}", q, role="result")]
+        rows += self._rows(steps.k, lead=lambda _: "k", number=lambda key: written(scores[key]))
+        product = _dot_product(q, steps.k[self.best], float(scores[self.best]))
+        return Scene(
+            "score" if additive else "q·k",
+            "The query is compared with every key",
+            "v · tanh(q + k)" if additive else "q · k",
+            "One number for each word: the larger, the better its key matches the query.",
+            rows,
+            "" if additive else f"{self.names[self.best]}: {product}",
+            self.omitted,
+        )
 
-def _query(steps: Steps) -> Scene:
-    x, q = steps.x[steps.row], steps.q[steps.row]
-    rows = [Row(f"x of {_word(steps)}", x, kind="chosen")]
-    plain = q if steps.projections is None else steps.projections[0][steps.row]
-    if steps.projections is not None:
-        rows.append(Row("x W_Q", plain))
-    rows.append(Row("q", q, kind="result"))
-    bias = " + b" if "b_q" in steps.matrices else ""
-    hand = _products(x, steps.matrices["w_q"][:, 0], float(plain[0]), "first number: ", 3)
-    return Scene(
-        "q",
-        f"The query: what “{_word(steps)}” is looking for",
-        f"q = x W_Q{bias}" if steps.projections is None else f"x W_Q{bias} → q",
-        f"One matrix, {len(x)} × {len(q)}, learned, and the same for every word.{_changed(steps)}",
-        tuple(rows),
-        hand,
-    )
-
-
-def _keys(steps: Steps) -> Scene:
-    rows = [
-        Row(visible(steps.keys[key]), steps.k[key], kind=_kind(steps, key).replace("hidden", ""))
-        for key in shown_keys(steps)
-    ]
-    source = "y" if steps.cross else "x"
-    bias = " + b" if "b_k" in steps.matrices else ""
-    return Scene(
-        "k",
-        "The keys: what each word can be found by",
-        f"k = {source} W_K{bias}" if steps.projections is None else f"{source} W_K{bias} → k",
-        f"Another matrix makes a key of {steps.k.shape[1]} numbers of every word.{_changed(steps)}",
-        tuple(rows),
-        more=_more(steps),
-    )
-
-
-def _values(steps: Steps) -> Scene:
-    rows = [
-        Row(visible(steps.keys[key]), steps.v[key], kind=_kind(steps, key).replace("hidden", ""))
-        for key in shown_keys(steps)
-    ]
-    source = "y" if steps.cross else "x"
-    bias = " + b" if "b_v" in steps.matrices else ""
-    own = "w_v" in steps.matrices
-    return Scene(
-        "v",
-        "The values: what each word passes on",
-        f"v = {source} W_V{bias}" if own else f"v = {source}",
-        f"A third matrix makes a value of {steps.v.shape[1]} numbers of every word."
-        if own
-        else "The values are the memory itself.",
-        tuple(rows),
-        more=_more(steps),
-    )
-
-
-def _scores(steps: Steps) -> Scene:
-    scores, best = steps.scores[steps.row], _strongest(steps)
-    q = steps.q[steps.row]
-    rows = [Row(f"q of {_word(steps)}", q, kind="result")]
-    rows += [
-        Row(visible(steps.keys[key]), steps.k[key], "k", written(scores[key]), None,
-            _kind(steps, key).replace("hidden", ""))
-        for key in shown_keys(steps)
-    ]  # fmt: skip
-    additive = steps.vector is not None
-    hand = _products(q, steps.k[best], float(scores[best]), f"{visible(steps.keys[best])}: ")
-    return Scene(
-        "q·k" if not additive else "score",
-        "The query meets every key",
-        "q · k" if not additive else "v · tanh(q + k)",
-        "One number for each word: the larger, the better its key answers the query.",
-        tuple(rows),
-        "" if additive else hand,
-        _more(steps),
-    )
-
-
-def _bars(steps: Steps, values: Vector) -> list[Row]:
-    keys = shown_keys(steps)
-    reach = float(np.abs(values[keys]).max()) or 1.0
-    return [
-        Row(visible(steps.keys[key]), None, "", written(float(values[key])),
-            float(values[key]) / reach, _kind(steps, key).replace("hidden", ""))
-        for key in keys
-    ]  # fmt: skip
-
-
-def _scaled(steps: Steps) -> Scene:
-    scores, scaled, best = steps.scores[steps.row], steps.scaled[steps.row], _strongest(steps)
-    width = steps.q.shape[1]
-    if math.isclose(steps.scale, width**-0.5, rel_tol=1e-5):
-        root = written(math.sqrt(width)).removesuffix(".00")
-        formula = f"q · k / √d_k = q · k / √{width}"
-        says = f"Divided by {root}: large scores would leave the softmax nothing to learn from."
-        hand = f"{visible(steps.keys[best])}: {written(scores[best])} / {root} = "
-        hand += written(scaled[best])
-    else:
-        formula, hand = f"q · k × {steps.scale:g}", ""
-        says = "This model does not divide by √d_k."
-        if steps.vector is not None:
+    def scaled(self) -> Scene:
+        steps, best = self.steps, self.best
+        scaled, width, example = steps.scaled[self.row], steps.q.shape[1], ""
+        if math.isclose(steps.scale, width**-0.5, rel_tol=1e-5):
+            root = written(math.sqrt(width)).removesuffix(".00")
+            formula = f"q · k / √d_k = q · k / √{width}"
+            says = f"Divided by {root}: large scores would saturate the softmax."
+            score = written(steps.scores[self.row][best])
+            example = f"{self.names[best]}: {score} / {root} = {written(scaled[best])}"
+        elif steps.vector is None:
+            formula, says = f"q · k × {steps.scale:g}", "This model does not divide by √d_k."
+        else:
             formula, says = "v · tanh(q + k)", "Additive scores are not divided."
-    return Scene("/ √d_k", "Scaled", formula, says, tuple(_bars(steps, scaled)), hand, _more(steps))
+        return Scene("/ √d_k", "Scaled", formula, says, self._bars(scaled), example, self.omitted)
 
-
-def _biased(steps: Steps) -> Scene:
-    assert steps.bias is not None
-    final, best = _final(steps), _strongest(steps)
-    parts = steps.scaled[steps.row][best], steps.bias[steps.row][best]
-    hand = f"{visible(steps.keys[best])}: {written(parts[0])} + {_bracketed(parts[1])} = "
-    return Scene(
-        "+ bias",
-        "Positions are added to the scores",
-        "q · k + b",
-        "This model adds a learned number for how far apart two words stand.",
-        tuple(_bars(steps, final)),
-        hand + written(final[best]),
-        _more(steps),
-    )
-
-
-def _masked(steps: Steps) -> Scene:
-    final, allowed = _final(steps), steps.mask[steps.row]
-    reach = float(np.abs(final[shown_keys(steps)]).max()) or 1.0
-    rows = [
-        Row(
-            visible(steps.keys[key]),
-            None,
-            "",
-            written(float(final[key])) if allowed[key] else "−∞",
-            float(final[key]) / reach if allowed[key] else None,
-            _kind(steps, key),
+    def biased(self, bias: Vector) -> Scene:
+        score, best = self.steps.scaled[self.row][self.best], self.best
+        parts = f"{written(score)} + {_bracketed(bias[best])} = {written(self.final[best])}"
+        return Scene(
+            "+ bias",
+            "Positions are added to the scores",
+            "q · k + b",
+            "This model adds a learned number that depends on how far apart two words are.",
+            self._bars(self.final),
+            f"{self.names[best]}: {parts}",
+            self.omitted,
         )
-        for key in shown_keys(steps)
-    ]
-    hidden = int((~allowed).sum())
-    causal = not steps.cross and steps.site.startswith("decoder")
-    if hidden:
-        says = f"{hidden} of {len(allowed)} words come later: they get −∞, and no weight."
-    elif causal:
-        says = f"Later words would get −∞; “{_word(steps)}” is the last, and sees all before it."
-    else:
-        says = "Nothing is hidden here: every word may look at every word."
-    return Scene(
-        "mask",
-        "The mask: who may be looked at",
-        "−∞ where a word may not look",
-        says,
-        tuple(rows),
-        more=_more(steps),
-    )
 
-
-def _softmax(steps: Steps) -> Scene:
-    weights, final, best = steps.weights[steps.row], _final(steps), _strongest(steps)
-    rows = [
-        Row(
-            visible(steps.keys[key]),
-            None,
-            "" if _kind(steps, key) == "hidden" else f"e^{written(float(final[key]))}",
-            written(float(weights[key]), 3),
-            float(weights[key]),
-            _kind(steps, key),
+    def masked(self) -> Scene:
+        hidden = int((~self.allowed).sum())
+        if hidden:
+            says = f"{hidden} of {len(self.allowed)} words come later: score −∞, weight 0."
+        elif not self.steps.cross and self.steps.site.startswith("decoder"):
+            says = f"Later words would get −∞; “{self.word}” is the last and may attend to all."
+        else:
+            says = "Nothing is masked here: every word may attend to every word."
+        return Scene(
+            "mask",
+            "The mask: which words may be attended to",
+            "−∞ where attention is not allowed",
+            says,
+            self._bars(self.final, masked=True),
+            omitted=self.omitted,
         )
-        for key in shown_keys(steps)
-    ]
-    others = [key for key in shown_keys(steps) if key != best and steps.mask[steps.row, key]][:2]
-    below = " + ".join(f"e^{written(float(final[key]))}" for key in (best, *others))
-    more = " + …" if int(steps.mask[steps.row].sum()) > len(others) + 1 else ""
-    hand = f"{visible(steps.keys[best])}: e^{written(float(final[best]))} / ({below}{more}) = "
-    return Scene(
-        "softmax",
-        "Scores become shares",
-        "softmax(q · k / √d_k)" if steps.vector is None else "softmax(scores)",
-        f"All positive, and together 1: “{_word(steps)}” looks most at "
-        f"“{visible(steps.keys[best])}”.",
-        tuple(rows),
-        hand + written(float(weights[best]), 3),
-        _more(steps),
-    )
 
+    def softmax(self) -> Scene:
+        def power(key: int) -> str:
+            return f"e^{written(float(self.final[key]))}"
 
-def _weighted(steps: Steps) -> Scene:
-    weights, best = steps.weights[steps.row], _strongest(steps)
-    rows = [
-        Row(visible(steps.keys[key]), weights[key] * steps.v[key],
-            f"{written(float(weights[key]), 3)} × v", "", None, _kind(steps, key))
-        for key in shown_keys(steps)
-    ]  # fmt: skip
-    share, value = float(weights[best]), float(steps.v[best][0])
-    hand = f"{visible(steps.keys[best])}, first number: {written(share, 3)} · {_bracketed(value)}"
-    return Scene(
-        "× v",
-        "Each value, as much of it as its share",
-        "weight × v",
-        "What gets a small weight fades; what gets a large one stays.",
-        tuple(rows),
-        f"{hand} = {written(share * value)}",
-        _more(steps),
-    )
+        rows = self._rows(
+            lead=lambda key: power(key) if self.allowed[key] else "",
+            number=lambda key: written(float(self.weights[key]), 3),
+            bar=lambda key: float(self.weights[key]),
+            masked=True,
+        )
+        best, weight = self.names[self.best], written(float(self.weights[self.best]), 3)
+        others = [key for key in self.shown if key != self.best and self.allowed[key]][:2]
+        more = " + …" if int(self.allowed.sum()) > len(others) + 1 else ""
+        below = " + ".join(map(power, (self.best, *others))) + more
+        return Scene(
+            "softmax",
+            "Scores become weights",
+            "softmax(q · k / √d_k)" if self.steps.vector is None else "softmax(scores)",
+            f"All are positive, and their sum is 1: “{self.word}” attends most to “{best}”.",
+            rows,
+            f"{best}: {power(self.best)} / ({below}) = {weight}",
+            self.omitted,
+        )
 
+    def weighted(self) -> Scene:
+        share, value = float(self.weights[self.best]), float(self.steps.v[self.best][0])
+        product = f"{written(share, 3)} · {_bracketed(value)} = {written(share * value)}"
+        return Scene(
+            "× v",
+            "Each value is multiplied by its weight",
+            "weight × v",
+            "A value with a small weight fades; one with a large weight stays.",
+            self._rows(
+                self.weights[:, None] * self.steps.v,
+                lead=lambda key: f"{written(float(self.weights[key]), 3)} × v",
+                masked=True,
+            ),
+            f"{self.names[self.best]}, first number: {product}",
+            self.omitted,
+        )
 
-def _summed(steps: Steps) -> Scene:
-    weights, total = steps.weights[steps.row], steps.sum[steps.row]
-    parts = [(key, weights[key] * steps.v[key]) for key in shown_keys(steps)]
-    rows = [Row(visible(steps.keys[key]), part, kind=_kind(steps, key)) for key, part in parts]
-    rows.append(Row("sum", total, kind="result"))
-    largest = sorted(parts, key=lambda part: -weights[part[0]])[:3]
-    firsts = " + ".join(_bracketed(float(part[0])) for _, part in sorted(largest, key=_place))
-    more = " + …" if len(steps.keys) > len(largest) else ""
-    return Scene(
-        "Σ",
-        f"Together: what this head tells “{_word(steps)}”",
-        "z = Σ weight × v",
-        "The columns added up: a mean of the values, by attention.",
-        tuple(rows),
-        f"first number: {firsts}{more} = {written(float(total[0]))}",
-        _more(steps),
-    )
+    def summed(self) -> Scene:
+        total, parts = self.steps.sum[self.row], self.weights[:, None] * self.steps.v
+        largest = sorted(self.shown, key=lambda key: -self.weights[key])[:3]
+        firsts = " + ".join(_bracketed(float(parts[key][0])) for key in sorted(largest))
+        more = " + …" if len(self.names) > len(largest) else ""
+        return Scene(
+            "Σ",
+            f"The sum: what this head passes to “{self.word}”",
+            "z = Σ weight × v",
+            "The columns added up: the mean of the values, weighted by attention.",
+            [*self._rows(parts, masked=True), SceneRow("sum", total, role="result")],
+            f"first number: {firsts}{more} = {written(float(total[0]))}",
+            self.omitted,
+        )
 
+    def joined(self) -> Scene:
+        steps, sums = self.steps, self.steps.sums[self.row]
+        width, heads = steps.v.shape[1], steps.heads
+        start = max(0, min(steps.head - MOST_HEADS // 2, heads - MOST_HEADS))
+        rows = [
+            SceneRow(f"head {head + 1}", sums[head * width : (head + 1) * width],
+                     role="query" if head == steps.head else "")
+            for head in range(heads)[start : start + MOST_HEADS]
+        ]  # fmt: skip
+        left = heads - len(rows)
+        return Scene(
+            "heads",
+            "All heads side by side",
+            "Concat(z_1 … z_h)",
+            f"Each of {heads} heads has its own matrices: {heads} × {width} = {sums.size} numbers.",
+            rows,
+            omitted=f"{left} more heads are not shown." if left else "",
+        )
 
-def _place(part: tuple[int, Vector]) -> int:
-    return part[0]
-
-
-def _joined(steps: Steps) -> Scene:
-    width, sums = steps.v.shape[1], steps.sums[steps.row]
-    heads = list(range(steps.heads))
-    if steps.heads > MOST_HEADS:
-        start = min(max(0, steps.head - MOST_HEADS // 2), steps.heads - MOST_HEADS)
-        heads = heads[start : start + MOST_HEADS]
-    rows = [
-        Row(f"head {head + 1}", sums[head * width : (head + 1) * width],
-            kind="chosen" if head == steps.head else "")
-        for head in heads
-    ]  # fmt: skip
-    left = steps.heads - len(heads)
-    return Scene(
-        "heads",
-        "All heads side by side",
-        "Concat(z_1 … z_h)",
-        f"{steps.heads} heads did the same with matrices of their own: "
-        f"{steps.heads} × {width} = {sums.size} numbers.",
-        tuple(rows),
-        more=f"{left} more heads are not shown." if left else "",
-    )
-
-
-def _out(steps: Steps) -> Scene:
-    sums, out = steps.sums[steps.row], steps.out[steps.row]
-    rows = [Row("joined", sums, kind="chosen"), Row("out", out, kind="result")]
-    if "w_o" not in steps.matrices:
-        return Scene("out", "What leaves the layer", "out = z", "No matrix follows.", tuple(rows))
-    matrix = steps.matrices["w_o"]
-    bias = " + b" if "b_o" in steps.matrices else ""
-    return Scene(
-        "× W_O",
-        "One more matrix mixes the heads",
-        f"out = Concat(z_1 … z_h) W_O{bias}",
-        f"{matrix.shape[0]} × {matrix.shape[1]}: the layer's answer to “{_word(steps)}”, "
-        f"which is added to what came in.",
-        tuple(rows),
-        _products(sums, matrix[:, 0], float(out[0]), "first number: ", 3),
-    )
+    def out(self) -> Scene:
+        sums, out = self.steps.sums[self.row], self.steps.out[self.row]
+        rows = [SceneRow("joined", sums, role="query"), SceneRow("out", out, role="result")]
+        if "w_o" not in self.steps.matrices:
+            return Scene("out", "The output of the layer", "out = z", "No matrix follows.", rows)
+        matrix = self.steps.matrices["w_o"]
+        bias = " + b" if "b_o" in self.steps.matrices else ""
+        return Scene(
+            "× W_O",
+            "One more matrix mixes the heads",
+            f"out = Concat(z_1 … z_h) W_O{bias}",
+            f"A matrix of {matrix.shape[0]} × {matrix.shape[1]} gives the output of the layer for "
+            f"“{self.word}”, which is added to its input.",
+            rows,
+            f"first number: {_dot_product(sums, matrix[:, 0], float(out[0]), 3)}",
+        )

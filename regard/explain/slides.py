@@ -18,7 +18,7 @@ from importlib import resources
 
 from regard.explain.colours import Colours, diverging
 from regard.explain.maps import visible
-from regard.explain.scenes import Row, Scene, Vector, written
+from regard.explain.scenes import Scene, SceneRow, Vector, written
 
 CELLS = 16
 """The number of values of a vector that are written; longer vectors also get a colour strip."""
@@ -107,16 +107,17 @@ def scene_slide(scene: Scene) -> Slide:
     parts = [
         f'<div class="head"><h2>{subscripts(scene.title)}</h2>'
         f'<p class="formula">{subscripts(scene.formula)}</p></div>',
-        f'<p class="says">{subscripts(scene.says)}</p>',
+        f'<p class="says">{subscripts(scene.explanation)}</p>',
         f'<div class="rows" style="--n:{len(scene.rows)}">\n{rows}\n</div>',
-        f'<p class="hand">{subscripts(scene.hand)}</p>' if scene.hand else "",
-        f'<p class="more">{escaped(scene.more)}</p>' if scene.more else "",
+        f'<p class="hand">{subscripts(scene.example)}</p>' if scene.example else "",
+        f'<p class="more">{escaped(scene.omitted)}</p>' if scene.omitted else "",
     ]
     return Slide(scene.name, "\n".join(part for part in parts if part))
 
 
-def _row(row: Row, reach: float, *, signed: bool) -> str:
-    kinds = " ".join(filter(None, ("row", row.kind, "full" if row.values is not None else "")))
+def _row(row: SceneRow, reach: float, *, signed: bool) -> str:
+    full = "full" if row.values is not None else ""
+    kinds = " ".join(filter(None, ("row", row.role, full)))
     middle = ""
     if row.values is not None:
         middle = _vector(row.values, reach)

@@ -114,7 +114,15 @@ class Steps:
         """
         size = sum(each.size for each in self.matrices.values())
         with_matrices = size <= MOST_NUMBERS if matrices is None else matrices
-        found: dict[str, Any] = {
+        q_projected, k_projected = self.projections or (None, None)
+        arrays = {
+            "x": self.x, "memory": self.memory, "q_projected": q_projected,
+            "k_projected": k_projected, "q": self.q, "k": self.k, "v": self.v,
+            "scores": self.scores, "scaled": self.scaled, "vector": self.vector,
+            "bias": self.bias, "mask": self.mask, "weights": self.weights, "sum": self.sum,
+            "joined": self.sums, "out": self.out, **(self.matrices if with_matrices else {}),
+        }  # fmt: skip
+        return {
             "layer": self.site,
             "head": self.head,
             "heads": self.heads,
@@ -122,36 +130,23 @@ class Steps:
             "row": self.row,
             "tokens": list(self.tokens),
             "key_tokens": list(self.keys),
-            "note": self.said,
+            "note": self.remarks,
             "scale": self.scale,
-            "x": _plain(self.x),
+            **{name: _plain(array) for name, array in arrays.items() if array is not None},
         }
-        if self.memory is not None:
-            found["memory"] = _plain(self.memory)
-        if self.projections is not None:
-            found["q_projected"], found["k_projected"] = map(_plain, self.projections)
-        found |= {name: _plain(getattr(self, name)) for name in ("q", "k", "v", "scores", "scaled")}
-        if self.vector is not None:
-            found["vector"] = _plain(self.vector)
-        if self.bias is not None:
-            found["bias"] = _plain(self.bias)
-        found["mask"] = self.mask.tolist()
-        found |= {name: _plain(getattr(self, name)) for name in ("weights", "sum")}
-        found |= {"joined": _plain(self.sums), "out": _plain(self.out)}
-        if with_matrices:
-            found |= {name: _plain(each) for name, each in self.matrices.items()}
-        return found
 
     @property
-    def said(self) -> str:
+    def remarks(self) -> str:
         """The remarks `changed` and `note` as one text."""
         return " ".join(part for part in (self.changed, self.note) if part)
 
 
-def _plain(values: Array) -> Any:
+def _plain(values: npt.NDArray[Any]) -> Any:
     """Nested lists; nine digits identify any 32-bit float exactly."""
     if values.ndim > 1:
         return [_plain(row) for row in values]
+    if values.dtype == np.bool_:
+        return values.tolist()
     return [float(f"{value:.9g}") for value in values.tolist()]
 
 
@@ -264,37 +259,26 @@ def record(
     finally:
         hook.remove()
     assert tap.product is not None
-    (x, context), records = entered[-1], tap.records
+    x, context = entered[-1]
     tokens, keys = (tuple(each) for each in trace.pieces[_stack(site)])
     memory = context.memory.x if layer.cross else None
     row, note = _find(tokens, _words(trace, _stack(site)), word)
-    said = "" if searched else trace.note
-    note = " ".join(part for part in (note, said) if part)
+    notes = [note, "" if searched else trace.note]
     with torch.inference_mode():
-        return _assemble(layer, head, tap.product, records, x, memory).at(
-            tokens=tokens, keys=keys, row=row, note=note
-        )
+        numbers = _numbers(layer, head, tap.product, tap.records, x, memory)
+    note = " ".join(filter(None, notes))
+    return Steps(site, head, layer.heads, tokens, keys, row, **numbers, note=note)
 
 
-@dataclass(frozen=True, eq=False)
-class _Numbers:
-    """The fields of `Steps` except tokens, row and note."""
-
-    values: dict[str, Any]
-
-    def at(self, **words: Any) -> Steps:
-        return Steps(**self.values, **words)
-
-
-def _assemble(
+def _numbers(
     layer: Any,
     head: int,
     product: Product,
     records: Mapping[str, Tensor],
     x: Tensor,
     memory: Tensor | None,
-) -> _Numbers:
-    """Collect the numbers of one head of a recorded layer; the batch size is 1.
+) -> dict[str, Any]:
+    """The arrays of `Steps` for one head of a recorded layer, by name; the batch size is 1.
 
     Args:
         layer: The attention layer.
@@ -304,51 +288,36 @@ def _assemble(
         x: (n, dim) The layer's input.
         memory: (m, dim) The encoder's output, for cross-attention.
     """
-    name, width = layer.name, layer.head_dim
     group = head * layer.kv_heads // layer.heads  # the key-value head of this head
     q, k, v = product.q[0, head], product.k[0, group], product.v[0, group]
     matrices = _matrices(layer, head, group)
+    scores, scale = q @ k.T, float(getattr(product.score, "scale", 1.0))
     vector = getattr(product.score, "vector", None)
-    if vector is None:
-        scores, scale = q @ k.T, float(getattr(product.score, "scale", 1.0))
-    else:
+    if vector is not None:  # additive attention
         scores, scale = product.score.scores(q[None, None], k[None, None], [head])[0, 0], 1.0
+        vector = vector[head].view(layer.head_dim)
     mask = product.mask.dense(len(q), len(k))
-    bias = None if product.bias is None else product.bias[0, head]
-    sums = records[f"{name}.heads"][0].transpose(0, 1).flatten(1)  # (n, heads · d_v)
-    looked_at = x if memory is None else memory
-    plain = (
+    mask = torch.ones(1, dtype=torch.bool) if mask is None else mask
+    bias = None if product.bias is None else product.bias[0, head].expand(len(q), len(k))
+    projections = (
         x @ matrices["w_q"] + matrices.get("b_q", 0.0),
-        looked_at @ matrices["w_k"] + matrices.get("b_k", 0.0),
+        (x if memory is None else memory) @ matrices["w_k"] + matrices.get("b_k", 0.0),
     )
-    as_they_are = _alike(plain[0], q) and _alike(plain[1], k)
-    return _Numbers(
-        {
-            "site": name,
-            "head": head,
-            "heads": layer.heads,
-            "x": _array(x),
-            "memory": None if memory is None else _array(memory),
-            "projections": None if as_they_are else (_array(plain[0]), _array(plain[1])),
-            "q": _array(q),
-            "k": _array(k),
-            "v": _array(v),
-            "scores": _array(scores),
-            "scale": scale,
-            "bias": None if bias is None else _array(bias.expand(len(q), len(k))),
-            "mask": (
-                np.ones((len(q), len(k)), dtype=np.bool_)
-                if mask is None
-                else mask.expand(1, 1, len(q), len(k))[0, 0].numpy().copy()
-            ),
-            "weights": _array(records[f"{name}.weights"][0, head]),
-            "sums": _array(sums),
-            "out": _array(records[f"{name}.out"][0]),
-            "matrices": {key: _array(value) for key, value in matrices.items()},
-            "vector": None if vector is None else _array(vector[head].view(width)),
-            "changed": "" if as_they_are else _what_changed(layer, x, q, head),
-        }
-    )
+    as_they_are = _alike(projections[0], q) and _alike(projections[1], k)
+    tensors = {
+        "x": x, "memory": memory, "q": q, "k": k, "v": v, "scores": scores, "bias": bias,
+        "vector": vector, "weights": records[f"{layer.name}.weights"][0, head],
+        "sums": records[f"{layer.name}.heads"][0].transpose(0, 1).flatten(1),  # (n, heads · d_v)
+        "out": records[f"{layer.name}.out"][0],
+    }  # fmt: skip
+    return {
+        **{name: None if tensor is None else _array(tensor) for name, tensor in tensors.items()},
+        "projections": None if as_they_are else tuple(map(_array, projections)),
+        "scale": scale,
+        "mask": mask.expand(1, 1, len(q), len(k))[0, 0].numpy().copy(),
+        "matrices": {name: _array(matrix) for name, matrix in matrices.items()},
+        "changed": "" if as_they_are else _what_changed(layer, x, q, head),
+    }
 
 
 def _matrices(layer: Any, head: int, group: int) -> dict[str, Tensor]:

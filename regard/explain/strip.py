@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from regard.explain.colours import ACCENT, INK, MUTED, RULE
-from regard.explain.scenes import Row, Scene, Vector, written
+from regard.explain.scenes import Scene, SceneRow, Vector, written
 from regard.explain.sheet import DPI, HEIGHT, WIDTH, Sheet, points, shorten, style, text_width, wrap
 from regard.explain.slides import CELLS, STRIP, colour, is_deep
 
@@ -96,14 +96,14 @@ class Painter:
         below = 50 if text_width(scene.title, TITLE, "bold") <= room else 92
         self.text((WIDTH - EDGE, below + 4), formula, 30, ACCENT, "right")
         top = below + 52.0
-        for line in wrap(scene.says, width, TEXT)[:3]:
+        for line in wrap(scene.explanation, width, TEXT)[:3]:
             self.text((EDGE, top), line, TEXT, MUTED)
             top += 1.3 * TEXT
         bottom = HEIGHT - 20.0
-        for text in filter(None, (scene.more, scene.hand)):
+        for text in filter(None, (scene.omitted, scene.example)):
             bottom -= 34
             self.text((EDGE, bottom), shorten(higher(text), width, TEXT), TEXT,
-                      MUTED if text == scene.more else INK)  # fmt: skip
+                      MUTED if text == scene.omitted else INK)  # fmt: skip
         self.rows(scene, top + 12, bottom - 12)
         patches = PatchCollection(self.boxes, facecolors=self.colours, linewidths=0)
         self.axes.add_collection(patches)
@@ -117,15 +117,15 @@ class Painter:
         for number, row in enumerate(scene.rows):
             self.row(row, start + number * pitch, pitch - 6, lead, scene)
 
-    def row(self, row: Row, top: float, height: float, lead: float, scene: Scene) -> None:
+    def row(self, row: SceneRow, top: float, height: float, lead: float, scene: Scene) -> None:
         """Draw one row: label, lead, vector or bar, number."""
         middle = top + height / 2
-        ink = "#9aa3ab" if row.kind == "hidden" else ACCENT if row.kind == "chosen" else INK
-        if row.kind in ("chosen", "result"):
+        ink = "#9aa3ab" if row.role == "masked" else ACCENT if row.role == "query" else INK
+        if row.role in ("query", "result"):
             self.box(EDGE - 10, top, WIDTH - 2 * EDGE + 20, height,
-                     WASH if row.kind == "chosen" else RAISED)  # fmt: skip
-            self.box(EDGE - 14, top, 4, height, ACCENT if row.kind == "chosen" else INK)
-        weight = "bold" if row.kind in ("chosen", "result") else "normal"
+                     WASH if row.role == "query" else RAISED)  # fmt: skip
+            self.box(EDGE - 14, top, 4, height, ACCENT if row.role == "query" else INK)
+        weight = "bold" if row.role in ("query", "result") else "normal"
         label = shorten(row.label, LABEL - 14, TEXT)
         self.text((EDGE, middle), label, TEXT, ink, "left", "center", weight)
         left = float(EDGE + LABEL)
@@ -135,7 +135,7 @@ class Painter:
         right = WIDTH - EDGE - (NUMBER if any(each.number for each in scene.rows) else 0)
         if row.values is not None:
             self.vector(row.values, scene.reach, (left, top + 2, right - left, height - 4),
-                        faded=row.kind == "hidden")  # fmt: skip
+                        faded=row.role == "masked")  # fmt: skip
         elif row.bar is not None:
             zero, room = (0.5, 0.5) if scene.signed else (0.0, 1.0)
             wide = right - left - 20
@@ -144,7 +144,7 @@ class Painter:
             self.box(begin, top + 9, abs(row.bar) * room * wide, height - 18, BAR)
         if row.number:
             place = WIDTH - EDGE, middle
-            self.text(place, row.number, TEXT, ink if row.kind else INK, "right", "center")
+            self.text(place, row.number, TEXT, ink if row.role else INK, "right", "center")
 
     def vector(
         self, values: Vector, reach: float, place: tuple[float, float, float, float], *, faded: bool

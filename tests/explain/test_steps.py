@@ -232,4 +232,4 @@ def test_pictures_are_written_as_their_ending_says(tmp_path):
 def test_details_say_every_step_in_words():
     drawing = show("steps", text=SENTENCE, model=TINY, details=True)
     assert drawing.text.startswith(drawing.caption)
-    assert all(scene.says in drawing.details for scene in drawing.scenes)
+    assert all(scene.explanation in drawing.details for scene in drawing.scenes)

@@ -8,7 +8,9 @@ a small BERT that is trained for the figure, or for the user's own BERT on the s
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 
 import torch
 import torch.nn.functional as F
@@ -37,112 +39,31 @@ class Sense:
     """One meaning of a word."""
 
     name: str
-    sentences: tuple[str, ...]
+    sentences: Sequence[str]
     """Sentences with the word in this meaning."""
-    others: dict[str, tuple[str, ...]]
+    others: Mapping[str, Sequence[str]]
     """Related unambiguous words, each with sentences that contain it."""
 
 
-Homonym = tuple[Sense, Sense]
+Homonym = tuple[Sense, ...]
 
-WRITTEN: dict[str, Homonym] = {
-    "model": (
-        Sense(
-            "learning",
-            (
-                "we trained a machine learning model on labelled images",
-                "the language model predicts the next word",
-                "a larger model needs more data and more memory",
-                "the model overfits when the training set is small",
-                "she evaluated the model on held out examples",
-                "the neural model was trained with gradient descent",
-                "this statistical model explains the variance well",
-                "the model has seven million parameters",
-            ),
-            {
-                "network": (
-                    "the neural network was trained on labelled images",
-                    "a larger network needs more data",
-                ),
-                "algorithm": (
-                    "the algorithm predicts the next word",
-                    "she evaluated the algorithm on held out examples",
-                ),
-            },
-        ),
-        Sense(
-            "fashion",
-            (
-                "the fashion model walked down the runway in paris",
-                "she worked as a model for a famous designer",
-                "the magazine put the young model on its cover",
-                "the photographer asked the model to smile and turn around",
-                "the model wore a long red dress and high heels",
-                "he became a male model after his first photo shoot",
-                "the tall model posed for the cameras",
-                "every model in the show wore the same coat",
-            ),
-            {
-                "actress": (
-                    "the actress wore a long red dress",
-                    "the magazine put the young actress on its cover",
-                ),
-                "dancer": (
-                    "the tall dancer posed for the cameras",
-                    "she worked as a dancer in the show",
-                ),
-            },
-        ),
-    ),
-    "bank": (
-        Sense(
-            "money",
-            (
-                "he opened a savings account at the bank",
-                "the bank raised its interest rates again",
-                "she borrowed money from the bank to buy a house",
-                "the bank refused the loan",
-                "the central bank printed more money",
-                "robbers stole the cash from the bank",
-                "my bank charges a fee for every transfer",
-                "the bank nearly failed in the financial crisis",
-            ),
-            {
-                "lender": (
-                    "the lender refused the loan",
-                    "she borrowed money from the lender",
-                ),
-                "insurer": (
-                    "the insurer charges a fee for every policy",
-                    "the insurer nearly failed in the crisis",
-                ),
-            },
-        ),
-        Sense(
-            "river",
-            (
-                "we sat on the bank and watched the river",
-                "the boat was tied to the muddy bank",
-                "fishermen stood along the bank of the stream",
-                "the river flooded its left bank after the rain",
-                "willows grow on the grassy bank",
-                "the otter climbed up the steep bank",
-                "children played on the bank of the lake",
-                "a path follows the south bank of the canal",
-            ),
-            {
-                "shore": (
-                    "we sat on the shore and watched the waves",
-                    "children played on the shore of the lake",
-                ),
-                "meadow": (
-                    "willows grow on the grassy meadow",
-                    "a path crosses the meadow along the stream",
-                ),
-            },
-        ),
-    ),
-}
+
+def _read_sentences() -> dict[str, Homonym]:
+    """The sentences of `meanings.txt`, by ambiguous word."""
+    text = (resources.files("regard.atlas") / "meanings.txt").read_text(encoding="utf-8")
+    found: dict[str, dict[str, dict[str, list[str]]]] = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            word, meaning, used, sentence = line.split(" | ")
+            uses = found.setdefault(word, {}).setdefault(meaning, {})
+            uses.setdefault(used, []).append(sentence)
+    return {
+        word: tuple(Sense(name, uses.pop(word), uses) for name, uses in meanings.items())
+        for word, meanings in found.items()
+    }
+
+
+WRITTEN = _read_sentences()
 """Sentences for models that read English."""
 
 
@@ -185,10 +106,8 @@ def meanings(word: str, model: str, steps: int, seed: int) -> Drawing:
     """Draw the vectors of a word with two meanings: in the embedding, and after the layers."""
     if model:
         encoder, tokenizer, homonyms = *_own(model), WRITTEN
-        fresh, said = (
-            _fresh(encoder, seed),
-            f"{model}, on {_count(WRITTEN[word])} English sentences",
-        )
+        count = sum(len(sense.sentences) for sense in WRITTEN[word])
+        fresh, said = _fresh(encoder, seed), f"{model}, on {count} English sentences"
     else:
         trained = pretrain(steps, seed)
         encoder, tokenizer = trained.model, trained.tokenizer
@@ -260,20 +179,14 @@ def _drawn(word: str, seed: int) -> Homonym:
     """New sentences of the artificial language with a word, and with other nouns of its topics."""
     dice = random.Random(f"{seed} meanings {word}")
 
-    def sense(topic: str) -> Sense:
-        others = {
-            noun: tuple(sentence(dice, topic, noun) for _ in range(4))
-            for noun in TOPICS[topic].nouns
-        }
-        own = tuple(sentence(dice, topic, word) for _ in range(OCCURRENCES))
-        return Sense(topic, own, others)
+    def draw(topic: str, noun: str, count: int) -> list[str]:
+        return [sentence(dice, topic, noun) for _ in range(count)]
 
-    one, two = HOMONYMS[word]
-    return sense(one), sense(two)
-
-
-def _count(senses: Homonym) -> int:
-    return sum(len(sense.sentences) for sense in senses)
+    senses = []
+    for topic in HOMONYMS[word]:
+        others = {noun: draw(topic, noun, 4) for noun in TOPICS[topic].nouns}
+        senses.append(Sense(topic, draw(topic, word, OCCURRENCES), others))
+    return tuple(senses)
 
 
 def _said(trained: Pretrained, word: str) -> str:
@@ -325,7 +238,7 @@ def _look(model: Encoder, tokenizer: Tokenizer, word: str, senses: Homonym) -> S
     return Seen((vectors[0], vectors[1]), (others[0], others[1]))
 
 
-def _vectors(model: Encoder, tokenizer: Tokenizer, word: str, sentences: tuple[str, ...]) -> Tensor:
+def _vectors(model: Encoder, tokenizer: Tokenizer, word: str, sentences: Sequence[str]) -> Tensor:
     """The vectors of a word in each sentence: (layers + 1, sentences, dim).
 
     The first is the embedding vector without positions, the others are the layers' outputs. For a

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 from regard.atlas.drawing import Drawing, Numbers
 from regard.errors import InputError
-from regard.explain.scenes import Scene, scenes_of, where
+from regard.explain.names import in_words
+from regard.explain.scenes import Scene, scenes_of
 from regard.explain.slides import scene_slide, slides_page
 from regard.explain.steps import choose_site, record
 from regard.explain.strip import draw_scene, draw_strip, pages, render_strip
@@ -48,7 +49,7 @@ class Stepped(Drawing):
     ) -> None:
         self.name, self.title, self.caption, self.numbers = "", title, caption, numbers
         self.scenes, self.step = scenes, step
-        self.details = " ".join(f"{each.title}: {each.says}" for each in scenes)
+        self.details = " ".join(f"{each.title}: {each.explanation}" for each in scenes)
         self.tables, self.paper = [], False
 
     @cached_property
@@ -115,14 +116,16 @@ def steps(  # noqa: PLR0913 (each is something that a person may set)
     )
     scenes = scenes_of(found)
     number = _number(step, scenes)
-    caption = f"“{found.tokens[found.row]}” in “{read}”: {where(found)} of {pipeline.name}."
+    caption = (
+        f"“{found.tokens[found.row]}” in “{read}”: {in_words(f'{site}.{head}')} of {pipeline.name}."
+    )
     numbers = {
         "model": pipeline.name,
         "text": read,
         **found.to_json(matrices={"auto": None, "all": True, "none": False}[matrices]),
     }
-    said = f"{caption} {found.said}".strip()
-    return Stepped("Attention, step by step", said, scenes, numbers, number)
+    caption = f"{caption} {found.remarks}".strip()
+    return Stepped("Attention, step by step", caption, scenes, numbers, number)
 
 
 def _number(step: str, scenes: list[Scene]) -> int:
