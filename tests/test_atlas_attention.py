@@ -42,7 +42,7 @@ def test_the_look_up_is_an_argmax_in_place_of_the_softmax(monkeypatch):
     def loss() -> float:
         with evaluating(pipeline.model):
             logits = pipeline.model(*batch.sides)
-        return float(F.cross_entropy(logits, batch.wanted.ids))
+        return float(F.cross_entropy(logits, batch.targets.ids))
 
     def attend(_self, q, k, v, mask, *_):
         """For each query, the value of the allowed key with the largest product."""

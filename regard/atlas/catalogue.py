@@ -182,8 +182,9 @@ class Figure:
         from regard.atlas.drawing import drawn_for
         from regard.explain.sheet import Medium
 
+        medium = Medium(paper=paper, details=details)
         # a figure sets its own seed: keep the caller's random state
-        with fork_rng(devices=()), drawn_for(Medium(paper=paper, details=details)):
+        with fork_rng(devices=()), drawn_for(self.title, medium):
             drawing = paint(text, **values) if self.text else paint(**values)
         drawing.name = self.name
         return drawing
@@ -194,7 +195,7 @@ SCHEMES = ("sinusoidal", "rotary", "learned", "buckets")
 
 _FIGURES = {
     "onehot": Figure(
-        title="One-hot × matrix = row: what an embedding computes",
+        title="One-hot × matrix = row: what an embedding layer computes",
         lectures=("1.2",),
         module="words",
         text="2 to 12 words that words/glove has",
@@ -209,7 +210,7 @@ _FIGURES = {
         module="words",
     ),
     "analogies": Figure(
-        title="Words as vectors: the lectures' neighbours and analogies, right or wrong",
+        title="Words as vectors: neighbours, analogies and directions",
         lectures=("1.3",),
         module="words",
         options={"model": Option("words/glove", "a run of own/vectors, or a file of vectors")},
@@ -225,13 +226,13 @@ _FIGURES = {
         },
     ),
     "softmax": Figure(
-        title="Softmax: any numbers become shares that sum to 1",
+        title="Softmax: any numbers become positive shares that sum to 1",
         lectures=("3.1",),
         module="attention",
         text="numbers, such as '1 2 3'",
     ),
     "scaling": Figure(
-        title="Why √d_k: large products saturate the softmax, and its gradient vanishes",
+        title="Why divide by √d_k: large products saturate the softmax",
         lectures=("3.1c",),
         module="attention",
         options={
@@ -240,7 +241,7 @@ _FIGURES = {
         },
     ),
     "bilinear": Figure(
-        title="A learned similarity: q W_q W_kᵀ kᵀ, where the dot product has nothing to learn",
+        title="A learned similarity: a plain dot product has nothing to learn",
         lectures=("3.1b",),
         module="attention",
         text="pairs of adjective and noun, such as 'blue sky fluffy cat'",
@@ -251,7 +252,7 @@ _FIGURES = {
         },
     ),
     "mask": Figure(
-        title="A mask before and after the softmax",
+        title="A mask: scores before and weights after the softmax",
         lectures=("3.1", "3.5"),
         module="attention",
         text="2 to 12 words of words/glove, whose vectors are compared, instead of the example",
@@ -285,7 +286,7 @@ _FIGURES = {
         usual=".html",
     ),
     "lookup": Figure(
-        title="Attention is not a vector search: what breaks if the nearest key wins",
+        title="Attention is not a search for the nearest key",
         lectures=("3.1e", "9.4"),
         module="lookup",
         text="a sentence to translate",
@@ -309,7 +310,7 @@ _FIGURES = {
         },
     ),
     "heads": Figure(
-        title="One head blurs, several keep resolution",
+        title="Several narrow heads keep apart what one wide head mixes",
         lectures=("3.4",),
         module="heads",
         options={
@@ -319,7 +320,7 @@ _FIGURES = {
         },
     ),
     "waves": Figure(
-        title="Positions as waves",
+        title="Sinusoidal positions: fast and slow waves",
         lectures=("4.1", "4.3"),
         module="positions",
         options={
@@ -328,13 +329,13 @@ _FIGURES = {
         },
     ),
     "wavelengths": Figure(
-        title="Wavelengths from 2π to 10000 · 2π",
+        title="Wavelengths of sinusoidal positions: from 2π to 10000 · 2π",
         lectures=("4.2",),
         module="positions",
         options={"dim": Option(64, "width of a position's vector", low=8, high=1024)},
     ),
     "shift": Figure(
-        title="A shift is a rotation: PE(i+k) = M_k PE(i), the same M_k for every i",
+        title="A shift is a rotation: PE(i+k) = M PE(i) with the same M for every i",
         lectures=("4.4", "4.5"),
         module="positions",
         options={
@@ -364,7 +365,7 @@ _FIGURES = {
         },
     ),
     "residuals": Figure(
-        title="Why residuals and norms",
+        title="Why residual connections and norms",
         lectures=("5.1b",),
         module="training",
         options={
@@ -380,14 +381,14 @@ _FIGURES = {
         module="published",
     ),
     "families": Figure(
-        title="Who may look at whom: GPT, BERT and T5 are masks over one block",
+        title="Who may attend to whom: GPT, BERT and T5 differ in their masks",
         lectures=("6.1", "6.2", "6.3"),
         module="families",
         text="a sentence of 2 to 12 words",
         options={"seed": SEED},
     ),
     "objectives": Figure(
-        title="One text, three ways to learn from it: next tokens, holes, spans",
+        title="One text, three training objectives: next token, masked tokens, spans",
         lectures=("6.1", "6.2", "6.3"),
         module="objectives",
         text="a text of 2 to 36 words",
@@ -397,7 +398,7 @@ _FIGURES = {
         },
     ),
     "meanings": Figure(
-        title="Contextual embeddings: one word parts into its meanings",
+        title="Contextual embeddings separate the meanings of a word",
         lectures=("6.4",),
         module="meanings",
         options={
@@ -408,7 +409,7 @@ _FIGURES = {
         },
     ),
     "finetuning": Figure(
-        title="Fine-tuning: what was read without labels saves labels",
+        title="Fine-tuning: pretraining without labels saves labels",
         lectures=("6.5",),
         module="finetuning",
         options={
@@ -418,7 +419,7 @@ _FIGURES = {
         },
     ),
     "sizes": Figure(
-        title="How large, how long, how much: the size table, computed",
+        title="How large, how long, how much: the table of model sizes, computed",
         lectures=("6.7",),
         module="sizes",
         options={
@@ -427,7 +428,7 @@ _FIGURES = {
         },
     ),
     "animal": Figure(
-        title="What is “it”? One word decides, and a few heads carry it",
+        title="What does “it” refer to? One word decides",
         lectures=("5.8",),
         module="sentences",
         options={
@@ -436,7 +437,7 @@ _FIGURES = {
         },
     ),
     "induction": Figure(
-        title="Learning in context: two attention layers find it at once, one layer does not",
+        title="Learning in context: two attention layers learn it, one does not",
         lectures=("6.6",),
         module="induction",
         options={
@@ -447,7 +448,7 @@ _FIGURES = {
         },
     ),
     "laws": Figure(
-        title="Scaling laws: the loss is a power of size, of data, and of compute",
+        title="Scaling laws: the loss is a power law of size, data and compute",
         lectures=("6.6",),
         module="laws",
         options={

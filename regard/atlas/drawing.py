@@ -54,17 +54,17 @@ TICKS = 70  # pixels: the width of the tick labels of a vertical axis
 TURN = math.radians(50)  # the angle of rotated column labels
 RASTERIZED = 10_000  # matrices with more cells than this are rasterized: an SVG would be slow
 
-_medium: ContextVar[Medium] = ContextVar("medium")
+_setting: ContextVar[tuple[str, Medium]] = ContextVar("setting", default=("", Medium()))
 
 
 @contextmanager
-def drawn_for(medium: Medium) -> Iterator[None]:
-    """Boards created within this context are drawn for this medium."""
-    before = _medium.set(medium)
+def drawn_for(title: str, medium: Medium) -> Iterator[None]:
+    """Boards created within this context have this title and are drawn for this medium."""
+    before = _setting.set((title, medium))
     try:
         yield
     finally:
-        _medium.reset(before)
+        _setting.reset(before)
 
 
 class Drawing:
@@ -72,7 +72,7 @@ class Drawing:
 
     Attributes:
         name: The name of the figure.
-        title: The title of the figure, with its options.
+        title: The title of the figure.
         figure: The matplotlib figure.
         caption: One sentence about what the figure shows.
         details: What was computed, and how.
@@ -138,19 +138,18 @@ class Board:
     Draw inside `with Board(…) as board`, which uses our matplotlib settings instead of the user's;
     long computations should be done before.
 
+    The title is that of the figure in the catalogue.
+
     Args:
-        title: The statement of the figure.
         caption: One sentence about what the figure shows, at most two lines long.
         widths: The relative widths of the panels.
         details: What was computed, and how. It is part of the HTML page, and of the picture only
             if the user asks for details.
     """
 
-    def __init__(
-        self, title: str, caption: str, widths: Sequence[float] = (1,), details: str = ""
-    ) -> None:
-        self.title, self.caption, self.details, self.widths = title, caption, details, widths
-        self.medium = _medium.get(Medium())
+    def __init__(self, caption: str, widths: Sequence[float], details: str) -> None:
+        self.caption, self.details, self.widths = caption, details, widths
+        self.title, self.medium = _setting.get()
         self.tables: list[Table] = []
         self._style = ExitStack()
         self.top, self.bottom = 10.0, HEIGHT - 10.0
@@ -349,8 +348,8 @@ class Board:
                     fontsize=points(SMALLEST + 1), weight="bold" if row in bold else "normal",
                 )  # fmt: skip
 
-    def drawing(self, numbers: Numbers) -> Drawing:
-        """The finished drawing with the numbers it shows."""
+    def drawing(self, **numbers: Any) -> Drawing:
+        """The finished drawing with the numbers it shows, by name."""
         return Drawing(self, numbers)
 
 

@@ -65,14 +65,13 @@ def softmax(text: str | None) -> Drawing:
         )
     panels = [("the numbers x", x, BLUE), ("softmax(x)", weights, BLUE)]
     panels += [] if own else [("the slide: exp(−x)", wrong, ORANGE)]
-    title = "Softmax: any numbers become shares that sum to 1"
-    with Board(title, caption, [1] * len(panels), details) as board:
+    with Board(caption, [1] * len(panels), details) as board:
         for place, (heading, values, colour) in enumerate(panels):
             axes = board.chart(place, heading)
             _draw_numbers(axes, x, values, colour, shares=place > 0)
         numbers = {"x": x.tolist(), "weights": weights.tolist(), "sum": float(weights.sum())}
         slide = {} if own else {"slide_exp_of_minus_x": wrong.tolist()}
-        return board.drawing(numbers | slide)
+        return board.drawing(**(numbers | slide))
 
 
 def _draw_numbers(axes: Chart, x: Tensor, values: Tensor, colour: str, *, shares: bool) -> None:
@@ -157,9 +156,7 @@ def scaling(keys: int, seed: int) -> Drawing:
         "Gradients by autograd."
     )
     styles = dict(zip(kinds, LINE_STYLES[1::-1], strict=True))
-    with Board(
-        "Why √d_k: large products saturate the softmax", caption, (1, 1, 1), details
-    ) as board:
+    with Board(caption, (1, 1, 1), details) as board:
         board.legend({**styles, "d": LineStyle(MUTED, ":")})
         headings = "variance of scores", "largest weight", "size of the gradient"
         for column, heading in enumerate(headings):
@@ -180,14 +177,12 @@ def scaling(keys: int, seed: int) -> Drawing:
             else:
                 axes.log_axis("y", [10.0**e for e in range(-7, 1)])
         return board.drawing(
-            {
-                "dims": dims,
-                **{
-                    f"{name}_{kind}": [row[column] for row in found[kind]]
-                    for kind in kinds.values()
-                    for column, name in enumerate(("variance", "largest_weight", "gradient"))
-                },
-            }
+            dims=dims,
+            **{
+                f"{name}_{kind}": [row[column] for row in found[kind]]
+                for kind in kinds.values()
+                for column, name in enumerate(("variance", "largest_weight", "gradient"))
+            },
         )
 
 
@@ -249,12 +244,7 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
         f"symmetric: {judged['shared'].found} pairs, {judged['shared'].false} false alarms. "
         f"σ turns a score into the probability that it matters. Seed {seed}."
     )
-    with Board(
-        "A learned similarity: the dot product has nothing to learn",
-        caption,
-        (1, 1, 0.8),
-        details,
-    ) as board:
+    with Board(caption, (1, 1, 0.8), details) as board:
         headings = "dot product: x xᵀ", "learned: x W_q W_kᵀ xᵀ"
         labels, sides = (words, words), ("query", "key")
         for place, table in enumerate((plain, learned)):
@@ -268,20 +258,18 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
         axes.set_ylim(0, max(fixed, losses[0], shared_losses[0]) * 1.6)
         axes.draw_legend("upper right")
         return board.drawing(
-            {
-                **{f"right_{name}": each.right for name, each in judged.items()},
-                **{f"found_{name}": each.found for name, each in judged.items()},
-                **{f"false_{name}": each.false for name, each in judged.items()},
-                "pairs": pairs,
-                "right_always_no": never,
-                "asymmetry_plain": float((plain - plain.T).abs().max()),
-                "asymmetry_learned": float((learned - learned.T).abs().max()),
-                "loss_plain": fixed,
-                "loss_shared": shared_losses[-1],
-                "loss_learned": losses[-1],
-                "scores_plain": plain.tolist(),
-                "scores_learned": learned.tolist(),
-            }
+            **{f"right_{name}": each.right for name, each in judged.items()},
+            **{f"found_{name}": each.found for name, each in judged.items()},
+            **{f"false_{name}": each.false for name, each in judged.items()},
+            pairs=pairs,
+            right_always_no=never,
+            asymmetry_plain=float((plain - plain.T).abs().max()),
+            asymmetry_learned=float((learned - learned.T).abs().max()),
+            loss_plain=fixed,
+            loss_shared=shared_losses[-1],
+            loss_learned=losses[-1],
+            scores_plain=plain.tolist(),
+            scores_learned=learned.tolist(),
         )
 
 
@@ -388,7 +376,7 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
         f"{sums} sum to 1."
     )
     details = f"Rows are {rows}, as {shape}. Rule: {meaning}. {origin}"
-    with Board("A mask before and after the softmax", caption, (1, 1), details) as board:
+    with Board(caption, (1, 1), details) as board:
         q_names = words or [f"Q{i + 1}" for i in range(length)]
         k_names = words or [f"K{i + 1}" for i in range(length)]
         labels = (k_names, q_names) if rows == "keys" else (q_names, k_names)
@@ -401,9 +389,7 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
             ".2f" if length <= 10 else ".1f",
         )  # fmt: skip
         return board.drawing(
-            {
-                "scores": turn(scores).tolist(),
-                "may_look": turn(allowed).int().tolist(),
-                "weights": turn(weights).tolist(),
-            }
+            scores=turn(scores).tolist(),
+            may_look=turn(allowed).int().tolist(),
+            weights=turn(weights).tolist(),
         )

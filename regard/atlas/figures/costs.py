@@ -215,7 +215,7 @@ def _draw(found: _Found, rounds: int, seed: int) -> Drawing:
         f"if each is d wide. Seed {seed}."
     )
     styles = dict(zip(found.kinds, LINE_STYLES, strict=False))
-    with Board("What scores and heads cost", caption, (1, 1, 1), details) as board:
+    with Board(caption, (1, 1, 1), details) as board:
         board.legend(styles)
         for place, (heading, what, scale) in enumerate(
             (("time, ms", "seconds", 1e3), ("memory, MB", "bytes", 1e-6))
@@ -229,7 +229,7 @@ def _draw(found: _Found, rounds: int, seed: int) -> Drawing:
             axes.log_axis("x", found.lengths)
             axes.log_axis("y", _decades(values))
         _draw_heads(board, found)
-        return board.drawing(_numbers(found))
+        return board.drawing(**_numbers(found))
 
 
 def _draw_heads(board: Board, found: _Found) -> None:

@@ -129,21 +129,14 @@ def families(text: str | None, seed: int) -> Drawing:
         "trained and mean nothing. Who may look at whom is the family's, and is not learned. "
         + " ".join(f"{each.name.split(':')[0]}: {each.asked}" for each in patterns)
     )
-    with Board(
-        "Who may look at whom: GPT, BERT and T5 are masks over one block",
-        caption,
-        (1, 1, 1.3),
-        details,
-    ) as board:
+    with Board(caption, (1, 1, 1.3), details) as board:
         for place, pattern in enumerate(patterns):
             _draw_pattern(board, place, pattern)
         return board.drawing(
-            {
-                **{f"weights_{_key(each)}": _listed(each.weights) for each in patterns},
-                **{f"never_{_key(each)}": each.never.astype(int).tolist() for each in patterns},
-                **{f"rows_{_key(each)}": each.rows for each in patterns},
-                "decoder_from": t5.border,
-            }
+            **{f"weights_{_key(each)}": _listed(each.weights) for each in patterns},
+            **{f"never_{_key(each)}": each.never.astype(int).tolist() for each in patterns},
+            **{f"rows_{_key(each)}": each.rows for each in patterns},
+            decoder_from=t5.border,
         )
 
 

@@ -87,9 +87,7 @@ def finetuning(steps: int, tries: int, seed: int) -> Drawing:
         + f". Measured on {TESTED} others; it had read none of them. Mean and range of {tries} "
         f"draws of titles and new layers, seed {seed}."
     )
-    with Board(
-        "Fine-tuning: what was read without labels saves labels", caption, (1.7, 1), details
-    ) as board:
+    with Board(caption, (1.7, 1), details) as board:
         axes = board.chart(0, "topics told right", "labelled titles", "percent")
         for (way, lines), style in zip(found.items(), LINE_STYLES, strict=False):
             low, high = ([pick(each) for each in lines] for pick in (min, max))
@@ -102,13 +100,11 @@ def finetuning(steps: int, tries: int, seed: int) -> Drawing:
         axes.draw_legend("lower right")
         _draw_parts(board, learned)
         return board.drawing(
-            {
-                "examples": list(EXAMPLES),
-                "guessing": guess,
-                "holes_right": base.right,
-                **{f"accuracy_{_named(way)}": line for way, line in means.items()},
-                **{f"parameters_{_named(way)}": count for way, count in learned.items()},
-            }
+            examples=list(EXAMPLES),
+            guessing=guess,
+            holes_right=base.right,
+            **{f"accuracy_{_named(way)}": line for way, line in means.items()},
+            **{f"parameters_{_named(way)}": count for way, count in learned.items()},
         )
 
 

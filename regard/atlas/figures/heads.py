@@ -72,9 +72,7 @@ def heads(heads: int, steps: int, seed: int) -> Drawing:
         "tokens into one sum, and can hardly tell which was which; a toss between the two costs "
         f"ln 2 = {math.log(2):.2f}. {steps} steps of Adam, seed {seed}; maps of one new sequence."
     )
-    with Board(
-        "One head blurs, several keep resolution", caption, (1.25, 1, 1, 1), details
-    ) as board:
+    with Board(caption, (1.25, 1, 1, 1), details) as board:
         axes = board.chart(0, "learning", "step", "cross-entropy")
         for (count, line), style in zip(curves.items(), LINE_STYLES[1::-1], strict=True):
             name = "1 head" if count == 1 else f"{count} heads"
@@ -90,15 +88,13 @@ def heads(heads: int, steps: int, seed: int) -> Drawing:
         for place, (heading, table) in enumerate(panels, start=1):
             board.matrix(place, heading, table, positive_scale(), named, ("query", "key"))
         return board.drawing(
-            {
-                "loss_one": final[1],
-                "loss_many": final[heads],
-                "toss": math.log(2),
-                "weight_one": shares[1][0].tolist(),
-                "weight_many": [float(shares[heads][n, i]) for i, n in enumerate(best)],
-                "curve_one": curves[1],
-                "curve_many": curves[heads],
-            }
+            loss_one=final[1],
+            loss_many=final[heads],
+            toss=math.log(2),
+            weight_one=shares[1][0].tolist(),
+            weight_many=[float(shares[heads][n, i]) for i, n in enumerate(best)],
+            curve_one=curves[1],
+            curve_many=curves[heads],
         )
 
 

@@ -233,12 +233,7 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
     best = max(range(heads), key=two.induction[-1].__getitem__)
     table = measure.weights(two.model)[1][0, best]  # (query, key)
     caption, details = _said(two, one, found, measure, seed)
-    with Board(
-        f"Learning in context: two layers find it at once, one not in {steps} steps",
-        caption,
-        (1, 1, 1.05),
-        details,
-    ) as board:
+    with Board(caption, (1, 1, 1.05), details) as board:
         losses = board.chart(0, "loss where it repeats", "step", "", (0, 0.54))
         _draw_losses(losses, two, one, measure)
         _draw_bars(board.chart(0, "loss without heads", "", "", (0.56, 1)), found)
@@ -250,7 +245,7 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
         heading = f"weights of head 1.{best}"
         board.matrix(2, heading, table, positive_scale(), (places, places), ("query", "key"))
         shown = {"unordered": measure.unordered, "map": table.tolist()}
-        return board.drawing(_numbers(two, one, found) | shown)
+        return board.drawing(**(_numbers(two, one, found) | shown))
 
 
 def _numbers(two: Course, one: Course, found: Found) -> Numbers:

@@ -191,18 +191,13 @@ def laws(steps: int, seed: int) -> Drawing:
         runs = [train(dim, rows, at, seed, tell) for dim in reversed(SHAPES)][::-1]
     found = fit_runs(runs, [step * BATCH * LENGTH for step in at])
     caption, details = _said(found, seed)
-    with Board(
-        "Scaling laws: the loss is a power of size, of data, and of compute",
-        caption,
-        (1, 1, 1),
-        details,
-    ) as board:
+    with Board(caption, (1, 1, 1), details) as board:
         names = [f"N = {_short(size)}" for size in found.sizes]
         board.legend(dict(zip(names, LINE_STYLES, strict=True)))
         _draw_by_size(board, found)
         _draw_by_data(board, found)
         _draw_by_compute(board, found)
-        return board.drawing(_numbers(found))
+        return board.drawing(**_numbers(found))
 
 
 def _said(found: Measured, seed: int) -> tuple[str, str]:

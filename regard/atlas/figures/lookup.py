@@ -194,7 +194,7 @@ def _score(pipeline: Pipeline, pairs: Sequence[Pair], edits: Sequence[Edit]) -> 
     batch = _batch(pipeline, pairs)
     with evaluating(pipeline.model):
         logits = pipeline.model(*batch.sides, Tap(edits=edits))
-    loss = F.cross_entropy(logits, batch.wanted.ids)
+    loss = F.cross_entropy(logits, batch.targets.ids)
     return Score(100 * sum(right) / len(right), float(loss))
 
 
@@ -216,7 +216,7 @@ def _draw(model: str, shown: Shown, scores: dict[str, Score], count: int, origin
         f"with all. The largest weight of a query is {shown.largest:.2f} on average over the heads "
         "of this sentence: where it is near 1, a look-up does the same as the softmax."
     )
-    with Board("Attention is not a vector search", caption, (1.1, 1.1, 0.75), details) as board:
+    with Board(caption, (1.1, 1.1, 0.75), details) as board:
         board.lines([f"softmax: {shown.targets[0]}", f"nearest key: {shown.targets[1]}"])
         queries, keys = list(shown.maps[0].queries), list(shown.maps[0].keys)
         sides = ("query", "key")
@@ -235,14 +235,12 @@ def _draw(model: str, shown: Shown, scores: dict[str, Score], count: int, origin
         axes.set_yticks([])
         axes.grid(visible=False, axis="y")
         return board.drawing(
-            {
-                "head": shown.head,
-                "translations": list(shown.targets),
-                "weights_softmax": tables[0].tolist(),
-                "weights_nearest": tables[1].tolist(),
-                "pairs": count,
-                "sets": list(scores),
-                "exact": [score.exact for score in scores.values()],
-                "loss": [score.loss for score in scores.values()],
-            }
+            head=shown.head,
+            translations=list(shown.targets),
+            weights_softmax=tables[0].tolist(),
+            weights_nearest=tables[1].tolist(),
+            pairs=count,
+            sets=list(scores),
+            exact=[score.exact for score in scores.values()],
+            loss=[score.loss for score in scores.values()],
         )

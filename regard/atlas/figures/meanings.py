@@ -132,18 +132,13 @@ def meanings(word: str, model: str, steps: int, seed: int) -> Drawing:
     )
     layers = encoder.config.layers
     shown = sorted({0, 1, layers})
-    with Board(
-        f"Contextual embeddings: “{word}” parts into its meanings",
-        caption,
-        [1] * len(shown) + [1.25],
-        details,
-    ) as board:
+    with Board(caption, [1] * len(shown) + [1.25], details) as board:
         board.legend(dict(zip((one, two), SENSE_STYLES, strict=True)))
         for place, layer in enumerate(shown):
             axes = board.chart(place, f"after layer {layer}" if layer else "embedding", ticks=6)
             _scatter(axes, seen[word], layer)
         _draw_scores(board, len(shown), scores, before.silhouettes())
-        return board.drawing(_numbers(seen, word, before))
+        return board.drawing(**_numbers(seen, word, before))
 
 
 def silhouette(one: Tensor, two: Tensor) -> float:

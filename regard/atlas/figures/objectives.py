@@ -84,17 +84,15 @@ def objectives(text: str | None, draws: int, seed: int) -> Drawing:
         f"10; black lines). T5 cuts out {cut:.1f}% in spans of {mean:.2f} tokens (published: 15, "
         "and 3)."
     )
-    with Board("One text, three ways to learn from it", caption, (2.9, 1), details) as board:
+    with Board(caption, (2.9, 1), details) as board:
         _draw_lines(board, lines)
         _draw_shares(board, shares, lengths, mean)
         return board.drawing(
-            {
-                **{f"{name}_percent": share for name, share in shares.items()},
-                "cut_percent": cut,
-                "span_mean": mean,
-                "span_lengths": [lengths[size] for size in range(1, max(lengths) + 1)],
-                "lines": [[line.name, *(cell for cell, _ in line.cells)] for line in lines],
-            }
+            **{f"{name}_percent": share for name, share in shares.items()},
+            cut_percent=cut,
+            span_mean=mean,
+            span_lengths=[lengths[size] for size in range(1, max(lengths) + 1)],
+            lines=[[line.name, *(cell for cell, _ in line.cells)] for line in lines],
         )
 
 

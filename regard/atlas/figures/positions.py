@@ -43,7 +43,7 @@ def waves(length: int, dim: int) -> Drawing:
         "darker, the nearer to 1; the lightest is −1. (The lecture's slides write 1000 in places; "
         "the paper and the models have 10000.)"
     )
-    with Board("Positions as waves", caption, (1.15, 1.15, 0.85), details) as board:
+    with Board(caption, (1.15, 1.15, 0.85), details) as board:
         axes = board.chart(0, "the table", "feature", "position")
         axes.grid(visible=False)
         # a light-to-dark scale: both ends of a diverging scale print as the same grey
@@ -73,13 +73,11 @@ def waves(length: int, dim: int) -> Drawing:
         )
         turns = [_sign_changes(table[:, feature]) for feature in range(0, dim, 2)]
         return board.drawing(
-            {
-                "features": chosen,
-                "sign_changes_of_features": turns,
-                "changes_of_bits": (bits[1:] != bits[:-1]).sum(0).tolist(),
-                "first_row": table[0].tolist(),
-                "largest": float(table.abs().max()),
-            }
+            features=chosen,
+            sign_changes_of_features=turns,
+            changes_of_bits=(bits[1:] != bits[:-1]).sum(0).tolist(),
+            first_row=table[0].tolist(),
+            largest=float(table.abs().max()),
         )
 
 
@@ -108,7 +106,7 @@ def wavelengths(dim: int) -> Drawing:
         f"{scientific(error)}. Each pair is a circle run through at its own speed. The slides "
         "write 1000 in places: the dashed line."
     )
-    with Board("Wavelengths from 2π to 10000 · 2π", caption, (1.3, 1), details) as board:
+    with Board(caption, (1.3, 1), details) as board:
         axes = board.chart(0, "positions until a pair repeats", "pair j", "")
         axes.plot(pair, formula, color=MUTED, linewidth=1.5, label="2π · 10000^(2j/d)")
         axes.plot(pair, measured, "o", color=BLUE, markersize=6, label="measured")
@@ -135,9 +133,7 @@ def wavelengths(dim: int) -> Drawing:
             axes.plot(whole[:, 2 * j + 1], color=ORANGE, linestyle="--", linewidth=2)
             axes.set_ylim(-1.15, 1.15)
             axes.set_yticks([-1, 0, 1])
-        return board.drawing(
-            {"wavelengths": measured.tolist(), "formula": formula.tolist(), "error": error}
-        )
+        return board.drawing(wavelengths=measured.tolist(), formula=formula.tolist(), error=error)
 
 
 def _check_even(dim: int) -> None:
@@ -186,12 +182,7 @@ def shift(by: int, dim: int) -> Drawing:
         "adds to the product, t·(t+k), says where one stands, and drowns how far apart. Strokes "
         "over a cell: below 0."
     )
-    with Board(
-        f"A shift is a rotation: PE(i+{by}) = M PE(i), the same M for every i",
-        caption,
-        (1, 1, 1),
-        details,
-    ) as board:
+    with Board(caption, (1, 1, 1), details) as board:
         names = [str(feature) for feature in range(dim)]
         board.matrix(
             0,
@@ -213,13 +204,11 @@ def shift(by: int, dim: int) -> Drawing:
         axes.set_ylim(-1000, 44000)
         axes.draw_legend("upper left")
         return board.drawing(
-            {
-                "error": error,
-                "orthogonal": float((matrix @ matrix.T - torch.eye(dim)).abs().max()),
-                "spread_of_products": spread,
-                "spread_of_naive": naive_spread,
-                "products": products[0].tolist(),
-            }
+            error=error,
+            orthogonal=float((matrix @ matrix.T - torch.eye(dim)).abs().max()),
+            spread_of_products=spread,
+            spread_of_naive=naive_spread,
+            products=products[0].tolist(),
         )
 
 
@@ -252,9 +241,7 @@ def order(text: str | None, positions: str, seed: int) -> Drawing:
         f"mean over {every} ({len(orders)}). Learned positions start small and grow in training; "
         "buckets are T5's."
     )
-    with Board(
-        f"Without positions, “{' '.join(words)}” is a bag of words", caption, (1, 1, 0.72), details
-    ) as board:
+    with Board(caption, (1, 1, 0.72), details) as board:
         for place, scheme in enumerate(("none", positions)):
             heading = "without positions" if scheme == "none" else f"{scheme} positions"
             chosen = [(orders[number], changes[scheme][number]) for number in shown]
@@ -269,11 +256,9 @@ def order(text: str | None, positions: str, seed: int) -> Drawing:
             said = f" {scheme}: {mean:.2f}" if mean > 0.005 else f" {scheme}: {scientific(mean)}"
             axes.write((0, place - 0.32), said, va="bottom")
         return board.drawing(
-            {
-                "orders": len(orders),
-                "largest_change_without_positions": float(changes["none"].max()),
-                **{f"mean_change_{scheme}": mean for scheme, mean in means.items()},
-            }
+            orders=len(orders),
+            largest_change_without_positions=float(changes["none"].max()),
+            **{f"mean_change_{scheme}": mean for scheme, mean in means.items()},
         )
 
 

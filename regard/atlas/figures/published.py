@@ -86,22 +86,18 @@ def bleu() -> Drawing:
         f"Parameters: {sizes['base'] / 1e6:.0f}M and {sizes['big'] / 1e6:.0f}M "
         "(the paper: 65M and 213M). No model was trained for this picture."
     )
-    with Board(
-        "Better translations for less computation, recomputed", caption, (0.85, 1, 1), details
-    ) as board:
+    with Board(caption, (0.85, 1, 1), details) as board:
         _draw_table(board)
         for place, language in ((1, "german"), (2, "french")):
             _draw_scatter(board, place, language, ours)
         return board.drawing(
-            {
-                **{f"published_flops_{size}": flops for size, flops in paper.items()},
-                **{f"counted_flops_{size}": flops for size, flops in ours.items()},
-                **{f"parameters_{size}": count for size, count in sizes.items()},
-                "table": [
-                    [row.name, row.german, row.french, row.german_flops, row.french_flops]
-                    for row in TABLE
-                ],
-            }
+            **{f"published_flops_{size}": flops for size, flops in paper.items()},
+            **{f"counted_flops_{size}": flops for size, flops in ours.items()},
+            **{f"parameters_{size}": count for size, count in sizes.items()},
+            table=[
+                [row.name, row.german, row.french, row.german_flops, row.french_flops]
+                for row in TABLE
+            ],
         )
 
 

@@ -129,7 +129,7 @@ def animal(model: str, seed: int) -> Drawing:
         "draw). Two pronouns are possible each time, so a guess is right in half of them: the "
         f"dotted line. Without the carriers: {found.broken[0].target} {found.broken[1].target}"
     )
-    with Board("What is “it”? One word decides", caption, (1.9, 1), details) as board:
+    with Board(caption, (1.9, 1), details) as board:
         names = [f"… {look.source.split()[-1]}" for look in found.looks]
         words = [*maps[0].keys[:-2], "tired / wide", maps[0].keys[-1]]
         board.matrix(
@@ -152,15 +152,13 @@ def animal(model: str, seed: int) -> Drawing:
         right.set_xticks(range(3), bars)
         right.set_ylim(0, 112)
         return board.drawing(
-            {
-                "head": shift.head,
-                "before": list(shift.before),
-                "after": list(shift.after),
-                "carriers": list(carriers.heads),
-                "right": carriers.right_before,
-                "right_without_carriers": carriers.right_without,
-                "right_without_others": list(others),
-                "translations": [look.target for look in found.looks],
-                "broken": [look.target for look in found.broken],
-            }
+            head=shift.head,
+            before=list(shift.before),
+            after=list(shift.after),
+            carriers=list(carriers.heads),
+            right=carriers.right_before,
+            right_without_carriers=carriers.right_without,
+            right_without_others=list(others),
+            translations=[look.target for look in found.looks],
+            broken=[look.target for look in found.broken],
         )

@@ -98,12 +98,10 @@ def sizes(price: float = 1.0, share: float = 0.3) -> Drawing:
         "and Gopher include a matrix for relative positions in each layer (dim² each). Hollow "
         "squares: published."
     )
-    with Board(
-        "How large, how long, how much: the size table, computed", caption, (1.9, 1), details
-    ) as board:
+    with Board(caption, (1.9, 1), details) as board:
         _draw_table(board, columns)
         _draw_growth(board, columns)
-        return board.drawing({**columns, "price": price, "share": share})
+        return board.drawing(**columns, price=price, share=share)
 
 
 def compute(price: float = 1.0, share: float = 0.3) -> dict[str, list[Any]]:

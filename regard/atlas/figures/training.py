@@ -104,9 +104,7 @@ def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
         f"guess costs ln {VOCAB} = {math.log(VOCAB):.2f}. Right: the norm of the gradient that "
         "each block's weights get at the very first step, from the input up."
     )
-    with Board(
-        "Post-norm needs warm-up, pre-norm does not", caption, (1, 1, 0.85), details
-    ) as board:
+    with Board(caption, (1, 1, 0.85), details) as board:
         names = "pre-norm", "post-norm"
         board.legend({**_styles(names), "guessing": LineStyle(MUTED, ":")})
         at_once = {name: curves[name] for name in ("pre-norm", "post-norm")}
@@ -114,7 +112,7 @@ def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
         _draw_curves(board, 0, "the full rate at once", at_once)
         _draw_curves(board, 1, "with warm-up", warm)
         _draw_gradients(board, 2, gradients)
-        return board.drawing(_numbers(curves, gradients))
+        return board.drawing(**_numbers(curves, gradients))
 
 
 def residuals(layers: int, steps: int, rate: float, seed: int) -> Drawing:
@@ -142,11 +140,11 @@ def residuals(layers: int, steps: int, rate: float, seed: int) -> Drawing:
         f"first step, at most {largest['both']:.2g} with both, {largest['no norms']:,.0f} without "
         f"norms and {largest['neither']:.1g} with neither."
     )
-    with Board("Why residuals and norms", caption, (1.3, 1), details) as board:
+    with Board(caption, (1.3, 1), details) as board:
         board.legend({**_styles(curves), "guessing": LineStyle(MUTED, ":")})
         _draw_curves(board, 0, "learning", curves)
         _draw_gradients(board, 1, gradients)
-        return board.drawing(_numbers(curves, gradients))
+        return board.drawing(**_numbers(curves, gradients))
 
 
 def _batch(data: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -56,14 +56,14 @@ def onehot(text: str | None, word: int, model: str) -> Drawing:
     )
     names = [f"{number}" for number in range(1, SHOWN + 1)]
     scale = signed_scale(float(matrix.abs().max()))
-    with Board("One-hot × matrix = row", caption, (0.7, 1.6, 1.6), details) as board:
+    with Board(caption, (0.7, 1.6, 1.6), details) as board:
         board.matrix(0, "one-hot", one[:, None].numpy(), positive_scale(), (words, [""]),
                      ("words", ""), ".0f")  # fmt: skip
         board.matrix(1, "the matrix", matrix.numpy(), scale, (words, names),
                      ("words", "numbers"), ".1f")  # fmt: skip
         board.matrix(2, "their product", product[None].numpy(), scale,
                      ([words[word - 1]], names), ("", "numbers"), ".1f")  # fmt: skip
-    return board.drawing({"one_hot": one.tolist(), "row": product.tolist(), "difference": apart})
+    return board.drawing(one_hot=one.tolist(), row=product.tolist(), difference=apart)
 
 
 def inputs() -> Drawing:
@@ -85,9 +85,7 @@ def inputs() -> Drawing:
         "numbers and one-hot. Right: the lecture's image, 3 × 3 grey values, row after row: "
         "a vector of 9 numbers."
     )
-    with Board(
-        "Numbers, categories and an image as vectors", caption, (1.25, 1.35, 0.8), details
-    ) as board:
+    with Board(caption, (1.25, 1.35, 0.8), details) as board:
         columns = ("age", "salary", "savings")
         rows = [" ".join(map(str, person)) for person in PEOPLE]
         board.matrix(0, "numbers, scaled", scaled.numpy(), signed_scale(1.5), (rows, columns),
@@ -101,12 +99,10 @@ def inputs() -> Drawing:
         board.matrix(2, "an image", flat[:, None].numpy(), positive_scale(255.0),
                      (cells, [""]), ("", ""), ".0f")  # fmt: skip
     return board.drawing(
-        {
-            "scaled": scaled.tolist(),
-            "distance_number": distances["number"].tolist(),
-            "distance_one_hot": distances["one_hot"].tolist(),
-            "image": flat.tolist(),
-        }
+        scaled=scaled.tolist(),
+        distance_number=distances["number"].tolist(),
+        distance_one_hot=distances["one_hot"].tolist(),
+        image=flat.tolist(),
     )
 
 
@@ -135,9 +131,7 @@ def analogies(model: str) -> Drawing:
     words = list(dict.fromkeys(word for pair in STEPS for word in pair))
     spots, share = pca(table.unit[table.places(words)])
     at = dict(zip(words, spots.tolist(), strict=True))
-    with Board(
-        "Words as vectors: neighbours, analogies, directions", caption, (0.9, 1.25, 1.2), details
-    ) as board:
+    with Board(caption, (0.9, 1.25, 1.2), details) as board:
         _bars(board.chart(0, "nearest to tower", "cosine", "", ticks=8), tower)
         for number, (terms, near) in enumerate(answers.items()):
             part = (number / 3, (number + 1) / 3)
@@ -156,13 +150,11 @@ def analogies(model: str) -> Drawing:
         axes.margins(0.18, 0.1)
         axes.autoscale_view()
     return board.drawing(
-        {
-            "tower": [near.word for near in tower],
-            **{terms: [near.word for near in answers[terms]] for terms in ANALOGIES},
-            "mother_father": found.cosine,
-            "by_chance": found.by_chance,
-            "right": sum(right.values()),
-        }
+        tower=[near.word for near in tower],
+        **{terms: [near.word for near in answers[terms]] for terms in ANALOGIES},
+        mother_father=found.cosine,
+        by_chance=found.by_chance,
+        right=sum(right.values()),
     )
 
 
@@ -215,7 +207,7 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
         f"The lecture's exp(εN) with ε = sin {degrees:g}° = {reach:.2f} is the law's form, not its "
         "constant: what chance alone promises is exp(ε²N/4)."
     )
-    with Board("Many nearly orthogonal directions fit", caption, (1, 1, 1.1), details) as board:
+    with Board(caption, (1, 1, 1.1), details) as board:
         axes = board.chart(0, "random directions", "dimension N", "degrees from 90°")
         axes.plot(DIMS, spread, "o-", color=BLUE, label="measured")
         axes.plot(DIMS, [math.degrees(1) / math.sqrt(dim) for dim in DIMS], "--", color=MUTED,
@@ -236,18 +228,16 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
         _fits(board.chart(2, f"how many fit, ± {degrees:g}°", "dimension N", "vectors"),
               drawn, pushed, reach)  # fmt: skip
     return board.drawing(
-        {
-            "dimensions": list(DIMS),
-            "degrees_from_90": spread,
-            "share_within_1_degree": within,
-            "widest_random": float(before.sub(90).abs().max()),
-            "widest_pushed": float(after.sub(90).abs().max()),
-            "fitted_dimensions": list(FITTED),
-            "kept_of_random": drawn,
-            "pushed_apart": pushed,
-            "slope": float(slope),
-            "start": float(start),
-        }
+        dimensions=list(DIMS),
+        degrees_from_90=spread,
+        share_within_1_degree=within,
+        widest_random=float(before.sub(90).abs().max()),
+        widest_pushed=float(after.sub(90).abs().max()),
+        fitted_dimensions=list(FITTED),
+        kept_of_random=drawn,
+        pushed_apart=pushed,
+        slope=float(slope),
+        start=float(start),
     )
 
 
