@@ -63,23 +63,25 @@ def draw(compared: Compared) -> Drawing:
     styles = dict(zip(names, LINE_STYLES, strict=False))
     if len(styles) < len(names):
         raise InputError("compare", got=f"{len(names)} models", expected=f"at most {len(styles)}")
-    with Board(
-        "The same sentences and the same number of steps, by different models",
+    title = "The same sentences and the same number of steps, by different models"
+    caption = (
         "Left: the loss on unseen sentences while each model learns. Right: BLEU on unseen "
-        "sentences, by their length in English words.",
-        widths=(1, 1),
-    ) as board:
+        "sentences, by their length in English words."
+    )
+    with Board(caption, (1, 1), title=title) as board:
         board.legend(styles)
         losses = board.chart(0, "Learning", "step", "validation loss")
         lengths = board.chart(1, "Long sentences", "words of the sentence, up to", "BLEU")
         for name, found in compared.results.items():
-            line = styles[name]
-            how = {"color": line.colour, "linestyle": line.dash, "marker": line.marker or None}
-            losses.plot(*zip(*found.curve, strict=True), linewidth=2.6, markersize=8, **how)
+            style, marker = styles[name], styles[name].marker
+            steps, loss = zip(*found.curve, strict=True)
+            losses.curve(steps, loss, style=style, marker=marker, markersize=8)
             most, _, bleu = zip(*found.by_length, strict=True)
-            lengths.plot(most, bleu, linewidth=2.6, markersize=8, **how)
+            lengths.curve(most, bleu, style=style, marker=marker, markersize=8)
         lengths.set_ylim(0, 102)
-        return board.drawing({name: found.model_dump() for name, found in compared.results.items()})
+        return board.drawing(
+            **{name: found.model_dump() for name, found in compared.results.items()}
+        )
 
 
 def looks_at(pipelines: dict[str, Pipeline], text: str) -> tuple[list[tuple[str, Look]], list[str]]:

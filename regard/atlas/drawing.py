@@ -138,18 +138,20 @@ class Board:
     Draw inside `with Board(…) as board`, which uses our matplotlib settings instead of the user's;
     long computations should be done before.
 
-    The title is that of the figure in the catalogue.
-
     Args:
         caption: One sentence about what the figure shows, at most two lines long.
         widths: The relative widths of the panels.
         details: What was computed, and how. It is part of the HTML page, and of the picture only
             if the user asks for details.
+        title: The title; by default that of the figure in the catalogue.
     """
 
-    def __init__(self, caption: str, widths: Sequence[float], details: str) -> None:
+    def __init__(
+        self, caption: str, widths: Sequence[float], details: str = "", title: str | None = None
+    ) -> None:
         self.caption, self.details, self.widths = caption, details, widths
-        self.title, self.medium = _setting.get()
+        usual, self.medium = _setting.get()
+        self.title = usual if title is None else title
         self.tables: list[Table] = []
         self._style = ExitStack()
         self.top, self.bottom = 10.0, HEIGHT - 10.0
