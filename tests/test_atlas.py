@@ -38,6 +38,7 @@ SHORT = {  # steps, where drawing is all
 }  # fmt: skip
 
 SMALL: dict[str, dict[str, int | str]] = {  # options of figures that measure a model
+    "growth": {"length": 128, "dim": 8, "rounds": 1},
     "costs": {"length": 64, "dim": 8, "heads": 2, "rounds": 1},
     "lookup": {"model": "tiny/translate", "pairs": 4},
 }

@@ -11,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import regard
 from regard.atlas import show
 from regard.atlas.figures.costs import attention_flops, peak_bytes
+from regard.atlas.figures.growth import restricted
 from regard.atlas.figures.lookup import look_up, nearest
 from regard.data.grammar import corpus as grammar
 from regard.errors import InputError
@@ -111,3 +112,27 @@ def test_additive_scores_are_slower_and_larger_than_dot_products():
     assert f"{numbers['additive_times_dot_bytes']:.0f} × the memory" in drawing.caption
     with pytest.raises(InputError, match="heads: got 6, expected a power of 2"):
         show("costs", heads=6)
+
+
+@torch.no_grad()
+def test_restricted_attention_is_attention_with_a_mask():
+    q, k, v = torch.randn(3, 24, 8)
+    block = torch.arange(24) // 4
+    near = (block[:, None] - block == 0) | (block[:, None] - block == 1)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, near)
+    torch.testing.assert_close(restricted(q, k, v, 4), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_cost_of_attention_grows_with_the_square_of_the_length():
+    numbers = show("growth", length=4096, dim=32, rounds=3).numbers
+    time, memory = numbers["exponent_of_time"], numbers["exponent_of_memory"]
+    assert time["attention"] == pytest.approx(2, abs=0.35)
+    assert time["recurrent"] == pytest.approx(1, abs=0.25)
+    assert memory["attention_stored_weights"] == pytest.approx(2, abs=0.1)
+    assert memory["attention"] == pytest.approx(1, abs=0.3)
+    assert numbers["steps_in_turn"]["recurrent"] == 4096
+    assert numbers["longest_path"] == {
+        "recurrent": 4096, "convolution": 2048, "attention": 1, "restricted_attention": 127,
+        "attention_stored_weights": 1,
+    }  # fmt: skip

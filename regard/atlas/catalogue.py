@@ -309,6 +309,19 @@ _FIGURES = {
             "seed": SEED,
         },
     ),
+    "growth": Figure(
+        title="Recurrence, convolution and attention as a text becomes longer",
+        lectures=("2.9",),
+        module="growth",
+        options={
+            "length": Option(8192, "the longest text", low=64, high=16384),
+            "dim": Option(64, "width of a token", low=4, high=512),
+            "kernel": Option(3, "tokens that the convolution sees", low=2, high=31),
+            "reach": Option(32, "tokens of a block of restricted attention", low=4, high=32),
+            "rounds": Option(5, "rounds to take the median of", high=1000),
+            "seed": SEED,
+        },
+    ),
     "heads": Figure(
         title="Several narrow heads keep apart what one wide head mixes",
         lectures=("3.4",),

@@ -227,7 +227,7 @@ def _draw(found: _Found, rounds: int, seed: int) -> Drawing:
                 values += line
                 axes.curve(found.lengths, line, style=style, marker=style.marker)
             axes.log_axis("x", found.lengths)
-            axes.log_axis("y", _decades(values))
+            axes.log_axis("y", decades(values))
         _draw_heads(board, found)
         return board.drawing(**_numbers(found))
 
@@ -249,7 +249,7 @@ def _draw_heads(board: Board, found: _Found) -> None:
     axes.draw_legend("upper left")
 
 
-def _decades(values: Sequence[float]) -> list[float]:
+def decades(values: Sequence[float]) -> list[float]:
     """The powers of ten from below the smallest value to above the largest."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     return [10.0**exponent for exponent in range(low, high + 1)]
