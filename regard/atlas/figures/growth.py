@@ -59,12 +59,11 @@ def calls(length: int, dim: int, kernel: int, reach: int) -> dict[str, Call]:
     x, ctx = torch.randn(length, dim), plain_context((length,))
     q, k, v = torch.randn(3, 1, 1, length, dim)
     dot, mask = DotScore(dim**-0.5), Mask()
-    near = tuple(each[0, 0] for each in (q, k, v))
     return {
         RECURRENT: partial(Recurrent(dim, "recurrent", cell="gru"), x, ctx),
         CONVOLUTION: partial(GatedConvolution(dim, kernel=kernel, causal=True), x, ctx),
         ATTENTION: partial(Attention(dim, 1), x, ctx),
-        RESTRICTED: partial(restricted, *near, reach),
+        RESTRICTED: partial(restricted, q[0, 0], k[0, 0], v[0, 0], reach),
         WRITTEN_OUT: partial(attend_unfused, dot.scores, q, k, v, mask, None, 0.0),
     }
 
