@@ -548,7 +548,7 @@ def test_the_ledger_and_the_atlas_name_the_same_figures():
 
 
 def test_every_figure_that_uses_a_model_takes_it_by_one_name(caplog):
-    for name in ("onehot", "analogies", "animal", "lookup", "meanings", "steps"):
+    for name in ("onehot", "analogies", "animal", "gallery", "lookup", "meanings", "steps"):
         assert "model" in FIGURES[name].options, name
     assert not any("place" in figure.options for figure in FIGURES.values())
     assert parse_options("analogies", ["place=words/glove"]) == {"model": "words/glove"}

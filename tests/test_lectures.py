@@ -15,6 +15,7 @@ from regard.atlas import FIGURES, find, parse_options
 from regard.atlas import lectures as index
 from regard.cli.commands import app
 from regard.errors import InputError
+from regard.recipes import recipe as recipes
 from regard.recipes.shelf import shipped
 from regard.tasks.entries import every_verb
 
@@ -42,7 +43,8 @@ def test_every_slide_has_a_title_and_a_command_or_a_reason():
         for slide in deck.slides:
             assert slide.title, slide
             assert bool(slide.commands) != bool(slide.reason), slide
-            assert slide.commands or re.match("(text only|planned)(: .+)?$", slide.reason), slide
+            reason = "text only(: .+)?|planned: .+"  # what is planned says what is not there
+            assert slide.commands or re.fullmatch(reason, slide.reason), slide
             if slide.reason.startswith("planned"):
                 assert slide.rows, slide
 
@@ -54,6 +56,20 @@ def test_every_row_that_a_slide_names_is_in_the_ledger():
     for deck in index.decks().values():
         for slide in deck.slides:
             assert set(slide.rows) <= rows, slide
+
+
+def ledger() -> list[str]:
+    """The commands of the ledger."""
+    found = re.findall(r"`(regard [^`]+)`", (ROOT / "docs/lectures.md").read_text())
+    told = {"regard show NAME", "regard lecture D4"}  # in the text above the tables
+    return [command for command in dict.fromkeys(found) if command not in told]
+
+
+@pytest.mark.parametrize("command", [*commands(), *ledger()])
+def test_every_command_has_arguments_that_its_verb_takes(command):
+    _, verb, *words = shlex.split(command)
+    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    known[verb].make_context(verb, words)  # an error for a missing argument or unknown option
 
 
 @pytest.mark.parametrize("command", commands())
@@ -70,7 +86,49 @@ def test_every_command_exists(command):
         assert name in FIGURES
         parse_options(name, settings)
     for place in re.findall(r"\b(?:tiny|small|words)/\w+", command):
-        assert place in {*shipped(), *TO_COME}
+        assert place in (recipes.shipped() if verb == "plan" else {*shipped(), *TO_COME})
+    if verb == "plan" and "/" in words[0]:
+        recipes.load(words[0], [word for word in words[1:] if "=" in word])
+    for run in re.findall(r"\bruns/\w+", command):
+        assert run in index.RUNS
+
+
+@pytest.mark.parametrize("run", index.RUNS)
+def test_every_run_that_commands_use_has_its_training(run):
+    assert any(run in command for command in commands())
+    _, verb, recipe, *words = shlex.split(index.RUNS[run])
+    assert verb == "train"
+    assert words[-2:] == ["-o", run]
+    recipes.load(recipe, words[:-2])
+    assert index.needed_first(f"regard eval {run}") == [index.RUNS[run]]
+    assert index.needed_first(index.RUNS[run].replace(run, "elsewhere")) == []
+
+
+def test_what_a_command_needs_is_said_beside_it():
+    [slide] = index.chosen(index.find_deck("D0"), "32")
+    said = index.listing([slide])
+    assert (
+        "first: regard train tiny/digits -o runs/digits; digit.png: a digit that you draw" in said
+    )
+    assert "not on the shelf" not in index.listing(index.chosen(index.find_deck("D2"), "14-16"))
+
+
+def test_a_training_comes_first_and_once_and_a_digit_is_drawn(regard, monkeypatch):
+    ran = []
+
+    def printed(_, words, folder):
+        ran.append(words[0])
+        assert words[0] == "train" or (folder / "digit.png").is_file()
+        if "-o" in words and words[0] != "train":
+            (folder / words[words.index("-o") + 1]).write_bytes(b"picture")
+        return "printed"
+
+    monkeypatch.setattr("regard.cli.lecture._printed", printed)
+    monkeypatch.setattr("regard.cli.lecture._open", print)
+    for fresh in ([], ["--fresh"]):
+        found = regard("lecture", "D0", "--slides", "32-33", "--show", "-o", "out", *fresh)
+        assert found.code == 0, found.err
+    assert ran == ["train", "look", "look", "look", "look"]
 
 
 def test_the_decks_and_their_slides_are_listed(regard):

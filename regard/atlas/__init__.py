@@ -23,6 +23,7 @@ def show(
     text: str | None = None,
     details: bool = False,
     paper: bool = False,
+    fresh: bool = False,
     **options: Value,
 ) -> Drawing:
     """Compute and draw one figure of the atlas.
@@ -34,6 +35,7 @@ def show(
         text: The user's own input, for figures that take one.
         details: Write into the picture, under the caption, what was computed and how.
         paper: Draw it for print: 160 mm wide, without title and caption.
+        fresh: Train anew, for a figure whose result is stored with the package.
         options: The options of the figure, such as `seed`; strings are converted.
 
     Returns:
@@ -50,7 +52,7 @@ def show(
     figure = find(name)
     if path is not None:  # report a wrong ending before the computation
         figure.check_ending(path)
-    drawing = figure.draw(text, details=details, paper=paper, **options)
+    drawing = figure.draw(text, details=details, paper=paper, fresh=fresh, **options)
     if path is not None:
         drawing.save(path)
     return drawing

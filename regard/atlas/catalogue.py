@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from regard.atlas import results
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class Figure:
         options: Its options, by name.
         endings: The endings of files that it can be written to.
         usual: The default ending if no file is given.
+        measured: Whether the module has a function `measure` that trains and returns numbers, which
+            the figure's function draws. The result for the default options is in `results/`.
         name: Its name on the command line: its key in `FIGURES`.
     """
 
@@ -105,6 +108,7 @@ class Figure:
     options: Mapping[str, Option] = field(default_factory=dict)
     endings: tuple[str, ...] = PICTURES
     usual: str = ".png"
+    measured: bool = False
     name: str = ""
 
     def check_ending(self, path: str | os.PathLike[str]) -> None:
@@ -156,6 +160,7 @@ class Figure:
         *,
         details: bool = False,
         paper: bool = False,
+        fresh: bool = False,
         **options: Value,
     ) -> Drawing:
         """Compute and draw the figure.
@@ -164,6 +169,7 @@ class Figure:
             text: The user's own input, for figures that take one.
             details: Write into the picture, under the caption, what was computed and how.
             paper: Draw it for print: 160 mm wide, without title and caption.
+            fresh: Train anew, even if a result for these options is stored.
             options: The options of the figure.
 
         Raises:
@@ -175,8 +181,7 @@ class Figure:
                 f"show {self.name}", got="--text", expected="none", fix=f"these take one: {own}"
             )
         values = self.read(options)
-        module = import_module(f"regard.atlas.figures.{self.module}")
-        paint: Callable[..., Drawing] = getattr(module, self.name)
+        paint: Callable[..., Drawing] = self._function(self.name)
         from torch.random import fork_rng
 
         from regard.atlas.drawing import drawn_for
@@ -185,9 +190,35 @@ class Figure:
         medium = Medium(paper=paper, details=details)
         # a figure sets its own seed: keep the caller's random state
         with fork_rng(devices=()), drawn_for(self.title, medium):
-            drawing = paint(text, **values) if self.text else paint(**values)
+            if self.measured:
+                drawing = paint(self.result(values, fresh=fresh), **values)
+            else:
+                drawing = paint(text, **values) if self.text else paint(**values)
         drawing.name = self.name
         return drawing
+
+    def result(self, values: Mapping[str, Value], *, fresh: bool = False) -> dict[str, Any]:
+        """The result of a figure with `measured`: the stored one, else that of a training now.
+
+        Args:
+            values: The values of all options.
+            fresh: Train even if a result for these values is stored.
+        """
+        found = None if fresh else results.stored(self.name, values)
+        measure: Callable[..., dict[str, Any]] = self._function("measure")
+        return measure(**values) if found is None else found
+
+    def store(self, folder: Path) -> Path:
+        """Train with the default options, and write the result into a folder of results."""
+        values = self.read({})
+        return results.write(folder, self.name, values, self.result(values, fresh=True))
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        """A function of the figure's module."""
+        found: Callable[..., Any] = getattr(
+            import_module(f"regard.atlas.figures.{self.module}"), name
+        )
+        return found
 
 
 SEED = Option(0, "seed of everything random", low=0)
@@ -448,6 +479,19 @@ _FIGURES = {
             "model": Option("tiny/translate", "a translator trained on the same grammar"),
             "seed": SEED,
         },
+    ),
+    "gallery": Figure(
+        title="The lectures' sentences, each with its model and what is to be seen",
+        lectures=("5.8b",),
+        module="gallery",
+        text="a sentence of your own in place of the lectures'",
+        options={
+            "scene": Option(
+                "", "one alone", choices=("", "dogs", "her", "gender", "walk", "once", "hello")
+            ),
+            "model": Option("", "a translator or a writer; by default those of the shelf"),
+        },
+        usual=".html",
     ),
     "induction": Figure(
         title="Learning in context: two attention layers learn it, one does not",

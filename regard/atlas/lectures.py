@@ -19,6 +19,14 @@ from pathlib import Path
 
 from regard.errors import InputError, UserError
 
+RUNS = {
+    "runs/recurrent": "regard train tiny/recurrent -o runs/recurrent",
+    "runs/fixed": "regard train tiny/recurrent model.attention=none -o runs/fixed",
+    "runs/digits": "regard train tiny/digits -o runs/digits",
+}
+"""Runs that commands use, and the trainings that make them."""
+DIGIT = "digit.png"
+"""The image that commands read: a digit that a person draws."""
 Run = Callable[[Sequence[str], Path], str]
 """A function that runs the words of a command in a folder and returns what it prints."""
 
@@ -123,17 +131,31 @@ def listing(slides: Sequence[Slide]) -> str:
         lines.append(f"{slide.number:>4}  {slide.title}")
         rows = f" ({', '.join(slide.rows)})" if slide.rows and not slide.commands else ""
         shown = slide.commands or (slide.reason + rows,)
-        lines += [f"      {each}{_missing(each)}" for each in shown]
+        lines += [f"      {each}{_remark(each)}" for each in shown]
     return "\n".join(lines)
 
 
-def _missing(command: str) -> str:
-    """A remark in brackets if a command needs a model that is not shipped; else empty."""
+def _remark(command: str) -> str:
+    """In brackets, what a command needs that is not there; empty if there is nothing."""
     from regard.recipes.shelf import shipped
 
     needed = re.findall(r"\b(?:tiny|small|words)/\w+", command)
-    away = [name for name in needed if name not in shipped()]
-    return f"  ({', '.join(away)} is not on the shelf)" if away else ""
+    if command.split()[1:2] == ["plan"]:  # which takes recipes
+        needed = []
+    away = [f"{name} is not on the shelf" for name in needed if name not in shipped()]
+    away += [f"first: {each}" for each in needed_first(command)]
+    away += [f"{DIGIT}: a digit that you draw"] if DIGIT in command else []
+    return f"  ({'; '.join(away)})" if away else ""
+
+
+def needed_first(command: str) -> list[str]:
+    """The trainings whose runs a command uses.
+
+    Example:
+        >>> needed_first("regard eval runs/digits")
+        ['regard train tiny/digits -o runs/digits']
+    """
+    return [RUNS[run] for run in RUNS if run in command.split()[1:]]
 
 
 def overview() -> str:
@@ -151,10 +173,12 @@ def figure_file(command: str) -> str:
     Example:
         >>> figure_file("regard show steps step=q"), figure_file("regard look x -o x.png")
         ('show-steps-step-q.svg', 'x.png')
-        >>> figure_file("regard plan base")
-        ''
+        >>> figure_file("regard plan base"), figure_file("regard train x -o runs/x")
+        ('', '')
     """
     words = shlex.split(command)
+    if words[1] == "train":
+        return ""
     if "-o" in words:
         return words[words.index("-o") + 1]
     if words[1] != "show":
@@ -175,6 +199,8 @@ class Shown:
 def draw(command: str, folder: Path, run: Run, *, fresh: bool) -> Shown:
     """Run a command in a folder, or return its stored result if there is one.
 
+    A training is never run twice in a folder. A command that reads a digit finds a drawn one there.
+
     Args:
         command: The command line.
         folder: The folder for the picture and the printed output.
@@ -184,8 +210,11 @@ def draw(command: str, folder: Path, run: Run, *, fresh: bool) -> Shown:
     words, name = shlex.split(command), figure_file(command)
     stem = name or "".join(c if c.isalnum() else "-" for c in " ".join(words[1:]))
     picture, kept = folder / name if name else None, folder / f"{stem}.txt"
+    fresh = fresh and words[1] != "train"
     if not fresh and kept.is_file() and (picture is None or picture.is_file()):
         return Shown(picture, kept.read_text(encoding="utf-8"))
+    if DIGIT in words and not (folder / DIGIT).is_file():
+        _draw_digit(folder / DIGIT)
     named = ["-o", name] if name and "-o" not in words else []
     try:
         text = run([*words[1:], *named], folder)
@@ -193,6 +222,15 @@ def draw(command: str, folder: Path, run: Run, *, fresh: bool) -> Shown:
         return Shown(None, str(error), failed=True)
     kept.write_text(text, encoding="utf-8")
     return Shown(picture, text)
+
+
+def _draw_digit(path: Path) -> None:
+    """Write an image of a seven, for lectures that are shown without a drawing of one's own."""
+    from PIL import Image, ImageDraw
+
+    image = Image.new("RGB", (120, 160), "white")
+    ImageDraw.Draw(image).line([(30, 20), (90, 20), (50, 140)], fill="navy", width=9)
+    image.save(path)
 
 
 def page_of(deck: Deck, slides: Sequence[Slide], shown: dict[str, Shown]) -> str:

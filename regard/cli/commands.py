@@ -357,6 +357,9 @@ def show(
         Path | None,
         typer.Option("-o", "--out", help="FIGURE.png, .svg, .pdf or .html; steps: .json, too"),
     ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Train anew, where a stored result is drawn.")
+    ] = False,
     details: Details = False,
     paper: Paper = False,
     as_json: AsJson = False,
@@ -378,7 +381,7 @@ def show(
 
     silence_warnings(quiet=quiet)
     setup(threads, None)
-    drawing = draw(name, None, text=text, details=details, paper=paper, **settings)
+    drawing = draw(name, None, text=text, details=details, paper=paper, fresh=fresh, **settings)
     path = drawing.save(out)
     if as_json:
         print(

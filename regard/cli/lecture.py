@@ -38,7 +38,8 @@ def lecture(
     """List the slides of a lecture, each with the command that shows it.
 
     With --show: every command is run once, with a progress bar, and the page steps through the
-    slides at a key press (F: full screen). A figure that trains takes a minute or two.
+    slides at a key press (F: full screen). A figure that trains takes a minute or two, and the
+    recurrent translator of D4 five.
     """
     from dataclasses import asdict
     from json import dumps
@@ -61,7 +62,9 @@ def lecture(
 
     folder = Path(f"lecture-{found.name}") if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
-    commands = list(dict.fromkeys(each for slide in asked for each in slide.commands))
+    wanted = [each for slide in asked for each in slide.commands]
+    first = [each for command in wanted for each in lectures.needed_first(command)]
+    commands = list(dict.fromkeys([*first, *wanted]))
     shown = {}
 
     def run(words: Sequence[str], at: Path) -> str:
@@ -83,8 +86,12 @@ def lecture(
 def _calmly(words: Sequence[str], threads: int | None) -> list[str]:
     """Options to add to a command: no progress bar of its own, and the number of threads."""
     return [
-        *(["--quiet"] if words[0] in ("show", "look") else []),
-        *(["--threads", str(threads)] if threads and words[0] in ("show", "look", "plan") else []),
+        *(["--quiet"] if words[0] in ("show", "look", "train") else []),
+        *(
+            ["--threads", str(threads)]
+            if threads and words[0] in ("show", "look", "plan", "train")
+            else []
+        ),
     ]
 
 

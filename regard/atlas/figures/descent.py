@@ -1,4 +1,4 @@
-"""One gradient descent step and a smoothed curve, for the figures that train small models."""
+"""What figures that train small models share: first weights, a gradient step, a smooth curve."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+
+def draw_for_narrow(model: nn.Module) -> None:
+    """Draw every matrix anew with a standard deviation of 1/√(columns); biases and norms stay.
+
+    Our decoders begin with GPT-2's 0.02, which is meant for a width of 768. Models that are ten
+    times narrower learn several times faster from larger weights. Tables of positions stay.
+    """
+    for name, weights in model.named_parameters():
+        if weights.dim() == 2 and "positions" not in name:
+            nn.init.normal_(weights, std=weights.shape[1] ** -0.5)
 
 
 def descend(optimizer: torch.optim.Optimizer, loss: Tensor) -> float:

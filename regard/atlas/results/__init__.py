@@ -1,0 +1,38 @@
+"""Stored results of figures that train for minutes: NAME.json, with the options it was made with.
+
+A figure asked for with these options is drawn from its file; with others, or with `--fresh`, it
+trains. To make a file anew, after a change of a figure: `FIGURES[name].store(folder)`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from regard.runtime.files import write_file
+
+
+def stored(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The stored result of a figure; None if there is none for these options."""
+    file = resources.files("regard.atlas.results") / f"{name}.json"
+    if not file.is_file():
+        return None
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return dict(found["result"]) if found["options"] == dict(options) else None
+
+
+def write(folder: Path, name: str, options: Mapping[str, Any], result: Mapping[str, Any]) -> Path:
+    """Write a result beside its options; numbers are rounded to 5 digits."""
+    content = {"options": dict(options), "result": _rounded(result)}
+    return write_file(folder / f"{name}.json", (json.dumps(content) + "\n").encode())
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
