@@ -1,4 +1,4 @@
-"""Multi-head attention: self, cross or grouped; scaled-dot, dot, cosine or additive score.
+"""Multi-head attention: self, cross or grouped; scaled-dot, dot, cosine, additive, by location.
 
     Attention(Q, K, V) = softmax(Q Kᵀ / √d_k + bias) V                      (Vaswani et al. 2017)
     MultiHead = Concat(head_1 … head_h) W_O
@@ -14,6 +14,7 @@ with the values, so PyTorch's fused kernel serves every model with a dot-product
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,12 +25,12 @@ from regard.layers.context import Context, Memory
 from regard.layers.kernels.dropout import drop
 from regard.layers.kernels.linear import Linear
 from regard.layers.layout import Layout
-from regard.layers.masks import Mask, masked_softmax
+from regard.layers.masks import Mask, hardmax, masked_softmax
 from regard.layers.mixer import Mixer
 from regard.layers.norms import Unit, norm
 from regard.layers.tap.tap import Product
 
-SCORES = ("scaled_dot", "dot", "additive", "cosine")
+SCORES = ("scaled_dot", "dot", "additive", "cosine", "location")
 AttentionInputs = tuple[Tensor, Tensor, Tensor, Layout, Mask, Tensor | None]
 """Queries, keys, values, the layout of their rows, the mask, and the bias added to the scores."""
 SITES = ("q", "k", "v", "scores", "weights", "heads")
@@ -41,11 +42,12 @@ class DotScore(nn.Module):
 
     Args:
         scale: Factor on the product: 1/√d_k for the scaled dot product, 1 for the plain one.
+        hard: Whether each query takes the value of its best key alone (`hardmax`).
     """
 
-    def __init__(self, scale: float) -> None:
+    def __init__(self, scale: float, *, hard: bool = False) -> None:
         super().__init__()
-        self.scale = scale
+        self.scale, self.hard = scale, hard
 
     def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
         """q kᵀ · scale: (batch, heads, query, key)."""
@@ -57,10 +59,10 @@ class DotScore(nn.Module):
     ) -> Tensor:
         """softmax(q kᵀ · scale + bias) v: (batch, heads, query, head_dim).
 
-        Uses the fused kernel, except with dropout, which is computed step by step.
+        Uses the fused kernel, except with dropout or if hard: these are computed step by step.
         """
-        if dropout:
-            return attend_unfused(self.scores, q, k, v, mask, bias, dropout)
+        if dropout or self.hard:
+            return attend_unfused(self.scores, q, k, v, mask, bias, dropout, hard=self.hard)
         outs = []
         for queries, keys, allowed, causal in mask.kernel_calls(q.shape[2], k.shape[2], q.device):
             if bias is not None:  # the kernel takes one tensor only: merge the mask into the bias
@@ -89,8 +91,9 @@ def _part(x: Tensor, places: slice) -> Tensor:
 class AdditiveScore(nn.Module):
     """v·tanh(W q + U k) (Bahdanau et al. 2015). W and U are the layer's query and key matrices."""
 
-    def __init__(self, heads: int, head_dim: int) -> None:
+    def __init__(self, heads: int, head_dim: int, *, hard: bool = False) -> None:
         super().__init__()
+        self.hard = hard
         self.vector = nn.Parameter(torch.empty(heads, head_dim))
         nn.init.xavier_uniform_(self.vector)
 
@@ -109,7 +112,7 @@ class AdditiveScore(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
     ) -> Tensor:
         """softmax(scores + bias) v, step by step: no fused kernel supports this score."""
-        return attend_unfused(self.scores, q, k, v, mask, bias, dropout)
+        return attend_unfused(self.scores, q, k, v, mask, bias, dropout, hard=self.hard)
 
 
 def attend_unfused(
@@ -120,8 +123,12 @@ def attend_unfused(
     mask: Mask,
     bias: Tensor | None,
     dropout: float,
+    *,
+    hard: bool = False,
 ) -> Tensor:
     """dropout(softmax(score(q, k) + bias)) v, step by step, where no fused kernel applies.
+
+    If hard, the largest weight of each query becomes 1 and all others 0.
 
     Returns:
         (batch, heads, query, head_dim).
@@ -129,6 +136,7 @@ def attend_unfused(
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
     scores = score(q, k) if bias is None else score(q, k) + bias
     weights = masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device))
+    weights = hardmax(weights) if hard else weights
     return drop(weights, dropout) @ v
 
 
@@ -141,8 +149,9 @@ class Attention(Mixer):
         name: The layer's name in taps, such as `decoder.2.cross`.
         kv_heads: Number of key and value heads, if fewer than `heads` (grouped attention).
         cross: Keys and values come from the memory (the encoder's output) instead of x.
-        score: `scaled_dot`, `dot`, `additive`, or `cosine`: q·k / (|q| |k|) times a number that
-            each head learns (Swin-V2).
+        score: `scaled_dot`, `dot`, `additive`; `cosine`: q·k / (|q| |k|) times a number that each
+            head learns (Swin-V2); or `location`: q·p_i, with a learned vector p_i for each place i
+            of the memory as its key, whatever is there (Luong et al. 2015, equation 8).
         dropout: Dropout rate on the attention weights in training. The fused kernel is not used
             then.
         head_dim: Width of a head, if it is not dim / heads.
@@ -154,6 +163,10 @@ class Attention(Mixer):
         values: `own`: values are projected by W_V and the output by W_O. `memory`: the memory
             itself serves as values, and the output is their weighted mean for each head, without
             W_V and W_O (Bahdanau et al. 2015).
+        query_dim: Width of the input of the queries, if it is not dim.
+        places: Number of places of the memory that have a key, for the score `location`.
+        hard: Whether each query takes the value of its best key alone. The gradient is that of soft
+            attention (straight-through).
 
     Example:
         >>> from regard.layers import Attention, plain_context
@@ -178,6 +191,9 @@ class Attention(Mixer):
         score_bias: nn.Module | None = None,
         memory_dim: int | None = None,
         values: str = "own",
+        query_dim: int | None = None,
+        places: int = 0,
+        hard: bool = False,
     ) -> None:
         super().__init__()
         if (head_dim is None and dim % heads) or heads % (kv_heads or heads):
@@ -201,10 +217,17 @@ class Attention(Mixer):
         # Output widths of the query projection, and of the joint key-value projection.
         keys = self.kv_heads * self.head_dim
         self.widths = heads * self.head_dim, 2 * keys if self.own_values else keys
-        self.query = Linear(dim, self.widths[0], bias=bias in (True, "all", "qkv"))
-        self.key_value = Linear(
-            memory_dim or dim, self.widths[1], bias=bias in (True, "all", "qkv")
-        )
+        has_bias = bias in (True, "all", "qkv")
+        self.query = Linear(query_dim or dim, self.widths[0], bias=has_bias)
+        self.by_place = score == "location"
+        if self.by_place and (self.own_values or not places):
+            expected = "values memory, and the number of places"
+            raise InputError(f"{name}, score location", got=f"values {values}", expected=expected)
+        self.key_value: Any
+        if self.by_place:
+            self.key_value = nn.Embedding(places, self.widths[1])  # p_i
+        else:
+            self.key_value = Linear(memory_dim or dim, self.widths[1], bias=has_bias)
         # One projection for q, k and v. The int8 conversion sets it, so that x is quantized once.
         self.joined: nn.Module | None = None
         self.query_norm, self.key_norm = self._norms(score, query_key_norm)
@@ -212,7 +235,7 @@ class Attention(Mixer):
         self.out: nn.Module = nn.Identity()
         if self.own_values:
             self.out = Linear(self.widths[0], dim, bias=bias in (True, "all"))
-        self.score = self._score(score)
+        self.score = self._score(score, hard=hard)
 
     def _norms(
         self, score: str, query_key_norm: float
@@ -225,12 +248,12 @@ class Attention(Mixer):
         query, key = (norm("rms", self.head_dim, query_key_norm) for _ in range(2))
         return query, key
 
-    def _score(self, score: str) -> DotScore | AdditiveScore:
+    def _score(self, score: str, *, hard: bool) -> DotScore | AdditiveScore:
         if score not in SCORES:
             raise InputError("score", got=score, expected=f"one of {', '.join(SCORES)}")
         if score == "additive":
-            return AdditiveScore(self.heads, self.head_dim)
-        return DotScore(self.head_dim**-0.5 if score == "scaled_dot" else 1.0)
+            return AdditiveScore(self.heads, self.head_dim, hard=hard)
+        return DotScore(self.head_dim**-0.5 if score == "scaled_dot" else 1.0, hard=hard)
 
     def sites(self) -> dict[str, int]:
         """The tap sites of this layer, with the number of heads at each (0: not per head)."""
@@ -313,7 +336,8 @@ class Attention(Mixer):
         If the values are the memory itself, they are (batch, kv_heads, key, memory_dim).
         """
         if not self.own_values:
-            k = memory.layout.rows(self.key_value(memory.x), self.kv_heads)
+            keys = self.key_value(memory.layout.where if self.by_place else memory.x)
+            k = memory.layout.rows(keys, self.kv_heads)
             v = memory.layout.rows(memory.x, 1).expand(-1, self.kv_heads, -1, -1)
             return normed(self.key_norm, k), v
         rows = memory.layout.rows(self.key_value(memory.x), 2 * self.kv_heads)

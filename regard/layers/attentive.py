@@ -3,6 +3,9 @@
     e_ti = v·tanh(W s_{t-1} + U h_i)    α_t = softmax(e_t)    c_t = Σ_i α_ti h_i
     s_t  = g([y_{t-1}; c_t], s_{t-1})                                     (Bahdanau et al. 2015)
 
+If the score sees the last word, too, W is multiplied with [s_{t-1}; y_{t-1}]. Other scores and hard
+attention are those of `Attention`.
+
 Input: y, the embedded target tokens (tokens, dim), and a memory h, the encoder's output for the
 source tokens. Output: a state s_t and a context c_t for each target token. s_t depends on c_t,
 which depends on s_{t-1}, so this is a loop over time. What depends on neither is computed before
@@ -24,11 +27,11 @@ from regard.layers.block import Block, BlockShape
 from regard.layers.context import Context
 from regard.layers.layout import Layout
 from regard.layers.mixer import Mixer
-from regard.layers.recurrent import Gates, Recurrent, See, gates_of, turn
+from regard.layers.recurrent import Gates, Recurrent, See, as_it_is, gates_of, turn
 from regard.layers.tap.tap import Tap
 
 Look = Callable[[list[Tensor]], Tensor]
-"""Maps the states so far, (batch, dim) each, to the context of the next token, (batch, dim)."""
+"""Maps the queries so far, (batch, query_dim) each, to the latest one's context, (batch, dim)."""
 
 
 class AttentiveBlock(Block):
@@ -39,13 +42,25 @@ class AttentiveBlock(Block):
         name: The layer's name, such as `decoder.0`.
         attends: Whether it attends to the memory before each token. If not, the context is the
             same for every token: one vector of the whole source, the last entry of the cache's
-            `states` (Cho et al. 2014, Sutskever et al. 2014).
+            `states` (Cho et al. 2014).
+        last_word: Whether the query is [s_{t-1}; y_{t-1}], not s_{t-1} alone.
+        hard: Whether a token attends to one source token only.
+        places: Number of source tokens that the score `location` can tell apart.
     """
 
     recurrent: Recurrent
     cross_attention: Attention
 
-    def __init__(self, shape: BlockShape, name: str, *, attends: bool) -> None:
+    def __init__(
+        self,
+        shape: BlockShape,
+        name: str,
+        *,
+        attends: bool,
+        last_word: bool = False,
+        hard: bool = False,
+        places: int = 0,
+    ) -> None:
         parts: dict[str, Mixer] = {}
         if attends:
             parts["cross_attention"] = Attention(
@@ -57,12 +72,15 @@ class AttentiveBlock(Block):
                 bias=False,  # W and U of the equation have none
                 memory_dim=shape.dim,
                 values="memory",
+                query_dim=2 * shape.dim if last_word else None,
+                places=places,
+                hard=hard,
             )
         parts["recurrent"] = Recurrent(
             shape.dim, f"{name}.recurrent", cell=shape.cell, beside=shape.dim
         )
         super().__init__(shape, name, parts)
-        self.dim, self.attends = shape.dim, attends
+        self.dim, self.attends, self.last_word = shape.dim, attends, last_word
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """y (tokens, dim) -> s and c concatenated, (tokens, 2 · dim).
@@ -87,20 +105,20 @@ class AttentiveBlock(Block):
         cells = self.recurrent.cells
         of_y, of_c = (w.contiguous() for w in cells.weight_ih_l0.split(self.dim, 1))
         from_y = layout.pad(F.linear(x, of_y, cells.bias_ih_l0))  # (batch, length, gates · dim)
-        gates = Gates(tap, self.recurrent.name, layout, backward=False)
-        see: See = _as_it_is if tap is None else gates.see
+        words = layout.pad(x).unbind(1) if self.last_word else ()  # y of each time, (batch, dim)
+        hidden = cells.weight_hh_l0, cells.bias_hh_l0
+        gates = Gates(tap, self.recurrent.name, layout, _slots_in_time(layout))
+        see: See = as_it_is if tap is None else gates.see
         look = self._edited_look(ctx) if self._is_edited(tap) else self._look(ctx)
         held = _states(ctx)[slot]
         found, contexts, history = list[Tensor](), [], [held]
-        for from_y_t in from_y.unbind(1):
-            found.append(held[0])
+        for time, from_y_t in enumerate(from_y.unbind(1)):
+            found.append(torch.cat((held[0], words[time]), 1) if self.last_word else held[0])
             context = look(found)  # (batch, dim)
             from_x = from_y_t + F.linear(context, of_c)  # W [y; c] = W_y y + W_c c
-            from_h = F.linear(held[0], cells.weight_hh_l0, cells.bias_hh_l0)
-            held = turn(cell, gates_of(cell, from_x, from_h, see), held, see)
+            held = turn(cell, gates_of(cell, from_x, held[0], hidden, see), held, see)
             history.append(held)
             contexts.append(context)
-            gates.next()
         _states(ctx)[slot] = _last(history, layout)
         if tap is not None:
             gates.record()
@@ -115,7 +133,7 @@ class AttentiveBlock(Block):
         return tap is not None and any(tap.edits_at(site) for site in sites)
 
     def _look(self, ctx: Context) -> Look:
-        """A function that computes c_t from s_{t-1}: each row is one query."""
+        """A function that computes c_t from the latest query: one for each row."""
         layout = Layout((1,) * ctx.layout.batch, ctx.layout.device)
         one = replace(ctx, layout=layout, tap=None, cache=None)
         return lambda found: self.cross_attention(found[-1], one)
@@ -123,7 +141,7 @@ class AttentiveBlock(Block):
     def _edited_look(self, ctx: Context) -> Look:
         """The same function if a tap edits this attention.
 
-        An edit gets all queries of a sequence, as in other models: the states so far, and zeros for
+        An edit gets all queries of a sequence, as in other models: those so far, and zeros for
         later ones. Only the output of the latest query is used.
         """
         layout = ctx.layout
@@ -136,7 +154,7 @@ class AttentiveBlock(Block):
         return look
 
     def _show(self, found: list[Tensor], ctx: Context) -> None:
-        """Records the attention of all tokens after the loop, with every s_{t-1} as a query."""
+        """Records the attention of all tokens after the loop, from their queries."""
         tap = ctx.tap
         if tap is not None and any(tap.wants(site) for site in self.cross_attention.sites()):
             self.cross_attention(ctx.layout.unpad(torch.stack(found, 1)), ctx)
@@ -158,6 +176,7 @@ def _last(history: list[tuple[Tensor, ...]], layout: Layout) -> tuple[Tensor, ..
     return tuple(torch.stack(each)[time, row] for each in zip(*history, strict=True))
 
 
-def _as_it_is(gate: str, value: Tensor) -> Tensor:
-    del gate
-    return value
+def _slots_in_time(layout: Layout) -> Tensor:
+    """The place in the flattened padded rows of each row's token at each time, time by time."""
+    slots = torch.arange(layout.batch * layout.longest, device=layout.device)
+    return slots.view(layout.batch, layout.longest).T.flatten()

@@ -74,9 +74,9 @@ class BlockShape:
     """Kernel size of a convolution, in tokens."""
     convolution_norm: str = "layer"
     cell: str = "gru"
-    """The cell of a recurrent sub-layer: `rnn`, `gru` or `lstm`."""
-    both_ways: bool = False
-    """Whether a recurrent sub-layer is bidirectional."""
+    """The cell of a recurrent sub-layer: `rnn`, `gru`, `gru_before` or `lstm`."""
+    direction: str = "forward"
+    """How a recurrent sub-layer reads: `forward`, `backward`, `both` or `apart`."""
     grid_window: int | None = None
     """The side of the square windows of an image within which attention stays (Swin); every other
     block shifts them by half of it."""
@@ -123,7 +123,7 @@ def _mixer(shape: BlockShape, name: str) -> Mixer:
     """Builds one sub-layer; the end of its name says which kind."""
     if name.endswith("recurrent"):
         return Recurrent(
-            shape.dim, name, cell=shape.cell, both_ways=shape.both_ways, bias=shape.bias
+            shape.dim, name, cell=shape.cell, direction=shape.direction, bias=shape.bias
         )
     if name.endswith("gated_convolution"):
         return GatedConvolution(

@@ -130,14 +130,32 @@ class Layout:
     @cached_property
     def in_time(self) -> InTime:
         """The order in which a recurrent layer reads the tokens."""
+        return self._timed(self.where.cpu())
+
+    @cached_property
+    def backward_in_time(self) -> InTime:
+        """The same for a layer that reads each sequence from its last token to its first."""
+        lengths = torch.tensor(self.lengths)
+        return self._timed(lengths.repeat_interleave(lengths) - 1 - self.where.cpu())
+
+    def _timed(self, when: Tensor) -> InTime:
+        """The order of the tokens by the time at which each is read: when (tokens,)."""
         lengths = torch.tensor(self.lengths)
         rows = lengths.argsort(descending=True, stable=True)
         rank = rows.argsort().repeat_interleave(lengths)  # rank of each token's sequence
-        where = self.where.cpu()
-        tokens = (where * self.batch + rank).argsort()
+        tokens = (when * self.batch + rank).argsort()
         given = (tokens, tokens.argsort(), rows, rows.argsort())
         tokens, tokens_back, rows, rows_back = (each.to(self.device) for each in given)
-        return InTime(tokens, tokens_back, torch.bincount(where), rows, rows_back)
+        return InTime(tokens, tokens_back, torch.bincount(when), rows, rows_back)
+
+    def reversed(self, rows: Tensor) -> Tensor:
+        """Padded rows (batch, length, dim) with the tokens of each row in reversed order.
+
+        Padding stays at the end.
+        """
+        place, length = torch.arange(self.longest), torch.tensor(self.lengths)[:, None]
+        order = torch.where(place < length, length - 1 - place, place).to(rows.device)
+        return rows.gather(1, order[..., None].expand_as(rows))
 
     def pad(self, x: Tensor) -> Tensor:
         """Scatters (tokens, dim) into padded rows (batch, length, dim), with zeros as padding."""

@@ -220,6 +220,24 @@ def _cut(x: Tensor, some: Sequence[int], key_range: slice) -> Tensor:
     return x[:, :, list(some)]
 
 
+def hardmax(weights: Tensor) -> Tensor:
+    """Hard attention: 1 at the largest weight of each query, 0 elsewhere; the same shape.
+
+    The gradient is straight-through: that of the weights, as if attention were soft. A row of zeros
+    stays zeros.
+
+    Example:
+        >>> hardmax(torch.tensor([[0.2, 0.5, 0.3], [0.0, 0.0, 0.0]]))
+        tensor([[0., 1., 0.],
+                [0., 0., 0.]])
+    """
+    first = weights.argmax(-1, keepdim=True)
+    chosen = torch.zeros_like(weights).scatter(
+        -1, first, (weights.gather(-1, first) > 0).to(weights)
+    )
+    return chosen + (weights - weights.detach())  # exactly `chosen`, with the gradient of `weights`
+
+
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax over the allowed keys of each query: (batch, heads, query, key).
 

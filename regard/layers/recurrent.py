@@ -1,21 +1,26 @@
 """Recurrent layers: the state h after each token is computed from the token and the state before.
 
-    rnn    h = tanh(W x + U h)                                                       (Elman 1990)
-    gru    r = σ(W_r x + U_r h)   z = σ(W_z x + U_z h)   n = tanh(W_n x + r ⊙ U_n h)
-           h = (1 - z) ⊙ n + z ⊙ h                                           (Cho et al. 2014)
-    lstm   i, f, o = σ(W x + U h)   g = tanh(W_g x + U_g h)
-           c = f ⊙ c + i ⊙ g        h = o ⊙ tanh(c)             (Hochreiter & Schmidhuber 1997)
+    rnn         h = tanh(W x + U h)                                                  (Elman 1990)
+    gru         r = σ(W_r x + U_r h)   z = σ(W_z x + U_z h)   n = tanh(W_n x + r ⊙ (U_n h))
+                h = (1 - z) ⊙ n + z ⊙ h                            (Cho et al. 2014, as in PyTorch)
+    gru_before  the same r and z       n = tanh(W_n x + U_n (r ⊙ h))
+                h = (1 - z) ⊙ h + z ⊙ n                                      (Chung et al. 2014)
+    lstm        i, f, o = σ(W x + U h)   g = tanh(W_g x + U_g h)
+                c = f ⊙ c + i ⊙ g        h = o ⊙ tanh(c)        (Hochreiter & Schmidhuber 1997)
+
+Every W x and U h also has a bias. In `gru_before` the reset gate acts before the matrix U_n, not
+after it, and z is the share of the new candidate, not of the old state.
 
 PyTorch's kernels compute a whole layer at once, for sequences of different lengths without padding.
 The gates can be recomputed from x and the states, so recording them with a tap changes nothing. The
-explicit loop over time (`openly`) runs only if a gate is edited, if a sequence is empty, or on
-devices without such kernels.
+explicit loop over time (`openly`) runs if a gate is edited, if a sequence is empty, for
+`gru_before`, and on devices without such kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,29 +29,44 @@ from torch.nn.utils.rnn import PackedSequence
 
 from regard.errors import InputError
 from regard.layers.context import Context
-from regard.layers.layout import Layout
+from regard.layers.layout import InTime, Layout
 from regard.layers.mixer import Mixer
 from regard.layers.tap.tap import Tap
 
-CELLS: dict[str, Any] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+CELLS: dict[str, Any] = {"rnn": nn.RNN, "gru": nn.GRU, "gru_before": nn.GRU, "lstm": nn.LSTM}
+"""PyTorch's modules, which hold the weights of each cell; `gru_before` uses only the weights."""
 GATES = {
     "rnn": ("state",),
     "gru": ("reset", "update", "candidate", "state"),
+    "gru_before": ("reset", "update", "candidate", "state"),
     "lstm": ("input", "forget", "candidate", "output", "cell", "state"),
 }
 """The tap sites inside a cell; `state` is h after the token."""
 FUSED = ("cpu", "cuda", "mps")
 """Devices that have a kernel for a whole layer."""
+DIRECTIONS = ("forward", "backward", "both", "apart")
 See = Callable[[str, Tensor], Tensor]
 """Called with the name and value of a gate; returns the value to use, which a tap may edit."""
+Hidden = tuple[Tensor, Tensor | None]
+"""U of all gates, (gates · width, width), and its bias, (gates · width,)."""
 
 
-def gates_of(cell: str, from_x: Tensor, from_h: Tensor, see: See) -> dict[str, Tensor]:
-    """The gates of a cell from W x and U h, (…, gates · width) each, in PyTorch's order.
+def gates_of(cell: str, from_x: Tensor, h: Tensor, hidden: Hidden, see: See) -> dict[str, Tensor]:
+    """The gates of a cell, in PyTorch's order.
+
+    Args:
+        cell: A key of `CELLS`.
+        from_x: W x with its bias, (…, gates · width).
+        h: The state before the token, (…, width).
+        hidden: U and its bias.
+        see: Called with each gate.
 
     Returns:
         Name -> value of the gates that `turn` needs, (…, width) each.
     """
+    if cell == "gru_before":
+        return _reset_before(from_x, h, hidden, see)
+    from_h = F.linear(h, *hidden)  # U h
     if cell == "rnn":
         return {"candidate": (from_x + from_h).tanh()}
     if cell == "gru":
@@ -63,6 +83,18 @@ def gates_of(cell: str, from_x: Tensor, from_h: Tensor, see: See) -> dict[str, T
     }
 
 
+def _reset_before(from_x: Tensor, h: Tensor, hidden: Hidden, see: See) -> dict[str, Tensor]:
+    """The gates of `gru_before`: U_n is multiplied with r ⊙ h, so it needs r first."""
+    parts = [2 * h.shape[-1], h.shape[-1]]
+    gates, candidate = torch.split(hidden[0], parts)  # U_r and U_z together, U_n
+    biases = (None, None) if hidden[1] is None else torch.split(hidden[1], parts)
+    (x_r, x_z, x_n), (h_r, h_z) = from_x.chunk(3, -1), F.linear(h, gates, biases[0]).chunk(2, -1)
+    reset = see("reset", (x_r + h_r).sigmoid())
+    update = see("update", (x_z + h_z).sigmoid())
+    from_h = F.linear(reset * h, candidate, biases[1])  # U_n (r ⊙ h)
+    return {"update": update, "candidate": see("candidate", (x_n + from_h).tanh())}
+
+
 def turn(cell: str, gates: dict[str, Tensor], held: tuple[Tensor, ...], see: See) -> Any:
     """The state of a cell after a token, from its gates and the state before: (h,) or (h, c)."""
     if cell == "rnn":
@@ -70,8 +102,20 @@ def turn(cell: str, gates: dict[str, Tensor], held: tuple[Tensor, ...], see: See
     if cell == "gru":
         update = gates["update"]
         return (see("state", (1 - update) * gates["candidate"] + update * held[0]),)
+    if cell == "gru_before":
+        update = gates["update"]
+        return (see("state", (1 - update) * held[0] + update * gates["candidate"]),)
     inner = see("cell", gates["forget"] * held[1] + gates["input"] * gates["candidate"])
     return see("state", gates["output"] * inner.tanh()), inner
+
+
+class Way(NamedTuple):
+    """One direction in which a layer reads: where its weights are, and the name of its gates."""
+
+    cells: str  # the layer's attribute that holds PyTorch's module
+    suffix: str  # the end of the names of its weights in that module
+    place: str  # tap sites are `place.gate`
+    backward: bool  # whether it reads from the last token to the first
 
 
 class Recurrent(Mixer):
@@ -80,8 +124,12 @@ class Recurrent(Mixer):
     Args:
         dim: Width of the input and the output.
         name: The layer's name, such as `decoder.2.recurrent`.
-        cell: `rnn`, `gru` or `lstm`.
-        both_ways: Bidirectional: half of the width reads each direction (for encoders).
+        cell: `rnn`, `gru`, `gru_before` or `lstm`.
+        direction: `forward`: from the first token to the last; `backward`: from the last to the
+            first; `both`: half of the output's width for each, and each reads all of the input;
+            `apart`: two layers beside each other, of which each reads and writes its own half of
+            the width, forward the first one (ELMo). In decoding only the forward half of `apart` is
+            computed; the other one is 0.
         bias: Whether the projections have a bias.
         beside: Width of a further input (a decoder's context vector), concatenated after x.
 
@@ -97,21 +145,33 @@ class Recurrent(Mixer):
         name: str = "recurrent",
         *,
         cell: str = "gru",
-        both_ways: bool = False,
+        direction: str = "forward",
         bias: bool = True,
         beside: int = 0,
     ) -> None:
         super().__init__()
         if cell not in CELLS:
             raise InputError("cell", got=cell, expected=f"one of {', '.join(CELLS)}")
-        if both_ways and dim % 2:
+        if direction not in DIRECTIONS:
+            expected = f"one of {', '.join(DIRECTIONS)}"
+            raise InputError("direction", got=direction, expected=expected)
+        halves = direction in ("both", "apart")
+        if halves and dim % 2:
             raise InputError("both ways", got=f"dim {dim}", expected="an even one, half for each")
-        self.name, self.cell, self.has_state = name, cell, not both_ways
-        self.width = dim // 2 if both_ways else dim
-        self.directions = ("", "_reverse") if both_ways else ("",)
-        self.cells = CELLS[cell](
-            dim + beside, self.width, batch_first=True, bidirectional=both_ways, bias=bias
-        )
+        self.name, self.cell, self.direction = name, cell, direction
+        self.has_state = direction in ("forward", "apart")
+        self.width = dim // 2 if halves else dim
+        inputs = self.width if direction == "apart" else dim + beside
+        options = {"batch_first": True, "bidirectional": direction == "both", "bias": bias}
+        self.cells = CELLS[cell](inputs, self.width, **options)
+        forward = Way("cells", "", name, backward=False)
+        backward = Way("cells", "", f"{name}.backward", backward=True)
+        self.ways = [backward if direction == "backward" else forward]
+        if direction == "both":
+            self.ways.append(backward._replace(suffix="_reverse"))
+        if direction == "apart":
+            self.backward_cells = CELLS[cell](inputs, self.width, **options)
+            self.ways.append(backward._replace(cells="backward_cells"))
 
     def start(self, rows: int, like: Tensor) -> tuple[Tensor, ...]:
         """The initial state: zeros (rows, width), twice for an LSTM."""
@@ -119,45 +179,72 @@ class Recurrent(Mixer):
         return (zeros, zeros) if self.cell == "lstm" else (zeros,)
 
     def sites(self) -> dict[str, int]:
-        """The tap sites: the output, and the gates; the second direction's are in `.backward`."""
-        inside = [f"{place}.{gate}" for place in self._places() for gate in GATES[self.cell]]
+        """The tap sites: the output, and the gates; those of a backward reader in `.backward`."""
+        inside = [f"{way.place}.{gate}" for way in self.ways for gate in GATES[self.cell]]
         return {self.name: 0, **dict.fromkeys(inside, 0)}
-
-    def _places(self) -> list[str]:
-        return [self.name + (".backward" if way else "") for way in self.directions]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Packed tokens (tokens, dim + beside) -> (tokens, dim)."""
         cache, tap, layout = ctx.cache, ctx.tap, ctx.layout
         if cache is not None and not self.has_state:
-            raise InputError(self.name, got="a token at a time", expected="whole texts: both ways")
+            raise InputError(
+                self.name, got="a token at a time", expected="whole texts: it reads from the end"
+            )
         held = None if cache is None else cache.states[self.slot]
+        ways = self.ways if cache is None else self.ways[:1]
         edited = tap is not None and any(tap.edits_at(site) for site in [*self.sites()][1:])
-        fused = x.device.type in FUSED and 0 not in layout.lengths  # kernels reject empty texts
-        if edited or not fused:
-            out, after = self.openly(x, layout, held, tap)
+        fused = self.cell != "gru_before" and x.device.type in FUSED
+        if edited or not fused or 0 in layout.lengths:  # kernels reject empty texts
+            out, after = self.openly(x, layout, held, tap, ways)
         else:
-            out, after = self._at_once(x, layout, held)
+            out, after = self._at_once(x, layout, held, ways)
             if tap is not None and any(tap.wants(site) for site in [*self.sites()][1:]):
-                self._show(x, out, layout, held, tap)
+                self._show(x, out, layout, held, tap, ways)
+        if len(ways) < len(self.ways):
+            out = torch.cat((out, torch.zeros_like(out)), 1)  # the backward half
         if cache is not None:
             cache.states[self.slot] = after
         return ctx.visit(self.name, out)
 
+    def _inputs(self, x: Tensor) -> list[Tensor]:
+        """The input of each direction: x itself, or a half of it for each."""
+        if self.direction == "apart":
+            return list(torch.split(x, self.width, 1))  # (tokens, width) each
+        return [x] * len(self.ways)
+
     def _at_once(
-        self, x: Tensor, layout: Layout, held: tuple[Tensor, ...] | None
+        self, x: Tensor, layout: Layout, held: tuple[Tensor, ...] | None, ways: list[Way]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Calls PyTorch's kernel: the output (tokens, dim), and the final state of each row."""
+        """Calls PyTorch's kernels: the output (tokens, dim), and the final state of each row."""
+        if self.direction == "both":  # one kernel for both
+            return self._kernel(self.cells, x, layout, held, backward=False)
+        inputs = self._inputs(x)[: len(ways)]
+        found = [
+            self._kernel(getattr(self, way.cells), part, layout, held, backward=way.backward)
+            for way, part in zip(ways, inputs, strict=True)
+        ]
+        outs = [out for out, _ in found]
+        return outs[0] if len(outs) == 1 else torch.cat(outs, 1), found[0][1]
+
+    def _kernel(
+        self,
+        cells: nn.Module,
+        x: Tensor,
+        layout: Layout,
+        held: tuple[Tensor, ...] | None,
+        *,
+        backward: bool,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
         before: Any = None if held is None else tuple(each[None] for each in held)
         if before is not None and self.cell != "lstm":
             (before,) = before
-        if layout.even:
-            out, last = self.cells(x.view(layout.batch, layout.longest, -1), before)
+        if layout.even and not backward:
+            out, last = cells(x.view(layout.batch, layout.longest, -1), before)
             out = out.reshape(-1, out.shape[-1])
         else:
-            time = layout.in_time
+            time = layout.backward_in_time if backward else layout.in_time
             packed = PackedSequence(x[time.tokens], time.counts, time.rows, time.rows_back)
-            out, last = self.cells(packed, before)
+            out, last = cells(packed, before)
             out = out.data[time.tokens_back]
         last = last if self.cell == "lstm" else (last,)
         return out, tuple(each[0] for each in last)
@@ -168,107 +255,140 @@ class Recurrent(Mixer):
         layout: Layout,
         held: tuple[Tensor, ...] | None = None,
         tap: Tap | None = None,
+        ways: list[Way] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Computes the same as `_at_once` in a loop over time; a tap may edit the gates."""
-        rows, first = layout.pad(x), held or self.start(layout.batch, x)
-        here = torch.arange(layout.longest) < torch.tensor(layout.lengths)[:, None]
-        here = here[..., None].to(x.device)  # (batch, length, 1)
-        outs, after = [], first
-        for way, place in zip(self.directions, self._places(), strict=True):
-            through = Gates(tap, place, layout, backward=bool(way))
-            from_x = through.turned(self._product("ih", way, rows))
-            after, states = first, []
-            for time in range(layout.longest):
-                from_h = self._product("hh", way, after[0])
-                gates = gates_of(self.cell, from_x[:, time], from_h, through.see)
-                new = turn(self.cell, gates, after, through.see)
-                pairs = zip(new, after, strict=True)
-                after = tuple(torch.where(here[:, time], now, old) for now, old in pairs)
-                states.append(after[0])
-                through.next()
-            outs.append(
-                through.turned(torch.stack(states, 1)) if states else rows[..., : self.width]
-            )
-            through.record()
-        return layout.unpad(torch.cat(outs, -1)), after
+        """Computes the same as `_at_once` in a loop over time; a tap may edit the gates.
 
-    def _product(self, kind: str, way: str, x: Tensor) -> Tensor:
-        """W x (`ih`) or U h (`hh`), plus its bias."""
-        bias = getattr(self.cells, f"bias_{kind}_l0{way}") if self.cells.bias else None
-        return F.linear(x, getattr(self.cells, f"weight_{kind}_l0{way}"), bias)
+        At each time the loop computes only the sequences that have a token there.
+        """
+        ways = self.ways if ways is None else ways
+        first = held or self.start(layout.batch, x)
+        found = []
+        for way, part in zip(ways, self._inputs(x), strict=False):
+            time = layout.backward_in_time if way.backward else layout.in_time
+            gates = Gates(tap, way.place, layout, layout.slots[time.tokens])
+            found.append(self._loop(way, part, time, first, as_it_is if tap is None else gates.see))
+            gates.record()
+        return torch.cat([out for out, _ in found], 1), found[0][1]
+
+    def _loop(
+        self, way: Way, x: Tensor, time: InTime, first: tuple[Tensor, ...], see: See
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """One direction of `openly`: its output (tokens, width), and the final state of each row.
+
+        Sequences are sorted by length, so those that have a token at a time are the first rows.
+        """
+        hidden = self._weights("hh", way)
+        from_x = F.linear(x, *self._weights("ih", way))[time.tokens]  # (tokens, gates · width)
+        state = tuple(each[time.rows] for each in first)  # (batch, width) each
+        states = [x.new_zeros(0, self.width)]
+        for from_x_t in torch.split(from_x, time.counts.tolist()):
+            count = len(from_x_t)
+            before = tuple(each[:count] for each in state)
+            gates = gates_of(self.cell, from_x_t, before[0], hidden, see)
+            after = turn(self.cell, gates, before, see)
+            states.append(after[0])
+            pairs = zip(after, state, strict=True)
+            state = tuple(torch.cat((new, old[count:])) for new, old in pairs)
+        return torch.cat(states)[time.tokens_back], tuple(each[time.rows_back] for each in state)
+
+    def _weights(self, kind: str, way: Way) -> Hidden:
+        """W (`ih`) or U (`hh`) of a direction, and its bias."""
+        cells, name = getattr(self, way.cells), f"{kind}_l0{way.suffix}"
+        bias = getattr(cells, f"bias_{name}") if cells.bias else None
+        return getattr(cells, f"weight_{name}"), bias
 
     def _show(
-        self, x: Tensor, out: Tensor, layout: Layout, held: tuple[Tensor, ...] | None, tap: Tap
+        self,
+        x: Tensor,
+        out: Tensor,
+        layout: Layout,
+        held: tuple[Tensor, ...] | None,
+        tap: Tap,
+        ways: list[Way],
     ) -> None:
         """Records the gates, recomputed from x and the kernel's output for all tokens at once."""
-        rows, first = layout.pad(x), held or self.start(layout.batch, x)
-        states = layout.pad(out).chunk(len(self.directions), -1)
-        for way, place, state in zip(self.directions, self._places(), states, strict=True):
-            through = Gates(tap, place, layout, backward=bool(way))
-            state = through.turned(state)
+        first = held or self.start(layout.batch, x)
+        for way, part, states in zip(
+            ways, self._inputs(x), torch.split(out, self.width, 1), strict=False
+        ):
+            gates = Gates(tap, way.place, layout, layout.slots)
+            rows, state = layout.pad(part), layout.pad(states)  # (batch, length, …)
+            if way.backward:  # the first token read is the last one of its sequence
+                rows, state = layout.reversed(rows), layout.reversed(state)
+
+            def keep(gate: str, value: Tensor, way: Way = way, gates: Gates = gates) -> Tensor:
+                gates.keep(gate, layout.reversed(value) if way.backward else value)
+                return value
+
             before = torch.cat((first[0][:, None], state[:, :-1]), 1)  # h before each token
-            from_x = through.turned(self._product("ih", way, rows))
-            gates = gates_of(self.cell, from_x, self._product("hh", way, before), through.keep)
-            through.keep("state", state)
+            from_x = F.linear(rows, *self._weights("ih", way))
+            found = gates_of(self.cell, from_x, before, self._weights("hh", way), keep)
+            keep("state", state)
             if self.cell == "lstm":
-                inner, found = first[1], []
+                inner, inners = first[1], []
                 for time in range(layout.longest):
-                    inner = gates["forget"][:, time] * inner
-                    inner = inner + (gates["input"] * gates["candidate"])[:, time]
-                    found.append(inner)
-                through.keep("cell", torch.stack(found, 1))
-            through.record()
+                    inner = found["forget"][:, time] * inner
+                    inner = inner + (found["input"] * found["candidate"])[:, time]
+                    inners.append(inner)
+                keep("cell", torch.stack(inners, 1))
+            gates.record()
 
 
 class Gates:
     """Collects the gates of one direction for a tap, (batch, length, width) each.
 
-    In the loop over time, an edit gets a gate's values of all tokens so far, followed by zeros, in
-    the shape of a record; only its result for the present token is used.
+    In the loop over time, an edit gets a gate's values of all tokens so far, and zeros for the
+    others, in the shape of a record; only its result for the present tokens is used.
+
+    Args:
+        tap: Records and edits; None: nothing is recorded.
+        name: Tap sites are `name.gate`.
+        layout: The layout of the sequences.
+        slots: The place, in the flattened padded rows (batch · length), of each token in the order
+            in which the loop computes them.
     """
 
-    def __init__(self, tap: Tap | None, name: str, layout: Layout, *, backward: bool) -> None:
-        self.tap, self.name, self.layout = tap, name, layout
+    def __init__(self, tap: Tap | None, name: str, layout: Layout, slots: Tensor) -> None:
+        self.tap, self.name, self.layout, self.slots = tap, name, layout, slots
         self.seen: dict[str, list[Tensor]] = {}
         self.whole: dict[str, Tensor] = {}
-        self.time, self.order = 0, None
-        if backward:  # reverse the tokens of each row; padding stays at the end
-            place, length = torch.arange(layout.longest), torch.tensor(layout.lengths)[:, None]
-            self.order = torch.where(place < length, length - 1 - place, place).to(layout.device)
-
-    def turned(self, rows: Tensor) -> Tensor:
-        """Reverses rows (batch, length, width) for the backward direction; its own inverse."""
-        if self.order is None:
-            return rows
-        return rows.gather(1, self.order[..., None].expand_as(rows))
 
     def see(self, gate: str, value: Tensor) -> Tensor:
-        """Edits and stores the value of a gate at the present token: (batch, width)."""
+        """Edits and stores the value of a gate at the present tokens: (tokens, width)."""
         site, seen = f"{self.name}.{gate}", self.seen.setdefault(gate, [])
         edits = [] if self.tap is None else self.tap.edits_at(site)
         if edits:
-            rest = [torch.zeros_like(value)] * (self.layout.longest - self.time - 1)
-            rows = self.turned(torch.stack([*seen, value, *rest], 1))
+            rows = self._spread([*seen, value])
             for edit in edits:
                 rows = edit.change(rows)
-            value = self.turned(rows)[:, self.time]
+            done = sum(map(len, seen))
+            value = rows.reshape(-1, rows.shape[-1])[self.slots[done : done + len(value)]]
         seen.append(value)
         return value
 
-    def next(self) -> None:
-        """Moves on to the next token."""
-        self.time += 1
+    def _spread(self, values: list[Tensor]) -> Tensor:
+        """The values of the tokens so far in padded rows: (batch, length, width)."""
+        joined = torch.cat(values)
+        rows = joined.new_zeros(self.layout.batch * self.layout.longest, joined.shape[-1])
+        rows = rows.index_copy(0, self.slots[: len(joined)], joined)
+        return rows.view(self.layout.batch, self.layout.longest, -1)
 
-    def keep(self, gate: str, rows: Tensor) -> Tensor:
+    def keep(self, gate: str, rows: Tensor) -> None:
         """Stores the values of a gate at all tokens: (batch, length, width)."""
         self.whole[gate] = rows
-        return rows
 
     def record(self) -> None:
         """Records the gates that the tap asks for, with zeros as padding."""
-        whole = self.whole | {gate: torch.stack(seen, 1) for gate, seen in self.seen.items()}
-        for gate, rows in whole.items():
+        for gate in (*self.whole, *self.seen):
             site = f"{self.name}.{gate}"
             if self.tap is not None and self.tap.wants(site):
-                rows = self.layout.pad(self.layout.unpad(self.turned(rows)))
+                rows = self.whole[gate] if gate in self.whole else self._spread(self.seen[gate])
+                rows = self.layout.pad(self.layout.unpad(rows))
                 self.tap.records[site] = rows.detach().clone()
+
+
+def as_it_is(gate: str, value: Tensor) -> Tensor:
+    """A `See` that edits nothing."""
+    del gate
+    return value

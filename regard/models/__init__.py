@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from regard.models.families import vocabularies_in as vocabularies_in
     from regard.models.families.bert import BertConfig as BertConfig
     from regard.models.families.gpt import GPTConfig as GPTConfig
+    from regard.models.families.rnn import RNNConfig as RNNConfig
     from regard.models.families.seq2seq import Seq2SeqConfig as Seq2SeqConfig
     from regard.models.families.t5 import T5Config as T5Config
     from regard.models.families.transformer import SIZES as SIZES
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from regard.models.image_encoder import ImageEncoder as ImageEncoder
     from regard.models.model import Model as Model
     from regard.models.recurrent import Seq2Seq as Seq2Seq
+    from regard.models.rnn import RecurrentEncoder as RecurrentEncoder
+    from regard.models.rnn import RecurrentLM as RecurrentLM
 
 _HOMES = {
     "config": ("BlocksConfig",),
@@ -44,6 +47,7 @@ _HOMES = {
     ),
     "families.bert": ("BertConfig",),
     "families.gpt": ("GPTConfig",),
+    "families.rnn": ("RNNConfig",),
     "families.seq2seq": ("Seq2SeqConfig",),
     "families.t5": ("T5Config",),
     "families.transformer": ("SIZES", "TransformerConfig"),
@@ -51,6 +55,7 @@ _HOMES = {
     "image_encoder": ("ImageEncoder",),
     "model": ("Model",),
     "recurrent": ("Seq2Seq",),
+    "rnn": ("RecurrentEncoder", "RecurrentLM"),
 }
 __getattr__ = lazy_getattr(
     __name__,

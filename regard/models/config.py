@@ -77,6 +77,16 @@ class ModelConfig(Config):
         return {**cls.SIZES.get(str(values.get("size")), {}), **values}
 
     @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes that a model can take if a task adds its head: one, in most families."""
+        return (self.shape,)
+
+    @property
+    def contextual(self) -> bool:
+        """Whether a model that writes has vectors of tokens that depend on both sides (ELMo)."""
+        return False
+
+    @property
     def stacks(self) -> dict[str, int]:
         """Stack name -> number of layers, in the order in which data passes them."""
         raise NotImplementedError

@@ -74,7 +74,7 @@ def stack_of(
         kernel=config.kernel,
         convolution_norm=config.convolution_norm,
         cell=config.cell,
-        both_ways=config.both_ways and not causal,
+        direction="both" if config.both_ways and not causal else "forward",
         grid_window=config.grid_window,
         grid_bias=config.grid_bias,
     )

@@ -10,40 +10,95 @@ Bahdanau, Cho and Bengio (2015), section 3 and appendix A; their t_t is a maxout
 (A.2.2), here it is a tanh, as in Luong et al. (2015), equation 5. If the decoder has several
 layers, only the first attends to the source, and each of the others reads the output of the one
 before (as in Wu et al. 2016), so that only the first needs a loop over time.
+
+Without attention, c is one vector of the whole source at every step (Cho et al. 2014); or the
+initial state is all that passes from source to target, and t_t = tanh(W_o s_t) (Sutskever et al.
+2014). An encoder of one direction has states of the full width: h_i is forward_i or backward_i, and
+the initial state is computed from the one that has read the whole source.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.layers import BlockShape, Context, Embed, Memory, Positions, Stack, VocabularyHead
+from regard.layers import (
+    BlockShape,
+    Context,
+    Embed,
+    Layout,
+    Memory,
+    Positions,
+    Stack,
+    VocabularyHead,
+)
 from regard.layers.attentive import AttentiveBlock
 from regard.layers.kernels.linear import Linear
 from regard.layers.state import KVCache, RecurrentState
 from regard.models.encoder_decoder import DecoderState, EncoderDecoder
+from regard.models.families.rnn import RNNConfig
 from regard.models.families.seq2seq import Seq2SeqConfig
+
+
+def recurrent_shape(config: Seq2SeqConfig | RNNConfig, **more: Any) -> BlockShape:
+    """The settings of blocks that are one recurrent layer each, without norm and residual."""
+    return BlockShape(
+        dim=config.dim,
+        heads=1,
+        hidden=config.dim,
+        sublayers=("recurrent",),
+        norm="none",
+        residual=False,
+        dropout=config.dropout,
+        cell=config.cell,
+        **more,
+    )
+
+
+def recurrent_stack(
+    config: Seq2SeqConfig | RNNConfig, layers: int, name: str, direction: str
+) -> Stack:
+    """Builds a stack of recurrent layers.
+
+    Args:
+        config: The model's settings.
+        layers: Number of layers.
+        name: `encoder` or `decoder`.
+        direction: `forward`, `backward`, `both` or `apart`, as in `Recurrent`.
+    """
+    shape = recurrent_shape(config, direction=direction)
+    return Stack(shape, layers, name, Positions(), final_norm=False)
 
 
 class RecurrentDecoder(Stack):
     """A recurrent layer with a context vector for each token, further layers, and the readout.
 
     Args:
-        shape: The settings of the layers.
-        layers: Number of layers.
-        attends: Whether the first layer attends to the memory; if not, the context is one vector
-            of the whole source.
+        config: The model's settings.
     """
 
-    def __init__(self, shape: BlockShape, layers: int, *, attends: bool) -> None:
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        layers, dim = config.decoder_layers, config.dim
+        shape = recurrent_shape(config, score=config.attention)
         super().__init__(shape, layers, "decoder", Positions(), final_norm=False)
-        self.attends, self.dim = attends, shape.dim
-        self.blocks[0] = AttentiveBlock(shape, "decoder.0", attends=attends)
+        self.attends, self.dim = config.attention != "none", dim
+        self.fed = config.context == "every"  # whether every step gets a context
+        self.encoder = config.encoder  # the directions of the encoder
+        if self.fed:
+            self.blocks[0] = AttentiveBlock(
+                shape,
+                "decoder.0",
+                attends=self.attends,
+                last_word=config.last_word,
+                hard=config.hard_attention,
+                places=config.max_length,
+            )
         self.states = 2 if shape.cell == "lstm" else 1  # tensors per layer: h, and an LSTM's cell
-        self.first = Linear(shape.dim // 2, layers * self.states * shape.dim)
-        self.readout = Linear(3 * shape.dim, shape.dim)
+        self.first = Linear(dim // 2 if self.encoder == "both" else dim, layers * self.states * dim)
+        self.readout = Linear(3 * dim if self.fed else dim, dim)
 
     def sites(self) -> dict[str, int]:
         """The tap sites of this stack, with the number of heads at each (0: not per head)."""
@@ -54,19 +109,18 @@ class RecurrentDecoder(Stack):
 
             s_0 = tanh(W backward_1)
 
-        The encoder's backward half at the first token has read the whole sequence.
+        The encoder's backward half at the first token has read the whole sequence. If the encoder
+        only reads forward, s_0 = tanh(W forward_n) of the last token.
         """
-        x, batch = memory.layout.pad(memory.x), memory.layout.batch  # (batch, length, dim)
-        half = self.dim // 2
-        backward = x[:, 0, half:]  # (batch, dim / 2)
-        first = self.first(backward).tanh().repeat_interleave(rows, 0)
+        batch = memory.layout.batch
+        whole = last_states(memory.x, memory.layout, self.encoder)  # (batch, dim)
+        newest = whole[:, self.dim // 2 :] if self.encoder == "both" else whole
+        first = self.first(newest).tanh().repeat_interleave(rows, 0)
         first = first.view(batch * rows, -1, self.states, self.dim)
         held = [layer.unbind(1) for layer in first.unbind(1)]  # (rows, dim) each
-        if not self.attends:
-            last = torch.tensor(memory.layout.lengths, device=x.device) - 1
-            forward = x[torch.arange(batch, device=x.device), last, :half]
-            held.append((torch.cat((forward, backward), 1).repeat_interleave(rows, 0),))
-        cache = KVCache(0, batch * rows, 0, 0, 0, x.device, x.dtype)
+        if self.fed and not self.attends:
+            held.append((whole.repeat_interleave(rows, 0),))
+        cache = KVCache(0, batch * rows, 0, 0, 0, whole.device, whole.dtype)
         return RecurrentState(held, cache)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -75,12 +129,26 @@ class RecurrentDecoder(Stack):
             memory = self.project_memory(ctx.memory)
             ctx = replace(ctx, memory=memory, cache=self.begin(memory, 1))
         lowest, *others = self.layers()
-        states, contexts = lowest(x, ctx).split(self.dim, 1)
+        states, *contexts = lowest(x, ctx).split(self.dim, 1)
         for block in others:
             states = block(states, ctx)
-        # t = tanh(W_o [s_t; c_t; y_{t-1}])
-        top = self.readout(torch.cat((states, contexts, x), 1)).tanh()
-        return ctx.visit("decoder.readout", top)
+        # t = tanh(W_o [s_t; c_t; y_{t-1}]), or tanh(W_o s_t)
+        parts = torch.cat((states, *contexts, x), 1) if self.fed else states
+        return ctx.visit("decoder.readout", self.readout(parts).tanh())
+
+
+def last_states(x: Tensor, layout: Layout, direction: str) -> Tensor:
+    """The state of each direction after the whole sequence: x (tokens, dim) -> (batch, dim).
+
+    Forward, that is the state at the last token, backward the one at the first.
+    """
+    lasts = layout.firsts + torch.tensor(layout.lengths, device=x.device) - 1
+    if direction == "forward":
+        return x[lasts]
+    if direction == "backward":
+        return x[layout.firsts]
+    half = x.shape[1] // 2
+    return torch.cat((x[lasts, :half], x[layout.firsts, half:]), 1)
 
 
 class Seq2Seq(EncoderDecoder):
@@ -99,21 +167,8 @@ class Seq2Seq(EncoderDecoder):
 
     def _stacks(self) -> tuple[Stack, RecurrentDecoder]:
         config = self.config
-        shape = BlockShape(
-            dim=config.dim,
-            heads=1,
-            hidden=config.dim,
-            sublayers=("recurrent",),
-            norm="none",
-            residual=False,
-            dropout=config.dropout,
-            cell=config.cell,
-            score=config.attention,
-        )
-        both_ways = replace(shape, both_ways=True)
-        encoder = Stack(both_ways, config.encoder_layers, "encoder", Positions(), final_norm=False)
-        attends = config.attention != "none"
-        return encoder, RecurrentDecoder(shape, config.decoder_layers, attends=attends)
+        encoder = recurrent_stack(config, config.encoder_layers, "encoder", config.encoder)
+        return encoder, RecurrentDecoder(config)
 
     def _head(self, tied: nn.Parameter | None) -> VocabularyHead:
         return VocabularyHead(self.config.dim, self.target_vocab, tied)

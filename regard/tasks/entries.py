@@ -45,6 +45,8 @@ class Entry:
         needs: The import path of a function that tells whether a vocabulary suits the task; empty
             if every vocabulary does.
         reads: The kinds of input that its models can read.
+        contextual: Whether a model that writes can do it, too, if its vectors of tokens depend on
+            both sides.
     """
 
     home: str
@@ -54,10 +56,13 @@ class Entry:
     head: str = ""
     needs: str = ""
     reads: tuple[Reads, ...] = ("text",)
+    contextual: bool = False
 
     def fits(self, config: ModelConfig) -> bool:
-        """Whether a model of this config has the right shape and kind of input for the task."""
-        return config.shape in self.shapes and config.reads in self.reads
+        """Whether a model of this config can have the shape, input and head of the task."""
+        if config.reads not in self.reads or (self.head and self.head not in config.HEADS):
+            return False
+        return any(shape in self.shapes for shape in config.shapes)
 
     @property
     def task_class(self) -> Any:
@@ -68,10 +73,11 @@ class Entry:
         """Whether a model trained for another task can do this one as well.
 
         It can if its shape and kind of input fit and it has the head (`head`) and the special
-        tokens (`needs`) that this task asks for. A task that asks for neither is never offered.
+        tokens (`needs`) that this task asks for. A task that asks for neither is never offered,
+        except that of vectors to a contextual model.
         """
         if not (self.head or self.needs):
-            return False
+            return self.contextual and config.contextual
         if not self.fits(config) or (self.head and not getattr(config, self.head, None)):
             return False
         return not self.needs or (vocabulary is not None and imported(self.needs)(vocabulary))
@@ -109,6 +115,7 @@ TASKS: dict[str, Entry] = {
         "bert",
         (EMBED,),
         reads=_BOTH,
+        contextual=True,
     ),
 }
 

@@ -90,7 +90,7 @@ def embed_ids(model: Model, ids: Any, *, pool: str, normalise: bool) -> Tensor:
     rows, _ = rows_of(ids, None)
     for row in rows:
         check_ids(row, model)
-    if model.config.shape != "encoder":
+    if model.config.shape != "encoder" and not model.config.contextual:
         raise InputError("embed", got="a model that writes", expected="an encoder")
     with evaluating(model):
         texts = Ragged.of(rows).to(model.device)

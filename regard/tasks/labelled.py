@@ -294,18 +294,17 @@ def headed(task: str, config: Any) -> Any:
 
     A classifier reads the pooled first token. If the config has no pooler, it gets the one that
     transformers uses: tanh for models with token types, else ReLU. Tags and answers are computed
-    from every token, so the pooler is removed.
+    from every token, so the pooler is removed. Models of other families have no pooler.
     """
-    if config.reads == "images":
-        return config  # the classes are its only head
-    kept, pooler = TASKS[task].head, config.pooler
-    if kept != "classes":
-        pooler = "none"
-    elif pooler == "none":
-        pooler = "tanh" if config.token_types else "relu"
+    kept = TASKS[task].head
     heads: dict[str, Any] = {head: () if head in NAMES else False for head in config.HEADS}
     heads[kept] = getattr(config, kept) if kept in NAMES else True
-    return config.model_copy(update={**heads, "pooler": pooler})
+    pooler = getattr(config, "pooler", None)
+    if pooler is not None and kept != "classes":
+        heads["pooler"] = "none"
+    elif pooler == "none":
+        heads["pooler"] = "tanh" if config.token_types else "relu"
+    return config.model_copy(update=heads)
 
 
 def class_loss(model: Any, batch: Batch[Any], smoothing: float) -> Tensor:

@@ -145,12 +145,11 @@ def compare(
         for number, sentence in enumerate(read)
         for found in sentence.find(wanted, word, number)
     ]
+    embed: Any = model.embeds()[0]
     return _compared(
         word,
         layer,
-        _Reading(
-            read, vectors, model.embeds()[0].get_parameter("weight").detach().cpu(), tokenizer
-        ),
+        _Reading(read, vectors, embed.table().detach().cpu(), tokenizer),
         places,
         count,
     )

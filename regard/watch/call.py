@@ -33,6 +33,7 @@ class Score:
 
     scaling: float
     cap: float | None = None
+    hard: bool = False
 
     def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
         """The scores (batch, heads, query, key)."""

@@ -53,6 +53,10 @@ SEQ2SEQ = {
             ("rnn", "gru", "lstm"), ("additive", "dot", "none")
         )
     },
+    "sutskever": {"cell": "lstm", "attention": "none", "context": "first", "encoder": "backward"},
+    "last_word": {"last_word": True, "encoder": "forward", "cell": "gru_before"},
+    "location": {"attention": "location", "cell": "lstm"},
+    "hard": {"hard_attention": True},
     "deep": {"encoder_layers": 3, "decoder_layers": 2},
     "deep_lstm": {"cell": "lstm", "decoder_layers": 3, "tied": "output"},
     "deep_fixed": {"attention": "none", "decoder_layers": 2, "tied": "none"},
@@ -63,7 +67,7 @@ CONVS2S = {
     "without_positions": {"positions": "none", "norm": "rms", "bias": False, "tied": "none"},
 }
 VARIANTS = {"transformer": TRANSFORMER, "t5": T5, "seq2seq": SEQ2SEQ, "convs2s": CONVS2S}
-ALONE = {"gpt", "bert"}
+ALONE = {"gpt", "bert", "rnn"}
 """Families of one stack: tests/contracts/test_one_stack.py."""
 OF_IMAGES = {"vit"}
 """Families that read images: tests/contracts/test_image_families.py."""
@@ -72,6 +76,7 @@ OF_BLOCKS = {"heads", "hidden"}
 FAST = {
     "learned-pre", "rotary-post", "rms", "additive_grouped", "window", "plain",
     "convolutions", "gru-additive", "lstm-none", "rnn-dot", "deep_lstm",
+    "sutskever", "last_word", "location", "hard",
 }  # fmt: skip
 """Each kind of positions, norm, score and heads once; all together they take long."""
 MODELS = [

@@ -239,6 +239,8 @@ def test_kept_floats_of_every_family_are_near_what_autograd_keeps(config, ragged
 RECURRENT = [
     {"cell": "gru"}, {"cell": "lstm"}, {"cell": "rnn"}, {"attention": "dot"},
     {"attention": "none", "cell": "lstm"}, {"encoder_layers": 3, "decoder_layers": 3},
+    {"attention": "none", "context": "first", "encoder": "forward"}, {"attention": "location"},
+    {"cell": "gru_before"}, {"hard_attention": True}, {"last_word": True},
 ]  # fmt: skip
 
 

@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from regard.errors import InputError
-from regard.layers import Edit, Recurrent, Tap, knock_out, plain_context, replace
-from regard.layers.recurrent import CELLS, GATES
+from regard.layers import Edit, Recurrent, Tap, knock_out, plain_context, recurrent, replace
+from regard.layers.recurrent import CELLS, DIRECTIONS, GATES
 
 LENGTHS = (3, 5, 1)
 
 
-@pytest.fixture(params=[(cell, way) for cell in CELLS for way in (False, True)], ids=str)
+@pytest.fixture(params=[(cell, way) for cell in CELLS for way in DIRECTIONS], ids="-".join)
 def layer(request):
-    cell, both_ways = request.param
-    return Recurrent(8, "encoder.0.recurrent", cell=cell, both_ways=both_ways)
+    cell, direction = request.param
+    return Recurrent(8, "encoder.0.recurrent", cell=cell, direction=direction)
 
 
 @torch.no_grad()
@@ -23,6 +23,66 @@ def layer(request):
 def test_the_loop_is_the_kernel(layer, lengths):
     x, ctx = torch.randn(sum(lengths), 8), plain_context(lengths)
     torch.testing.assert_close(layer.openly(x, ctx.layout)[0], layer(x, ctx), rtol=0, atol=1e-6)
+
+
+def by_hand(cells, texts):
+    """`gru_before`, as the lecture writes it, a token and a gate at a time."""
+    w_r, w_z, w_n = cells.weight_ih_l0.chunk(3)
+    u_r, u_z, u_n = cells.weight_hh_l0.chunk(3)
+    b_r, b_z, b_n = (cells.bias_ih_l0 + cells.bias_hh_l0).chunk(3)
+    found = []
+    for text in texts:
+        h = torch.zeros(cells.hidden_size)
+        for x in text:
+            z = torch.sigmoid(w_z @ x + u_z @ h + b_z)
+            r = torch.sigmoid(w_r @ x + u_r @ h + b_r)
+            candidate = torch.tanh(w_n @ x + u_n @ (r * h) + b_n)
+            h = (1 - z) * h + z * candidate
+            found.append(h)
+    return torch.stack(found)
+
+
+def test_a_gru_that_resets_before_the_matrix_is_the_lectures_with_its_gradients():
+    layer, x = Recurrent(8, cell="gru_before"), torch.randn(9, 8, requires_grad=True)
+    weights = torch.randn(9, 8)
+    ours, plain = layer(x, plain_context(LENGTHS)), by_hand(layer.cells, x.split(LENGTHS))
+    torch.testing.assert_close(ours, plain, rtol=0, atol=1e-6)
+    inputs = [x, *layer.parameters()]
+    mine, theirs = (torch.autograd.grad((out * weights).sum(), inputs) for out in (ours, plain))
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-6)
+    after = Recurrent(8, cell="gru")  # it is another function than PyTorch's
+    after.load_state_dict(layer.state_dict())
+    assert not torch.allclose(after(x, plain_context(LENGTHS)), ours, atol=1e-2)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+def test_a_layer_that_reads_from_the_end_is_pytorchs_on_the_reversed_text(cell):
+    back = Recurrent(8, cell=cell, direction="backward")
+    apart, x = Recurrent(16, cell=cell, direction="apart"), torch.randn(9, 8)
+    apart.backward_cells = back.cells
+    found, texts = back(x, plain_context(LENGTHS)), x.split(LENGTHS)
+    expected = torch.cat([back.cells(text.flip(0))[0].flip(0) for text in texts])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    both = apart(torch.cat((2 * x, x), 1), plain_context(LENGTHS))
+    forward = torch.cat([apart.cells(2 * text)[0] for text in texts])
+    torch.testing.assert_close(both, torch.cat((forward, expected), 1), rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_the_loop_computes_no_padding():
+    layer, computed = Recurrent(8, cell="gru_before"), []
+    real = recurrent.gates_of
+
+    def counted(cell, from_x, *rest):
+        computed.append(len(from_x))
+        return real(cell, from_x, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recurrent, "gates_of", counted)
+        layer(torch.randn(9, 8), plain_context(LENGTHS))
+    assert computed == [3, 2, 2, 1, 1]  # texts of 3, 5 and 1 tokens
 
 
 @torch.no_grad()
@@ -72,7 +132,7 @@ def test_a_gate_that_is_shut_keeps_what_was_held():
 
 @torch.no_grad()
 def test_a_recorded_gate_can_be_put_into_another_run():
-    layer = Recurrent(8, "decoder.0.recurrent", cell="lstm", both_ways=True)
+    layer = Recurrent(8, "decoder.0.recurrent", cell="lstm", direction="both")
     x, other, tap = torch.randn(9, 8), torch.randn(9, 8), Tap("*.state", "*.cell")
     layer(x, plain_context(LENGTHS, tap=tap))
     edits = [replace(site, value) for site, value in tap.records.items()]
@@ -90,8 +150,9 @@ def test_gates_have_the_names_that_sites_say():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"cell": "mamba"}, "cell: got mamba, expected one of rnn, gru, lstm"),
-        ({"both_ways": True}, "both ways: got dim 7"),
+        ({"cell": "mamba"}, "cell: got mamba, expected one of rnn, gru, gru_before, lstm"),
+        ({"direction": "both"}, "both ways: got dim 7"),
+        ({"direction": "sideways"}, "direction: got sideways, expected one of forward"),
     ],
 )
 def test_a_layer_that_cannot_be_is_refused(given, says):

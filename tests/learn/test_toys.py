@@ -27,22 +27,33 @@ def test_a_toy_is_learned(kind: str) -> None:
     assert pipeline.evaluate(pairs, beam=1).scores.exact >= 90
 
 
+RECURRENT = {
+    "additive": ({"attention": "additive"}, 90),
+    "none": ({"attention": "none"}, 50),
+    "sutskever": ({"attention": "none", "context": "first", "encoder": "forward"}, 15),
+    "hard": ({"hard_attention": True, "last_word": True}, 60),
+    "location": ({"attention": "location", "encoder": "forward", "cell": "gru_before"}, 50),
+}
+"""Settings of a recurrent translator, and how many of 100 sequences it reverses at least."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("attention", ["additive", "none"])
-def test_a_recurrent_translator_learns_a_toy_by_its_alignment(attention: str) -> None:
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_a_recurrent_translator_learns_a_toy_by_its_alignment(kind: str) -> None:
+    fields, right_at_least = RECURRENT[kind]
     data = {"pairs": 3000, "held_out": 100, "symbols": 8, "longest": 6}
     pipeline = train(
         "tiny/reverse",
         quiet=True,
         threads=1,
         data=data,
-        model={"family": "seq2seq", "size": "tiny", "dim": 64, "attention": attention},
+        model={"family": "seq2seq", "size": "tiny", "dim": 64, **fields},
         train={"steps": 250, "batch_tokens": 800, "learning_rate": 1e-2, "warmup": 30},
     )
     torch.set_num_threads(1)
     pairs = toy_splits("reverse", seed=0, **data).tests["test"]
-    assert pipeline.evaluate(pairs, beam=1).scores.exact >= (90 if attention == "additive" else 50)
-    if attention == "none":
+    assert pipeline.evaluate(pairs, beam=1).scores.exact >= right_at_least
+    if kind != "additive":
         return
 
     def even(weights: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,7 @@ from regard.decode.filters import Symbols
 from regard.errors import InputError
 from regard.layers import Edit, Tap, knock_out, replace
 from regard.layers.kernels import int8
+from regard.layers.masks import hardmax
 from regard.layers.tap.without import without
 from regard.models import Seq2SeqConfig, build
 from regard.models.sketch import sketch
@@ -20,6 +21,14 @@ from regard.models.sketch import sketch
 VOCAB, DIM = 11, 8
 SOURCE, TARGET = (4, 2, 6, 1), (5, 3, 1, 6)
 WHOLE = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+VARIANTS = [
+    {"attention": "additive"},
+    {"attention": "dot"},
+    {"attention": "additive", "encoder_layers": 2, "decoder_layers": 2},
+    {"attention": "location"},
+    {"attention": "additive", "last_word": True, "encoder": "forward"},
+    {"attention": "dot", "hard_attention": True, "encoder": "backward"},
+]
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 WEIGHTS = "decoder.0.cross.weights"
 
@@ -55,16 +64,19 @@ def their(kind, layer, **sizes):
 def encoded(model, ids):
     """One sentence through PyTorch's own layers: (length, dim)."""
     x = model.source_embed.weight[ids] * DIM**0.5
+    both, backward = (model.config.encoder == kind for kind in ("both", "backward"))
     for block in model.encoder.layers():
         cells = block.recurrent.cells
-        sizes = {"input_size": DIM, "hidden_size": DIM // 2, "bidirectional": True}
-        x, _ = their(WHOLE[model.config.cell], cells, **sizes)(x)
+        sizes = {"input_size": DIM, "hidden_size": DIM // (1 + both), "bidirectional": both}
+        x, _ = their(WHOLE[model.config.cell], cells, **sizes)(x.flip(0) if backward else x)
+        x = x.flip(0) if backward else x
     return x
 
 
 def begun(model, h):
-    """What each layer of the decoder holds at first: s_0 = tanh(W backward_1)."""
-    first = (model.decoder.first.weight @ h[0, DIM // 2 :] + model.decoder.first.bias).tanh()
+    """What each layer of the decoder holds at first: s_0 = tanh(W backward_1), or of forward_n."""
+    read = {"both": h[0, DIM // 2 :], "backward": h[0], "forward": h[-1]}[model.config.encoder]
+    first = (model.decoder.first.weight @ read + model.decoder.first.bias).tanh()
     states = 2 if model.config.cell == "lstm" else 1
     return first.view(model.config.decoder_layers, states, DIM)
 
@@ -90,12 +102,17 @@ def plainly(model, source, target, alignment=None):
     held = [tuple(each) for each in begun(model, h)]
     rows, states, contexts = [], [], []
     for token in y:
-        q, keys = look.query.weight @ held[0][0], [look.key_value.weight @ each for each in h]
+        query = torch.cat((held[0][0], token)) if model.config.last_word else held[0][0]
+        q, keys = look.query.weight @ query, look.key_value.weight[: len(h)]  # p_i
+        if model.config.attention != "location":
+            keys = [look.key_value.weight @ each for each in h]
         if model.config.attention == "additive":
             e = torch.stack([look.score.vector[0] @ (q + key).tanh() for key in keys])
         else:
             e = torch.stack([q @ key for key in keys])
         alpha = e.softmax(0) if alignment is None else alignment(e)
+        if model.config.hard_attention:
+            alpha = torch.eye(len(e))[e.argmax()]
         context = sum(weight * each for weight, each in zip(alpha, h, strict=True))
         x = torch.cat((token, context))
         for number, layer in enumerate(layers):
@@ -110,9 +127,9 @@ def plainly(model, source, target, alignment=None):
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize(("attention", "layers"), [("additive", 1), ("dot", 1), ("additive", 2)])
-def test_it_is_a_plain_loop_over_each_sentence(cell, attention, layers, pair):
-    model = make(cell=cell, attention=attention, encoder_layers=layers, decoder_layers=layers)
+@pytest.mark.parametrize("fields", VARIANTS, ids=str)
+def test_it_is_a_plain_loop_over_each_sentence(cell, fields, pair):
+    model = make(cell=cell, **fields)
     tap = Tap(WEIGHTS)
     with torch.no_grad():
         found = model(*pair, tap).split(TARGET)
@@ -135,6 +152,35 @@ def test_without_attention_it_is_pytorchs_recurrence_fed_the_context(cell, pair)
         first = tuple(each[None] for each in begun(model, h)[0])
         states, _ = layer(torch.cat((y, context), 1), first if cell == "lstm" else first[0])
         close(found[row], logits_of(model, states, context, y), atol=2e-6)
+
+
+@pytest.mark.parametrize("encoder", ["both", "backward"])
+@torch.no_grad()
+def test_the_context_as_first_state_alone_is_a_language_model_that_begins_with_it(encoder, pair):
+    model = make(cell="lstm", attention="none", context="first", encoder=encoder, decoder_layers=2)
+    found = model(*pair).split(TARGET)
+    for row, (source, target) in enumerate(zip(*(side.split() for side in pair), strict=True)):
+        x = model.target_embed.weight[target] * DIM**0.5
+        first = begun(model, encoded(model, source))
+        for block, (h, c) in zip(model.decoder.layers(), first, strict=True):
+            layer = their(nn.LSTM, block.recurrent.cells, input_size=DIM, hidden_size=DIM)
+            x, _ = layer(x, (h[None], c[None]))
+        top = (x @ model.decoder.readout.weight.T + model.decoder.readout.bias).tanh()
+        close(found[row], top @ model.head.weight.T, atol=2e-6)
+
+
+def test_the_gradient_of_hard_attention_is_that_of_soft():
+    """Straight-through: d out / d scores as if the weights were the softmax."""
+    scores, values = torch.randn(2, 1, 3, 4, requires_grad=True), torch.randn(2, 1, 4, 5)
+    wanted = torch.randn(2, 1, 3, 5)
+    hard = hardmax(scores.softmax(-1))
+    assert sorted(hard.unique().tolist()) == [0.0, 1.0]
+    assert torch.equal(hard.argmax(-1), scores.argmax(-1))
+    grads = [
+        torch.autograd.grad(((weights @ values) * wanted).sum(), scores)[0]
+        for weights in (hard, scores.softmax(-1))
+    ]
+    close(*grads)
 
 
 def test_gradients_are_those_of_the_plain_loop(pair):
@@ -190,7 +236,9 @@ def test_a_recorded_alignment_can_be_put_into_another_run(pair):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("fields", [{}, {"cell": "lstm", "decoder_layers": 2}])
+@pytest.mark.parametrize("fields", [{}, {"cell": "lstm", "decoder_layers": 2},
+                                    {"cell": "gru_before", "hard_attention": True},
+                                    {"attention": "location", "encoder": "backward"}])  # fmt: skip
 def test_an_edit_that_changes_nothing_changes_nothing(fields, pair):
     """It takes the long way: all queries again at every token."""
     model = make(**fields)
@@ -251,7 +299,9 @@ SEARCHES = {
 @torch.no_grad()
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("fields", [{}, {"cell": "lstm", "decoder_layers": 2},
-                                    {"attention": "none"}])  # fmt: skip
+                                    {"attention": "none"},
+                                    {"attention": "none", "context": "first", "encoder": "forward"},
+                                    {"hard_attention": True, "last_word": True}])  # fmt: skip
 @pytest.mark.parametrize("prefixes", [None, [[4], [], [3, 5]]], ids=["free", "prefixes"])
 def test_it_decodes_as_it_reads_whole_sentences(search, fields, prefixes):
     model, config = make(**fields), SEARCHES[search]
@@ -358,5 +408,11 @@ def test_other_kinds_of_numbers_and_the_meta_device():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="multiple of 2"):
         Seq2SeqConfig(dim=7)
+    with pytest.raises(
+        ValueError, match="hard_attention needs attention: additive, dot or location"
+    ):
+        Seq2SeqConfig(hard_attention=True, attention="none")
+    with pytest.raises(ValueError, match="context: first needs attention: none, got additive"):
+        Seq2SeqConfig(context="first")
     with pytest.raises(InputError, match="vocabularies of 5 and 6"):
         build(Seq2SeqConfig(dim=8), 5, 6)

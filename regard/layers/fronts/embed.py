@@ -61,6 +61,10 @@ class Embed(Front):
         self.norm = norm
         self.dropout = Dropout(dropout)
 
+    def table(self) -> Tensor:
+        """The vector of each token without its context, E: (vocab, dim)."""
+        return self.weight
+
     def layout(self, source: Ragged) -> Layout:
         """One token for each id of a text."""
         return Layout(source.lengths, source.device)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.layers.layout import Layout
-from regard.layers.masks import Mask, masked_softmax
+from regard.layers.masks import Mask, hardmax, masked_softmax
 
 CELLS, FEWEST = 2**19, 128
 """Queries are computed in groups of at most CELLS (query, key) cells per head, but of at least
@@ -30,6 +30,11 @@ TOGETHER = 2**21
 
 class ScoreLike(Protocol):
     """What a tap needs of a score function: the scores before the softmax."""
+
+    @property
+    def hard(self) -> bool:
+        """Whether the largest weight of each query becomes 1 and all others 0."""
+        ...
 
     def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
         """Scores (batch, heads, query, key); `heads` names the heads in q and k, if not all."""
@@ -58,10 +63,15 @@ class Product:
         mask = self.mask.dense(self.q.shape[2], k.shape[2], k.device)
         return (scores if mask is None else scores.masked_fill(~mask, float("-inf"))), mask
 
+    def weights_of(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """The weights of given scores: their softmax, or 1 at the highest if attention is hard."""
+        weights = masked_softmax(scores, mask)
+        return hardmax(weights) if self.score.hard else weights
+
     def weights(self) -> Tensor:
-        """The softmax of all scores, (batch, heads, query, key); differentiable in grad mode."""
+        """All weights, (batch, heads, query, key); differentiable in grad mode."""
         if torch.is_grad_enabled():
-            return masked_softmax(*self.scores())
+            return self.weights_of(*self.scores())
         return self.pattern().whole()
 
     def pattern(
@@ -181,6 +191,8 @@ class Pattern:
         torch.softmax(scores, -1, out=out)
         if denied is not None:
             out.masked_fill_(denied, 0.0)  # the NaN of a fully masked query becomes 0
+        if self.score.hard:
+            out.copy_(hardmax(out))
 
     def _keys(self, heads: Sequence[int]) -> Tensor:
         """The keys of some key heads, as a view if possible: (batch, heads, key, head_dim)."""

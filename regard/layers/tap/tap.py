@@ -36,7 +36,6 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.layers.layout import Layout
-from regard.layers.masks import masked_softmax
 from regard.layers.tap.product import Product as Product
 from regard.layers.tap.product import Records, chosen
 
@@ -237,7 +236,7 @@ class Tap:
         scores_at, weights_at = f"{product.name}.scores", f"{product.name}.weights"
         if self.edits_at(scores_at):
             scores, mask = product.scores()
-            weights = masked_softmax(self.visit_heads(scores_at, scores, *layouts), mask)
+            weights = product.weights_of(self.visit_heads(scores_at, scores, *layouts), mask)
             self._narrow(scores_at)
         else:
             self._look(product, scores_at, softmax=False)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from regard.config import input_error
 from regard.errors import InputError
 from regard.models.config import ModelConfig
-from regard.models.families import bert, convs2s, gpt, seq2seq, t5, transformer, vit
+from regard.models.families import bert, convs2s, gpt, rnn, seq2seq, t5, transformer, vit
 from regard.models.families.family import Family, Named
 
 __all__ = [
@@ -31,6 +31,7 @@ FAMILIES: dict[str, Family] = {
     "gpt": gpt.FAMILY,
     "bert": bert.FAMILY,
     "seq2seq": seq2seq.FAMILY,
+    "rnn": rnn.FAMILY,
     "convs2s": convs2s.FAMILY,
     "vit": vit.FAMILY,
 }

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from regard.models.config import DEEPEST, LONGEST, ModelConfig, Shape, Sizes
 from regard.models.families.family import Family, Named
 
-FUSED, IN_TURN = {"rnn": 4, "gru": 10, "lstm": 9}, {"rnn": 5, "gru": 11, "lstm": 13}
+Cell = Literal["rnn", "gru", "gru_before", "lstm"]
+FUSED = {"rnn": 4, "gru": 10, "gru_before": 14, "lstm": 9}
+IN_TURN = {"rnn": 5, "gru": 11, "gru_before": 14, "lstm": 13}
 """Number of vectors (of the state's width) that a layer stores per token for the backward pass,
-measured on texts of different lengths: in PyTorch's kernel, and in the decoder's loop over time."""
+measured on texts of different lengths: in PyTorch's kernel (`gru_before` has none), and in the
+decoder's loop over time."""
 
 
 class Seq2SeqConfig(ModelConfig):
@@ -30,11 +33,24 @@ class Seq2SeqConfig(ModelConfig):
     family: Literal["seq2seq"] = "seq2seq"
     size: Literal["tiny", "small", "base"] | None = None
     dim: int = Field(default=128, ge=2, multiple_of=2)
-    """Width of embeddings and states; in the encoder, half of it for each direction."""
-    cell: Literal["rnn", "gru", "lstm"] = "gru"
-    attention: Literal["additive", "dot", "none"] = "additive"
-    """The score of the decoder's attention: v·tanh(W s + U h) or W s · U h. `none`: the context of
-    every step is the encoder's final states of both directions."""
+    """Width of embeddings and states; in an encoder of both directions, half of it for each."""
+    cell: Cell = "gru"
+    """`gru_before`: a GRU whose reset gate acts before the matrix (Chung et al. 2014)."""
+    encoder: Literal["both", "forward", "backward"] = "both"
+    """The direction in which the encoder reads. `backward` is a source in reversed order (Sutskever
+    et al. 2014)."""
+    attention: Literal["additive", "dot", "location", "none"] = "additive"
+    """The score of the decoder's attention: v·tanh(W s + U h_i), W s · U h_i, or W s · p_i with a
+    learned vector p_i for each place i of the source. `none`: one context vector, the encoder's
+    final states of all its directions."""
+    last_word: bool = False
+    """Whether the score sees the last word, too: W [s; y] in place of W s."""
+    hard_attention: bool = False
+    """Hard attention: the context is the one source token with the highest score. Gradients are
+    straight-through: those of soft attention."""
+    context: Literal["every", "first"] = "every"
+    """Without attention: whether the context vector enters every step (Cho et al. 2014), or is only
+    the decoder's initial state (Sutskever et al. 2014)."""
     encoder_layers: int = Field(default=1, ge=1, le=DEEPEST)
     decoder_layers: int = Field(default=1, ge=1, le=DEEPEST)
     tied: Literal["all", "output", "inputs", "none"] = "all"
@@ -43,6 +59,15 @@ class Seq2SeqConfig(ModelConfig):
     """Maximum length of an input sequence; nothing in the model depends on it."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout rate on embeddings, and on the output of each recurrent layer."""
+
+    @model_validator(mode="after")
+    def _attention_fits(self) -> Seq2SeqConfig:
+        if self.attention == "none" and (self.hard_attention or self.last_word):
+            key = "hard_attention" if self.hard_attention else "last_word"
+            raise ValueError(f"{key} needs attention: additive, dot or location, got none")
+        if self.attention != "none" and self.context == "first":
+            raise ValueError(f"context: first needs attention: none, got {self.attention}")
+        return self
 
     @property
     def stacks(self) -> dict[str, int]:
@@ -53,6 +78,7 @@ class Seq2SeqConfig(ModelConfig):
     def summary(self) -> str:
         """A short description of the model's width, cells and attention."""
         looks = "no attention" if self.attention == "none" else f"{self.attention} attention"
+        looks = f"hard {looks}" if self.hard_attention else looks
         return f"{self.dim} wide, {self.cell} cells, {looks}"
 
     def kept_numbers(self, lengths: Sequence[int], targets: int) -> int:
@@ -65,8 +91,11 @@ class Seq2SeqConfig(ModelConfig):
         lowest = (FUSED if self.attention == "none" else IN_TURN)[self.cell]
         above = FUSED[self.cell] * (self.decoder_layers - 1)
         layers = self.encoder_layers * FUSED[self.cell] * source + (lowest + above) * target
-        pairs = {"additive": 2 * dim + 3, "dot": 3, "none": 0}[self.attention] * source * target
-        return dim * (layers + 2 * (source + target) + 5 * targets) + pairs
+        pairs = {"additive": 2 * dim + 3, "dot": 3, "location": 3, "none": 0}[self.attention]
+        top = 5 if self.context == "every" else 2
+        ends = 2 * source + (2 if self.context == "every" else 1) * target
+        linear = dim * (layers + ends + top * targets)
+        return linear + pairs * source * target
 
     def held_numbers(self, rows: int, length: int, source: int) -> int:
         """How many numbers decoding stores: states of each row, keys and values of the source.
@@ -76,7 +105,8 @@ class Seq2SeqConfig(ModelConfig):
         del length
         states = self.decoder_layers * (2 if self.cell == "lstm" else 1)
         if self.attention == "none":
-            return (rows * (states + 1) + source) * self.dim
+            states += self.context == "every"
+            return (rows * states + source) * self.dim
         return (rows * states + 2 * source) * self.dim
 
 

@@ -1,0 +1,99 @@
+"""Recurrent language models, ELMo, classifiers and taggers through the commands."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import regard as package
+from tests.commands import is_refused
+
+TEXT = ("The old dog sleeps. The young cat sees the old dog. A cat sleeps. " * 6 + "\n\n") * 8
+SMALL = [
+    "data.kind=text", "data.files=mine.txt", "data.rows=packed", "tokens.vocab=300",
+    "model.dim=16", "model.max_length=32", "train.steps=4", "train.batch_tokens=200",
+    "train.evaluate_every=2", "train.save_every=2", "-q",
+]  # fmt: skip
+
+
+def done(result):
+    assert (result.code, result.err) == (0, ""), result.err
+    return result.out
+
+
+@pytest.mark.slow
+def test_a_language_model_writes_suggests_and_is_planned(regard, tmp_path):
+    (tmp_path / "mine.txt").write_text(TEXT)
+    done(regard("train", "tiny/rnn", "-o", "run", *SMALL))
+    drawn = ["--seed", "3", "--max-length", "8"]
+    assert done(regard("generate", "run", "The old", *drawn))
+    assert done(regard("generate", "run", "The old", "--beam", "3", "--max-length", "8"))
+    assert len(done(regard("suggest", "run", "The old", "--top", "2")).strip().splitlines()) >= 1
+    assert json.loads(done(regard("eval", "run", "--json")))
+    found = package.load("run")
+    planned = json.loads(done(regard("plan", "run", "--flops", "1e12", "--json")))
+    assert planned["parameters"]["total"] == sum(p.numel() for p in found.model.parameters())
+    assert planned["inference_bytes"]["keys_and_values"] == 4 * 2 * 2 * 16  # h and c of 2 layers
+    for words in (("look", "run", "The old dog"), ("heads", "run")):
+        is_refused(regard(*words), "got a rnn model without attention")
+    is_refused(regard("embed", "run", "The old dog"), "cannot embed")
+    found.save(tmp_path / "saved")
+    assert torch.equal(package.load("saved").logits([5, 6]), found.logits([5, 6]))
+    is_refused(regard("export", "run", "-o", "theirs", "--to", "hf"), "got a rnn")
+
+
+@pytest.mark.slow
+def test_elmo_embeds_compares_words_and_writes(regard, tmp_path):
+    (tmp_path / "mine.txt").write_text(TEXT)
+    done(regard("train", "tiny/elmo", "-o", "run", *SMALL))
+    [vector] = [json.loads(line) for line in done(
+        regard("embed", "run", "The old dog sleeps.", "--json")
+    ).splitlines()]  # fmt: skip
+    assert len(vector["vector"]) == 16
+    said = ["--in", "The old dog sleeps.", "--in", "The cat sees the old dog."]
+    out = done(regard("words", "run", "dog", *said))
+    assert "cosine, top" in out
+    again = done(regard("words", "run", "dog", *said, "--layer", "0"))
+    assert "cosine, layer 0" in again
+    assert done(regard("generate", "run", "The old", "--seed", "1", "--max-length", "5"))
+    found = package.load("run")
+    assert found.embed([5, 6, 7]).shape == (16,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["classify", "tag"])
+def test_labels_are_learned_from_nothing(regard, tmp_path, task):
+    """What decides is at the other end of the text: the state carries it there."""
+    words = ["dog", "cat", "tree", "house", "bird", "street"]
+    texts = [(first, words[i % 6], words[(i // 6) % 6], words[i % 5])
+             for i in range(120) for first in ("good", "bad")]  # fmt: skip
+    if task == "classify":
+        file = tmp_path / "mine.tsv"
+        file.write_text("".join(f"{' '.join(text)}\t{text[0]}\n" for text in texts))
+    else:
+        file = tmp_path / "mine.conll"
+        lines = ["".join(f"{word} {'B-' + text[0] if place == 3 else 'O'}\n"
+                         for place, word in enumerate(text)) for text in texts]  # fmt: skip
+        file.write_text("\n".join(lines))
+    small = [f"task={task}", f"data.train={file.name}", "data.held_out=40", "model.dim=16",
+             "tokens.kind=words", "model.both_ways=false", "train.steps=80",
+             "train.learning_rate=2e-2", "train.warmup=5", "train.evaluate_every=40",
+             "train.save_every=40", "model.dropout=0", "-q"]  # fmt: skip
+    done(regard("train", "own/rnn", "-o", "run", *small))
+    scores = json.loads(done(regard("eval", "run", "--json")))
+    assert "100" in json.dumps(scores)
+    if task == "classify":
+        assert done(regard("classify", "run", "bad house bird dog")).startswith("bad")
+        assert package.load("run").embed("good dog").shape == (16,)
+    else:
+        [*_, last] = package.load("run").tag("bad house bird dog")
+        assert last.tag == "B-bad"
+
+
+def test_what_it_cannot_be_is_refused(regard):
+    recipe = ("train", "tiny/rnn", "-o", "run")
+    is_refused(regard(*recipe, "task=fill"), "task: fill needs model.family: bert, got rnn")
+    is_refused(regard(*recipe, "model.cell=mamba"), "expected one of rnn, gru, gru_before, lstm")
+    is_refused(regard(*recipe, "model.dim=15"), "model.dim")
