@@ -22,24 +22,19 @@ class Input(Protocol):
 
     def __len__(self) -> int:
         """The number of examples."""
-        ...
 
     @property
     def device(self) -> torch.device:
         """The device of the tensors."""
-        ...
 
     def take(self, rows: Sequence[int]) -> Self:
         """Select examples by index, in the order of `rows`."""
-        ...
 
     def to(self, device: torch.device | str) -> Self:
         """Return the same examples on a device."""
-        ...
 
     def keys(self) -> list[str]:
         """A string for each example, equal for equal examples, from which sampling is seeded."""
-        ...
 
 
 Source = TypeVar("Source", bound=Input)

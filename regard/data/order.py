@@ -17,6 +17,11 @@ POOL_BATCHES = 100
 similar lengths, few enough that the examples of a batch change from epoch to epoch."""
 
 
+def generator(*numbers: int) -> np.random.Generator:
+    """Return a random generator seeded with these numbers, the same on every machine."""
+    return np.random.Generator(np.random.PCG64([number % 2**64 for number in numbers]))
+
+
 def training_batches(lengths: Sequence[int], budget: int, seed: int, epoch: int) -> list[list[int]]:
     """Compute the batches of one training epoch; every example is in exactly one of them.
 
@@ -35,7 +40,7 @@ def training_batches(lengths: Sequence[int], budget: int, seed: int, epoch: int)
     sizes = np.asarray(lengths, dtype=np.int64)
     if not len(sizes):
         return []
-    random = np.random.Generator(np.random.PCG64([seed % 2**64, epoch]))
+    random = generator(seed, epoch)
     shuffled = random.permutation(len(sizes))
     pool = max(1, int(POOL_BATCHES * budget / max(1.0, float(sizes.mean()))))
     pools = np.arange(len(sizes)) // pool

@@ -14,8 +14,6 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-import numpy as np
-
 from regard.data.config import (
     LONGEST,
     DataConfig,
@@ -26,8 +24,9 @@ from regard.data.config import (
     PartData,
     ToyData,
 )
-from regard.data.text.files import checksum, load_pairs, read_pairs
+from regard.data.text.files import load_pairs, read_pairs
 from regard.data.text.pairs import Pair, Splits
+from regard.data.text.splits import choose_groups, read_splits
 from regard.data.toy import toy_splits
 from regard.errors import InputError
 from regard.runtime.lazy import imported
@@ -134,26 +133,19 @@ def _digest(pairs: Sequence[Pair], settings: str) -> str:
 
 
 def _read(config: FileData) -> Loaded:
-    skipped: Counter[str] = Counter()
-    parts: dict[str, tuple[Pair, ...]] = {}
-    checksums: dict[str, str] = {}
-    for name, files in (("train", config.train), ("valid", config.valid), ("test", config.test)):
-        if files is None:
-            continue
-        pairs, bad = load_pairs(files, config.max_words, config.on_bad)
-        parts[name] = tuple(pairs)
-        skipped.update(bad)
-        checksums |= _checksums(files)
+    parts, skipped, checksums = read_splits(
+        config, lambda files: load_pairs(files, config.max_words, config.on_bad)
+    )
     counts = {"valid": config.held_out, "test": config.held_out_test}
     for place, (name, count) in enumerate(counts.items()):
         if name not in parts and count:
             # Each split has its own seed, so that the validation split does not depend on
             # whether a test split is held out.
             parts["train"], parts[name] = _set_aside(
-                parts["train"], count, config.seed + place * 2**32, KEYS[config.group]
+                parts["train"], count, config.seed + place * 2**32, GROUP_KEYS[config.group]
             )
     tests = {"test": parts["test"]} if "test" in parts else {}
-    return Loaded(Splits(parts["train"], parts["valid"], tests), dict(skipped), checksums)
+    return Loaded(Splits(parts["train"], parts["valid"], tests), skipped, checksums)
 
 
 def _mixed(config: MixtureData) -> Loaded:
@@ -166,10 +158,12 @@ def _mixed(config: MixtureData) -> Loaded:
     for name, part in config.parts.items():
         loaded = _part(part, config)
         shown = [_perhaps_unpunctuated(pair, part.unpunctuated) for pair in loaded.splits.train]
-        train += _told(shown, part.prefix, name)
-        valid += _told(loaded.splits.valid, part.prefix, name)
+        train += _with_prefix(shown, part.prefix, name)
+        valid += _with_prefix(loaded.splits.valid, part.prefix, name)
         for test, pairs in loaded.splits.tests.items():
-            tests[name if test == "test" else f"{name}_{test}"] = _told(pairs, part.prefix, name)
+            tests[name if test == "test" else f"{name}_{test}"] = _with_prefix(
+                pairs, part.prefix, name
+            )
         skipped.update(loaded.skipped)
         checksums |= loaded.checksums
     if config.group == "source":  # two parts may have the same source
@@ -185,21 +179,11 @@ def _part(part: PartData, config: MixtureData) -> Loaded:
         splits = GENERATORS[part.kind](part.pairs, config.held_out, config.seed)
         return Loaded(splits, {}, {part.kind: _digest(splits.train, part.model_dump_json())})
     assert part.train is not None  # validated by PartData
-    files = FileData(
-        train=part.train,
-        valid=part.valid,
-        test=part.test,
-        held_out=config.held_out,
-        held_out_test=config.held_out_test,
-        group=config.group,
-        on_bad=config.on_bad,
-        max_words=config.max_words,
-        seed=config.seed,
-    )
-    return _read(files)
+    shared = config.model_dump(exclude={"kind", "parts"})
+    return _read(FileData(train=part.train, valid=part.valid, test=part.test, **shared))
 
 
-def _told(pairs: Sequence[Pair], prefix: str, name: str) -> tuple[Pair, ...]:
+def _with_prefix(pairs: Sequence[Pair], prefix: str, name: str) -> tuple[Pair, ...]:
     """Put the prefix before each source, and the part's name before the other tags."""
     return tuple(Pair(prefix + pair.source, pair.target, (name, *pair.tags)) for pair in pairs)
 
@@ -221,7 +205,7 @@ def _same_source(source: str) -> str:
     return re.sub(r"[\W_]+", "", source.casefold()) or source
 
 
-KEYS: dict[str, Callable[[Pair], Hashable]] = {
+GROUP_KEYS: dict[str, Callable[[Pair], Hashable]] = {
     "pair": lambda pair: (pair.source, pair.target),
     "source": lambda pair: _same_source(pair.source),
 }
@@ -246,21 +230,7 @@ def _set_aside(
         InputError: If there are fewer than two groups.
     """
     unique = dict.fromkeys(pairs)
-    groups = list(dict.fromkeys(map(key, unique)))
-    if len(groups) < 2:
-        raise InputError(
-            "data.train",
-            got="a single pair to train on and to validate with",
-            expected="at least 2 different pairs",
-            fix="give more pairs, or a data.valid",
-        )
-    count = max(1, min(held_out, len(groups) // 10))
-    random = np.random.Generator(np.random.PCG64(seed % 2**64))
-    chosen = {groups[place] for place in random.permutation(len(groups))[:count].tolist()}
+    groups = dict.fromkeys(map(key, unique), 1)
+    chosen = choose_groups(groups, max(1, min(held_out, len(groups) // 10)), seed, "pair")
     aside = tuple(pair for pair in unique if key(pair) in chosen)
     return tuple(pair for pair in pairs if key(pair) not in chosen), aside
-
-
-def _checksums(files: Files) -> dict[str, str]:
-    names = (files,) if isinstance(files, str) else files
-    return {name: checksum(name) for name in names}

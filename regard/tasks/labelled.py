@@ -19,13 +19,11 @@ from torch import Tensor
 
 from regard.data.batch import Batch, Cursor
 from regard.data.input import Ragged
-from regard.data.text.annotations import text_of
 from regard.data.text.labelled import (
     LabelledSplits,
     labels_in,
     load_labelled,
     read_labelled,
-    texts_in,
 )
 from regard.data.text.windows import Row, evaluation, training
 from regard.errors import InputError
@@ -201,7 +199,7 @@ class Supervised(LearnsLabels[Sequence[Example]], Reader, ABC, Generic[Example])
         for problem, count in splits.skipped.items():
             _logger.warning("data: %d examples skipped: %s", count, problem)
         if vocabulary is None:
-            texts = [text for example in splits.train for text in texts_in(example)]
+            texts = [text for example in splits.train for text in example.texts]
             vocabulary = learn_plain(texts, settings.tokens, READING)
         key = TASKS[settings.task].head
         if key in NAMES:
@@ -265,7 +263,7 @@ class Supervised(LearnsLabels[Sequence[Example]], Reader, ABC, Generic[Example])
 
     def unknown(self, examples: Sequence[Any]) -> Unknown:
         """The unknown words of some examples."""
-        return Unknown.of(self.vocabulary.source, map(text_of, examples))
+        return Unknown.of(self.vocabulary.source, (" ".join(each.texts) for each in examples))
 
     def read(
         self, texts: Sequence[Text], longest: int, *, symbols: bool = False

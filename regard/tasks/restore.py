@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from regard.data.input import Ragged
+from regard.data.order import generator
 from regard.data.text.corpus import Corpus
-from regard.data.text.corruption import CorruptedCorpus, generator
+from regard.data.text.corruption import CorruptedCorpus
 from regard.data.text.spans import SpanCorruption, cut_spans, span_lengths, span_mask
 from regard.decode.config import DecodeConfig
 from regard.decode.filters import Symbols

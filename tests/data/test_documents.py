@@ -125,7 +125,7 @@ def test_a_character_cut_off_by_the_end_of_the_file_is_named(write):
         ('{"text": "  "}', "empty line"),
         ("{", "not JSON"),
         ("[1]", "not JSON (a list, not an object)"),
-        ('{"body": "x"}', "wrong keys (body, not 'text')"),
+        ('{"body": "x"}', "wrong keys ('body', not 'text')"),
         ('{"text": 3}', "wrong keys ('text' is not a text)"),
         ('{"text": "\\u0000"}', "a control character"),
         ('{"text": "\\ud800"}', "not UTF-8 (half a character in 'text')"),

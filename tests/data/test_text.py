@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.sources import pairs_of
-from regard.data.text import files as text
+from regard.data.text import lines
 from regard.data.text.files import Lengths, Problem, check, load_pairs, read_pairs
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
@@ -108,7 +108,7 @@ def test_any_text_without_tabs_and_newlines_is_read_as_it_stands(tmp_path_factor
         ("x.jsonl", b"[" * 100_000, "not JSON", ""),
         ("x.jsonl", b"[1]", "not JSON", "a list, not an object"),
         ("x.jsonl", b'{"src": "a", "target": "b"}', "wrong keys", "'src', 'target'"),
-        ("x.jsonl", b'{"source": "a"}', "wrong keys", "'source', not 'source', 'target'"),
+        ("x.jsonl", b'{"source": "a"}', "wrong keys", "'source', not 'target'"),
         (
             "x.jsonl",
             b'{"source": "a\\nb", "target": "b"}',
@@ -241,8 +241,7 @@ def test_a_tab_inside_a_sentence_is_a_blank(write):
 
 @pytest.mark.parametrize("end", ["\n", ""])
 def test_a_line_that_would_fill_the_memory_is_a_problem_with_its_number(write, monkeypatch, end):
-    monkeypatch.setattr(text, "LONGEST_LINE", 1000)
-    monkeypatch.setattr(text.numbered, "__defaults__", (1000,))
+    monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
     long = "x" * 3_000_000  # larger than what is thrown away at once
     fits = "y" * 997 + "\tz"
     file = write("bomb.tsv.gz", f"a\tb\n{fits}\n{long}\nc\td\n{long}{end}")

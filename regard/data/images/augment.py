@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.data.order import generator
+
 TURN = 0.22
 """Largest rotation in either direction, in radians: about 13 degrees."""
 SHEAR = 0.25
@@ -39,12 +41,7 @@ def augmented(images: Tensor, index: Sequence[int], seed: int, epoch: int, by: f
     """
     if not by:
         return images
-    dice = np.stack(
-        [
-            np.random.Generator(np.random.PCG64([seed % 2**64, epoch, place])).uniform(-1, 1, 7)
-            for place in index
-        ]
-    )
+    dice = np.stack([generator(seed, epoch, place).uniform(-1, 1, 7) for place in index])
     turn, shear, tall, wide, right, down, width = (by * torch.from_numpy(dice).float()).unbind(1)
     turned = _affine(turn * TURN, shear * SHEAR, 1 + tall * STRETCH, 1 + wide * STRETCH)
     shift = torch.stack((right, down), dim=1)[:, :, None] * SHIFT

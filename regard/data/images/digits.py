@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.config import DigitsData
+from regard.data.order import generator
 
 CLASSES = tuple("0123456789")
 SIDE = 8
@@ -61,7 +62,7 @@ def splits(data: DigitsData) -> PictureSplits:
         data: Names the test fold.
     """
     values, labels, checksum = _read()
-    random = np.random.Generator(np.random.PCG64(0))
+    random = generator(0)
     roles = np.empty(len(labels), dtype=np.int64)  # 0 train, 1 valid, 2 test
     for number in range(len(CLASSES)):
         places = random.permutation(np.flatnonzero(labels == number))

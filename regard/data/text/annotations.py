@@ -10,22 +10,29 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, TypeVar
 
-from regard.data.text.files import (
+from regard.data.text.lines import (
     COLUMNS,
     EMPTY,
-    JSON,
     KEYS,
-    LONGEST_LINE,
     UNDECODABLE,
+    Numbered,
     Problem,
-    csv_rows,
+    Unfit,
     encodable,
-    numbered,
+    has_suffix,
+    json_rows,
+    parsed,
+    table_rows,
+    text_field,
+    text_lines,
 )
 from regard.errors import InputError
 
+LABELLED = "examples with labels"
+"""What a file should contain, for the error about an empty file."""
 HEADERS = {
     "text", "sentence", "sentence1", "sentence2", "pair", "premise", "hypothesis", "question",
     "label", "labels", "class", "sentiment", "target",
@@ -51,6 +58,16 @@ class LabelledText:
         """Examples with equal keys must stay in one split."""
         return self.text, self.pair
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text, or both texts."""
+        return (self.text,) if self.pair is None else (self.text, self.pair)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The class."""
+        return (self.label,)
+
 
 @dataclass(frozen=True)
 class TaggedWords:
@@ -63,6 +80,16 @@ class TaggedWords:
     def key(self) -> Hashable:
         """Examples with equal keys must stay in one split."""
         return self.words
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All words as one text."""
+        return (" ".join(self.words),)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The tags."""
+        return self.tags
 
 
 @dataclass(frozen=True)
@@ -86,95 +113,39 @@ class Question:
         """Examples with equal keys must stay in one split."""
         return self.context
 
-
-def text_of(example: LabelledText | TaggedWords | Question) -> str:
-    """Return the whole text of an example: both texts, all words, or question and context."""
-    if isinstance(example, TaggedWords):
-        return " ".join(example.words)
-    if isinstance(example, Question):
-        return f"{example.question} {example.context}"
-    return example.text if example.pair is None else f"{example.text} {example.pair}"
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The question and its context."""
+        return self.question, self.context
 
 
 Example = TypeVar("Example", LabelledText, TaggedWords, Question)
-
-
-def _numbered(file: str, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str | Problem]]:
-    r"""Yield the lines of a file, ended by \n or \r\n only, or their problems, with numbers."""
-    for number, content in numbered(file, "examples with labels", longest):
-        if isinstance(content, Problem):
-            yield number, content
-            continue
-        try:
-            yield number, content.decode()
-        except UnicodeDecodeError as problem:
-            byte = f"byte 0x{content[problem.start]:02x} at {problem.start + 1}"
-            yield number, Problem(file, number, UNDECODABLE, byte)
-
-
-def _ends(file: str, suffix: str) -> bool:
-    return file.lower().removesuffix(".gz").endswith(suffix)
-
-
-def _objects(file: str) -> Iterator[tuple[int, dict[str, Any] | Problem]]:
-    """Yield the objects of a JSONL file, or their problems, with line numbers."""
-    for number, line in _numbered(file):
-        if isinstance(line, Problem):
-            yield number, line
-            continue
-        if not line.strip():
-            yield number, Problem(file, number, EMPTY)
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as problem:
-            yield number, Problem(file, number, JSON, str(problem))
-            continue
-        if not isinstance(row, dict):
-            kind = type(row).__name__
-            yield number, Problem(file, number, JSON, f"a {kind}, not an object")
-        elif not encodable(json.dumps(row, ensure_ascii=False)):
-            yield number, Problem(file, number, UNDECODABLE, "half a character")
-        else:
-            yield number, row
 
 
 def _each(
     file: str, understand: Callable[[dict[str, Any]], Example]
 ) -> Iterator[Example | Problem]:
     """Yield the example in each object of a JSONL file, or its problem."""
-    for number, row in _objects(file):
-        if isinstance(row, Problem):
-            yield row
-            continue
-        try:
-            yield understand(row)
-        except _Unfit as problem:
-            yield Problem(file, number, problem.what, problem.detail)
 
+    def example(row: dict[str, Any]) -> Example:
+        if not encodable(json.dumps(row, ensure_ascii=False)):
+            raise Unfit(UNDECODABLE, "half a character")
+        return understand(row)
 
-class _Unfit(Exception):
-    """Raised for an example that cannot be used, with the reason."""
-
-    def __init__(self, what: str, detail: str) -> None:
-        super().__init__(what, detail)
-        self.what, self.detail = what, detail
+    return (found for _, found in parsed(file, json_rows(file, LABELLED), example))
 
 
 def _text_in(row: dict[str, Any], key: str) -> str:
-    value = row.get(key)
-    if not isinstance(value, str):
-        found = ", ".join(map(repr, row)) or "none"
-        raise _Unfit(KEYS, f"{found}: {key!r} should be a text")
+    value = text_field(row, key)
     if not value.strip():
-        raise _Unfit(f"empty {key}", "")
+        raise Unfit(f"empty {key}")
     return value
 
 
 def _label(row: dict[str, Any]) -> str:
     label = row.get("label")
     if not isinstance(label, str | int) or str(label).strip() == "":
-        raise _Unfit(KEYS, "'label' should be a name or a whole number")
+        raise Unfit(KEYS, "'label' should be a name or a whole number")
     return str(label).strip()
 
 
@@ -182,10 +153,10 @@ def _label(row: dict[str, Any]) -> str:
 
 
 def _texts(file: str, header: bool) -> Iterator[LabelledText | Problem]:
-    if _ends(file, ".jsonl"):
+    if has_suffix(file, ".jsonl"):
         return _each(file, _text_of)
-    if _ends(file, ".tsv") or _ends(file, ".csv"):
-        return _columns(file, header=header)
+    if has_suffix(file, ".tsv", ".csv"):
+        return _columns(file, header)
     raise InputError(
         file,
         got="an unknown file suffix",
@@ -198,102 +169,99 @@ def _text_of(row: dict[str, Any]) -> LabelledText:
     return LabelledText(_text_in(row, "text"), pair, _label(row))
 
 
-def _columns(file: str, *, header: bool) -> Iterator[LabelledText | Problem]:
+def _columns(file: str, header: bool) -> Iterator[LabelledText | Problem]:
     width = 0  # columns of the first example: a file has texts or pairs, not both
-    rows = csv_rows(file, "examples with labels") if _ends(file, ".csv") else _tabbed(file)
-    for number, row in rows:
-        if number == 1 and header:
-            continue
-        if isinstance(row, Problem):
-            yield row
-            continue
+
+    def example(row: list[str]) -> LabelledText:
+        nonlocal width
         cells = [cell.strip() for cell in row]
-        if number == 1 and {cell.lower() for cell in cells} <= HEADERS:
+        if not any(cells):
+            raise Unfit(EMPTY)
+        if len(cells) not in ((width,) if width else (2, 3)):
+            raise Unfit(COLUMNS, f"{len(cells)}, not {width or '2 or 3'}")
+        if not all(cells):
+            place = cells.index("") + 1
+            what = "label" if place == len(cells) else "text"
+            raise Unfit(f"empty {what}", f"column {place}")
+        width = len(cells)
+        return LabelledText(cells[0], cells[1] if width == 3 else None, cells[-1])
+
+    return (found for _, found in parsed(file, _without_header(file, header), example))
+
+
+def _without_header(file: str, header: bool) -> Numbered[list[str]]:
+    for number, cells in table_rows(file, LABELLED):
+        names = [] if isinstance(cells, Problem) else [cell.strip().lower() for cell in cells]
+        if number == 1 and names and not header and set(names) <= HEADERS:
             raise InputError(
                 f"{file}:1",
-                got=f"{', '.join(cells)}: the names of the columns",
+                got=f"{', '.join(names)}: the names of the columns",
                 expected="an example",
                 fix="data.header=true leaves the first line out",
             )
-        if not any(cells):
-            yield Problem(file, number, EMPTY)
-        elif len(cells) not in ((width,) if width else (2, 3)):
-            yield Problem(file, number, COLUMNS, f"{len(cells)}, not {width or '2 or 3'}")
-        elif not all(cells):
-            place = cells.index("") + 1
-            yield Problem(file, number, "empty label" if place == len(cells) else "empty text",
-                          f"column {place}")  # fmt: skip
-        else:
-            width = len(cells)
-            yield LabelledText(cells[0], cells[1] if width == 3 else None, cells[-1])
-
-
-def _tabbed(file: str) -> Iterator[tuple[int, list[str] | Problem]]:
-    """Yield the rows of a TSV file, or their problems, with line numbers."""
-    for number, line in _numbered(file):
-        yield number, line if isinstance(line, Problem) else line.split("\t")
+        if number > 1 or not header:
+            yield number, cells
 
 
 # Words with tags
 
 
 def _words(file: str, header: bool) -> Iterator[TaggedWords | Problem]:  # noqa: ARG001
-    return _each(file, _words_of) if _ends(file, ".jsonl") else _sentences(file)
+    return _each(file, _words_of) if has_suffix(file, ".jsonl") else _sentences(file)
 
 
 def _words_of(row: dict[str, Any]) -> TaggedWords:
-    words, tags = row.get("words"), row.get("tags")
-    for name, values in (("words", words), ("tags", tags)):
-        if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
-            raise _Unfit(KEYS, f"{name!r} should be a list of texts")
-    assert isinstance(words, list)
-    assert isinstance(tags, list)
+    words, tags = _list_in(row, "words"), _list_in(row, "tags")
     if len(words) != len(tags):
-        raise _Unfit(COLUMNS, f"{len(words)} words but {len(tags)} tags")
+        raise Unfit(COLUMNS, f"{len(words)} words but {len(tags)} tags")
     if not words or not all(each.strip() for each in (*words, *tags)):
-        raise _Unfit(EMPTY, "a sentence without words, or an empty word or tag")
+        raise Unfit(EMPTY, "a sentence without words, or an empty word or tag")
     return TaggedWords(tuple(words), tuple(tags))
+
+
+def _list_in(row: dict[str, Any], key: str) -> list[str]:
+    values = row.get(key)
+    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+        raise Unfit(KEYS, f"{key!r} should be a list of texts")
+    return values
 
 
 def _sentences(file: str) -> Iterator[TaggedWords | Problem]:
     """Read one word per line with its tag in the last column; an empty line ends a sentence."""
+
+    def is_empty(row: tuple[int, list[str] | Problem]) -> bool:
+        return not isinstance(row[1], Problem) and not any(cell.strip() for cell in row[1])
+
+    for empty, rows in groupby(table_rows(file, LABELLED), key=is_empty):
+        found = None if empty else _sentence(file, rows)
+        if found is not None:
+            yield found
+
+
+def _sentence(file: str, rows: Numbered[list[str]]) -> TaggedWords | Problem | None:
+    """Return the sentence in some rows, or the first problem; None if there is no word."""
     words: list[tuple[str, str]] = []
-    bad: Problem | None = None
-    rows = csv_rows(file, "examples with labels") if _ends(file, ".csv") else _tabbed(file)
-    for number, cells in rows:
-        if isinstance(cells, Problem):
-            bad = bad or cells
+    for number, row in rows:
+        if isinstance(row, Problem):
+            return row
+        cells = row[0].split() if len(row) == 1 else [cell.strip() for cell in row]
+        if cells[0] == DOCUMENT:
             continue
-        if not any(cell.strip() for cell in cells):
-            yield from _sentence(words, bad)
-            words, bad = [], None
-            continue
-        if len(cells) == 1:
-            cells = cells[0].split()
-        word, tag = cells[0].strip(), cells[-1].strip()
-        if word == DOCUMENT:
-            continue
-        if len(cells) < 2 or not word or not tag:
-            row = " ".join(cells)
-            bad = bad or Problem(file, number, COLUMNS, f"{row!r}, not a word and its tag")
-        words.append((word, tag))
-    yield from _sentence(words, bad)
-
-
-def _sentence(words: list[tuple[str, str]], bad: Problem | None) -> Iterator[TaggedWords | Problem]:
-    if bad is not None:
-        yield bad
-    elif words:
-        yield TaggedWords(tuple(word for word, _ in words), tuple(tag for _, tag in words))
+        if len(cells) < 2 or not cells[0] or not cells[-1]:
+            return Problem(file, number, COLUMNS, f"{' '.join(row)!r}, not a word and its tag")
+        words.append((cells[0], cells[-1]))
+    if not words:
+        return None
+    return TaggedWords(tuple(word for word, _ in words), tuple(tag for _, tag in words))
 
 
 # Questions about a text
 
 
 def _questions(file: str, header: bool) -> Iterator[Question | Problem]:  # noqa: ARG001
-    if _ends(file, ".jsonl"):
+    if has_suffix(file, ".jsonl"):
         return _each(file, _question_of)
-    if _ends(file, ".json"):
+    if has_suffix(file, ".json"):
         return _squad(file)
     raise InputError(
         file, got="an unknown file suffix", expected=".json (in SQuAD's format) or .jsonl"
@@ -315,21 +283,19 @@ def _answers(given: Any, context: str) -> tuple[Excerpt, ...]:
     """
     if isinstance(given, dict):
         texts, starts = given.get("text"), given.get("start", given.get("answer_start"))
+        given = [given]
         if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
             given = [{"text": t, "start": s} for t, s in zip(texts, starts, strict=True)]
-        else:
-            given = [given]
-    if given is None:
-        given = []
+    given = [] if given is None else given
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        raise _Unfit(KEYS, "'answers' should have 'text' and 'start'")
+        raise Unfit(KEYS, "'answers' should have 'text' and 'start'")
     found = []
     for each in given:
         text, start = each.get("text"), each.get("start", each.get("answer_start"))
         if not isinstance(text, str) or type(start) is not int:
-            raise _Unfit(KEYS, "an answer should have a 'text' and a 'start'")
+            raise Unfit(KEYS, "an answer should have a 'text' and a 'start'")
         if not text.strip() or start < 0 or context[start : start + len(text)] != text:
-            raise _Unfit(MISPLACED, f"{text[:40]!r} at {start}")
+            raise Unfit(MISPLACED, f"{text[:40]!r} at {start}")
         found.append(Excerpt(text, start))
     return tuple(found)
 
@@ -337,7 +303,7 @@ def _answers(given: Any, context: str) -> tuple[Excerpt, ...]:
 def _squad(file: str) -> Iterator[Question | Problem]:
     """Read SQuAD's JSON document: articles, their paragraphs, the questions about each."""
     lines, size = [], 0
-    for _, line in _numbered(file, LONGEST_DOCUMENT):
+    for _, line in text_lines(file, LABELLED, LONGEST_DOCUMENT):
         if isinstance(line, Problem):
             yield line
             return
@@ -348,7 +314,6 @@ def _squad(file: str) -> Iterator[Question | Problem]:
             raise InputError(file, got="more text", expected=expected)
     try:
         articles = json.loads("\n".join(lines))["data"]
-        paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
         rows = [
             {
                 "context": paragraph["context"],
@@ -356,7 +321,8 @@ def _squad(file: str) -> Iterator[Question | Problem]:
                 "answers": [] if each.get("is_impossible") else each["answers"],
                 "id": each.get("id", "?"),
             }
-            for paragraph in paragraphs
+            for article in articles
+            for paragraph in article["paragraphs"]
             for each in paragraph["qas"]
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
@@ -366,8 +332,9 @@ def _squad(file: str) -> Iterator[Question | Problem]:
     for row in rows:
         try:
             yield _question_of(row)
-        except _Unfit as problem:
-            yield Problem(file, 1, problem.what, f"question {row['id']}: {problem.detail}")
+        except Unfit as problem:
+            what, *detail = problem.args
+            yield Problem(file, 1, what, f"question {row['id']}: {' '.join(detail)}")
 
 
 READERS: dict[str, Callable[[str, bool], Iterator[Any]]] = {

@@ -18,14 +18,17 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.order import generator
 from regard.data.text.documents import DocumentPiece, Text, cut
+from regard.data.text.ranges import Ranges
 from regard.errors import InputError
 from regard.runtime.files import reporting, sync, temporary_beside, write_synced
 
@@ -48,25 +51,20 @@ class Encoder(Protocol):
     @property
     def vocab(self) -> int:
         """The number of entries of the vocabulary."""
-        ...
 
     @property
     def begin(self) -> int:
         """The id of the begin symbol."""
-        ...
 
     @property
     def end(self) -> int:
         """The id of the end symbol."""
-        ...
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode texts: the ids of each, without begin and end symbols."""
-        ...
 
     def to_json(self) -> str:
         """Return the whole tokenizer as JSON: everything that the ids depend on."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def survey(
     Raises:
         InputError: If there is no document.
     """
-    random = np.random.Generator(np.random.PCG64(seed % 2**64))
+    random = generator(seed)
     skipped: Counter[str] = Counter()
     sizes, size, done = array("q"), 0, 0
     kept: list[tuple[float, int, int, str]] = []  # random number, document, position, block
@@ -152,42 +150,39 @@ def choose(sizes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.b
     budget = fraction * float(sizes.sum())
     if not budget:
         return aside
-    shuffled = np.random.Generator(np.random.PCG64(seed % 2**64)).permutation(len(sizes))
+    shuffled = generator(seed).permutation(len(sizes))
     fits = shuffled[sizes[shuffled] <= budget]
     aside[fits[np.cumsum(sizes[fits]) <= budget]] = True
     return aside if aside.any() else None
 
 
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """Documents as token ids, concatenated in one array, which may be a memory-mapped file.
 
     A corpus may use only some of the documents in `ids`; positions in "the concatenation of its
     documents" below count only the tokens of these.
 
-    Args:
+    Attributes:
         ids: (tokens,) The ids of documents, each ended by the end symbol.
         starts: (documents,) Index in `ids` of each document's first token.
         stops: (documents,) Index in `ids` after each document's last token.
-        characters: (documents,) Length of each document as text.
+        characters: (documents,) Length of each document as text, if it is known.
         skipped: Number of skipped lines, by kind of problem.
         checksums: SHA-256 of each file or source, by name.
     """
 
-    def __init__(
-        self,
-        ids: NDArray[Any],
-        starts: NDArray[np.int64],
-        stops: NDArray[np.int64],
-        *,
-        characters: NDArray[np.int64] | None = None,
-        skipped: dict[str, int] | None = None,
-        checksums: dict[str, str] | None = None,
-    ) -> None:
-        self.ids, self.starts, self.stops = ids, starts, stops
-        self.characters = stops - starts if characters is None else characters
-        self.skipped, self.checksums = skipped or {}, checksums or {}
-        self.ends = np.cumsum(stops - starts)
-        """(documents,) End of each document in the concatenation of the corpus's documents."""
+    ids: NDArray[Any]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    characters: NDArray[np.int64] | None = None
+    skipped: dict[str, int] = field(default_factory=dict)
+    checksums: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def documents(self) -> Ranges:
+        """The range of each document in `ids`."""
+        return Ranges(self.starts, self.stops - self.starts)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -195,7 +190,7 @@ class Corpus:
     @property
     def tokens(self) -> int:
         """The number of tokens of all documents, end symbols included."""
-        return int(self.ends[-1]) if len(self.ends) else 0
+        return int(self.documents.sizes.sum())
 
     def document(self, number: int) -> NDArray[np.int64]:
         """Return the ids of one document, with its end symbol."""
@@ -203,21 +198,13 @@ class Corpus:
 
     def place(self, number: int) -> int:
         """Convert a position in the concatenation of the documents to an index in `ids`."""
-        document = int(np.searchsorted(self.ends, number, side="right"))
-        return int(self.stops[document] - self.ends[document]) + number
+        return int(self.documents.between(number, number + 1).starts[0])
 
     def between(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the ids from `start` to `stop` in the concatenation of the documents."""
         if start >= stop:
             return np.zeros(0, dtype=np.int64)
-        first, last = np.searchsorted(self.ends, [start, stop - 1], side="right").tolist()
-        # position p in document i is ids[p + shift[i]]
-        shift = self.stops[first : last + 1] - self.ends[first : last + 1]
-        begins = np.maximum(self.starts[first : last + 1], start + shift)
-        finishes = np.minimum(self.stops[first : last + 1], stop + shift)
-        slices = zip(begins.tolist(), finishes.tolist(), strict=True)
-        parts = [self.ids[begin:finish] for begin, finish in slices]
-        return np.concatenate(parts).astype(np.int64)
+        return self.ids[self.documents.between(start, stop).places()].astype(np.int64)
 
     def split(self, held_out: float, seed: int) -> tuple[Corpus, Corpus]:
         """Split into a training and a held-out corpus, which share the array of ids.
@@ -235,12 +222,21 @@ class Corpus:
         Raises:
             InputError: If one of them would have no tokens.
         """
-        aside = choose(self.characters, held_out, seed)
+        sizes = self.documents.sizes if self.characters is None else self.characters
+        aside = choose(sizes, held_out, seed)
         if aside is not None:
-            parts = self._chosen(~aside), self._chosen(aside)
+            parts = [
+                replace(
+                    self, starts=self.starts[some], stops=self.stops[some], characters=sizes[some]
+                )
+                for some in (~aside, aside)
+            ]
         else:
-            cuts = self.starts + _without_tails(self.stops - self.starts, held_out)
-            parts = self._cut(self.starts, cuts), self._cut(cuts, self.stops)
+            cuts = self.starts + _without_tails(self.documents.sizes, held_out)
+            parts = [
+                replace(self, stops=cuts, characters=None),
+                replace(self, starts=cuts, characters=None),
+            ]
         if min(part.tokens - len(part) for part in parts) < 1:
             raise InputError(
                 f"data.held_out={held_out}",
@@ -248,25 +244,7 @@ class Corpus:
                 expected="enough to train on and to validate with",
                 fix="give more text, or a data.valid",
             )
-        return parts
-
-    def _chosen(self, which: NDArray[np.bool_]) -> Corpus:
-        return self._cut(self.starts[which], self.stops[which], self.characters[which])
-
-    def _cut(
-        self,
-        starts: NDArray[np.int64],
-        stops: NDArray[np.int64],
-        characters: NDArray[np.int64] | None = None,
-    ) -> Corpus:
-        return Corpus(
-            self.ids,
-            starts,
-            stops,
-            characters=characters,
-            skipped=self.skipped,
-            checksums=self.checksums,
-        )
+        return parts[0], parts[1]
 
 
 def encode(
@@ -387,14 +365,7 @@ def _open(folder: Path, checksums: dict[str, str]) -> Corpus | None:
     if not len(stops) or len(stops) != len(characters) or stops[-1] != len(ids):
         return None
     starts = np.concatenate([[0], stops[:-1]])
-    return Corpus(
-        ids,
-        starts,
-        stops,
-        characters=characters,
-        skipped=facts["skipped"],
-        checksums=checksums,
-    )
+    return Corpus(ids, starts, stops, characters, facts["skipped"], checksums)
 
 
 def _keep(path: Path, numbers: NDArray[np.int64]) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from regard.data.batch import Batch
 from regard.data.input import Ragged
+from regard.data.order import generator
 from regard.data.text.corpus import Corpus
 from regard.data.text.packing import BatchedCorpus
 from regard.errors import InputError
@@ -234,11 +235,6 @@ class SentencePairs:
 
 _PAIRS = 1
 """Part of the seed of sentence pairs, so that they are independent of the masking."""
-
-
-def generator(*numbers: int) -> np.random.Generator:
-    """Return a random generator seeded with these numbers, the same on every machine."""
-    return np.random.Generator(np.random.PCG64([number % 2**64 for number in numbers]))
 
 
 def texts(batch: Batch[Ragged]) -> list[Ids]:

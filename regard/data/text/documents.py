@@ -9,28 +9,31 @@ from __future__ import annotations
 
 import codecs
 import glob
-import json
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from regard.data.text.files import (
+from regard.data.text.lines import (
     CONTROL,
     EMPTY,
-    JSON,
-    KEYS,
     LONG,
     UNDECODABLE,
     UNPACKING,
+    OnBad,
     Problem,
+    Unfit,
     checksum,
+    count_or_stop,
     damaged,
-    encodable,
+    has_suffix,
+    json_object,
     opened,
+    text_field,
+    undecodable,
     unreadable,
     without_mark,
 )
@@ -66,15 +69,12 @@ class Text(Protocol):
 
     def pieces(self, skipped: Counter[str]) -> Iterator[DocumentPiece]:
         """Yield the pieces of all documents in order; count skipped problems in `skipped`."""
-        ...
 
     def checksums(self) -> dict[str, str]:
         """SHA-256 of each file or source, by name, in the order of reading."""
-        ...
 
     def settings(self) -> dict[str, Any]:
         """All other settings that the documents depend on, for JSON."""
-        ...
 
 
 def find_files(patterns: str | Sequence[str]) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class TextFiles:
     files: tuple[str, ...]
     separator: str | None = None
     """The line between documents; "" for a blank line. Blank lines around documents are dropped."""
-    on_bad: Literal["stop", "skip"] = "stop"
+    on_bad: OnBad = "stop"
     """What to do with bad UTF-8, NUL, bad JSONL and empty files; `skip` skips the line or file."""
 
     def pieces(self, skipped: Counter[str]) -> Iterator[DocumentPiece]:
@@ -123,10 +123,7 @@ class TextFiles:
         """
 
         def bad(problem: Problem) -> None:
-            if self.on_bad == "stop":
-                fix = "fix it, or leave such lines and files out with data.on_bad=skip in a recipe"
-                raise InputError(str(problem), fix=fix)
-            skipped[problem.what] += 1
+            count_or_stop(problem, self.on_bad, skipped)
 
         for file in self.files:
             before, some = skipped.total(), False
@@ -155,7 +152,11 @@ class TextFiles:
         """The format of each file (its checksum does not include its name), and other fields."""
         return {
             "read": [
-                [_is_packed(file), _is_jsonl(file), *(["tsv"] if _is_tsv(file) else [])]
+                [
+                    file.lower().endswith(".gz"),
+                    has_suffix(file, ".jsonl"),
+                    *(["tsv"] if has_suffix(file, ".tsv") else []),
+                ]
                 for file in self.files
             ],
             "separator": self.separator,
@@ -164,9 +165,9 @@ class TextFiles:
 
     def _parts(self, file: str, bad: Bad) -> Iterator[str | None]:
         with closing(_lines(file, bad)) as lines:  # close the file on an error, too
-            if _is_jsonl(file):
+            if has_suffix(file, ".jsonl"):
                 yield from _entries(file, lines, bad)
-            elif _is_tsv(file):
+            elif has_suffix(file, ".tsv"):
                 yield from _first_column(file, lines, bad)
             elif self.separator is None:
                 yield from _whole(lines)
@@ -259,9 +260,10 @@ def _entries(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
         if size > ENTRY:
             bad(Problem(file, number, LONG, f"{size} characters, at most {ENTRY}"))
             continue
-        text = _entry(file, number, "".join(line))
-        if isinstance(text, Problem):
-            bad(text)
+        try:
+            text = _entry("".join(line))
+        except Unfit as problem:
+            bad(Problem(file, number, *problem.args))
         else:
             yield from (text, None)
 
@@ -282,25 +284,12 @@ def _first_column(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
         before = text
 
 
-def _entry(file: str, number: int, line: str) -> str | Problem:
-    if not line.strip():
-        return Problem(file, number, EMPTY)
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as problem:
-        return Problem(file, number, JSON, str(problem))
-    if not isinstance(row, dict):
-        return Problem(file, number, JSON, f"a {type(row).__name__}, not an object")
-    text = row.get("text")
-    if not isinstance(text, str):
-        detail = "'text' is not a text" if "text" in row else f"{', '.join(row)}, not 'text'"
-        return Problem(file, number, KEYS, detail)
+def _entry(line: str) -> str:
+    text = text_field(json_object(line), "text")
     if not text.strip():
-        return Problem(file, number, EMPTY)
+        raise Unfit(EMPTY)
     if "\0" in text:
-        return Problem(file, number, CONTROL, repr("\0"))
-    if not encodable(text):
-        return Problem(file, number, UNDECODABLE, "half a character in 'text'")
+        raise Unfit(CONTROL, repr("\0"))
     return text.replace("\r\n", "\n")
 
 
@@ -317,12 +306,12 @@ def _lines(file: str, bad: Bad) -> Generator[tuple[int, str]]:
             while raw := stream.readline(LINE):
                 first = number == 1 and stream.tell() == len(raw)
                 ends = raw.endswith(b"\n")
-                text = _decoded(file, number, without_mark(file, raw) if first else raw, decoder)
-                if isinstance(text, Problem):
-                    bad(text)
+                try:
+                    text = held + _decoded(without_mark(file, raw) if first else raw, decoder)
+                except Unfit as problem:
+                    bad(Problem(file, number, *problem.args))
                     held = ""
                 else:
-                    text = held + text
                     if ends:
                         text = text.removesuffix("\n").removesuffix("\r") + "\n"
                     held = "\r" if text.endswith("\r") else ""
@@ -338,26 +327,13 @@ def _lines(file: str, bad: Bad) -> Generator[tuple[int, str]]:
         yield number, held
 
 
-def _decoded(
-    file: str, number: int, raw: bytes, decoder: codecs.IncrementalDecoder
-) -> str | Problem:
+def _decoded(raw: bytes, decoder: codecs.IncrementalDecoder) -> str:
     """Decode a part of a line; the decoder keeps an incomplete character for the next part."""
     try:
         text = decoder.decode(raw, final=raw.endswith(b"\n"))
     except UnicodeDecodeError as problem:
         decoder.reset()
-        byte = f"byte 0x{problem.object[problem.start]:02x} at {problem.start + 1}"
-        return Problem(file, number, UNDECODABLE, byte)
-    return Problem(file, number, CONTROL, repr("\0")) if "\0" in text else text
-
-
-def _is_packed(file: str) -> bool:
-    return file.lower().endswith(".gz")
-
-
-def _is_tsv(file: str) -> bool:
-    return file.lower().removesuffix(".gz").endswith(".tsv")
-
-
-def _is_jsonl(file: str) -> bool:
-    return file.lower().removesuffix(".gz").endswith(".jsonl")
+        raise undecodable(problem) from None
+    if "\0" in text:
+        raise Unfit(CONTROL, repr("\0"))
+    return text

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import chain
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from regard.data.batch import Batch
 from regard.data.input import Ragged
+from regard.data.text.ranges import Ranges, as_tensor
 
 
 class EncodedPairs:
@@ -43,14 +42,12 @@ class EncodedPairs:
     ) -> None:
         if len(source) != len(target):
             raise ValueError(f"{len(source)} sources but {len(target)} targets")
-        self._source, self._source_offsets = _flatten(source)
-        self._target, self._target_offsets = _flatten([[begin, *ids, end] for ids in target])
-        source_lengths, target_lengths = (
-            np.diff(self._source_offsets),
-            np.diff(self._target_offsets) - 1,
-        )
-        self.lengths = source_lengths + target_lengths
-        self.longest = int(max(source_lengths.max(initial=0), target_lengths.max(initial=0)))
+        self._source, self._sources = _flatten(source)
+        self._target, targets = _flatten([[begin, *ids, end] for ids in target])
+        self._targets = Ranges(targets.starts, targets.sizes - 1)  # without the last token
+        self.lengths = self._sources.sizes + self._targets.sizes
+        longest = [each.sizes.max(initial=0) for each in (self._sources, self._targets)]
+        self.longest = int(max(longest))
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -58,14 +55,13 @@ class EncodedPairs:
     def batch(self, index: Sequence[int]) -> Batch[Ragged]:
         """Make the batch of the examples at `index`, in that order."""
         chosen = np.asarray(index, dtype=np.int64)
-        source, source_lengths = _slices(self._source_offsets, chosen)
-        target, target_lengths = _slices(self._target_offsets, chosen, drop_last=1)
-        lengths = tuple(target_lengths.tolist())
+        source, target = self._sources[chosen], self._targets[chosen]
+        places = target.places()
         return Batch(
-            source=Ragged(_tensor(self._source[source]), tuple(source_lengths.tolist())),
-            targets=Ragged(_tensor(self._target[target + 1]), lengths),
+            source=Ragged(as_tensor(self._source[source.places()]), source.lengths),
+            targets=Ragged(as_tensor(self._target[places + 1]), target.lengths),
             index=tuple(chosen.tolist()),
-            decoder_input=Ragged(_tensor(self._target[target]), lengths),
+            decoder_input=Ragged(as_tensor(self._target[places]), target.lengths),
         )
 
 
@@ -94,27 +90,8 @@ def make_batch(
     return replace(pairs.batch(range(len(pairs))), index=tuple(index))
 
 
-def _flatten(sequences: Sequence[Sequence[int]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Concatenate sequences; sequence i is `flat[offsets[i] : offsets[i + 1]]`."""
-    offsets = np.zeros(len(sequences) + 1, dtype=np.int64)
-    np.cumsum([len(sequence) for sequence in sequences], out=offsets[1:])
-    flat = np.fromiter(
-        (token for sequence in sequences for token in sequence), np.int32, count=int(offsets[-1])
-    )
-    return flat, offsets
-
-
-def _slices(
-    offsets: NDArray[np.int64], index: NDArray[np.int64], drop_last: int = 0
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the indices of the chosen sequences' tokens in the flat array, and their lengths."""
-    starts = offsets[index]
-    lengths = offsets[index + 1] - starts - drop_last
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    # sequence i begins at starts[i] in the flat array, at ends[i] - lengths[i] in the gathered one
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths), lengths
-
-
-def _tensor(ids: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(ids.astype(np.int64))
+def _flatten(sequences: Sequence[Sequence[int]]) -> tuple[NDArray[np.int32], Ranges]:
+    """Concatenate sequences: the flat array, and the range of each sequence."""
+    sizes = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
+    flat = np.fromiter(chain.from_iterable(sequences), np.int32, count=int(sizes.sum()))
+    return flat, Ranges(np.cumsum(sizes) - sizes, sizes)

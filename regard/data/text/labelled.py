@@ -8,16 +8,14 @@ skipped only with `data.on_bad=skip`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal
-
-import numpy as np
+from typing import Any, Generic
 
 from regard.data.config import LabelledData
-from regard.data.text.annotations import READERS, Example, LabelledText, Question, TaggedWords
-from regard.data.text.files import Problem, checksum
-from regard.errors import InputError
+from regard.data.text.annotations import READERS, Example, LabelledText, TaggedWords
+from regard.data.text.lines import OnBad, usable
+from regard.data.text.splits import choose_groups, read_splits
 
 
 @dataclass(frozen=True)
@@ -43,24 +41,17 @@ def load_labelled(data: LabelledData, task: str) -> LabelledSplits[Any]:
     Raises:
         InputError: A file cannot be used.
     """
-    skipped: Counter[str] = Counter()
-    parts: dict[str, tuple[Any, ...]] = {}
-    checksums: dict[str, str] = {}
-    for name, file in (("train", data.train), ("valid", data.valid), ("test", data.test)):
-        if file is None:
-            continue
-        examples, bad = read_labelled(file, task, header=data.header, on_bad=data.on_bad)
-        parts[name] = tuple(examples)
-        skipped.update(bad)
-        checksums[file] = checksum(file)
+    parts, skipped, checksums = read_splits(
+        data, lambda file: read_labelled(file, task, header=data.header, on_bad=data.on_bad)
+    )
     if "valid" not in parts:
         parts["train"], parts["valid"] = set_aside(parts["train"], data.held_out, data.seed)
     tests = {"test": parts["test"]} if "test" in parts else {}
-    return LabelledSplits(parts["train"], parts["valid"], tests, dict(skipped), checksums)
+    return LabelledSplits(parts["train"], parts["valid"], tests, skipped, checksums)
 
 
 def read_labelled(
-    file: str, task: str, *, header: bool = False, on_bad: Literal["stop", "skip"] = "stop"
+    file: str, task: str, *, header: bool = False, on_bad: OnBad = "stop"
 ) -> tuple[list[Any], dict[str, int]]:
     """Read all examples of a file.
 
@@ -76,20 +67,7 @@ def read_labelled(
     Raises:
         InputError: At the first problem with `stop`; or if no example is left.
     """
-    found: list[Any] = []
-    skipped: Counter[str] = Counter()
-    for row in READERS[task](file, header):
-        if not isinstance(row, Problem):
-            found.append(row)
-        elif on_bad == "stop":
-            fix = "fix it, or leave such examples out with data.on_bad=skip in a recipe"
-            raise InputError(str(row), fix=fix)
-        else:
-            skipped[row.what] += 1
-    if not found:
-        got = f"no usable example ({sum(skipped.values())} are not usable)"
-        raise InputError(file, got=got, expected="at least one")
-    return found, dict(skipped)
+    return usable(READERS[task](file, header), on_bad, file, "example")
 
 
 def set_aside(
@@ -108,39 +86,12 @@ def set_aside(
         InputError: If all examples have the same text.
     """
     sizes = Counter(example.key for example in examples)
-    keys = list(sizes)
-    if len(keys) < 2:
-        raise InputError(
-            "data.train",
-            got="a single text to train on and to validate with",
-            expected="at least 2 different ones",
-            fix="give more examples, or a data.valid",
-        )
     wanted = max(1, min(held_out, len(examples) // 10))
-    random = np.random.Generator(np.random.PCG64(seed % 2**64))
-    chosen: set[Hashable] = set()
-    count = 0
-    for place in random.permutation(len(keys))[: len(keys) - 1].tolist():
-        if count >= wanted:
-            break
-        chosen.add(keys[place])
-        count += sizes[keys[place]]
+    chosen = choose_groups(sizes, wanted, seed, "text")
     train = tuple(example for example in examples if example.key not in chosen)
     return train, tuple(example for example in examples if example.key in chosen)
 
 
 def labels_in(examples: Sequence[LabelledText | TaggedWords]) -> tuple[str, ...]:
     """Return the labels that occur, each once, sorted so that their order is reproducible."""
-    found: set[str] = set()
-    for example in examples:
-        found.update([example.label] if isinstance(example, LabelledText) else example.tags)
-    return tuple(sorted(found))
-
-
-def texts_in(example: LabelledText | TaggedWords | Question) -> tuple[str, ...]:
-    """Return the texts of an example, to learn a vocabulary from."""
-    if isinstance(example, LabelledText):
-        return (example.text, *(() if example.pair is None else (example.pair,)))
-    if isinstance(example, TaggedWords):
-        return (" ".join(example.words),)
-    return example.question, example.context
+    return tuple(sorted({label for example in examples for label in example.labels}))

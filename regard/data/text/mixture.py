@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.text.corruption import generator
+from regard.data.order import generator
 from regard.errors import InputError
 
 

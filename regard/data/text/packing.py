@@ -13,18 +13,15 @@ The order is a pure function of (seed, epoch), and any batch can be made without
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.input import Ragged
-from regard.data.order import POOL_BATCHES, evaluation_batches
+from regard.data.order import POOL_BATCHES, evaluation_batches, generator
 from regard.data.text.corpus import Corpus
+from regard.data.text.ranges import Ranges, as_tensor
 from regard.errors import InputError
 
 
@@ -34,19 +31,15 @@ class BatchedCorpus(Protocol):
     @property
     def corpus(self) -> Corpus:
         """The corpus that the batches are from."""
-        ...
 
     def __len__(self) -> int:
         """The number of batches of an epoch."""
-        ...
 
     def batch(self, epoch: int, number: int) -> Batch[Ragged]:
         """Return one batch of an epoch."""
-        ...
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole corpus once, always in the same order: each token is predicted once."""
-        ...
 
 
 def batches(rows: BatchedCorpus, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
@@ -78,14 +71,15 @@ class Packed:
 
     def __init__(self, corpus: Corpus, *, length: int, batch_tokens: int, seed: int = 0) -> None:
         self.corpus, self.length, self.seed = corpus, length, seed
-        self._sizes = corpus.stops - corpus.starts - 1  # the last token is only a label
-        tokens = int(self._sizes.sum())
+        # the last token of a document is only a label
+        self._documents = Ranges(corpus.starts, corpus.stops - corpus.starts - 1)
+        tokens = int(self._documents.sizes.sum())
         if tokens < 1:
             raise InputError("the text", got="no token to learn from", expected="at least one")
         self.batch_tokens = min(batch_tokens, tokens)
         self._batches, self._spare = divmod(tokens, self.batch_tokens)
-        self._epoch: tuple[int, _Shuffled] | None = None
-        self._pool: tuple[tuple[int, int], list[_Stretches]] | None = None
+        self._epoch: tuple[int, tuple[Ranges, int]] | None = None
+        self._pool: tuple[tuple[int, int], list[Ranges]] | None = None
 
     def __len__(self) -> int:
         return self._batches
@@ -99,18 +93,17 @@ class Packed:
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole corpus from short to long, documents cut every `length` tokens."""
-        whole = _Stretches(self.corpus.starts, self._sizes)
-        pieces = whole.cut(np.full(len(self.corpus), self.length), self.length)
+        pieces = self._documents.cut(np.full(len(self.corpus), self.length), self.length)
         for index in evaluation_batches(pieces.sizes.tolist(), self.batch_tokens):
-            yield self._gathered(_Stretches(pieces.starts[index], pieces.sizes[index]))
+            yield self._gathered(pieces[index])
 
-    def _filled(self, epoch: int, pool: int) -> list[_Stretches]:
+    def _filled(self, epoch: int, pool: int) -> list[Ranges]:
         """Compute the batches of a pool."""
-        documents = self._shuffled(epoch)
-        random = np.random.Generator(np.random.PCG64([self.seed % 2**64, epoch, pool]))
+        documents, skip = self._shuffled(epoch)
+        random = generator(self.seed, epoch, pool)
         first = pool * POOL_BATCHES
         count = min(POOL_BATCHES, len(self) - first)
-        start = documents.skip + first * self.batch_tokens
+        start = skip + first * self.batch_tokens
         some = documents.between(start, start + count * self.batch_tokens)
         # Long documents are cut at random offsets, so that no token always begins a sequence.
         phases = random.integers(1, self.length + 1, size=len(some.sizes))
@@ -118,26 +111,23 @@ class Packed:
         pieces = some.cut(phases, self.length)
         shuffled = random.permutation(len(pieces.sizes))
         by_length = shuffled[np.argsort(pieces.sizes[shuffled], kind="stable")]
-        line = _Shuffled(pieces.starts[by_length], pieces.sizes[by_length], 0)
+        line = pieces[by_length]
         borders = random.permutation(count) * self.batch_tokens
         return [line.between(place, place + self.batch_tokens) for place in borders.tolist()]
 
-    def _shuffled(self, epoch: int) -> _Shuffled:
+    def _shuffled(self, epoch: int) -> tuple[Ranges, int]:
         """Return the documents in the epoch's order, and how many tokens are skipped in front."""
         if self._epoch is None or self._epoch[0] != epoch:
-            random = np.random.Generator(np.random.PCG64([self.seed % 2**64, epoch]))
+            random = generator(self.seed, epoch)
             order = random.permutation(len(self.corpus))
-            skip = int(random.integers(self._spare + 1))
-            self._epoch = epoch, _Shuffled(self.corpus.starts[order], self._sizes[order], skip)
+            self._epoch = epoch, (self._documents[order], int(random.integers(self._spare + 1)))
         return self._epoch[1]
 
-    def _gathered(self, some: _Stretches) -> Batch[Ragged]:
-        place = some.places()
-        lengths = tuple(some.sizes.tolist())
+    def _gathered(self, some: Ranges) -> Batch[Ragged]:
+        places = some.places()
+        read, following = (as_tensor(self.corpus.ids[places + by]) for by in (0, 1))
         return Batch(
-            Ragged(_tensor(self.corpus.ids[place]), lengths),
-            Ragged(_tensor(self.corpus.ids[place + 1]), lengths),
-            tuple(some.starts.tolist()),
+            Ragged(read, some.lengths), Ragged(following, some.lengths), tuple(some.starts.tolist())
         )
 
 
@@ -173,7 +163,7 @@ class Stream:
 
     def batch(self, epoch: int, number: int) -> Batch[Ragged]:
         """Return one batch of an epoch."""
-        random = np.random.Generator(np.random.PCG64([self.seed % 2**64, epoch, number]))
+        random = generator(self.seed, epoch, number)
         starts = random.integers(self.corpus.tokens - self.length, size=self.rows)
         return self._gathered([(start, start + self.length) for start in starts.tolist()])
 
@@ -189,55 +179,10 @@ class Stream:
         parts = [self.corpus.between(start, stop + 1) for start, stop in rows]
         lengths = tuple(stop - start for start, stop in rows)
         return Batch(
-            Ragged(_tensor(np.concatenate([part[:-1] for part in parts])), lengths),
-            Ragged(_tensor(np.concatenate([part[1:] for part in parts])), lengths),
+            Ragged(as_tensor(np.concatenate([part[:-1] for part in parts])), lengths),
+            Ragged(as_tensor(np.concatenate([part[1:] for part in parts])), lengths),
             tuple(self.corpus.place(start) for start, _ in rows),
         )
 
 
 KINDS: dict[str, Callable[..., BatchedCorpus]] = {"packed": Packed, "stream": Stream}
-
-
-@dataclass(frozen=True, eq=False)
-class _Stretches:
-    """Ranges of a corpus's ids: the start and size of each."""
-
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-
-    def cut(self, firsts: NDArray[np.int64], length: int) -> _Stretches:
-        """Cut range i after its first `firsts[i]` tokens, and then every `length` tokens."""
-        firsts = np.minimum(firsts, self.sizes)
-        counts = 1 + -(-(self.sizes - firsts) // length)  # the quotient rounded up
-        counts = np.where(self.sizes > 0, counts, 0)
-        which = np.repeat(np.arange(len(counts)), counts)
-        number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        # piece i > 0 of a range is from first + (i - 1) * length to first + i * length
-        begins = np.where(number > 0, firsts[which] + (number - 1) * length, 0)
-        finishes = np.minimum(firsts[which] + number * length, self.sizes[which])
-        return _Stretches(self.starts[which] + begins, finishes - begins)
-
-    def places(self) -> NDArray[np.int64]:
-        """The index in the corpus's ids of each token of all ranges: (tokens,)."""
-        shifts = self.starts - (np.cumsum(self.sizes) - self.sizes)
-        return np.arange(int(self.sizes.sum())) + np.repeat(shifts, self.sizes)
-
-
-class _Shuffled:
-    """Ranges concatenated in a given order; any part of the concatenation can be selected."""
-
-    def __init__(self, starts: NDArray[np.int64], sizes: NDArray[np.int64], skip: int) -> None:
-        self._starts, self._sizes, self._ends, self.skip = starts, sizes, np.cumsum(sizes), skip
-
-    def between(self, start: int, stop: int) -> _Stretches:
-        """Return the ranges from `start` to `stop` of the concatenation; the ends may be cut."""
-        first, last = np.searchsorted(self._ends, [start, stop - 1], side="right").tolist()
-        some = slice(first, last + 1)
-        begins = self._ends[some] - self._sizes[some]  # in the concatenation
-        over = np.maximum(start - begins, 0)
-        sizes = np.minimum(self._ends[some], stop) - begins - over
-        return _Stretches(self._starts[some] + over, sizes)
-
-
-def _tensor(ids: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(ids.astype(np.int64))
