@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -220,3 +220,9 @@ DataConfig = Annotated[
     | NoData,
     Field(discriminator="kind"),
 ]
+DATA_KINDS: dict[str, type[Config]] = {
+    kind: config
+    for config in get_args(get_args(DataConfig)[0])
+    for kind in get_args(config.model_fields["kind"].annotation)
+}
+"""The config of each `data.kind`."""

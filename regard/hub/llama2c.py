@@ -33,7 +33,7 @@ from regard.runtime.device import check_memory
 from regard.runtime.files import open_regular, read_regular
 from regard.tokens import Roles, Tokenizer, Vocabulary
 from regard.tokens.published.folder import LARGEST
-from regard.tokens.published.legacy import pieces as assembled
+from regard.tokens.published.legacy import assembled
 from regard.tokens.published.sentencepiece import (
     BPE,
     BYTE,

@@ -31,18 +31,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from regard.config import Config, NameIn
-from regard.data.config import (
-    DataConfig,
-    DigitsData,
-    FileData,
-    GrammarData,
-    LabelledData,
-    MixtureData,
-    NoData,
-    PythonData,
-    TextData,
-    ToyData,
-)
+from regard.data.config import DATA_KINDS, DataConfig
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.models.config import ModelConfig
@@ -57,19 +46,6 @@ from regard.train.config import StartConfig, TrainConfig
 LARGEST = 1_000_000
 """Largest size of a recipe file in bytes; a usual recipe has about a thousand."""
 
-DATA_KINDS: dict[str, type[Config]] = {
-    "grammar": GrammarData,
-    "copy": ToyData,
-    "reverse": ToyData,
-    "sort": ToyData,
-    "files": FileData,
-    "text": TextData,
-    "python": PythonData,
-    "labelled": LabelledData,
-    "digits": DigitsData,
-    "mixture": MixtureData,
-    "none": NoData,
-}
 DEFAULT_TASK = "translate"
 """The task that decides the model's family if `model.family` is missing and the task unknown."""
 MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "classes", "tags"}

@@ -62,11 +62,12 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if event.anchor is not None:
-            _refuse(event, "an anchor or alias", _QUOTE)
+            _refuse(event.start_mark, "an anchor or alias", _QUOTE)
         if event.tag is not None:
-            _refuse(event, f"the tag {one_line(event.tag)}", "quote a value that begins with !")
+            fix = "quote a value that begins with !"
+            _refuse(event.start_mark, f"the tag {one_line(event.tag)}", fix)
         if self.depth == DEEPEST:
-            _refuse(event, *_TOO_DEEP)
+            _refuse(event.start_mark, *_TOO_DEEP)
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -76,20 +77,16 @@ class _Loader(yaml.SafeLoader):
         # PyYAML's scanner reads ahead while a bracket may start a key, and checks all open brackets
         # each time; deep nesting is refused here, before that takes long.
         if self.flow_level == DEEPEST:
-            _refuse_at(self.get_mark(), *_TOO_DEEP)
+            _refuse(self.get_mark(), *_TOO_DEEP)
         super().fetch_flow_collection_start(token)
 
     def add_indent(self, column: int) -> bool:
         if len(self.indents) > DEEPEST:
-            _refuse_at(self.get_mark(), *_TOO_DEEP)
+            _refuse(self.get_mark(), *_TOO_DEEP)
         return bool(super().add_indent(column))
 
 
-def _refuse(event: Any, got: str, fix: str) -> None:
-    _refuse_at(event.start_mark, got, fix)
-
-
-def _refuse_at(mark: Any, got: str, fix: str) -> None:
+def _refuse(mark: Any, got: str, fix: str) -> None:
     raise yaml.MarkedYAMLError(problem=got, problem_mark=mark, note=fix)
 
 

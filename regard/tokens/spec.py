@@ -69,9 +69,8 @@ def build(spec: Spec, file: str) -> Inner:
     with guarded(file):
         check_growth(spec.get("normalizer"), file)
         check_growth(spec.get("decoder"), file)
-        vocab, added = spec["model"]["vocab"], spec.get("added_tokens") or []
-        pieces = vocab if isinstance(vocab, dict) else (piece for piece, _ in vocab)
-        check_lengths(chain(pieces, (entry["content"] for entry in added)), file)
+        added = (entry["content"] for entry in spec.get("added_tokens") or [])
+        check_lengths(chain(piece_ids(spec), added), file)
         inner = Inner.from_str(json.dumps(_hidden(spec)))
         inner.encode_special_tokens = True
         inner.decode(inner.encode(_PROBE).ids)  # some damage shows only when encoding
@@ -139,6 +138,12 @@ def pieces_of(inner: Inner, spec: Spec, file: str) -> list[str]:
                 file, f"{entry['content']!r} with the id {entry['id']}, which it cannot have"
             )
     return pieces
+
+
+def piece_ids(spec: Spec) -> dict[str, int]:
+    """Return the id of each piece of the model section, without added symbols."""
+    vocab = spec["model"]["vocab"]
+    return vocab if isinstance(vocab, dict) else {each[0]: at for at, each in enumerate(vocab)}
 
 
 def special_symbols(spec: Spec, file: str) -> dict[int, str]:

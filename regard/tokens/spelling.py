@@ -138,15 +138,6 @@ def words_of(
     return words, index
 
 
-def lost_words(
-    text: str, ids: Sequence[int], spans: Sequence[Span], unknown: int | None
-) -> list[tuple[str, bool]]:
-    """Return the words of a text, each with whether it is unknown, whole or in part."""
-    words, index = group(text, spans)
-    lost = {at for token, at in zip(ids, index, strict=True) if token == unknown}
-    return [(word, place in lost) for place, word in enumerate(words)]
-
-
 def spell(parts: Sequence[bytes]) -> tuple[str, list[Span]]:
     """Return the text that pieces spell, and the span of characters of each piece."""
     text = b"".join(parts).decode("utf-8", "surrogateescape")

@@ -9,14 +9,16 @@ encoded as ordinary text.
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
+from pydantic import ConfigDict, TypeAdapter
 from tokenizers import Tokenizer as Inner
 
+from regard.config import Config
+from regard.config import checked as checked_values
 from regard.errors import InputError
 from regard.tokens.kinds import BEGIN, CONTINUES, END, PAD, UNKNOWN
 from regard.tokens.saved import check_learned, parse
@@ -38,7 +40,6 @@ from regard.tokens.spelling import (
     checked,
     covers,
     group,
-    lost_words,
     printable,
     words_of,
 )
@@ -53,6 +54,7 @@ _CHUNK = 10_000
 class Roles:
     """The id of the symbol of each role; None for a role without a symbol."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     begin: int | None = None
     end: int | None = None
     pad: int | None = None
@@ -83,6 +85,14 @@ class Tokenizer:
         vocab: Number of ids that the model knows, if fewer than the tokenizer has; higher ids
             become the unknown symbol.
 
+    Attributes:
+        vocab: The number of ids, including special symbols and unused ids.
+        specials: The ids of the symbols with a role.
+        is_word_level: Whether all entries are whole words, so that an unknown word is lost as a
+            whole.
+        learned_from_pairs: Whether roles and settings are those of `learn`: `tokenizer.json` alone
+            then suffices.
+
     Raises:
         InputError: If `spec` is damaged, or a role has an id outside the vocabulary.
     """
@@ -98,69 +108,49 @@ class Tokenizer:
         vocab: int | None = None,
     ) -> None:
         spec = {**spec, "truncation": None, "padding": None}
-        self._file, self._clean, self._roles, self._sentences = file, clean, roles, sentences
+        self._file, self._clean, self.specials, self._sentences = file, clean, roles, sentences
         self._guarded = guarded(file)
         self._template = read_template(spec.get("post_processor"), file)
         self._special = special_symbols(spec, file)
         self._inner = build(spec, file)
         self._inner.post_processor = None  # `_template` replaces it; some would trim offsets
         self._pieces = pieces_of(self._inner, spec, file)
-        self._vocab = len(self._pieces) if vocab is None else vocab
+        self.vocab = len(self._pieces) if vocab is None else vocab
         self._kind = kind_of(spec)
-        self._whole = self._kind == "words" and spec["model"].get("type") == "WordLevel"
+        self.is_word_level = self._kind == "words" and spec["model"].get("type") == "WordLevel"
         self._joins = sentences and self._kind in ("words", "wordpiece")
         self._written = [WRITTEN[self._kind](piece) if piece else b"" for piece in self._pieces]
         self._json = json.dumps(spec, separators=(",", ":"))
         self._check_ids()
-        settings = roles, clean, sentences, self._vocab, spec.get("post_processor")
-        self._learned_from_pairs = settings == (LEARNED, False, True, len(self._pieces), None)
-
-    @property
-    def vocab(self) -> int:
-        """The number of ids, including special symbols and unused ids."""
-        return self._vocab
-
-    @property
-    def specials(self) -> Roles:
-        """The ids of the symbols with a role."""
-        return self._roles
+        settings = roles, clean, sentences, self.vocab, spec.get("post_processor")
+        self.learned_from_pairs = settings == (LEARNED, False, True, len(self._pieces), None)
 
     @property
     def pad(self) -> int:
         """The padding id. Padding is masked, so a vocabulary without one uses any other id."""
-        found = (self._roles.pad, self._roles.end, 0)
+        found = (self.specials.pad, self.specials.end, 0)
         return next(token for token in found if token is not None)
 
     @property
     def begin(self) -> int:
         """The id that generation starts with: the decoder's start, begin or classifier symbol."""
-        roles = self._roles
+        roles = self.specials
         return self._first("begin", roles.start, roles.begin, roles.classifier)
 
     @property
     def end(self) -> int:
         """The id that ends a text: the end symbol, or else the separator."""
-        return self._first("end", self._roles.end, self._roles.separator)
+        return self._first("end", self.specials.end, self.specials.separator)
 
     @property
     def unknown(self) -> int:
         """The id of the unknown symbol, for text that the vocabulary cannot represent."""
-        return self._first("unknown", self._roles.unknown)
-
-    @property
-    def is_word_level(self) -> bool:
-        """Whether all entries are whole words, so that an unknown word is lost as a whole."""
-        return self._whole
+        return self._first("unknown", self.specials.unknown)
 
     @property
     def has_all_bytes(self) -> bool:
         """Whether the vocabulary has every byte, so that no text is unknown."""
         return self._kind in ("bpe", "fallback")
-
-    @property
-    def learned_from_pairs(self) -> bool:
-        """Whether roles and settings are those of `learn`: `tokenizer.json` alone then suffices."""
-        return self._learned_from_pairs
 
     def encode(self, text: str) -> list[int]:
         """Encode a text, without symbols around it."""
@@ -189,8 +179,8 @@ class Tokenizer:
         with self._guarded:
             text: str = self._inner.decode(list(ids), skip_special_tokens=True)
         if self._clean:
-            for pattern, written in CLEANED.items():
-                text = text.replace(pattern, written)
+            for pattern in CLEANED:
+                text = text.replace(pattern, pattern.strip())
         return text
 
     def template(self, ids: Sequence[int], pair: Sequence[int] | None = None) -> list[int]:
@@ -228,13 +218,10 @@ class Tokenizer:
         A piece with a part of a character covers the whole character; a piece of only spaces has an
         empty span.
         """
-        encoding = self._encode(text)
-        nexts = [*(start for start, _ in encoding.offsets), len(text)][1:]
-        spans = [
-            self._trimmed(text, token, span, after)
-            for token, span, after in zip(encoding.ids, encoding.offsets, nexts, strict=False)
+        ids, spans = self.located(text)
+        return ids, [
+            self._trimmed(text, token, *span) for token, span in zip(ids, spans, strict=True)
         ]
-        return self._known(encoding.ids), spans
 
     def is_special(self, token: int) -> bool:
         """Whether an id is a special symbol or the unknown symbol, not text."""
@@ -242,7 +229,7 @@ class Tokenizer:
 
     def is_unknown(self, token: int) -> bool:
         """Whether an id is the unknown symbol."""
-        return token == self._roles.unknown
+        return token == self.specials.unknown
 
     def words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
         """Return the words that ids spell, and for each id the number of its word.
@@ -257,7 +244,10 @@ class Tokenizer:
 
     def mark_unknown_words(self, text: str) -> list[tuple[str, bool]]:
         """Return the words of a text, each with whether it is unknown, whole or in part."""
-        return lost_words(text, *self.located(text), self._roles.unknown)
+        ids, spans = self.located(text)
+        words, index = group(text, spans)
+        lost = {at for token, at in zip(ids, index, strict=True) if self.is_unknown(token)}
+        return [(word, place in lost) for place, word in enumerate(words)]
 
     def stream_decoder(self) -> StreamDecoder:
         """Return a `StreamDecoder`, which decodes ids one by one as they are generated."""
@@ -284,7 +274,7 @@ class Tokenizer:
     def id_of(self, symbol: str) -> int | None:
         """Return the id of a piece, or None: the inverse of `symbol`."""
         ids = map(self._inner.token_to_id, (HIDDEN + symbol, symbol))
-        return next((each for each in ids if each is not None and each < self._vocab), None)
+        return next((each for each in ids if each is not None and each < self.vocab), None)
 
     def library_json(self) -> str:
         """Return the text of a `tokenizer.json` that Hugging Face can read."""
@@ -294,8 +284,8 @@ class Tokenizer:
         """Return the whole tokenizer as JSON, as a Regard checkpoint keeps it."""
         if self.learned_from_pairs:
             return self.library_json()
-        roles = {role: each for role, each in asdict(self._roles).items() if each != ()}
-        rest = {"roles": roles, "clean": self._clean, "vocab": self._vocab}
+        roles = {role: each for role, each in asdict(self.specials).items() if each != ()}
+        rest = {"roles": roles, "clean": self._clean, "vocab": self.vocab}
         rest |= {"sentences": True} if self._sentences else {}
         return f'{{"foreign":{self._json},{json.dumps(rest)[1:]}'
 
@@ -317,15 +307,15 @@ class Tokenizer:
         """
         if not isinstance(spec, dict) or "foreign" not in spec:
             return Tokenizer(check_learned(spec), LEARNED, sentences=True)
-        inner, vocab = spec["foreign"], spec.get("vocab")
-        clean, sentences = spec.get("clean") is True, spec.get("sentences") is True
+        inner = spec["foreign"]
         if not isinstance(inner, dict):
             raise damaged("tokenizer.json", f"foreign: {type(inner).__name__}")
-        if not (vocab is None or type(vocab) is int):
-            raise damaged("tokenizer.json", "ids that are not whole numbers")
-        inner = check_learned(inner) if sentences else inner
-        roles = _read_roles(spec.get("roles"))
-        return Tokenizer(inner, roles, clean=clean, sentences=sentences, vocab=vocab)
+        rest = {key: value for key, value in spec.items() if key != "foreign"}
+        saved = checked_values(TypeAdapter(_Saved), rest, "tokenizer.json")
+        inner = check_learned(inner) if saved.sentences else inner
+        return Tokenizer(
+            inner, saved.roles, clean=saved.clean, sentences=saved.sentences, vocab=saved.vocab
+        )
 
     @cached_property
     def _with_specials(self) -> Inner:
@@ -338,14 +328,14 @@ class Tokenizer:
 
     def _typed(self, text: str) -> str:
         """Check a text, and remove `HIDDEN` from it, so that it cannot spell a special symbol."""
-        if self._learned_from_pairs:  # punctuation is split off there: no piece can spell a symbol
+        if self.learned_from_pairs:  # punctuation is split off there: no piece can spell a symbol
             return checked(text)
         return checked(text).replace(HIDDEN, "\N{REPLACEMENT CHARACTER}")
 
     def _known(self, ids: list[int]) -> list[int]:
-        if self._vocab >= len(self._pieces):
+        if self.vocab >= len(self._pieces):
             return ids
-        return [token if token < self._vocab else self.unknown for token in ids]
+        return [token if token < self.vocab else self.unknown for token in ids]
 
     def _bytes_of(self, token: int) -> bytes:
         # a model's output may have more ids than the tokenizer, and a generated id may be one
@@ -362,29 +352,14 @@ class Tokenizer:
         """Whether a piece adds only spaces to the text."""
         return token not in self._special and not self._bytes_of(token).strip()
 
-    def _trimmed(self, text: str, token: int, span: Span, after: int) -> Span:
-        """Correct the span that the library gives for a piece.
-
-        Args:
-            text: The encoded text.
-            token: The id of the piece.
-            span: The library's span.
-            after: The start of the next piece's span.
-
-        Returns:
-            The span without surrounding spaces, and with accents that normalising removed.
-        """
-        start, end = span
+    def _trimmed(self, text: str, token: int, start: int, end: int) -> Span:
+        """Return the span of a piece without surrounding spaces."""
         while start < end and text[start].isspace():
             start += 1
         while start < end and text[end - 1].isspace():
             end -= 1
-        if self._is_blank(token):
-            # the space that some tokenizers add before the first word is not in the text
-            return start, start
-        while start < end < after and unicodedata.combining(text[end]):
-            end += 1  # include an accent that normalising removed
-        return start, end
+        # the space that some tokenizers add before the first word is not in the text
+        return start, start if self._is_blank(token) else end
 
     def _first(self, role: str, *found: int | None) -> int:
         for token in found:
@@ -397,22 +372,20 @@ class Tokenizer:
         )
 
     def _check_ids(self) -> None:
-        if not 0 < self._vocab <= len(self._pieces):
-            raise damaged(self._file, f"{len(self._pieces)} pieces for {self._vocab} ids")
-        roles = asdict(self._roles)
+        if not 0 < self.vocab <= len(self._pieces):
+            raise damaged(self._file, f"{len(self._pieces)} pieces for {self.vocab} ids")
+        roles = asdict(self.specials)
         roles.pop("start")  # from the model's config: it may be an id without a piece
         banned = [("banned", token) for token in roles.pop("banned")]
         for role, token in [*roles.items(), *banned]:
-            if token is not None and not 0 <= token < self._vocab:
-                raise damaged(self._file, f"the id {token} for {role}, of {self._vocab}")
+            if token is not None and not 0 <= token < self.vocab:
+                raise damaged(self._file, f"the id {token} for {role}, of {self.vocab}")
 
 
-def _read_roles(stated: object) -> Roles:
-    if not isinstance(stated, dict) or not stated.keys() <= {each.name for each in fields(Roles)}:
-        raise damaged("tokenizer.json", "roles that are not known")
-    roles = dict(stated)
-    banned = roles.pop("banned", [])
-    single = all(token is None or type(token) is int for token in roles.values())
-    if not single or not isinstance(banned, list) or not all(type(each) is int for each in banned):
-        raise damaged("tokenizer.json", "ids that are not whole numbers")
-    return Roles(**roles, banned=tuple(banned))
+class _Saved(Config):
+    """What a checkpoint keeps beside the `tokenizer.json` of others."""
+
+    roles: Roles
+    clean: bool = False
+    vocab: int | None = None
+    sentences: bool = False

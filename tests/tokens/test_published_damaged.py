@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from regard.errors import InputError
 from regard.tokens import Roles, Tokenizer, Vocabulary, read_folder, spec
 from regard.tokens.published import folder
-from regard.tokens.published.legacy import pieces as assembled
+from regard.tokens.published.legacy import assembled
 from regard.tokens.published.sentencepiece import BPE, Piece, PieceModel, read_pieces
 from regard.tokens.template import read_template
 

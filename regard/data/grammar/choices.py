@@ -32,8 +32,6 @@ from regard.data.grammar.phrases import (
     Nominal,
     Phrase,
     PrepositionalPhrase,
-    Pronoun,
-    RelativePronoun,
 )
 from regard.data.grammar.sentences import Clause
 from regard.data.grammar.words import Adjective, Adverb, Noun, Verb
@@ -58,6 +56,7 @@ GOALS = nouns_of("person river lake sea bridge castle school church")
 COMPANY = nouns_of("person dog horse")
 COUNTS = ("two", "three", "many")
 OWNERS = ("my", "our", "his", "her")
+OWNERS_OF = ((I, "my"), (HE, "his"), (SHE, "her"))
 
 STATES = ("need", "love", "trust")
 """Verbs of states, not events: without modals, and not in sentences with while, before or when."""
@@ -181,9 +180,7 @@ class Choices:
 
     def object(self, verb: Verb, subject: Nominal, negated: bool) -> Phrase:
         """Draw a possible object of the verb, other than its subject."""
-        noun = self.choose(verb.objects)
-        while isinstance(subject, Phrase | RelativePronoun) and noun is subject.noun:
-            noun = self.choose(verb.objects)
+        noun = self._other_noun(verb.objects, subject)
         plural = DATIVE_PLURAL if verb.case == "dat" else 0.26
         phrase = self.phrase(noun, bare=True, owner=_owner(subject), plural=plural)
         if verb.name in ("steal", "buy") and phrase.word in OWNERS:  # one's own already
@@ -208,19 +205,21 @@ class Choices:
         else:
             noun = self.choose(SITES)
             preposition, nouns = WHERE.get(noun.english) or WHERE[noun.kind], (noun,)
-        noun = self.choose(nouns)
-        while isinstance(subject, Phrase | RelativePronoun) and noun is subject.noun:
-            noun = self.choose(nouns)
-        return PrepositionalPhrase(preposition, self._dative(noun, subject))
+        return PrepositionalPhrase(preposition, self._dative(nouns, subject))
 
     def receiver(self, subject: Nominal) -> Phrase:
         """Draw the indirect object of a verb of giving."""
-        noun = self.choose(PEOPLE)
-        while isinstance(subject, Phrase | RelativePronoun) and noun is subject.noun:
-            noun = self.choose(PEOPLE)
-        return self._dative(noun, subject)
+        return self._dative(PEOPLE, subject)
 
-    def _dative(self, noun: Noun, subject: Nominal) -> Phrase:
+    def _other_noun(self, nouns: Sequence[Noun], subject: Nominal) -> Noun:
+        """Draw a noun other than the subject's."""
+        noun = self.choose(nouns)
+        while noun is subject.noun:
+            noun = self.choose(nouns)
+        return noun
+
+    def _dative(self, nouns: Sequence[Noun], subject: Nominal) -> Phrase:
+        noun = self._other_noun(nouns, subject)
         return self.phrase(noun, owner=_owner(subject), adjective=0.2, plural=DATIVE_PLURAL)
 
     def clause(
@@ -231,8 +230,7 @@ class Choices:
         if subject is None:
             subject = self.subject(verb, third=third)
         else:
-            noun = subject.noun if isinstance(subject, Phrase | RelativePronoun) else PEOPLE[0]
-            while noun not in verb.subjects:
+            while (subject.noun or PEOPLE[0]) not in verb.subjects:
                 verb = self.choose(self.weighted(VERB_KINDS))
         negated = self.happens(0.2)
         time = None if small else self.time(tense, 0.3, negated)
@@ -310,8 +308,7 @@ def _owner(subject: Nominal) -> str:
     """Return the possessive for something that belongs to the subject."""
     if isinstance(subject, Phrase) and not subject.plural:
         return {"he": "his", "she": "her"}.get(subject.noun.kind, "my")
-    owners: tuple[tuple[Pronoun, str], ...] = ((I, "my"), (HE, "his"), (SHE, "her"))
-    return next((word for pronoun, word in owners if subject is pronoun), "our")
+    return next((word for pronoun, word in OWNERS_OF if subject is pronoun), "our")
 
 
 def _on_wheels(subject: Nominal) -> bool:

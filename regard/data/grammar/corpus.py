@@ -121,24 +121,21 @@ def _combined(found: Analysis) -> bool:
     )
 
 
+def _no_held_referent(found: Analysis) -> bool:
+    known_it = HELD_PRONOUNS.isdisjoint(found.adjectives)
+    return known_it and HELD_PEOPLE.isdisjoint(found.settling)
+
+
 def _for_training(found: Analysis) -> bool:
     """Whether a sentence has nothing held out.
 
     A noun that is held out for "it" with an adjective does not occur with it in any other way.
     """
-    return (
-        not _combined(found)
-        and HELD_PRONOUNS.isdisjoint(found.adjectives)
-        and HELD_PEOPLE.isdisjoint(found.settling)
-    )
+    return not _combined(found) and _no_held_referent(found)
 
 
 def _for_combinations(found: Analysis) -> bool:
-    return (
-        _combined(found)
-        and HELD_PRONOUNS.isdisjoint(found.adjectives)
-        and HELD_PEOPLE.isdisjoint(found.settling)
-    )
+    return _combined(found) and _no_held_referent(found)
 
 
 def _for_pronouns(found: Analysis) -> bool:

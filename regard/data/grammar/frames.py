@@ -10,7 +10,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from regard.data.grammar.choices import ATTRIBUTES, INDOORS, PEOPLE, PREDICATES, STATES
-from regard.data.grammar.lexicon import ADJECTIVES, DATIVE, NOUNS, PERSON, SAYING, TRANSITIVE
+from regard.data.grammar.lexicon import (
+    ADJECTIVES,
+    DATIVE,
+    NOUNS,
+    PERSON,
+    SAYING,
+    TRANSITIVE,
+    verbs_of,
+)
 from regard.data.grammar.people import People
 from regard.data.grammar.phrases import (
     IT,
@@ -24,31 +32,20 @@ from regard.data.grammar.phrases import (
 from regard.data.grammar.sentences import Clause, Joined, Linked, Question, Reported, Shared
 from regard.data.grammar.words import Adjective, Noun, Verb
 
-VERBS = {verb.name: verb for verb in TRANSITIVE + DATIVE}
-CONTESTED = tuple(
-    VERBS[name]
-    for name in (
-        "cross", "reach", "leave", "enter", "avoid", "carry", "pull", "push", "touch", "hide",
-        "steal", "drink", "pick up", "follow",
-    )
-)  # fmt: skip
+CONTESTED = verbs_of(
+    "cross, reach, leave, enter, avoid, carry, pull, push, touch, hide, steal, drink, pick up,"
+    "follow"
+)
 """Verbs whose subject and object can both be "it", and whose action can be prevented by the
 subject's state (tired) or the object's (deep)."""
-CROSSINGS = tuple(VERBS[name] for name in ("cross", "reach", "leave", "enter", "avoid"))
-BEFORE = tuple(
-    VERBS[name]
-    for name in (
-        "find", "see", "buy", "steal", "look for", "reach", "enter", "pick up", "open", "wash",
-        "repair", "touch", "hide",
-    )
-)  # fmt: skip
-AFTER = tuple(
-    VERBS[name]
-    for name in (
-        "hide", "sell", "carry", "throw away", "wash", "repair", "cross", "leave", "eat", "drink",
-        "touch", "look at", "push", "pull", "pick up", "open", "close", "turn on", "follow",
-    )
-)  # fmt: skip
+CROSSINGS = verbs_of("cross, reach, leave, enter, avoid")
+BEFORE = verbs_of(
+    "find, see, buy, steal, look for, reach, enter, pick up, open, wash, repair, touch, hide"
+)
+AFTER = verbs_of(
+    "hide, sell, carry, throw away, wash, repair, cross, leave, eat, drink, touch, look at, push,"
+    "pull, pick up, open, close, turn on, follow"
+)
 """Verbs of the first action (`BEFORE`) and the second (`AFTER`) on a thing: the dog found the ball
 and hid it."""
 URGING = ("brave", "curious", "sweet")
@@ -149,12 +146,10 @@ class Frames(People):
             time=time,
             fronted=time is not None,
         )
+        against = word == "because" and not _urges(adjective, verb)
+        degree = self.degree(adjective, against)
         sub = Clause(
-            IT[referent.gender],
-            predicate=adjective,
-            degree=self.degree(adjective, word == "because" and not _urges(adjective, verb)),
-            tense=tense,
-            about=referent,
+            IT[referent.gender], predicate=adjective, degree=degree, tense=tense, about=referent
         )
         return Linked(main, word, sub, sub_first=time is None and self.happens(0.15))
 
@@ -189,13 +184,9 @@ class Frames(People):
             return self.reason()
         adjective = self.choose(ones)
         word, negated = self._because(verb, adjective)
-        sub = Clause(
-            pronoun,
-            predicate=adjective,
-            degree=self.degree(adjective, word == "because" and not _urges(adjective, verb)),
-            tense=tense,
-            about=meant.noun,
-        )
+        against = word == "because" and not _urges(adjective, verb)
+        degree = self.degree(adjective, against)
+        sub = Clause(pronoun, predicate=adjective, degree=degree, tense=tense, about=meant.noun)
         main = Clause(subject, verb, thing, tense=tense, negated=negated)
         return Linked(main, word, sub)
 
@@ -288,7 +279,7 @@ class Frames(People):
             return self.clause(tense, which, small=True)
         verb = self.choose(TARGETED[noun])
         subject = self.subject(verb)
-        while isinstance(subject, Phrase) and subject.noun is noun:
+        while subject.noun is noun:
             subject = self.subject(verb)
         return Clause(subject, verb, which, tense=tense)
 

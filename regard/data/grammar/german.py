@@ -12,28 +12,19 @@ CASES = ("nom", "acc", "dat")
 FIRST, THIRD, PLURAL = 0, 1, 2
 """The verb form that agrees with a subject: ich, er/sie/es, or wir/sie."""
 
-DEFINITE = {
-    "nom": {"m": "der", "f": "die", "n": "das", "p": "die"},
-    "acc": {"m": "den", "f": "die", "n": "das", "p": "die"},
-    "dat": {"m": "dem", "f": "der", "n": "dem", "p": "den"},
-}
-STRONG = {
-    "nom": {"m": "er", "f": "e", "n": "es", "p": "e"},
-    "acc": {"m": "en", "f": "e", "n": "es", "p": "e"},
-    "dat": {"m": "em", "f": "er", "n": "em", "p": "en"},
-}
+
+def _table(rows: str) -> dict[str, dict[str, str]]:
+    """Read a table of forms: a row for each of `CASES`, a column for each of m, f, n and p."""
+    forms = [dict(zip("mfnp", row.split(), strict=True)) for row in rows.split("/")]
+    return dict(zip(CASES, forms, strict=True))
+
+
+DEFINITE = _table("der die das die / den die das die / dem der dem den")
+STRONG = _table("er e es e / en e es e / em er em en")
 """Endings of dieser, and of an adjective without an article."""
-MIXED = {
-    "nom": {"m": "er", "f": "e", "n": "es", "p": "en"},
-    "acc": {"m": "en", "f": "e", "n": "es", "p": "en"},
-    "dat": {"m": "en", "f": "en", "n": "en", "p": "en"},
-}
+MIXED = _table("er e es en / en e es en / en en en en")
 """Endings of an adjective after ein, kein, mein: strong if the article has no ending."""
-WEAK = {
-    "nom": {"m": "e", "f": "e", "n": "e", "p": "en"},
-    "acc": {"m": "en", "f": "e", "n": "e", "p": "en"},
-    "dat": {"m": "en", "f": "en", "n": "en", "p": "en"},
-}
+WEAK = _table("e e e en / en e e en / en en en en")
 """Endings of an adjective after der and dieser."""
 RELATIVE = {case: {**DEFINITE[case]} for case in CASES}
 RELATIVE["dat"]["p"] = "denen"

@@ -369,12 +369,8 @@ def _verb(row: str, case: str = "acc") -> Verb:
 
 
 def _intransitive(row: str) -> Verb:
-    *words, places = row.split(":")
-    verb = _verb(":".join(words))
-    return Verb(
-        **{name: getattr(verb, name) for name in Verb.__slots__ if name != "places"},
-        places=tuple(places.split()),
-    )
+    words, _, places = row.rpartition(":")
+    return replace(_verb(words), places=tuple(places.split()))
 
 
 def _adverb(row: str) -> Adverb:
@@ -391,3 +387,9 @@ GIVING = tuple(_verb(row) for row in _rows(GIVING_TABLE))
 INTRANSITIVE = tuple(_intransitive(row) for row in _rows(INTRANSITIVE_TABLE))
 SAYING = tuple(_verb(row) for row in _rows(SAYING_TABLE))
 ADVERBS = tuple(_adverb(row) for row in _rows(ADVERB_TABLE))
+VERBS = {verb.name: verb for verb in (*TRANSITIVE, *DATIVE, *INTRANSITIVE, WAIT_FOR)}
+
+
+def verbs_of(names: str) -> tuple[Verb, ...]:
+    """Return the verbs that a text names, with commas between them."""
+    return tuple(VERBS[name.strip()] for name in names.split(","))

@@ -11,38 +11,24 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from regard.data.grammar.choices import Choices
-from regard.data.grammar.lexicon import (
-    ADJECTIVES,
-    DATIVE,
-    INTRANSITIVE,
-    TRANSITIVE,
-    TWO_GENDERS,
-    WAIT_FOR,
-)
+from regard.data.grammar.lexicon import ADJECTIVES, TWO_GENDERS, verbs_of
 from regard.data.grammar.phrases import WE, I, Nominal, Phrase, Sentence, pronoun_for
 from regard.data.grammar.sentences import Clause, Joined, Linked, Shared
 from regard.data.grammar.words import Adjective, Verb
 
-VERBS = {verb.name: verb for verb in (*TRANSITIVE, *DATIVE, *INTRANSITIVE, WAIT_FOR)}
-
-
-def _verbs(names: str) -> tuple[Verb, ...]:
-    return tuple(VERBS[name.strip()] for name in names.split(","))
-
-
 MOODS = tuple(one for one in ADJECTIVES if one.decides and TWO_GENDERS[0] in one.nouns)
 """States of a person: tired, sick, brave."""
-ACTS = _verbs("help, visit, call, wait for, look at, thank, follow, invite")
+ACTS = verbs_of("help, visit, call, wait for, look at, thank, follow, invite")
 """Actions of others towards the person: … and the children helped her."""
-CARES = (*ACTS, *_verbs("trust, love"))
+CARES = (*ACTS, *verbs_of("trust, love"))
 """`ACTS`, and feelings of others for the person."""
-CAUSES = _verbs("follow, look at, call, see, hear, wait for, trust, invite, help, visit")
+CAUSES = verbs_of("follow, look at, call, see, hear, wait for, trust, invite, help, visit")
 """Actions of others after "because": they make the person laugh or run away."""
-MISSING = _verbs("help, trust, call, wait for, invite, thank, love, visit")
+MISSING = verbs_of("help, trust, call, wait for, invite, thank, love, visit")
 """Actions of others that are negated after "although"."""
-EVENTS = _verbs("laugh, sing, dance, fall asleep, wake up, get up, come back, run away, stop")
+EVENTS = verbs_of("laugh, sing, dance, fall asleep, wake up, get up, come back, run away, stop")
 """Actions of the person."""
-MEETINGS = _verbs("see, hear, look at, visit")
+MEETINGS = verbs_of("see, hear, look at, visit")
 """The first action of others when they meet the person."""
 SETTLING = tuple(dict.fromkeys((*CARES, *CAUSES, *MISSING)))
 """All verbs that can have the pronoun as their object."""

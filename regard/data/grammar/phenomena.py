@@ -21,7 +21,6 @@ from regard.data.grammar.phrases import (
     Nominal,
     Phrase,
     Pronoun,
-    RelativePronoun,
     Sentence,
 )
 from regard.data.grammar.sentences import Clause, Joined, Linked, Question, Reported, Shared
@@ -137,7 +136,7 @@ def _note_clause(found: Analysis, clause: Clause, order: str) -> None:
         _note_nominal(found, clause.subject, "nom")
     if clause.object and verb:
         _note_nominal(found, clause.object, verb.case)
-        noun = clause.about if isinstance(clause.object, Pronoun) else _noun(clause.object)
+        noun = clause.about if isinstance(clause.object, Pronoun) else clause.object.noun
         if noun:
             found.objects.append((verb.name, noun.english))
             if clause.object in (HE, SHE) and noun in TWO_GENDERS:
@@ -152,7 +151,7 @@ def _note_clause(found: Analysis, clause: Clause, order: str) -> None:
 
 def _note_predicate(found: Analysis, clause: Clause) -> None:
     assert clause.predicate is not None
-    noun = _noun(clause.subject)
+    noun = clause.subject.noun
     if noun:
         found.adjectives.append((clause.predicate.english, noun.english))
     elif clause.about:
@@ -185,7 +184,3 @@ def _note_nominal(found: Analysis, nominal: Nominal, case: str) -> None:
     if nominal.adjective:
         found.tags.add("adjective")
         found.adjectives.append((nominal.adjective.english, nominal.noun.english))
-
-
-def _noun(nominal: Nominal) -> Noun | None:
-    return nominal.noun if isinstance(nominal, Phrase | RelativePronoun) else None

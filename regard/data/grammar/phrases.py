@@ -29,6 +29,10 @@ class Nominal(Protocol):
     """A phrase or pronoun that can be a subject or an object."""
 
     @property
+    def noun(self) -> Noun | None:
+        """Its noun; None for a personal pronoun."""
+
+    @property
     def agrees(self) -> int:
         """The verb form that agrees with it as a subject: FIRST, THIRD or PLURAL."""
 
@@ -123,6 +127,7 @@ class Pronoun:
     forms: tuple[str, str, str]
     """The German forms: nominative, accusative, dative."""
     agrees: int = THIRD
+    noun: None = None
 
     def english(self, case: str) -> str:
         """Return the subject form in the nominative, else the object form."""

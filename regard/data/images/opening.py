@@ -98,11 +98,15 @@ def _header(data: bytes, name: str) -> Image.Image:
     except Exception:  # Pillow's readers raise many types on bytes that are not an image
         expected = f"an image: {', '.join(FORMATS)}"
         raise InputError(name, got="no image", expected=expected) from None
+    _check_size(image, name)
+    return image
+
+
+def _check_size(image: Image.Image, name: str) -> None:
     if image.width * image.height > MOST_PIXELS:
         raise _too_large(name, f"{image.width:,} x {image.height:,} pixels")
     if not image.width or not image.height:
         raise InputError(name, got="no pixels", expected="an image")
-    return image
 
 
 def _too_large(name: str, got: str) -> InputError:
@@ -115,10 +119,7 @@ def _from_bytes(data: bytes, name: str) -> Image.Image:
 
 def _plain(image: Image.Image, name: str) -> Image.Image:
     """Decode the pixels, rotate by the EXIF orientation, and convert to 8 bits."""
-    if image.width * image.height > MOST_PIXELS:
-        raise _too_large(name, f"{image.width:,} x {image.height:,} pixels")
-    if not image.width or not image.height:
-        raise InputError(name, got="no pixels", expected="an image")
+    _check_size(image, name)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about unreadable metadata, which is not used

@@ -11,6 +11,7 @@ The hidden spans are a pure function of (seed, epoch, position of the text in th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,41 +110,45 @@ def fill_spans(shown: Ids, target: Ids, sentinels: Sequence[int]) -> Ids:
     return np.concatenate(parts).astype(np.int64) if parts else shown.copy()
 
 
-class SpanCorruption:
-    """Batches of text -> batches in which the decoder writes the hidden spans (T5).
+@dataclass(frozen=True, kw_only=True)
+class _TextToText:
+    """Batches of text -> batches for an encoder-decoder; a subclass corrupts each text."""
 
-    Args:
-        sentinels: The ids of the sentinels, from `<extra_id_0>` on.
-        begin: The id that the decoder starts with: for T5, the padding symbol.
-        end: The id that ends text and target.
-        rate: The share of the tokens that is hidden.
-        mean: The mean length of a hidden span.
-        seed: Seed of the random choice.
-    """
-
-    def __init__(
-        self,
-        sentinels: Sequence[int],
-        *,
-        begin: int,
-        end: int,
-        rate: float = 0.15,
-        mean: float = 3.0,
-        seed: int = 0,
-    ) -> None:
-        self.sentinels, self.begin, self.end = tuple(sentinels), begin, end
-        self.rate, self.mean, self.seed = rate, mean, seed
+    begin: int
+    """The id that the decoder starts with: for T5, the padding symbol."""
+    end: int
+    """The id that ends text and target."""
+    rate: float = 0.15
+    """The share of the tokens that is hidden."""
+    mean: float = 3.0
+    """The mean length of a hidden span."""
+    seed: int = 0
 
     def __call__(self, batch: Batch[Ragged], epoch: int) -> Batch[Ragged]:
         """Hide spans of each sequence of a batch."""
         sources, targets = [], []
         for text, example in zip(texts(batch), batch.index, strict=True):
-            random = generator(self.seed, epoch, example)
-            hidden = span_mask(len(text), random, self.rate, self.mean)
-            shown, target = cut_spans(text, hidden, self.sentinels)
+            shown, target = self.corrupted(text, generator(self.seed, epoch, example))
             sources.append([*shown.tolist(), self.end])
             targets.append(target.tolist())
         return make_batch(sources, targets, batch.index, self.begin, self.end)
+
+    def corrupted(self, text: Ids, random: np.random.Generator) -> tuple[Ids, Ids]:
+        """Return the encoder's input and the target, both without the end symbol."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SpanCorruption(_TextToText):
+    """The decoder writes the hidden spans (T5)."""
+
+    sentinels: Sequence[int]
+    """The ids of the sentinels, from `<extra_id_0>` on."""
+
+    def corrupted(self, text: Ids, random: np.random.Generator) -> tuple[Ids, Ids]:
+        """Replace each hidden span by a sentinel."""
+        hidden = span_mask(len(text), random, self.rate, self.mean)
+        return cut_spans(text, hidden, self.sentinels)
 
 
 def infill(
@@ -179,40 +184,17 @@ def infill(
     return np.insert(ids[~hidden], gaps, mask)
 
 
-class Infilling:
-    """Batches of text -> batches in which the decoder writes the whole text (BART).
+@dataclass(frozen=True)
+class Infilling(_TextToText):
+    """The decoder writes the whole text (BART)."""
 
-    Args:
-        mask: The id that replaces a span.
-        begin: The id that the decoder starts with.
-        end: The id that ends text and target.
-        rate: The share of the tokens that is hidden.
-        mean: The mean length of a hidden span.
-        seed: Seed of the random choice.
-    """
+    mask: int
+    """The id that replaces a span."""
+    rate: float = field(default=0.3, kw_only=True)
 
-    def __init__(
-        self,
-        mask: int,
-        *,
-        begin: int,
-        end: int,
-        rate: float = 0.3,
-        mean: float = 3.0,
-        seed: int = 0,
-    ) -> None:
-        self.mask, self.begin, self.end = mask, begin, end
-        self.rate, self.mean, self.seed = rate, mean, seed
-
-    def __call__(self, batch: Batch[Ragged], epoch: int) -> Batch[Ragged]:
-        """Hide spans of each sequence of a batch."""
-        sources, targets = [], []
-        for text, example in zip(texts(batch), batch.index, strict=True):
-            random = generator(self.seed, epoch, example)
-            shown = infill(text, self.mask, random, self.rate, self.mean)
-            sources.append([*shown.tolist(), self.end])
-            targets.append(text.tolist())
-        return make_batch(sources, targets, batch.index, self.begin, self.end)
+    def corrupted(self, text: Ids, random: np.random.Generator) -> tuple[Ids, Ids]:
+        """Replace each hidden span by one mask."""
+        return infill(text, self.mask, random, self.rate, self.mean), text
 
 
 def _counts(length: int, rate: float, mean: float) -> tuple[int, int]:

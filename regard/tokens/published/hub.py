@@ -19,8 +19,9 @@ from tokenizers import processors
 from regard.errors import InputError
 from regard.tokens.processor import KEPT, Vocabulary
 from regard.tokens.published.folder import Folder
-from regard.tokens.published.kinds import BuiltTokenizer, Settings, TokenizerKind, build, find_kind
-from regard.tokens.spec import Spec, guarded
+from regard.tokens.published.kinds import TokenizerKind, build, find_kind
+from regard.tokens.published.legacy import BuiltTokenizer, Settings
+from regard.tokens.spec import Spec, guarded, piece_ids
 from regard.tokens.tokenizer import Roles, Tokenizer
 
 ROLES = {
@@ -59,10 +60,10 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabular
     with guarded(files.name("tokenizer_config.json")):
         names = _role_names(kind, settings)
         symbols = [*_symbols(settings), *_role_symbols(names, settings)]
-    sides: tuple[BuiltTokenizer, ...] = ()
+    sides: list[BuiltTokenizer] = []
     if files.has("tokenizer.json"):
         spec = _as_set(files.json("tokenizer.json"), settings)
-        sides, kind = (BuiltTokenizer(spec, files.name("tokenizer.json")),), None
+        sides, kind = [BuiltTokenizer(spec, files.name("tokenizer.json"))], None
     elif kind:
         sides = build(kind, files, settings)
     # a tokenizer.json contains the template around a text; for older files the kind decides
@@ -151,12 +152,9 @@ def _as_set(spec: Spec, settings: Settings) -> Spec:
     for part, (type_, names) in changes.items():
         section = spec.get(part)
         if isinstance(section, dict) and section.get("type") == type_:
-            stated = {
-                own: settings[name]
-                for own, name in names.items()
-                if type(settings.get(name)) is bool
-            }
-            spec = {**spec, part: {**section, **stated}}
+            stated = {own: settings.get(name) for own, name in names.items()}
+            chosen = {own: value for own, value in stated.items() if type(value) is bool}
+            spec = {**spec, part: {**section, **chosen}}
     return spec
 
 
@@ -206,8 +204,7 @@ def _content(stated: object) -> str:
 def _declared(spec: Spec, symbols: list[dict[str, Any]]) -> Spec:
     """Add symbols to a tokenizer; symbols without an id are left out."""
     added = {entry["content"]: dict(entry) for entry in spec.get("added_tokens") or []}
-    vocab = spec["model"]["vocab"]
-    pieces = vocab if isinstance(vocab, dict) else {each[0]: at for at, each in enumerate(vocab)}
+    pieces = piece_ids(spec)
     for symbol in symbols:
         name = symbol["content"]
         if name in added:

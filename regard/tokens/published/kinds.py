@@ -8,24 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from regard.errors import InputError
 from regard.tokens.published import legacy
 from regard.tokens.published.folder import Folder
-from regard.tokens.published.sentencepiece import CONTROL, Piece
-from regard.tokens.spec import Spec, damaged
-
-Settings = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class BuiltTokenizer:
-    """One side's tokenizer, the file it is from, and the number of ids that the model knows."""
-
-    spec: Spec
-    file: str
-    vocab: int | None = None
+from regard.tokens.published.legacy import BuiltTokenizer, Settings
 
 
 @dataclass(frozen=True)
@@ -37,7 +24,7 @@ class TokenizerKind:
     models: tuple[str, ...]
     """The `model_type` of models with this kind of tokenizer."""
     files: tuple[str, ...]
-    build: Callable[[Folder, Settings], tuple[BuiltTokenizer, ...]]
+    build: Callable[[Folder, Settings], list[BuiltTokenizer]]
     symbols: Mapping[str, str]
     """Default symbol of each role; roles are named as in the files."""
     single: str = "$A"
@@ -79,7 +66,7 @@ def find_kind(folder: Folder, settings: Settings, config: Settings) -> Tokenizer
     return by_files
 
 
-def build(kind: TokenizerKind, folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:
+def build(kind: TokenizerKind, folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
     """Build the tokenizers of a folder from its older files.
 
     Returns:
@@ -90,7 +77,7 @@ def build(kind: TokenizerKind, folder: Folder, settings: Settings) -> tuple[Buil
     """
     missing = [name for name in kind.files if not folder.has(name)]
     if len(missing) == len(kind.files):
-        return ()
+        return []
     if missing:
         raise InputError(
             f"{folder.path}: the vocabulary",
@@ -99,66 +86,6 @@ def build(kind: TokenizerKind, folder: Folder, settings: Settings) -> tuple[Buil
             fix="copy the missing file from where the model was published",
         )
     return kind.build(folder, settings)
-
-
-def _gpt2(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:
-    file = folder.name("merges.txt")
-    merges = legacy.read_merges(folder.text("merges.txt"), file)
-    leading = settings.get("add_prefix_space") is True
-    spec = legacy.byte_level(folder.ids("vocab.json"), merges, leading_space=leading, file=file)
-    return (BuiltTokenizer(spec, folder.name("vocab.json")),)
-
-
-def _qwen2(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:  # noqa: ARG001 (it has no settings)
-    file = folder.name("merges.txt")
-    merges = legacy.read_merges(folder.text("merges.txt"), file)
-    return (
-        BuiltTokenizer(
-            legacy.qwen(folder.ids("vocab.json"), merges, file), folder.name("vocab.json")
-        ),
-    )
-
-
-def _bert(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:
-    file = folder.name("vocab.txt")
-    return (BuiltTokenizer(legacy.word_pieces(folder.text("vocab.txt"), settings, file), file),)
-
-
-def _t5(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:
-    file = folder.name("spiece.model")
-    model = folder.pieces("spiece.model")
-    extra = settings.get("extra_ids", 100)
-    if type(extra) is not int or not 0 <= extra <= 10_000:
-        raise damaged(folder.name("tokenizer_config.json"), f"extra_ids {extra!r}")
-    own = {piece.text for piece in model.pieces}
-    names = [f"<extra_id_{number}>" for number in range(extra - 1, -1, -1)]
-    sentinels = [Piece(name, 0.0, CONTROL) for name in names if name not in own]
-    return (BuiltTokenizer(legacy.pieces(model, file, sentinels), file),)
-
-
-def _llama(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:  # noqa: ARG001 (it has no settings)
-    file = folder.name("tokenizer.model")
-    return (BuiltTokenizer(legacy.pieces(folder.pieces("tokenizer.model"), file), file),)
-
-
-def _xlm_roberta(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:  # noqa: ARG001
-    file = folder.name("sentencepiece.bpe.model")
-    return (
-        BuiltTokenizer(legacy.fairseq_pieces(folder.pieces("sentencepiece.bpe.model"), file), file),
-    )
-
-
-def _marian(folder: Folder, settings: Settings) -> tuple[BuiltTokenizer, ...]:
-    separate = settings.get("separate_vocabs") is True
-    sides = []
-    for name, vocabulary in (
-        ("source.spm", "vocab.json"),
-        ("target.spm", "target_vocab.json" if separate else "vocab.json"),
-    ):
-        vocab = folder.ids(vocabulary)
-        spec = legacy.marian(folder.pieces(name), vocab, folder.name(vocabulary))
-        sides.append(BuiltTokenizer(spec, folder.name(vocabulary), len(vocab)))
-    return tuple(sides)
 
 
 END_OF_TEXT = "<|endoftext|>"
@@ -179,7 +106,7 @@ KINDS = (
         ("MarianTokenizer",),
         ("marian",),
         ("source.spm", "target.spm", "vocab.json"),
-        _marian,
+        legacy.marian,
         {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
         "$A eos_token",
         "$A $B eos_token",
@@ -189,7 +116,7 @@ KINDS = (
         ("T5Tokenizer",),
         ("t5",),
         ("spiece.model",),
-        _t5,
+        legacy.t5,
         {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
         "$A eos_token",
         "$A eos_token $B eos_token",
@@ -199,7 +126,7 @@ KINDS = (
         ("XLMRobertaTokenizer",),
         ("xlm-roberta",),
         ("sentencepiece.bpe.model",),
-        _xlm_roberta,
+        legacy.xlm_roberta,
         FAIRSEQ,
         *FAIRSEQ_AROUND,
         mark="sentencepiece.bpe.model",
@@ -208,7 +135,7 @@ KINDS = (
         ("LlamaTokenizer",),
         ("llama", "mistral"),
         ("tokenizer.model",),
-        _llama,
+        legacy.llama,
         {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
         begins=True,
         mark="tokenizer.model",
@@ -217,7 +144,7 @@ KINDS = (
         ("BertTokenizer", "DistilBertTokenizer"),
         ("bert", "distilbert"),
         ("vocab.txt",),
-        _bert,
+        legacy.word_pieces,
         {
             "unk_token": "[UNK]",
             "sep_token": "[SEP]",
@@ -232,7 +159,7 @@ KINDS = (
         ("GPT2Tokenizer",),
         ("gpt2",),
         ("vocab.json", "merges.txt"),
-        _gpt2,
+        legacy.byte_level,
         dict.fromkeys(("bos_token", "eos_token", "unk_token"), END_OF_TEXT),
         mark="merges.txt",
     ),
@@ -240,7 +167,7 @@ KINDS = (
         ("RobertaTokenizer", "BartTokenizer"),
         ("roberta", "bart"),
         ("vocab.json", "merges.txt"),
-        _gpt2,
+        legacy.byte_level,
         FAIRSEQ,
         *FAIRSEQ_AROUND,
     ),
@@ -248,7 +175,7 @@ KINDS = (
         ("Qwen2Tokenizer",),
         ("qwen2", "qwen3"),
         ("vocab.json", "merges.txt"),
-        _qwen2,
+        legacy.qwen,
         dict.fromkeys(("eos_token", "unk_token", "pad_token"), END_OF_TEXT),
     ),
 )

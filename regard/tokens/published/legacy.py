@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Inner
 
 from regard.tokens.kinds import CONTINUES, SPACE
+from regard.tokens.published.folder import Folder
 from regard.tokens.published.sentencepiece import (
     BPE,
     BYTE,
@@ -40,7 +41,50 @@ millions."""
 MARIAN_SYMBOLS = {"<unk>": UNKNOWN, "<s>": CONTROL, "</s>": CONTROL, "<pad>": CONTROL}
 
 
-def read_merges(text: str, file: str) -> list[tuple[str, str]]:
+Settings = Mapping[str, Any]
+
+
+class BuiltTokenizer(NamedTuple):
+    """One side's tokenizer, the file it is from, and the number of ids that the model knows."""
+
+    spec: Spec
+    file: str
+    vocab: int | None = None
+
+
+def byte_level(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
+    """Build GPT-2's, RoBERTa's or BART's byte-level BPE."""
+    leading = settings.get("add_prefix_space") is True
+    split = pre_tokenizers.ByteLevel(add_prefix_space=leading)
+    return [_merging(folder, split)]
+
+
+def qwen(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:  # noqa: ARG001 (it has none)
+    """Build Qwen's byte-level BPE, with its own split pattern and NFC normalisation."""
+    split = pre_tokenizers.Split(Regex(QWEN_SPLIT), behavior="isolated")
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return [_merging(folder, pre_tokenizers.Sequence([split, level]), normalizers.NFC())]
+
+
+def _merging(
+    folder: Folder,
+    split: pre_tokenizers.PreTokenizer,
+    normalizer: normalizers.Normalizer | None = None,
+) -> BuiltTokenizer:
+    """Build a byte-level BPE from `vocab.json` and `merges.txt`."""
+    file = folder.name("merges.txt")
+    merges = _read_merges(folder.text("merges.txt"), file)
+    vocab = folder.ids("vocab.json")
+    with guarded(file):
+        inner = Inner(models.BPE(vocab, merges))
+        if normalizer is not None:
+            inner.normalizer = normalizer
+        inner.pre_tokenizer = split
+        inner.decoder = decoders.ByteLevel()
+        return BuiltTokenizer(_spec(inner), folder.name("vocab.json"))
+
+
+def _read_merges(text: str, file: str) -> list[tuple[str, str]]:
     """Parse a `merges.txt`: the pairs in their order."""
     merges: list[tuple[str, str]] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -53,34 +97,12 @@ def read_merges(text: str, file: str) -> list[tuple[str, str]]:
     return merges
 
 
-def byte_level(
-    vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], *, leading_space: bool, file: str
-) -> Spec:
-    """Build GPT-2's, RoBERTa's or BART's byte-level BPE."""
-    with guarded(file):
-        inner = Inner(models.BPE(dict(vocab), list(merges)))
-        inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=leading_space)
-        inner.decoder = decoders.ByteLevel()
-        return _spec(inner)
-
-
-def qwen(vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], file: str) -> Spec:
-    """Build Qwen's byte-level BPE, with its own split pattern and NFC normalisation."""
-    with guarded(file):
-        inner = Inner(models.BPE(dict(vocab), list(merges)))
-        inner.normalizer = normalizers.NFC()
-        split = pre_tokenizers.Split(Regex(QWEN_SPLIT), behavior="isolated")
-        level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        inner.pre_tokenizer = pre_tokenizers.Sequence([split, level])
-        inner.decoder = decoders.ByteLevel()
-        return _spec(inner)
-
-
-def word_pieces(text: str, settings: Mapping[str, Any], file: str) -> Spec:
-    """Build BERT's WordPiece from the text of a `vocab.txt`, one piece per line."""
+def word_pieces(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
+    """Build BERT's WordPiece from `vocab.txt`, one piece per line."""
+    file = folder.name("vocab.txt")
     stated = settings.get("unk_token", "[UNK]")
     unknown = stated["content"] if isinstance(stated, dict) and "content" in stated else stated
-    lines = text.removesuffix("\n").split("\n")
+    lines = folder.text("vocab.txt").removesuffix("\n").split("\n")
     vocab = {line.rstrip("\r"): number for number, line in enumerate(lines)}
     if unknown not in vocab:
         raise damaged(file, f"no {unknown!r}")
@@ -94,34 +116,53 @@ def word_pieces(text: str, settings: Mapping[str, Any], file: str) -> Spec:
         )
         inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         inner.decoder = decoders.WordPiece(prefix=CONTINUES)
-        return _spec(inner)
+        return [BuiltTokenizer(_spec(inner), file)]
 
 
-def pieces(model: PieceModel, file: str, extra: Sequence[Piece] = ()) -> Spec:
-    """Build a SentencePiece tokenizer: T5's Unigram, or Llama's BPE with byte fallback.
+def t5(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
+    """Build T5's Unigram, with the sentinels after the model's own pieces."""
+    file, model = folder.name("spiece.model"), folder.pieces("spiece.model")
+    extra = settings.get("extra_ids", 100)
+    if type(extra) is not int or not 0 <= extra <= 10_000:
+        raise damaged(folder.name("tokenizer_config.json"), f"extra_ids {extra!r}")
+    own = {piece.text for piece in model.pieces}
+    names = [f"<extra_id_{number}>" for number in range(extra - 1, -1, -1)]
+    sentinels = [Piece(name, 0.0, CONTROL) for name in names if name not in own]
+    return [BuiltTokenizer(assembled(model, file, [*model.pieces, *sentinels]), file)]
 
-    Args:
-        model: The parsed `.model` file.
-        file: Name of the file in errors.
-        extra: Entries to add after the model's own.
-    """
-    return _assembled(model, [*model.pieces, *extra], file)
+
+def llama(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:  # noqa: ARG001 (it has none)
+    """Build Llama's BPE with byte fallback."""
+    file, model = folder.name("tokenizer.model"), folder.pieces("tokenizer.model")
+    return [BuiltTokenizer(assembled(model, file), file)]
 
 
-def fairseq_pieces(model: PieceModel, file: str) -> Spec:
+def xlm_roberta(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:  # noqa: ARG001
     """Build XLM-RoBERTa's: SentencePiece with fairseq's four symbols first and a mask last."""
-    first = [Piece("<s>", 0.0, CONTROL), Piece("<pad>", 0.0, CONTROL)]
-    first += [Piece("</s>", 0.0, CONTROL), Piece("<unk>", 0.0, UNKNOWN)]
+    file = folder.name("sentencepiece.bpe.model")
+    model = folder.pieces("sentencepiece.bpe.model")
+    first = [Piece(name, 0.0, CONTROL) for name in ("<s>", "<pad>", "</s>")]
+    first.append(Piece("<unk>", 0.0, UNKNOWN))
     entries = [*first, *model.pieces[3:], Piece("<mask>", 0.0, CONTROL)]
-    return _assembled(model, entries, file)
+    return [BuiltTokenizer(assembled(model, file, entries), file)]
 
 
-def marian(model: PieceModel, vocab: Mapping[str, int], file: str) -> Spec:
-    """Build one side of a Marian model: SentencePiece pieces, with ids from a separate vocabulary.
+def marian(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
+    """Build both sides of a Marian model, which may have a vocabulary each."""
+    separate = settings.get("separate_vocabs") is True
+    return [
+        _marian_side(folder, "source.spm", "vocab.json"),
+        _marian_side(folder, "target.spm", "target_vocab.json" if separate else "vocab.json"),
+    ]
+
+
+def _marian_side(folder: Folder, name: str, vocabulary: str) -> BuiltTokenizer:
+    """Build one side: SentencePiece pieces, with ids from a separate vocabulary.
 
     Entries only in the vocabulary (the other side's pieces) can be decoded, but no text is encoded
     into them. Pieces only in the SentencePiece model get ids beyond the vocabulary.
     """
+    vocab, model, file = folder.ids(vocabulary), folder.pieces(name), folder.name(vocabulary)
     found = {piece.text: piece for piece in model.pieces}
     names = sorted(vocab, key=vocab.__getitem__)
     if [vocab[name] for name in names] != list(range(len(names))):
@@ -130,28 +171,39 @@ def marian(model: PieceModel, vocab: Mapping[str, int], file: str) -> Spec:
     entries += [
         piece for text, piece in found.items() if text not in vocab and piece.kind == NORMAL
     ]
-    spec = _assembled(model, entries, file)
-    spec["added_tokens"] += [  # ">>fra<<": the language to translate into, written before a text
-        _added(vocab[name], Piece(name, 0.0, USER_DEFINED))
-        for name in names
-        if name.startswith(">>") and name.endswith("<<")
+    spec = assembled(model, file, entries)
+    spec["added_tokens"] += [
+        _added(vocab[name], Piece(name, 0.0, USER_DEFINED)) for name in names if _is_language(name)
     ]
     # Marian's decoder removes all spaces at both ends
     ends = {"type": "Replace", "pattern": {"Regex": r"\A\s+|\s+\z"}, "content": ""}
     spec["decoder"]["decoders"][-1] = ends
-    return spec
+    return BuiltTokenizer(spec, file, len(vocab))
+
+
+def _is_language(name: str) -> bool:
+    """Whether a piece is ">>fra<<": the language to translate into, written before a text."""
+    return name.startswith(">>") and name.endswith("<<")
 
 
 def _numbered(name: str, found: Mapping[str, Piece]) -> Piece:
     if name in MARIAN_SYMBOLS:
         return Piece(name, 0.0, MARIAN_SYMBOLS[name])
-    if name.startswith(">>") and name.endswith("<<"):
+    if _is_language(name):
         return Piece(name)
     piece = found.get(name)
     return piece if piece and piece.kind == NORMAL else Piece(HIDDEN + name)
 
 
-def _assembled(model: PieceModel, entries: Sequence[Piece], file: str) -> Spec:
+def assembled(model: PieceModel, file: str, entries: Sequence[Piece] = ()) -> Spec:
+    """Build a SentencePiece tokenizer, Unigram or BPE, from these entries.
+
+    Args:
+        model: The parsed `.model` file: algorithm and normalisation.
+        file: Name of the file in errors.
+        entries: The vocabulary; the index of an entry is its id. By default the model's pieces.
+    """
+    entries = entries or model.pieces
     with guarded(file):
         if model.algorithm == BPE:
             _check_work(entries, file)
