@@ -383,13 +383,13 @@ TASKS = "one of translate, rewrite, restore, generate, fill, classify, tag, answ
         ),
     ],
 )  # fmt: skip
-def test_a_fault_is_said_with_line_and_key(message, old, new, expected):
+def test_an_error_is_reported_with_line_and_key(message, old, new, expected):
     said = message(old=old, new=new)
     assert said.startswith(expected)
     assert "more)" not in said
 
 
-def test_of_several_faults_the_first_in_the_file_is_said_and_the_others_counted(message):
+def test_of_several_errors_the_first_is_reported_and_the_others_counted(message):
     text = TEXT.replace("steps: 50", "steps: x").replace("beam: 2", "beam: 0")
     said = message(text=text, old="pairs: 100", new="pairs: 0")
     expected = "my.yaml:5: data.pairs: got 0, expected a whole number of at least 1 (and 2 more)"
@@ -432,7 +432,7 @@ def test_overrides_are_read_as_the_file_is(read):
     ]  # fmt: skip
 
 
-def test_the_last_of_two_overrides_holds_and_spaces_do_not_matter(read):
+def test_the_last_of_two_overrides_counts_and_spaces_do_not_matter(read):
     assert read(TEXT, "train.steps=7", " train.steps = 8 ").train.steps == 8
 
 
@@ -545,7 +545,7 @@ def test_a_training_file_implies_data_of_kind_files(read):
     assert got == FileData(train="x.tsv", valid="v.tsv", held_out=20)
 
 
-def test_another_kind_does_not_hide_what_no_kind_has_or_what_was_just_asked_for(message):
+def test_another_kind_does_not_hide_unknown_keys_or_new_overrides(message):
     said = message("data.kind=copy", old="pairs: 100", new="piars: 100")
     assert said.startswith("my.yaml:5: data.piars: got an unknown key")
     said = message("data.train=x.tsv", "data.pairs=5")
@@ -584,7 +584,7 @@ def test_a_size_and_single_values_go_together(read):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_another_size_holds_on_a_resolved_recipe_too(in_folder, size):
+def test_another_size_applies_to_a_resolved_recipe_too(in_folder, size):
     for name in ("own/translate", "own/base", "own/big"):
         (in_folder / "resolved.yaml").write_text(dump(load(name)), "utf-8")
         override = [f"model.size={size}"]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from regard.cli.options import print_status
-from regard.data.text.lines import LONGEST_LINE
+from regard.data.text.records import LONGEST_LINE
 from regard.errors import InputError
 
 T = TypeVar("T")

@@ -290,7 +290,7 @@ def _with_files(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
 def _content(file: Path) -> str:
     """The text of a file; raises an error if it is too long."""
     from regard.cli.line_processor import decode_text
-    from regard.data.text.lines import LONGEST_LINE
+    from regard.data.text.records import LONGEST_LINE
 
     try:
         with file.open("rb") as stream:

@@ -13,6 +13,9 @@ Files = str | tuple[str, str]
 Group = Literal["pair", "source"]
 """Which pairs stay in one split when pairs are held out: copies of a pair, or all pairs of one
 source."""
+OnBad = Literal["stop", "skip"]
+"""What to do with lines that cannot be used: `stop` at the first, or `skip` them. They are empty,
+not UTF-8, over-long or in a wrong format; two files of different lengths are always an error."""
 ExampleType = Literal["pairs", "text", "labels", "pictures", "nothing"]
 """The type of a dataset's examples; each task needs one of these."""
 
@@ -64,9 +67,7 @@ class FileData(Config):
     group: Group = "pair"
     """`source`: all pairs of one source stay in one split; `held_out` then counts sources, and
     `regard eval` accepts every target of a source as correct."""
-    on_bad: Literal["stop", "skip"] = "stop"
-    """What to do with empty lines, bad UTF-8 and over-long pairs. Two files with different numbers
-    of lines are always an error."""
+    on_bad: OnBad = "stop"
     max_words: int = Field(default=250, ge=1)
     """A pair with more words than this on either side is over-long."""
     seed: int = 0
@@ -90,8 +91,7 @@ class TextData(Config):
     rows: Literal["packed", "stream"] = "packed"
     """`packed`: no sequence crosses the border of two documents. `stream`: sequences start anywhere
     in the text and cross documents."""
-    on_bad: Literal["stop", "skip"] = "stop"
-    """What to do with empty documents, bad UTF-8 and lines that are not valid JSON."""
+    on_bad: OnBad = "stop"
     seed: int = 0
 
     @field_validator("files", "valid", mode="before")
@@ -125,8 +125,7 @@ class LabelledData(Config):
     header: bool = False
     """Whether the first line of a `.tsv` or `.csv` file holds the names of the columns."""
     held_out: int = Field(default=500, ge=1)
-    on_bad: Literal["stop", "skip"] = "stop"
-    """What to do with examples that cannot be used."""
+    on_bad: OnBad = "stop"
     longest: int | None = Field(default=None, ge=16)
     """The most tokens of an input. None: as many as the model can read."""
     overlap: int = Field(default=64, ge=0)
@@ -194,9 +193,7 @@ class MixtureData(Config):
     held_out_test: int = Field(default=0, ge=0)
     """How many training pairs of each part without `test` are held out as its test split."""
     group: Group = "pair"
-    on_bad: Literal["stop", "skip"] = "stop"
-    """What to do with empty lines, bad UTF-8 and over-long pairs. Two files with different numbers
-    of lines are always an error."""
+    on_bad: OnBad = "stop"
     max_words: int = Field(default=250, ge=1)
     seed: int = 0
 

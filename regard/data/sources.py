@@ -78,7 +78,7 @@ def few_pairs(config: DataConfig, count: int) -> Sequence[Pair]:
     if isinstance(config, MixtureData):
         part = next(iter(config.parts.values()))
         if part.kind in GENERATORS:
-            first: Sequence[Pair] = GENERATORS[part.kind](count, count, config.seed).train
+            first: Sequence[Pair] = _generate(part.kind, count, count, config.seed).train
         else:
             first = _first(part.train, config.max_words, count)
         return [Pair(part.prefix + pair.source, pair.target) for pair in first]
@@ -91,33 +91,26 @@ def _first(files: Files | None, max_words: int, count: int) -> Sequence[Pair]:
     return [row for row in rows if isinstance(row, Pair)]
 
 
-Generator = Callable[..., Splits]
-
-
-def _generator(home: str) -> Generator:
-    """Return a generator of pairs that is imported on its first call.
-
-    Using a trained model does not need the grammar.
-    """
-    return lambda *settings: imported(home)(*settings)
-
-
-GENERATORS: dict[str, Generator] = {
-    "grammar": _generator("regard.data.grammar.corpus.splits"),
-    "summaries": _generator("regard.data.jobs.summaries.splits"),
-    "questions": _generator("regard.data.jobs.questions.splits"),
+GENERATORS = {
+    "grammar": "regard.data.grammar.corpus.splits",
+    "summaries": "regard.data.jobs.summaries.splits",
+    "questions": "regard.data.jobs.questions.splits",
 }
-"""By `data.kind`: (number of training pairs, number of held-out pairs, seed) -> splits."""
+"""By `data.kind`: the function (training pairs, held-out pairs, seed) -> splits. It is imported on
+its first call: using a trained model does not need the grammar."""
+
+
+def _generate(kind: str, *settings: int) -> Splits:
+    made: Splits = imported(GENERATORS[kind])(*settings)
+    return made
 
 
 def _generated(config: GrammarData | ToyData) -> Loaded:
     if isinstance(config, GrammarData):
         settings = config.pairs, config.held_out, config.seed, config.longest
-        splits = GENERATORS["grammar"](*settings)
+        splits = _generate("grammar", *settings)
     else:
-        splits = toy_splits(
-            config.kind, config.pairs, config.held_out, config.symbols, config.longest, config.seed
-        )
+        splits = toy_splits(**config.model_dump())
     # Runs from before `longest` was a setting of the grammar have a digest without it.
     usual = isinstance(config, GrammarData) and config.longest == LONGEST
     described = config.model_dump_json(exclude={"longest"} if usual else None)
@@ -176,7 +169,7 @@ def _mixed(config: MixtureData) -> Loaded:
 def _part(part: PartData, config: MixtureData) -> Loaded:
     """Load the pairs of one part, without its prefix."""
     if part.kind != "files":
-        splits = GENERATORS[part.kind](part.pairs, config.held_out, config.seed)
+        splits = _generate(part.kind, part.pairs, config.held_out, config.seed)
         return Loaded(splits, {}, {part.kind: _digest(splits.train, part.model_dump_json())})
     assert part.train is not None  # validated by PartData
     shared = config.model_dump(exclude={"kind", "parts"})

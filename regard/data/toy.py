@@ -12,23 +12,10 @@ from collections.abc import Callable, Sequence
 from regard.data.text.pairs import Pair, Splits
 from regard.errors import InputError
 
-
-def _copy(symbols: Sequence[int]) -> list[int]:
-    return list(symbols)
-
-
-def _reverse(symbols: Sequence[int]) -> list[int]:
-    return list(symbols[::-1])
-
-
-def _sort(symbols: Sequence[int]) -> list[int]:
-    return sorted(symbols)
-
-
-TOYS: dict[str, Callable[[Sequence[int]], list[int]]] = {
-    "copy": _copy,
-    "reverse": _reverse,
-    "sort": _sort,
+TOYS: dict[str, Callable[[Sequence[int]], Sequence[int]]] = {
+    "copy": lambda symbols: symbols,
+    "reverse": lambda symbols: symbols[::-1],
+    "sort": sorted,
 }
 
 

@@ -15,7 +15,6 @@ from functools import reduce
 from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le, Lt
 from pydantic import PositiveInt, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -69,26 +68,22 @@ def _inner(field: FieldInfo) -> Any:
 
 
 def _choices(field: FieldInfo) -> list[str]:
-    for each in field.metadata:
-        match each:
-            case NameIn(table=table):
-                return list(table)
     inner = _inner(field)
-    return [str(choice) for choice in get_args(inner)] if get_origin(inner) is Literal else []
+    named = [list(each.table) for each in field.metadata if isinstance(each, NameIn)]
+    literals = get_args(inner) if get_origin(inner) is Literal else ()
+    return named[0] if named else [str(choice) for choice in literals]
+
+
+_BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
 def _bounds(field: FieldInfo) -> list[str]:
-    phrases = []
-    for bound in field.metadata:
-        match bound:
-            case Ge(ge=value):
-                phrases.append(f"of at least {value}")
-            case Gt(gt=value):
-                phrases.append(f"above {value}")
-            case Le(le=value):
-                phrases.append(f"at most {value}")
-            case Lt(lt=value):
-                phrases.append(f"below {value}")
+    phrases = [
+        f"{words} {getattr(bound, name)}"
+        for bound in field.metadata
+        for name, words in _BOUNDS.items()
+        if hasattr(bound, name)
+    ]
     return [" and ".join(phrases)] if phrases else []
 
 
@@ -124,7 +119,10 @@ class Keys:
     def help(self, path: Path, kind: str | None = None) -> str:
         """Advice for an unknown key: the key that was probably meant, else the known keys."""
         section, name = path[0], path[1] if len(path) > 1 else path[0]
-        near = self._near(section, name, kind) if len(path) > 1 else self._near_top(name)
+        if len(path) > 1:
+            near = self._near(section, name, kind)
+        else:
+            near = next(map("did you mean {}?".format, closest(name, self._outermost())), None)
         if near is not None:
             return near
         elsewhere = [f"{other}.{name}" for other in self.sections if name in self.fields(other)]
@@ -132,11 +130,10 @@ class Keys:
             return f"did you mean {' or '.join(elsewhere)}?"
         if section in self.sections:
             return f"keys of {section}: {', '.join(self.fields(section, kind))}"
-        return f"keys of a recipe: {', '.join([*self.top, *self.sections])}"
+        return f"keys of a recipe: {', '.join(self._outermost())}"
 
-    def _near_top(self, name: str) -> str | None:
-        near = closest(name, [*self.top, *self.sections])
-        return f"did you mean {near[0]}?" if near else None
+    def _outermost(self) -> list[str]:
+        return [*self.top, *self.sections]
 
     def _near(self, section: str, name: str, kind: str | None) -> str | None:
         """Advice with the most similar key of the section, or of the section probably meant."""

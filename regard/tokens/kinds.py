@@ -59,16 +59,22 @@ def train(texts: Sequence[str], config: TokensConfig) -> Inner:
 
 
 def _words(texts: Sequence[str], config: TokensConfig) -> Inner:
-    # The trainer keeps the most frequent words; ties are in alphabetical order.
-    inner = _assemble(models.WordLevel(unk_token=SPECIAL[UNKNOWN]), config, split_words())
-    inner.train_from_iterator(texts, trainers.WordLevelTrainer(**_settings(config)))
-    return inner
+    return _word_level(texts, config, split_words())
 
 
 def _characters(texts: Sequence[str], config: TokensConfig) -> Inner:
     split = pre_tokenizers.Split(Regex(CHARACTER), behavior="isolated")
-    model = models.WordLevel(unk_token=SPECIAL[UNKNOWN])
-    inner = _assemble(model, config, split, decoders.Fuse())
+    return _word_level(texts, config, split, decoders.Fuse())
+
+
+def _word_level(
+    texts: Sequence[str],
+    config: TokensConfig,
+    split: pre_tokenizers.PreTokenizer,
+    decoder: decoders.Decoder | None = None,
+) -> Inner:
+    # The trainer keeps the most frequent units; ties are in alphabetical order.
+    inner = _assemble(models.WordLevel(unk_token=SPECIAL[UNKNOWN]), config, split, decoder)
     inner.train_from_iterator(texts, trainers.WordLevelTrainer(**_settings(config)))
     return inner
 
@@ -100,12 +106,8 @@ def _wordpiece(texts: Sequence[str], config: TokensConfig) -> Inner:
     # The trainer numbers continuations in the order of a hash map, and breaks ties between merges
     # by number. Passing them as special tokens gives them fixed numbers.
     continuations = sorted({CONTINUES + letter for word in words for letter in word[1:]})
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=config.vocab,
-        special_tokens=[*SPECIAL, *continuations],
-        min_frequency=2,
-        show_progress=False,
-    )
+    settings = {**_settings(config), "special_tokens": [*SPECIAL, *continuations]}
+    trainer = trainers.WordPieceTrainer(**settings, min_frequency=2)
     draft.train_from_iterator(texts, trainer)
     model = models.WordPiece(draft.get_vocab(), unk_token=SPECIAL[UNKNOWN])
     return _assemble(model, config, split_words(), decoder)
@@ -138,11 +140,7 @@ KINDS: dict[str, Callable[[Sequence[str], TokensConfig], Inner]] = {
 
 
 def _settings(config: TokensConfig) -> dict[str, Any]:
-    return {
-        "vocab_size": config.vocab,
-        "special_tokens": list(SPECIAL),
-        "show_progress": False,
-    }
+    return {"vocab_size": config.vocab, "special_tokens": [*SPECIAL], "show_progress": False}
 
 
 def _assemble(

@@ -7,12 +7,11 @@ says what is damaged.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from regard.errors import InputError
 from regard.tokens.kinds import CHARACTER, SPECIAL, UNKNOWN, WORD, byte_symbols
-from regard.tokens.spec import Spec, guarded, piece_ids
+from regard.tokens.spec import Spec, guarded, parse_object, piece_ids
 
 FORMS: dict[tuple[object, ...], tuple[str, object]] = {
     ("WordLevel", "Split", WORD): ("unk_token", SPECIAL[UNKNOWN]),
@@ -27,13 +26,7 @@ the unknown symbol and the value it must have."""
 
 def parse(text: str) -> dict[str, Any]:
     """Parse the text of a `tokenizer.json`, a JSON object."""
-    try:
-        spec = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise _damaged(f"text that is not JSON ({problem})") from None
-    if not isinstance(spec, dict):
-        raise _damaged(f"a JSON {type(spec).__name__}")
-    return spec
+    return parse_object(text, _damaged)
 
 
 def check_learned(spec: object) -> Spec:

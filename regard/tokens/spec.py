@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
@@ -47,7 +47,8 @@ class guarded:  # noqa: N801 (as `contextlib.suppress`; entered with every text,
             return
         # The library's `PanicException` is not a subclass of `Exception`.
         if isinstance(problem, Exception) or type(problem).__name__ == "PanicException":
-            raise damaged(self._file, f"content that cannot be read ({_short(problem)})") from None
+            shown = " ".join(str(problem).split())[:160] or type(problem).__name__
+            raise damaged(self._file, f"content that cannot be read ({shown})") from None
 
 
 def damaged(file: str, got: str) -> InputError:
@@ -58,6 +59,17 @@ def damaged(file: str, got: str) -> InputError:
         expected="a tokenizer in Hugging Face's format",
         fix="take the file from another copy of the model",
     )
+
+
+def parse_object(text: str, refuse: Callable[[str], InputError]) -> dict[str, Any]:
+    """Parse a JSON object; `refuse` makes the error from what was found instead."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise refuse(f"text that is not JSON ({problem})") from None
+    if not isinstance(value, dict):
+        raise refuse(f"a JSON {type(value).__name__}")
+    return value
 
 
 def build(spec: Spec, file: str) -> Inner:
@@ -195,8 +207,3 @@ def _hidden(spec: Spec) -> Spec:
 
 def _product(merge: str | list[str]) -> str:
     return "".join(merge.split(" ") if isinstance(merge, str) else merge)
-
-
-def _short(problem: BaseException) -> str:
-    text = " ".join(str(problem).split()) or type(problem).__name__
-    return text if len(text) <= 160 else f"{text[:160]}…"

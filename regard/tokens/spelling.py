@@ -24,17 +24,9 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 """The characters that Python's `surrogateescape` makes of invalid UTF-8 bytes."""
 
 
-def _whole_word(piece: str) -> bytes:
-    return b" " + piece.encode()
-
-
 def _part_of_word(piece: str) -> bytes:
     goes_on = piece.startswith(CONTINUES) and piece != CONTINUES
-    return piece.removeprefix(CONTINUES).encode() if goes_on else _whole_word(piece)
-
-
-def _character(piece: str) -> bytes:
-    return piece.encode()
+    return (piece.removeprefix(CONTINUES) if goes_on else f" {piece}").encode()
 
 
 def _byte_level(piece: str) -> bytes:
@@ -47,17 +39,13 @@ def _with_space_mark(piece: str) -> bytes:
     return piece.replace(SPACE, " ").encode()
 
 
-def _or_byte(piece: str) -> bytes:
-    return FALLBACK.get(piece) or _with_space_mark(piece)
-
-
 WRITTEN: dict[str, Callable[[str], bytes]] = {
-    "words": _whole_word,
-    "characters": _character,
+    "words": lambda piece: f" {piece}".encode(),
+    "characters": str.encode,
     "bpe": _byte_level,
     "wordpiece": _part_of_word,
     "unigram": _with_space_mark,
-    "fallback": _or_byte,
+    "fallback": lambda piece: FALLBACK.get(piece) or _with_space_mark(piece),
 }
 """By kind: piece -> the bytes it adds to the text, spaces included. `bytes` is `bpe` without
 merges."""

@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.text.lines import BOM, UNPACKING, damaged, unreadable
+from regard.data.text.records import BOM, UNPACKING, damaged, unreadable
 from regard.errors import InputError
 from regard.runtime.device import check_memory
 from regard.runtime.files import open_regular

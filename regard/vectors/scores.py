@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.text.lines import Problem, numbered
+from regard.data.text.records import Problem, numbered
 from regard.errors import InputError
 from regard.vectors.questions import own_questions
 from regard.vectors.table import WordVectors

@@ -42,7 +42,7 @@ def test_tokens_have_types_that_go_along():
     assert typed.to("cpu").types.tolist() == [0, 1, 1, 0, 0, 1]
 
 
-def test_what_is_wanted_is_the_target_one_step_ahead():
+def test_targets_are_the_decoder_input_one_step_ahead():
     batch = make_batch([[9], [5, 6]], [[7, 8], []], index=[40, 2], begin=1, end=2)
     assert batch.source.split() == [[9], [5, 6]]
     assert batch.decoder_input.split() == [[1, 7, 8], [1]]
@@ -157,7 +157,7 @@ class Kept(Batch):
 
 @given(st.integers(1, 7), st.integers(1, 9))
 @settings(deadline=None, max_examples=30)
-def test_a_batch_of_any_input_is_dealt_out_like_cards(count, parts):
+def test_a_batch_of_any_input_is_split_round_robin(count, parts):
     views = Paired(Dense(torch.rand(count, 1, 2, 2)), Dense(torch.rand(count, 3)))
     wanted = Ragged.of([[number] * (number + 1) for number in range(count)])
     labels, kept = torch.arange(count), torch.arange(2 * count).view(count, 2)
@@ -175,7 +175,7 @@ def test_a_batch_of_any_input_is_dealt_out_like_cards(count, parts):
     assert batch.to("meta").source.second.device.type == "meta"
 
 
-def test_what_is_asked_stands_where_it_is_wanted():
+def test_known_targets_are_at_their_positions():
     ids, wanted = Ragged.of([[5, 6, 7], [8]]), Ragged.of([[-1, 0, -1], [9]])
     batch = Batch(ids, wanted, (0, 1))
     assert (batch.target_positions.tolist(), batch.known_targets.tolist()) == ([1, 3], [0, 9])

@@ -93,7 +93,7 @@ def test_words_are_hidden_as_wholes():
     assert mask_tokens(lone, symbols, random)[1].tolist() == [1, 2, 3]
 
 
-def test_masked_sequences_have_their_symbols_and_say_what_stood_there():
+def test_masked_sequences_have_their_symbols_and_the_masked_tokens_as_targets():
     texts = [list(range(10, 40)), [50], list(range(60, 80))]
     masked = Masking(SYMBOLS, seed=1)(batch_of(*texts), epoch=2)
     rows = masked.source.split()
@@ -187,7 +187,7 @@ def test_other_texts_come_from_every_document_even_if_short():
     assert drawn == {CLS, SEP, STOP, 100, 101, 102, 103, 104}
 
 
-def test_parts_of_a_masked_batch_are_dealt_out_and_hold_all_of_it():
+def test_parts_of_a_masked_batch_are_disjoint_and_complete():
     corpus = corpus_of()
     rows = Packed(corpus, length=20, batch_tokens=200)
     pair = SentencePairs(Masking(SYMBOLS), corpus, frozenset({STOP}))(rows.batch(0, 0), 0)

@@ -311,7 +311,7 @@ def _natural(pairs):
             yield one, found
 
 
-def test_a_noun_of_two_genders_always_has_a_later_pronoun_that_tells_which(corpus):
+def test_a_noun_of_two_genders_always_has_a_later_pronoun_that_shows_which(corpus):
     seen = Counter()
     for group in (corpus.train, corpus.valid, *corpus.tests.values(), sample(3000, 7)):
         for one, found in _natural(group):
@@ -404,7 +404,7 @@ def test_the_dictionary_knows_every_word_of_the_corpus(corpus):
         ("", False),
     ],
 )
-def test_the_pronoun_is_scored_whatever_else_is_said(hypothesis, right):
+def test_the_pronoun_is_scored_whatever_the_other_words_are(hypothesis, right):
     assert pronoun_is_right(DEMO[0], hypothesis) is right
 
 

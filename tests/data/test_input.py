@@ -60,7 +60,7 @@ def test_some_examples_are_those_examples_with_their_keys(kind, rows):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_keys_tell_examples_apart_and_are_the_same_each_time(kind):
+def test_keys_of_different_examples_differ_and_are_reproducible(kind):
     found = KINDS[kind]().keys()
     assert found == KINDS[kind]().keys()
     assert len(set(found)) == 4
@@ -77,7 +77,7 @@ def test_ids_are_their_own_keys_whatever_their_types():
     assert ids().keys() == ["[5, 6, 7]", "[8]", "[]", "[9, 4]"] == ids().typed(None).keys()
 
 
-def test_keys_of_numbers_tell_their_shape_and_kind():
+def test_keys_of_numbers_depend_on_shape_and_dtype():
     numbers = torch.tensor([[0, 0, 0, 0, 0, 0]])
     shapes = [numbers, numbers.view(1, 2, 3), numbers.view(1, 3, 2), numbers.float()]
     assert len({Dense(each).keys()[0] for each in shapes}) == 4

@@ -92,7 +92,7 @@ def test_questions_are_read(write, answers):
     ("answer", "a.json", '{"data": 3}', "JSON in SQuAD's format"),
     ("classify", "a.tsv", "", "an empty file"),
 ])  # fmt: skip
-def test_faults_are_said_with_file_and_line(write, task, name, text, said):
+def test_problems_are_reported_with_file_and_line(write, task, name, text, said):
     with pytest.raises(InputError) as caught:
         read_labelled(write(name, text), task)
     assert said in str(caught.value)
@@ -108,7 +108,7 @@ def test_bad_examples_can_be_skipped_and_are_counted(write):
         read_labelled(write("b.conll", "b\n"), "tag", on_bad="skip")
 
 
-def test_a_header_is_left_out_when_it_is_said_to_be_there(write):
+def test_a_header_is_skipped_with_data_header(write):
     found, _ = read_labelled(write("a.tsv", "sentence\tlabel\na\tpos"), "classify", header=True)
     assert [each.label for each in found] == ["pos"]
 

@@ -91,7 +91,7 @@ def test_code_tables_and_headings_are_no_prose(text):
     ]
 
 
-def test_tickets_and_small_letters_at_the_beginning_are_mended():
+def test_tickets_and_small_letters_at_the_beginning_are_corrected():
     assert list(paragraphs("gh-1234: fix a bug in the previous fix.")) == [
         "Fix a bug in the previous fix."
     ]

@@ -303,7 +303,7 @@ def test_at_least_sixty_pairs_are_written_by_hand():
 @pytest.mark.parametrize(
     ("sentence", "english", "german"), HAND_WRITTEN, ids=[row[1] for row in HAND_WRITTEN]
 )
-def test_a_structure_is_said_as_a_person_would_say_it(sentence, english, german):
+def test_a_structure_is_written_in_both_languages(sentence, english, german):
     made = pair(sentence)
     assert (made.source, made.target) == (english, german)
 

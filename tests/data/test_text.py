@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.sources import pairs_of
-from regard.data.text import lines
+from regard.data.text import records
 from regard.data.text.files import Lengths, Problem, check, load_pairs, read_pairs
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
@@ -162,7 +162,7 @@ def test_files_of_unequal_length_always_stop(write, on_bad):
     assert "3 and 2 lines" in message
 
 
-def test_what_cannot_be_read_says_why(write, tmp_path):
+def test_the_error_for_an_unreadable_file_says_why(write, tmp_path):
     good = write("good.txt", "a\n")
     cases = {
         str(tmp_path / "missing.tsv"): "no such file.*\n.*good.txt",
@@ -241,7 +241,7 @@ def test_a_tab_inside_a_sentence_is_a_blank(write):
 
 @pytest.mark.parametrize("end", ["\n", ""])
 def test_a_line_that_would_fill_the_memory_is_a_problem_with_its_number(write, monkeypatch, end):
-    monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(records, "LONGEST_LINE", 1000)
     long = "x" * 3_000_000  # larger than what is thrown away at once
     fits = "y" * 997 + "\tz"
     file = write("bomb.tsv.gz", f"a\tb\n{fits}\n{long}\nc\td\n{long}{end}")
@@ -263,7 +263,7 @@ def test_csv_has_commas_and_quotes_inside_quotes(write):
     assert list(read_pairs(packed, 9)) == [Pair("a, b", "c")]
 
 
-def test_a_quote_that_is_never_closed_is_told_where_it_opens_and_bounded(write):
+def test_an_unclosed_quote_is_reported_where_it_opens_and_bounded(write):
     file = write("x.csv", 'a,b\nc,"d\n' + "e,f\n" * 3)
     first, bad = read_pairs(file, 9)
     assert first == Pair("a", "b")
@@ -296,7 +296,7 @@ def looked_through(write, pairs, name="x.tsv"):
     [("source", "target"), ("en", "de"), ("English", "German"), ("SRC", "TGT"), ("en-US", "de_DE"),
      ("source text", "target text"), ("english sentence", "Deutsch"), ("input", "output")],
 )  # fmt: skip
-def test_a_header_row_is_told(write, header):
+def test_a_header_row_is_reported(write, header):
     assert looked_through(write, [header, *PAIRS]) == [(1, "names of columns")]
     assert looked_through(write, [*PAIRS, header]) == []  # only a first line can be one
 
@@ -330,7 +330,7 @@ def test_shipped_data_raises_no_suspicion(write, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("places", [(3,), (12, 40), (0, 7, 69)])
-def test_lines_whose_sides_are_swapped_are_told(write, places):
+def test_lines_with_swapped_sides_are_reported(write, places):
     made = pairs_of(load_recipe("tiny/translate", ["data.pairs=60"]).data, "train")
     pairs = [*PAIRS, *((pair.source, pair.target) for pair in made)]
     pairs = [pair[::-1] if place in places else pair for place, pair in enumerate(pairs)]

@@ -47,7 +47,7 @@ def test_the_same_seed_gives_the_same_and_another_another():
     assert toy_splits("copy", 100, 10, 8, 6, seed=4) != first
 
 
-def test_all_sequences_can_be_asked_for_and_not_one_more():
+def test_at_most_all_different_sequences_can_be_generated():
     every = 2 + 4 + 8
     assert len(_pairs(toy_splits("copy", every - 4, 2, symbols=2, longest=3, seed=0))) == every
     with pytest.raises(InputError, match="no more than 14"):

@@ -173,7 +173,7 @@ def test_what_is_not_named_survives(kind, text):
     assert json.loads(json.dumps(found.to_json()))["text"] == text
 
 
-def test_a_line_says_what_a_token_stands_for():
+def test_a_line_shows_the_text_of_its_token():
     lines = table(tokenize(LOWER["bytes"], "ẞ")).splitlines()
     assert lines[1].split() == ["\\xc3", str(LOWER["bytes"].encode("ß")[0]), "0-1", "for", "ẞ"]
     assert "unknown: zyxw" in table(tokenize(LEARNED["words"], "The zyxw"))

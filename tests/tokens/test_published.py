@@ -280,7 +280,7 @@ def test_a_role_that_is_missing_is_named(read):
     assert read("bert").end == read("bert").specials.separator
 
 
-def test_the_decoder_starts_with_what_the_model_says(published, tmp_path):
+def test_the_decoder_starts_with_the_id_in_the_models_config(published, tmp_path):
     for file in published("t5").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     config = {"model_type": "t5", "decoder_start_token_id": 0}

@@ -222,7 +222,7 @@ def test_a_published_tokenizer_is_still_no_vocabulary_of_ours(published):
         Vocabulary.from_json(text)
 
 
-def test_templates_that_cannot_be_said_are_refused():
+def test_unsupported_templates_are_refused():
     two = {"type": "BertProcessing", "sep": ["a", 1], "cls": ["b", 2]}
     for processor in (
         {"type": "Sequence", "processors": [two, two]},

@@ -125,7 +125,7 @@ def test_t5_has_its_sentinels_and_an_end(trained):
     assert (ours.specials.pad, ours.specials.end, ours.specials.unknown) == (0, 1, 2)
 
 
-def test_llama_begins_with_its_symbol_unless_told_otherwise(trained, tmp_path):
+def test_llama_begins_with_its_symbol_by_default(trained, tmp_path):
     folder, _, ours = trained("bpe")
     assert ours.template([7, 8]) == [1, 7, 8]
     for file in folder.iterdir():

@@ -189,7 +189,7 @@ def test_words_keep_the_most_frequent_equals_in_alphabetical_order():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("vocab", [8, 20, 270, 50_000])
-def test_a_vocabulary_is_never_larger_than_asked(kind, vocab):
+def test_a_vocabulary_is_never_larger_than_its_setting(kind, vocab):
     if kind == "bpe" and vocab < 260:
         return
     tokenizer = learn(PAIRS, TokensConfig(kind=kind, vocab=vocab)).source

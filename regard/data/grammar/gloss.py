@@ -9,17 +9,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from regard.data.grammar import lexicon
 from regard.data.grammar.german import COUNTS, STEMS, verb_forms
-from regard.data.grammar.lexicon import (
-    ADJECTIVES,
-    ADVERBS,
-    DATIVE,
-    GIVING,
-    INTRANSITIVE,
-    NOUNS,
-    SAYING,
-    TRANSITIVE,
-)
 from regard.data.grammar.phrases import PREPOSITIONS
 from regard.data.grammar.sentences import CONJUNCTIONS, DEGREES, QUESTIONS
 from regard.data.grammar.words import Verb, english_plural
@@ -59,11 +50,11 @@ def word_for_word() -> dict[str, str]:
         {word: german for word, (german, _) in PREPOSITIONS.items()},
         QUESTIONS,
         DEGREES,
-        {adverb.english: adverb.german for adverb in ADVERBS},
-        {noun.english: noun.german for noun in NOUNS},
-        {noun.english_plural: noun.german_plural for noun in NOUNS},
-        {one.english: one.german for one in ADJECTIVES},
-        *(_verb_words(verb) for verb in SAYING + TRANSITIVE + DATIVE + GIVING + INTRANSITIVE),
+        {adverb.english: adverb.german for adverb in lexicon.ADVERBS},
+        {noun.english: noun.german for noun in lexicon.NOUNS},
+        {noun.english_plural: noun.german_plural for noun in lexicon.NOUNS},
+        {one.english: one.german for one in lexicon.ADJECTIVES},
+        *map(_verb_words, lexicon.VERBS.values()),
     )
     for table in tables:
         for english, german in table.items():

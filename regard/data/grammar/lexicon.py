@@ -387,7 +387,9 @@ GIVING = tuple(_verb(row) for row in _rows(GIVING_TABLE))
 INTRANSITIVE = tuple(_intransitive(row) for row in _rows(INTRANSITIVE_TABLE))
 SAYING = tuple(_verb(row) for row in _rows(SAYING_TABLE))
 ADVERBS = tuple(_adverb(row) for row in _rows(ADVERB_TABLE))
-VERBS = {verb.name: verb for verb in (*TRANSITIVE, *DATIVE, *INTRANSITIVE, WAIT_FOR)}
+VERBS = {
+    verb.name: verb for verb in (*SAYING, *TRANSITIVE, *DATIVE, *GIVING, *INTRANSITIVE, WAIT_FOR)
+}
 
 
 def verbs_of(names: str) -> tuple[Verb, ...]:

@@ -9,20 +9,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from regard.data.grammar import phrases
 from regard.data.grammar.lexicon import PERSON, TWO_GENDERS
-from regard.data.grammar.phrases import (
-    HE,
-    IT,
-    PREPOSITIONS,
-    SHE,
-    WE,
-    WHO,
-    I,
-    Nominal,
-    Phrase,
-    Pronoun,
-    Sentence,
-)
+from regard.data.grammar.phrases import Nominal, Phrase, Pronoun, Sentence
 from regard.data.grammar.sentences import Clause, Joined, Linked, Question, Reported, Shared
 from regard.data.grammar.words import Noun
 
@@ -139,12 +128,12 @@ def _note_clause(found: Analysis, clause: Clause, order: str) -> None:
         noun = clause.about if isinstance(clause.object, Pronoun) else clause.object.noun
         if noun:
             found.objects.append((verb.name, noun.english))
-            if clause.object in (HE, SHE) and noun in TWO_GENDERS:
+            if clause.object in (phrases.HE, phrases.SHE) and noun in TWO_GENDERS:
                 found.settling.append((verb.name, noun.english))
     if clause.indirect:
         _note_nominal(found, clause.indirect, "dat")
     if clause.place:
-        _note_nominal(found, clause.place.phrase, PREPOSITIONS[clause.place.preposition][1])
+        _note_nominal(found, clause.place.phrase, phrases.PREPOSITIONS[clause.place.preposition][1])
     if clause.predicate:
         _note_predicate(found, clause)
 
@@ -157,13 +146,13 @@ def _note_predicate(found: Analysis, clause: Clause) -> None:
     elif clause.about:
         combination = clause.predicate.english, clause.about.english
         found.adjectives.append(combination)
-        if clause.subject in IT.values():
+        if clause.subject in phrases.IT.values():
             found.pronouns.append(combination)
 
 
 def _note_nominal(found: Analysis, nominal: Nominal, case: str) -> None:
     if isinstance(nominal, Pronoun):
-        if nominal not in (I, WE, WHO):
+        if nominal not in (phrases.I, phrases.WE, phrases.WHO):
             found.tags.add("pronoun")
         return
     if not isinstance(nominal, Phrase):

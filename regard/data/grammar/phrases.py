@@ -10,17 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Protocol
 
-from regard.data.grammar.german import (
-    CASES,
-    CONTRACTED,
-    FIRST,
-    PLURAL,
-    RELATIVE,
-    THIRD,
-    adjective_ending,
-    determiner,
-    noun_form,
-)
+from regard.data.grammar import german
+from regard.data.grammar.german import FIRST, PLURAL, THIRD
 from regard.data.grammar.lexicon import PERSON
 from regard.data.grammar.words import Adjective, Noun
 
@@ -111,10 +102,10 @@ def _english(noun: Noun, word: str, plural: bool, adjective: Adjective | None) -
 def _german(noun: Noun, word: str, plural: bool, adjective: Adjective | None, case: str) -> str:
     gender = "p" if plural else noun.gender
     word = "" if word == "a" and noun.mass else word
-    words = noun_form(noun, plural, case)
+    words = german.noun_form(noun, plural, case)
     if adjective:
-        words = f"{adjective.stem}{adjective_ending(word, gender, case)} {words}"
-    article = determiner(word, gender, case)
+        words = f"{adjective.stem}{german.adjective_ending(word, gender, case)} {words}"
+    article = german.determiner(word, gender, case)
     return f"{article} {words}" if article else words
 
 
@@ -135,7 +126,7 @@ class Pronoun:
 
     def german(self, case: str) -> str:
         """Return the German form in a case, for example er, ihn, ihm."""
-        return self.forms[CASES.index(case)]
+        return self.forms[german.CASES.index(case)]
 
 
 I = Pronoun(("I", "me"), ("ich", "mich", "mir"), FIRST)  # noqa: E741  it is the word
@@ -180,7 +171,7 @@ class RelativePronoun:
 
     def german(self, case: str) -> str:
         """Return the German form in a case, for example der, den, dem, denen."""
-        return RELATIVE[case]["p" if self.plural else self.noun.gender]
+        return german.RELATIVE[case]["p" if self.plural else self.noun.gender]
 
 
 PREPOSITIONS = {
@@ -215,5 +206,5 @@ class PrepositionalPhrase:
         """Write, for example, "im Garten", "in der Küche", "in den Garten"."""
         preposition, case = PREPOSITIONS[self.preposition]
         article, _, rest = self.phrase.german(case).partition(" ")
-        short = CONTRACTED.get((preposition, article))
+        short = german.CONTRACTED.get((preposition, article))
         return f"{short} {rest}" if short else f"{preposition} {article} {rest}".rstrip()

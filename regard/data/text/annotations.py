@@ -13,22 +13,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeVar
 
-from regard.data.text.lines import (
-    COLUMNS,
-    EMPTY,
-    KEYS,
-    UNDECODABLE,
-    Numbered,
-    Problem,
-    Unfit,
-    encodable,
-    has_suffix,
-    json_rows,
-    parsed,
-    table_rows,
-    text_field,
-    text_lines,
-)
+from regard.data.text import records
+from regard.data.text.records import Numbered, Problem, Unfit
 from regard.errors import InputError
 
 LABELLED = "examples with labels"
@@ -128,15 +114,15 @@ def _each(
     """Yield the example in each object of a JSONL file, or its problem."""
 
     def example(row: dict[str, Any]) -> Example:
-        if not encodable(json.dumps(row, ensure_ascii=False)):
-            raise Unfit(UNDECODABLE, "half a character")
+        if not records.encodable(json.dumps(row, ensure_ascii=False)):
+            raise Unfit(records.UNDECODABLE, "half a character")
         return understand(row)
 
-    return (found for _, found in parsed(file, json_rows(file, LABELLED), example))
+    return (found for _, found in records.parsed(file, records.json_rows(file, LABELLED), example))
 
 
 def _text_in(row: dict[str, Any], key: str) -> str:
-    value = text_field(row, key)
+    value = records.text_field(row, key)
     if not value.strip():
         raise Unfit(f"empty {key}")
     return value
@@ -145,7 +131,7 @@ def _text_in(row: dict[str, Any], key: str) -> str:
 def _label(row: dict[str, Any]) -> str:
     label = row.get("label")
     if not isinstance(label, str | int) or str(label).strip() == "":
-        raise Unfit(KEYS, "'label' should be a name or a whole number")
+        raise Unfit(records.KEYS, "'label' should be a name or a whole number")
     return str(label).strip()
 
 
@@ -153,9 +139,9 @@ def _label(row: dict[str, Any]) -> str:
 
 
 def _texts(file: str, header: bool) -> Iterator[LabelledText | Problem]:
-    if has_suffix(file, ".jsonl"):
+    if records.has_suffix(file, ".jsonl"):
         return _each(file, _text_of)
-    if has_suffix(file, ".tsv", ".csv"):
+    if records.has_suffix(file, ".tsv", ".csv"):
         return _columns(file, header)
     raise InputError(
         file,
@@ -176,9 +162,9 @@ def _columns(file: str, header: bool) -> Iterator[LabelledText | Problem]:
         nonlocal width
         cells = [cell.strip() for cell in row]
         if not any(cells):
-            raise Unfit(EMPTY)
+            raise Unfit(records.EMPTY)
         if len(cells) not in ((width,) if width else (2, 3)):
-            raise Unfit(COLUMNS, f"{len(cells)}, not {width or '2 or 3'}")
+            raise Unfit(records.COLUMNS, f"{len(cells)}, not {width or '2 or 3'}")
         if not all(cells):
             place = cells.index("") + 1
             what = "label" if place == len(cells) else "text"
@@ -186,11 +172,11 @@ def _columns(file: str, header: bool) -> Iterator[LabelledText | Problem]:
         width = len(cells)
         return LabelledText(cells[0], cells[1] if width == 3 else None, cells[-1])
 
-    return (found for _, found in parsed(file, _without_header(file, header), example))
+    return (found for _, found in records.parsed(file, _without_header(file, header), example))
 
 
 def _without_header(file: str, header: bool) -> Numbered[list[str]]:
-    for number, cells in table_rows(file, LABELLED):
+    for number, cells in records.table_rows(file, LABELLED):
         names = [] if isinstance(cells, Problem) else [cell.strip().lower() for cell in cells]
         if number == 1 and names and not header and set(names) <= HEADERS:
             raise InputError(
@@ -207,22 +193,22 @@ def _without_header(file: str, header: bool) -> Numbered[list[str]]:
 
 
 def _words(file: str, header: bool) -> Iterator[TaggedWords | Problem]:  # noqa: ARG001
-    return _each(file, _words_of) if has_suffix(file, ".jsonl") else _sentences(file)
+    return _each(file, _words_of) if records.has_suffix(file, ".jsonl") else _sentences(file)
 
 
 def _words_of(row: dict[str, Any]) -> TaggedWords:
     words, tags = _list_in(row, "words"), _list_in(row, "tags")
     if len(words) != len(tags):
-        raise Unfit(COLUMNS, f"{len(words)} words but {len(tags)} tags")
+        raise Unfit(records.COLUMNS, f"{len(words)} words but {len(tags)} tags")
     if not words or not all(each.strip() for each in (*words, *tags)):
-        raise Unfit(EMPTY, "a sentence without words, or an empty word or tag")
+        raise Unfit(records.EMPTY, "a sentence without words, or an empty word or tag")
     return TaggedWords(tuple(words), tuple(tags))
 
 
 def _list_in(row: dict[str, Any], key: str) -> list[str]:
     values = row.get(key)
     if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
-        raise Unfit(KEYS, f"{key!r} should be a list of texts")
+        raise Unfit(records.KEYS, f"{key!r} should be a list of texts")
     return values
 
 
@@ -232,7 +218,7 @@ def _sentences(file: str) -> Iterator[TaggedWords | Problem]:
     def is_empty(row: tuple[int, list[str] | Problem]) -> bool:
         return not isinstance(row[1], Problem) and not any(cell.strip() for cell in row[1])
 
-    for empty, rows in groupby(table_rows(file, LABELLED), key=is_empty):
+    for empty, rows in groupby(records.table_rows(file, LABELLED), key=is_empty):
         found = None if empty else _sentence(file, rows)
         if found is not None:
             yield found
@@ -248,7 +234,9 @@ def _sentence(file: str, rows: Numbered[list[str]]) -> TaggedWords | Problem | N
         if cells[0] == DOCUMENT:
             continue
         if len(cells) < 2 or not cells[0] or not cells[-1]:
-            return Problem(file, number, COLUMNS, f"{' '.join(row)!r}, not a word and its tag")
+            return Problem(
+                file, number, records.COLUMNS, f"{' '.join(row)!r}, not a word and its tag"
+            )
         words.append((cells[0], cells[-1]))
     if not words:
         return None
@@ -259,9 +247,9 @@ def _sentence(file: str, rows: Numbered[list[str]]) -> TaggedWords | Problem | N
 
 
 def _questions(file: str, header: bool) -> Iterator[Question | Problem]:  # noqa: ARG001
-    if has_suffix(file, ".jsonl"):
+    if records.has_suffix(file, ".jsonl"):
         return _each(file, _question_of)
-    if has_suffix(file, ".json"):
+    if records.has_suffix(file, ".json"):
         return _squad(file)
     raise InputError(
         file, got="an unknown file suffix", expected=".json (in SQuAD's format) or .jsonl"
@@ -288,12 +276,12 @@ def _answers(given: Any, context: str) -> tuple[Excerpt, ...]:
             given = [{"text": t, "start": s} for t, s in zip(texts, starts, strict=True)]
     given = [] if given is None else given
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        raise Unfit(KEYS, "'answers' should have 'text' and 'start'")
+        raise Unfit(records.KEYS, "'answers' should have 'text' and 'start'")
     found = []
     for each in given:
         text, start = each.get("text"), each.get("start", each.get("answer_start"))
         if not isinstance(text, str) or type(start) is not int:
-            raise Unfit(KEYS, "an answer should have a 'text' and a 'start'")
+            raise Unfit(records.KEYS, "an answer should have a 'text' and a 'start'")
         if not text.strip() or start < 0 or context[start : start + len(text)] != text:
             raise Unfit(MISPLACED, f"{text[:40]!r} at {start}")
         found.append(Excerpt(text, start))
@@ -303,7 +291,7 @@ def _answers(given: Any, context: str) -> tuple[Excerpt, ...]:
 def _squad(file: str) -> Iterator[Question | Problem]:
     """Read SQuAD's JSON document: articles, their paragraphs, the questions about each."""
     lines, size = [], 0
-    for _, line in text_lines(file, LABELLED, LONGEST_DOCUMENT):
+    for _, line in records.text_lines(file, LABELLED, LONGEST_DOCUMENT):
         if isinstance(line, Problem):
             yield line
             return

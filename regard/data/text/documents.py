@@ -17,26 +17,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from regard.data.text.lines import (
-    CONTROL,
-    EMPTY,
-    LONG,
-    UNDECODABLE,
-    UNPACKING,
-    OnBad,
-    Problem,
-    Unfit,
-    checksum,
-    count_or_stop,
-    damaged,
-    has_suffix,
-    json_object,
-    opened,
-    text_field,
-    undecodable,
-    unreadable,
-    without_mark,
-)
+from regard.data.config import OnBad
+from regard.data.text import records
+from regard.data.text.records import Problem, Unfit
 from regard.errors import InputError
 
 SUFFIXES = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz")
@@ -123,7 +106,7 @@ class TextFiles:
         """
 
         def bad(problem: Problem) -> None:
-            count_or_stop(problem, self.on_bad, skipped)
+            records.count_or_stop(problem, self.on_bad, skipped)
 
         for file in self.files:
             before, some = skipped.total(), False
@@ -141,11 +124,11 @@ class TextFiles:
         """
         sums = {}
         for file in self.files:
-            opened(file).close()  # raises a clear error for a missing file or a folder
+            records.opened(file).close()  # raises a clear error for a missing file or a folder
             try:
-                sums[file] = checksum(file)
+                sums[file] = records.checksum(file)
             except OSError as problem:
-                raise unreadable(file, problem) from None
+                raise records.unreadable(file, problem) from None
         return sums
 
     def settings(self) -> dict[str, Any]:
@@ -154,8 +137,8 @@ class TextFiles:
             "read": [
                 [
                     file.lower().endswith(".gz"),
-                    has_suffix(file, ".jsonl"),
-                    *(["tsv"] if has_suffix(file, ".tsv") else []),
+                    records.has_suffix(file, ".jsonl"),
+                    *(["tsv"] if records.has_suffix(file, ".tsv") else []),
                 ]
                 for file in self.files
             ],
@@ -165,9 +148,9 @@ class TextFiles:
 
     def _parts(self, file: str, bad: Bad) -> Iterator[str | None]:
         with closing(_lines(file, bad)) as lines:  # close the file on an error, too
-            if has_suffix(file, ".jsonl"):
+            if records.has_suffix(file, ".jsonl"):
                 yield from _entries(file, lines, bad)
-            elif has_suffix(file, ".tsv"):
+            elif records.has_suffix(file, ".tsv"):
                 yield from _first_column(file, lines, bad)
             elif self.separator is None:
                 yield from _whole(lines)
@@ -258,7 +241,7 @@ def _entries(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
             size += len(part)
             line += [part] if size <= ENTRY else []
         if size > ENTRY:
-            bad(Problem(file, number, LONG, f"{size} characters, at most {ENTRY}"))
+            bad(Problem(file, number, records.LONG, f"{size} characters, at most {ENTRY}"))
             continue
         try:
             text = _entry("".join(line))
@@ -276,20 +259,20 @@ def _first_column(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
         text, tab, _ = first[1].partition("\t")
         text = text.strip()
         if more and not tab:
-            bad(Problem(file, number, LONG, f"a first column of more than {LINE} bytes"))
+            bad(Problem(file, number, records.LONG, f"a first column of more than {LINE} bytes"))
         elif not text:
-            bad(Problem(file, number, EMPTY))
+            bad(Problem(file, number, records.EMPTY))
         elif text != before:
             yield from (text, None)
         before = text
 
 
 def _entry(line: str) -> str:
-    text = text_field(json_object(line), "text")
+    text = records.text_field(records.json_object(line), "text")
     if not text.strip():
-        raise Unfit(EMPTY)
+        raise Unfit(records.EMPTY)
     if "\0" in text:
-        raise Unfit(CONTROL, repr("\0"))
+        raise Unfit(records.CONTROL, repr("\0"))
     return text.replace("\r\n", "\n")
 
 
@@ -301,13 +284,15 @@ def _lines(file: str, bad: Bad) -> Generator[tuple[int, str]]:
     number = 1
     decoder = codecs.getincrementaldecoder("utf-8")()
     held = ""  # a final \r, which may be the first half of \r\n
-    with opened(file) as stream:
+    with records.opened(file) as stream:
         try:
             while raw := stream.readline(LINE):
                 first = number == 1 and stream.tell() == len(raw)
                 ends = raw.endswith(b"\n")
                 try:
-                    text = held + _decoded(without_mark(file, raw) if first else raw, decoder)
+                    text = held + _decoded(
+                        records.without_mark(file, raw) if first else raw, decoder
+                    )
                 except Unfit as problem:
                     bad(Problem(file, number, *problem.args))
                     held = ""
@@ -317,12 +302,12 @@ def _lines(file: str, bad: Bad) -> Generator[tuple[int, str]]:
                     held = "\r" if text.endswith("\r") else ""
                     yield number, text.removesuffix("\r")
                 number += ends
-        except UNPACKING as problem:
-            raise damaged(file, number, problem) from None
+        except records.UNPACKING as problem:
+            raise records.damaged(file, number, problem) from None
         except OSError as problem:
-            raise unreadable(file, problem) from None
+            raise records.unreadable(file, problem) from None
     if decoder.getstate()[0]:
-        bad(Problem(file, number, UNDECODABLE, "the file ends within a character"))
+        bad(Problem(file, number, records.UNDECODABLE, "the file ends within a character"))
     elif held:
         yield number, held
 
@@ -333,7 +318,7 @@ def _decoded(raw: bytes, decoder: codecs.IncrementalDecoder) -> str:
         text = decoder.decode(raw, final=raw.endswith(b"\n"))
     except UnicodeDecodeError as problem:
         decoder.reset()
-        raise undecodable(problem) from None
+        raise records.undecodable(problem) from None
     if "\0" in text:
-        raise Unfit(CONTROL, repr("\0"))
+        raise Unfit(records.CONTROL, repr("\0"))
     return text

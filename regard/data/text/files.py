@@ -14,26 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from regard.data.config import Files
-from regard.data.text.lines import (
-    COLUMNS,
-    CONTROL,
-    EMPTY,
-    LONG,
-    Numbered,
-    OnBad,
-    Problem,
-    Unfit,
-    has_suffix,
-    json_rows,
-    numbered,
-    parsed,
-    table_rows,
-    text_field,
-    text_lines,
-    usable,
-)
+from regard.data.config import Files, OnBad
+from regard.data.text import records
 from regard.data.text.pairs import Pair
+from regard.data.text.records import Numbered, Problem, Unfit
 from regard.data.text.suspicions import Sides, is_header, named_languages
 from regard.errors import InputError
 
@@ -144,7 +128,7 @@ def load_pairs(files: Files, max_words: int, on_bad: OnBad) -> tuple[list[Pair],
     Raises:
         InputError: At the first problem with `stop`; or if no pair is left.
     """
-    return usable(read_pairs(files, max_words), on_bad, _name(files), "pair")
+    return records.usable(read_pairs(files, max_words), on_bad, _name(files), "pair")
 
 
 def check(files: Files, max_words: int, shown: int = 10) -> Report:
@@ -218,9 +202,9 @@ def _judged(files: tuple[str, str], line: int, sides: Sentences, max_words: int)
         if not text.strip():
             return Problem(file, line, empty)
         if (found := _CONTROL.search(text)) is not None:
-            return Problem(file, line, CONTROL, repr(found.group()))
+            return Problem(file, line, records.CONTROL, repr(found.group()))
         if (words := len(text.split())) > max_words:
-            return Problem(file, line, LONG, f"{words} words, at most {max_words}")
+            return Problem(file, line, records.LONG, f"{words} words, at most {max_words}")
     source, target = (text.replace("\t", " ") for text in sides)  # occurs in real datasets
     return Pair(source, target)
 
@@ -229,7 +213,7 @@ def _aligned(source: str, target: str) -> Numbered[Sentences]:
     """Yield the lines of two files side by side."""
     # Lines are counted first: a missing line shifts all lines after it, which is worse than a bad
     # line.
-    counts = [sum(1 for _ in numbered(file, ONE_EACH)) for file in (source, target)]
+    counts = [sum(1 for _ in records.numbered(file, ONE_EACH)) for file in (source, target)]
     if counts[0] != counts[1]:
         raise InputError(
             f"{source} and {target} are not aligned",
@@ -237,7 +221,9 @@ def _aligned(source: str, target: str) -> Numbered[Sentences]:
             expected="as many in one as in the other",
             fix="line n of one must be the translation of line n of the other",
         )
-    lines = zip(text_lines(source, ONE_EACH), text_lines(target, ONE_EACH), strict=True)
+    lines = zip(
+        records.text_lines(source, ONE_EACH), records.text_lines(target, ONE_EACH), strict=True
+    )
     for (number, one), (_, two) in lines:
         if isinstance(one, Problem):
             yield number, one
@@ -247,11 +233,11 @@ def _aligned(source: str, target: str) -> Numbered[Sentences]:
 
 def _single(file: str) -> Numbered[Sentences]:
     """Yield the pairs of one file, whose suffix decides the format."""
-    if has_suffix(file, ".jsonl"):
-        return parsed(file, json_rows(file, ONE_EACH), _sides_of_object)
-    if has_suffix(file, ".csv", ".tsv"):
-        sides_of = partial(_sides_of_cells, commas=has_suffix(file, ".csv"))
-        return parsed(file, table_rows(file, ONE_EACH), sides_of)
+    if records.has_suffix(file, ".jsonl"):
+        return records.parsed(file, records.json_rows(file, ONE_EACH), _sides_of_object)
+    if records.has_suffix(file, ".csv", ".tsv"):
+        sides_of = partial(_sides_of_cells, commas=records.has_suffix(file, ".csv"))
+        return records.parsed(file, records.table_rows(file, ONE_EACH), sides_of)
     raise InputError(
         file,
         got="an unknown file suffix",
@@ -262,16 +248,18 @@ def _single(file: str) -> Numbered[Sentences]:
 
 def _sides_of_cells(cells: list[str], *, commas: bool) -> Sentences:
     if not any(cell.strip() for cell in cells):
-        raise Unfit(EMPTY)
+        raise Unfit(records.EMPTY)
     if len(cells) != 2:
         semicolons = commas and len(cells) == 1 and ";" in cells[0]
         hint = "; commas separate them, not semicolons" if semicolons else ""
-        raise Unfit(COLUMNS, f"{len(cells)}, not 2{hint}")
+        raise Unfit(records.COLUMNS, f"{len(cells)}, not 2{hint}")
     return cells[0], cells[1]
 
 
 def _sides_of_object(row: dict[str, Any]) -> Sentences:
-    return text_field(row, "source"), text_field(row, "target")  # other keys are ignored
+    return records.text_field(row, "source"), records.text_field(
+        row, "target"
+    )  # other keys are ignored
 
 
 def _name(files: Files) -> str:

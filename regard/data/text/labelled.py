@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from regard.data.config import LabelledData
+from regard.data.config import LabelledData, OnBad
 from regard.data.text.annotations import READERS, Example, LabelledText, TaggedWords
-from regard.data.text.lines import OnBad, usable
+from regard.data.text.records import usable
 from regard.data.text.splits import choose_groups, read_splits
 
 

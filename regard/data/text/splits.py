@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.data.config import FileData, LabelledData
 from regard.data.order import generator
-from regard.data.text.lines import checksum
+from regard.data.text.records import checksum
 from regard.errors import InputError
 
 Parts = dict[str, tuple[Any, ...]]

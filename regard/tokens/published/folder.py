@@ -6,14 +6,13 @@ with unexpected content is an `InputError` that names it.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
 from regard.runtime.files import read_regular
 from regard.tokens.published.sentencepiece import PieceModel, read_pieces
-from regard.tokens.spec import damaged
+from regard.tokens.spec import damaged, parse_object
 
 LARGEST = 256 << 20
 """The most bytes of a file; the largest published tokenizer.json has about 35 MB."""
@@ -63,13 +62,7 @@ class Folder:
 
     def json(self, name: str) -> dict[str, Any]:
         """Parse a file with a JSON object."""
-        try:
-            value = json.loads(self.text(name))
-        except (ValueError, RecursionError) as problem:
-            raise damaged(self.name(name), f"text that is not JSON ({problem})") from None
-        if not isinstance(value, dict):
-            raise damaged(self.name(name), f"a JSON {type(value).__name__}")
-        return value
+        return parse_object(self.text(name), lambda got: damaged(self.name(name), got))
 
     def json_or_empty(self, name: str) -> dict[str, Any]:
         """Parse a file with a JSON object; empty if the file is missing."""

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar
+from typing import IO, Any, TypeVar
 
+from regard.data.config import OnBad
 from regard.errors import InputError
 
 LONGEST_LINE = 2**24
@@ -39,7 +40,6 @@ UNPACKING = (gzip.BadGzipFile, EOFError, zlib.error)
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
-OnBad = Literal["stop", "skip"]
 
 
 @dataclass(frozen=True)
