@@ -8,7 +8,7 @@ import json
 import pytest
 
 from regard.data.config import LabelledData
-from regard.data.text import annotations, lines
+from regard.data.text import annotations, records
 from regard.data.text.annotations import Excerpt, LabelledText, Question, TaggedWords
 from regard.data.text.labelled import labels_in, load_labelled, read_labelled, set_aside
 from regard.errors import InputError
@@ -133,7 +133,7 @@ def test_splits_come_from_their_files_with_checksums(write):
 
 
 def test_labelled_lines_and_documents_have_a_greatest_length(write, monkeypatch):
-    monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(records, "LONGEST_LINE", 1000)
     monkeypatch.setattr(annotations, "LONGEST_DOCUMENT", 1000)
     long = "x" * 2000
     for name, task in (("a.tsv.gz", "classify"), ("a.jsonl", "classify"), ("a.conll", "tag")):

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.runs.load import bring, load
+from regard.runs.load import import_model, load
 from regard.tokens import Vocabulary, read_folder
 from regard.tokens.published.sentencepiece import BPE, UNIGRAM, read_pieces
 
@@ -233,7 +233,7 @@ def test_marian_goes_out_with_the_files_it_came_with(imported, marian_model, tmp
     folder, model = marian_model
     p = ours = load(folder)
     if imported:
-        bring(folder).save(tmp_path / "own")
+        import_model(folder).save(tmp_path / "own")
         p = load(tmp_path / "own")
     p.export(tmp_path / "out")
     for name in MARIAN_FILES:
