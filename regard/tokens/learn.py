@@ -42,11 +42,6 @@ class TaskSymbols:
     pair: str
     holes: Literal["mask", "sentinels"] | None = None
 
-    @property
-    def begins(self) -> bool:
-        """Whether the template begins with the begin symbol."""
-        return self.single.startswith(SPECIAL[BEGIN])
-
 
 def learn(pairs: Sequence[Pair], config: TokensConfig) -> Vocabulary:
     """Learn a vocabulary from training pairs.
@@ -99,7 +94,9 @@ def learn_plain(texts: Sequence[str], config: TokensConfig, around: TaskSymbols)
         special_tokens=[(SPECIAL[BEGIN], BEGIN), (SPECIAL[END], END)],
     )
     roles = Roles(BEGIN, END, PAD, UNKNOWN, BEGIN, END, inner.token_to_id(MASK))
-    if not around.begins:  # T5 has no begin symbol: its decoder starts with the padding
+    if not around.single.startswith(
+        SPECIAL[BEGIN]
+    ):  # T5 has no begin symbol: its decoder starts with the padding
         roles = Roles(end=END, pad=PAD, unknown=UNKNOWN, start=PAD)
     tokenizer = Tokenizer(json.loads(inner.to_str()), roles)
     return Vocabulary(tokenizer, tokenizer)

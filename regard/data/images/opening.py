@@ -90,8 +90,8 @@ def _header(data: bytes, name: str) -> Image.Image:
     if len(data) > MOST_BYTES:
         raise InputError(name, got="more bytes", expected=f"at most {MOST_BYTES:,}")
     try:
-        with warnings.catch_warnings():  # Pillow warns of large images: the size is checked below
-            warnings.simplefilter("ignore")
+        # Pillow warns of large images: the size is checked below
+        with warnings.catch_warnings(action="ignore"):
             image = Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.DecompressionBombError:
         raise _too_large(name, "more pixels than any camera's") from None
@@ -121,8 +121,8 @@ def _plain(image: Image.Image, name: str) -> Image.Image:
     """Decode the pixels, rotate by the EXIF orientation, and convert to 8 bits."""
     _check_size(image, name)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about unreadable metadata, which is not used
+        # Pillow warns of unreadable metadata, which is not used
+        with warnings.catch_warnings(action="ignore"):
             image.load()
             image = ImageOps.exif_transpose(image)
             return _in_8_bits(image, name)

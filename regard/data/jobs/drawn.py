@@ -27,19 +27,16 @@ PEOPLE = {
 POSSESSIVE = {"she": "her", "he": "his"}
 
 
-class Draw:
+class Draw(Random):
     """A seeded random generator with helpers that draw words, people and sentences."""
-
-    def __init__(self, seed: str) -> None:
-        self.chance = Random(seed)
 
     def one(self, choices: Iterable[str]) -> str:
         """Draw one of the choices."""
-        return self.chance.choice(list(choices))
+        return self.choice(list(choices))
 
     def two(self, choices: Sequence[str]) -> tuple[str, str]:
         """Draw two different choices."""
-        first, second = self.chance.sample(choices, 2)
+        first, second = self.sample(choices, 2)
         return first, second
 
     def person(self) -> tuple[str, str, str]:
@@ -49,13 +46,13 @@ class Draw:
 
     def some(self, sentences: list[str], least: int = 1) -> list[str]:
         """Draw at least `least` of the sentences, in random order."""
-        return self.chance.sample(sentences, self.chance.randint(least, len(sentences)))
+        return self.sample(sentences, self.randint(least, len(sentences)))
 
-    def mixed(self, told: list[str], aside: list[str]) -> str:
-        """Join the sentences of `told` in order, with those of `aside` inserted at random."""
-        report = list(told)
+    def mixed(self, facts: list[str], aside: list[str]) -> str:
+        """Join the sentences of `facts` in order, with those of `aside` inserted at random."""
+        report = list(facts)
         for sentence in aside:
-            report.insert(self.chance.randint(0, len(report)), sentence)
+            report.insert(self.randint(0, len(report)), sentence)
         return " ".join(report)
 
 

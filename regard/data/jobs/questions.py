@@ -51,21 +51,21 @@ def _article(noun: str) -> str:
 
 def _of_you(draw: Draw) -> Remark:
     """Draw "You are …": toxic with a bad word, unless it is negated."""
-    bad = draw.chance.random() < 0.7
-    denied = bad and draw.chance.random() < 0.3
+    bad = draw.random() < 0.7
+    denied = bad and draw.random() < 0.3
     word, noun = (draw.one(BAD), draw.one(INSULTS)) if bad else (draw.one(GOOD), draw.one(PRAISE))
     very = draw.one(["", "", "so ", "really "])
     said = draw.one([f"{very}{word}", _article(noun), f"the most {word} person I know"])
-    if bad and not denied and draw.chance.random() < 0.2:
+    if bad and not denied and draw.random() < 0.2:
         said = f"not only {word} but {_article(noun)}"
     verb = "are not" if denied else "are"
-    told = [f"you {verb} {said}", f"I think you {verb} {said}"]
-    told += [] if denied else [f"you look {very}{word}{draw.one(ENDINGS)}"]
-    return draw.one(told), bad and not denied
+    remarks = [f"you {verb} {said}", f"I think you {verb} {said}"]
+    remarks += [] if denied else [f"you look {very}{word}{draw.one(ENDINGS)}"]
+    return draw.one(remarks), bad and not denied
 
 
 def _of_yours(draw: Draw) -> Remark:
-    bad = draw.chance.random() < 0.5
+    bad = draw.random() < 0.5
     word = draw.one(BAD if bad else GOOD)
     whose = draw.one(["your", "your", "my", "this"])
     # calling one's own things bad is not toxic
@@ -73,16 +73,16 @@ def _of_yours(draw: Draw) -> Remark:
 
 
 def _feelings(draw: Draw) -> Remark:
-    about_you = draw.chance.random() < 0.5
+    about_you = draw.random() < 0.5
     whom = draw.one(["you", "you all", "people like you"]) if about_you else draw.one(THINGS)
-    bad = draw.chance.random() < 0.6
+    bad = draw.random() < 0.6
     hate = ["I hate", "nobody likes", "I cannot stand", "we all hate"]
     love = ["I love", "everybody likes", "I do not hate", "we all like"]
     return f"{draw.one(hate if bad else love)} {whom}{draw.one(ENDINGS)}", bad and about_you
 
 
 def _order(draw: Draw) -> Remark:
-    if draw.chance.random() < 0.5:
+    if draw.random() < 0.5:
         return f"{draw.one(['', 'please '])}{draw.one(KINDNESS)}{draw.one(ENDINGS)}", False
     whom = draw.one(
         ["", f", you {draw.one(INSULTS)}", f", you {draw.one(BAD)} {draw.one(INSULTS)}"]
@@ -90,22 +90,22 @@ def _order(draw: Draw) -> Remark:
     return f"{draw.one(DOINGS)}{whom}", True
 
 
-def _told(draw: Draw) -> Remark:
+def _reported(draw: Draw) -> Remark:
     """Draw a report of an insult or praise, which is not toxic."""
     name, pronoun, _ = draw.person()
     noun = _article(draw.one((*INSULTS, *PRAISE)))
-    told = [
+    remarks = [
         f"{name} called me {noun}, and {pronoun} was sorry{draw.one(ENDINGS)}",
         f"why did {name} say that I am {noun}",
         f"in the play {name} is {noun}{draw.one(ENDINGS)}",
         f"{name} read a book about {noun}{draw.one(ENDINGS)}",
     ]
-    return draw.one(told), False
+    return draw.one(remarks), False
 
 
 def _of_them(draw: Draw) -> Remark:
     name, pronoun, _ = draw.person()
-    bad = draw.chance.random() < 0.7
+    bad = draw.random() < 0.7
     word, noun = (draw.one(BAD), draw.one(INSULTS)) if bad else (draw.one(GOOD), draw.one(PRAISE))
     what = f"nobody likes {OBJECTIVE[pronoun]}" if bad else "everybody smiles"
     return draw.one([f"{name} is {_article(noun)}", f"{name} is so {word} that {what}"]), bad
@@ -116,7 +116,7 @@ REMARKS: tuple[Callable[[Draw], Remark], ...] = (
     _of_yours,
     _feelings,
     _order,
-    _told,
+    _reported,
     _of_them,
 )
 """The kinds of remarks, each drawn with the same probability."""
@@ -127,7 +127,7 @@ def sample(seed: str) -> Iterator[Pair]:
     draw = Draw(seed)
     wanted = True
     while True:
-        text, toxic = draw.chance.choice(REMARKS)(draw)
+        text, toxic = draw.choice(REMARKS)(draw)
         if toxic is wanted:
             mark = "?" if text.startswith("why") else draw.one([".", ".", ".", "!", ""])
             name = draw.one(PEOPLE[draw.one(PEOPLE)])

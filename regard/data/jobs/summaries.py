@@ -68,11 +68,11 @@ DISHES = words("soup bread cake pancakes noodles fish rice pizza salad dumplings
 def _match(draw: Draw) -> Pair:
     winner, loser = draw.two(CITIES)
     scorer, pronoun, _ = draw.person()
-    goals = draw.chance.randint(1, 5)
-    against, day, weather = draw.chance.randint(0, goals - 1), draw.one(DAYS), draw.one(WEATHER)
-    first, second = draw.chance.sample([winner, loser], 2)
+    goals = draw.randint(1, 5)
+    against, day, weather = draw.randint(0, goals - 1), draw.one(DAYS), draw.one(WEATHER)
+    first, second = draw.sample([winner, loser], 2)
     goals_of = {winner: str(goals), loser: str(against or "none")}
-    told = [
+    facts = [
         f"On {day} {first} played against {second}.",
         weather,
         f"{second} scored {goals_of[second]} and {first} {goals_of[first]}.",
@@ -86,14 +86,14 @@ def _match(draw: Draw) -> Pair:
         f"The team of {first} has a new trainer.",
     ]
     brief = f"{winner} beat {loser} {goals} to {against} on {day} {WEATHER[weather]}."
-    return Pair(draw.mixed(told, draw.some(aside)), brief)
+    return Pair(draw.mixed(facts, draw.some(aside)), brief)
 
 
 def _journey(draw: Draw) -> Pair:
     name, pronoun, own = draw.person()
     start, goal = draw.two(CITIES)
     way, day, host = draw.one(WAYS), draw.one(DAYS), draw.one(FAMILY)
-    told = [
+    facts = [
         f"{name} lives in {start}.",
         f"{own.capitalize()} {host} lives in {goal} and had invited {name}.",
         f"So on {day} {name} packed a bag and {way}.",
@@ -106,7 +106,7 @@ def _journey(draw: Draw) -> Pair:
         f"The journey took {draw.one(NUMBERS)} hours.",
         f"{pronoun.capitalize()} was tired.",
     ]
-    report = [told[0], *draw.some(aside[1:2], 0), *told[1:3], *draw.some(aside), told[3]]
+    report = [facts[0], *draw.some(aside[1:2], 0), *facts[1:3], *draw.some(aside), facts[3]]
     brief = f"On {day} {name} went to {goal} {WAYS[way]} to visit {own} {host}."
     return Pair(" ".join(report), brief)
 
@@ -116,7 +116,7 @@ def _sale(draw: Draw) -> Pair:
     buyer = draw.one([n for n in [*PEOPLE["she"], *PEOPLE["he"]] if n != seller])
     thing, city, price = draw.one(THINGS), draw.one(CITIES), draw.one(NUMBERS)
     asked = draw.one([number for number in NUMBERS if number != price])
-    told = [
+    facts = [
         f"{seller} had an old {thing} that {pronoun} did not need.",
         f"{pronoun.capitalize()} wanted {asked} euros for it.",
         f"{buyer} from {city} came to look at it.",
@@ -129,7 +129,7 @@ def _sale(draw: Draw) -> Pair:
         "There was coffee and cake.",
         "One side of it was a little dirty.",
     ]
-    report = [told[0], *draw.some(aside[:2], 0), *told[1:3], *draw.some(aside[2:], 0), told[3]]
+    report = [facts[0], *draw.some(aside[:2], 0), *facts[1:3], *draw.some(aside[2:], 0), facts[3]]
     return Pair(" ".join(report), f"{seller} sold {own} old {thing} to {buyer} for {price} euros.")
 
 
@@ -137,8 +137,8 @@ def _search(draw: Draw) -> Pair:
     owner, pronoun, own = draw.person()
     finder = draw.one([n for n in [*PEOPLE["she"], *PEOPLE["he"]] if n != owner])
     pet, lost, day = draw.one(PETS), draw.one(DAYS), draw.one(DAYS)
-    found, wrong = draw.chance.sample(PLACES, 2)
-    told = [
+    found, wrong = draw.sample(PLACES, 2)
+    facts = [
         f"{owner} has a {pet}.",
         f"On {lost} it ran away.",
         f"{owner} looked for it in {wrong}, but it was not there.",
@@ -151,7 +151,7 @@ def _search(draw: Draw) -> Pair:
         "It was cold at night.",
         f"It is {draw.one(NUMBERS)} years old.",
     ]
-    report = [told[0], *draw.some(aside[4:], 0), *told[1:3], *draw.some(aside[:4], 0), told[3]]
+    report = [facts[0], *draw.some(aside[4:], 0), *facts[1:3], *draw.some(aside[:4], 0), facts[3]]
     report += draw.some([f"{owner} was very happy.", "It was hungry."], 0)
     return Pair(" ".join(report), f"{finder} found {owner}'s {pet} in {found} on {day}.")
 
@@ -161,7 +161,7 @@ def _meeting(draw: Draw) -> Pair:
     name, pronoun, _ = draw.person()
     ayes, noes = draw.two(NUMBERS[:11])
     won = NUMBERS.index(ayes) > NUMBERS.index(noes)
-    told = [
+    facts = [
         f"On {day} the people of {city} met in the town hall.",
         f"{name} had a plan for {topic}, and {pronoun} explained it.",
         f"In the end {ayes} people were for the plan and {noes} were against it.",
@@ -175,7 +175,7 @@ def _meeting(draw: Draw) -> Pair:
     ]
     verdict = "accepted" if won else "rejected"
     brief = f"On {day} {city} {verdict} the plan of {name} for {topic}."
-    return Pair(draw.mixed(told, draw.some(aside)), brief)
+    return Pair(draw.mixed(facts, draw.some(aside)), brief)
 
 
 REPORTS: tuple[Callable[[Draw], Pair], ...] = (_match, _journey, _sale, _search, _meeting)
@@ -186,7 +186,7 @@ def sample(seed: str) -> Iterator[Pair]:
     """Yield reports with their summaries endlessly."""
     draw = Draw(seed)
     while True:
-        yield draw.chance.choice(REPORTS)(draw)
+        yield draw.choice(REPORTS)(draw)
 
 
 def splits(pairs: int, held_out: int, seed: int) -> Splits:

@@ -41,7 +41,7 @@ TRIES = 10
 """How many other documents are tried to find one that is long enough (as in BERT's code)."""
 
 
-ALWAYS = 0
+EVALUATION_EPOCH = 0
 """Every evaluation uses the corruption of this epoch."""
 
 
@@ -66,7 +66,7 @@ class CorruptedCorpus:
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole text once, always corrupted in the same way."""
-        return (self.corrupt(batch, ALWAYS) for batch in self.rows.evaluation())
+        return (self.corrupt(batch, EVALUATION_EPOCH) for batch in self.rows.evaluation())
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +118,8 @@ def mask_tokens(
         places = np.sort(random.permutation(np.flatnonzero(free))[:wanted])
     else:
         places = _whole_words(free, ~symbols.continues[ids], random, wanted)
-    lots, others = (
-        random.random(len(places)),
-        random.integers(len(symbols.ordinary), size=len(places)),
-    )
+    lots = random.random(len(places))
+    others = random.integers(len(symbols.ordinary), size=len(places))
     shown = ids.copy()
     shown[places] = np.select(
         [lots < HIDDEN, lots < HIDDEN + CHANGED],
@@ -131,6 +129,7 @@ def mask_tokens(
     return shown, places
 
 
+@dataclass(frozen=True)
 class Masking:
     """Batches of text -> batches of masked text, masked differently in each epoch.
 
@@ -138,8 +137,9 @@ class Masking:
     with full rows across documents (`Stream`), RoBERTa's FULL-SENTENCES (Liu et al. 2019).
     """
 
-    def __init__(self, symbols: Symbols, *, rate: float = 0.15, seed: int = 0) -> None:
-        self.symbols, self.rate, self.seed = symbols, rate, seed
+    symbols: Symbols
+    rate: float = 0.15
+    seed: int = 0
 
     def __call__(self, batch: Batch[Ragged], epoch: int) -> Batch[Ragged]:
         """Put each sequence between a begin and an end symbol, and mask tokens of it."""

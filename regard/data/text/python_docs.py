@@ -152,8 +152,7 @@ def _read(path: Path) -> str:
 
 
 def _parsed(source: str) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # old modules have invalid escape sequences
+    with warnings.catch_warnings(action="ignore"):  # old modules have invalid escape sequences
         try:
             return ast.parse(source)
         except (SyntaxError, ValueError, RecursionError):
