@@ -78,7 +78,7 @@ def few_pairs(config: DataConfig, count: int) -> Sequence[Pair]:
     if isinstance(config, MixtureData):
         part = next(iter(config.parts.values()))
         if part.kind in GENERATORS:
-            first: Sequence[Pair] = _generate(part.kind, count, count, config.seed).train
+            first: Sequence[Pair] = GENERATORS[part.kind](count, count, config.seed).train
         else:
             first = _first(part.train, config.max_words, count)
         return [Pair(part.prefix + pair.source, pair.target) for pair in first]
@@ -91,24 +91,19 @@ def _first(files: Files | None, max_words: int, count: int) -> Sequence[Pair]:
     return [row for row in rows if isinstance(row, Pair)]
 
 
-GENERATORS = {
-    "grammar": "regard.data.grammar.corpus.splits",
-    "summaries": "regard.data.jobs.summaries.splits",
-    "questions": "regard.data.jobs.questions.splits",
+GENERATORS: dict[str, Callable[..., Splits]] = {
+    "grammar": lambda *given: imported("regard.data.grammar.corpus.splits")(*given),
+    "summaries": lambda *given: imported("regard.data.jobs.summaries.splits")(*given),
+    "questions": lambda *given: imported("regard.data.jobs.questions.splits")(*given),
 }
-"""By `data.kind`: the function (training pairs, held-out pairs, seed) -> splits. It is imported on
-its first call: using a trained model does not need the grammar."""
-
-
-def _generate(kind: str, *settings: int) -> Splits:
-    made: Splits = imported(GENERATORS[kind])(*settings)
-    return made
+"""By `data.kind`: (training pairs, held-out pairs, seed) -> splits. A generator is imported when it
+is called: using a trained model does not need the grammar."""
 
 
 def _generated(config: GrammarData | ToyData) -> Loaded:
     if isinstance(config, GrammarData):
         settings = config.pairs, config.held_out, config.seed, config.longest
-        splits = _generate("grammar", *settings)
+        splits = GENERATORS["grammar"](*settings)
     else:
         splits = toy_splits(**config.model_dump())
     # Runs from before `longest` was a setting of the grammar have a digest without it.
@@ -169,7 +164,7 @@ def _mixed(config: MixtureData) -> Loaded:
 def _part(part: PartData, config: MixtureData) -> Loaded:
     """Load the pairs of one part, without its prefix."""
     if part.kind != "files":
-        splits = _generate(part.kind, part.pairs, config.held_out, config.seed)
+        splits = GENERATORS[part.kind](part.pairs, config.held_out, config.seed)
         return Loaded(splits, {}, {part.kind: _digest(splits.train, part.model_dump_json())})
     assert part.train is not None  # validated by PartData
     shared = config.model_dump(exclude={"kind", "parts"})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.text import documents
+from regard.data.text import documents, records
 from regard.data.text.documents import PIECE, TextFiles, bounded, cut, find_files
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
@@ -142,10 +142,8 @@ def test_a_bad_jsonl_line_is_named_or_left_out(write, line, message):
 
 def test_a_problem_closes_the_file(write, monkeypatch):
     streams = []
-    opened = documents.opened
-    monkeypatch.setattr(
-        documents, "opened", lambda file: streams.append(opened(file)) or streams[-1]
-    )
+    opened = records.opened
+    monkeypatch.setattr(records, "opened", lambda file: streams.append(opened(file)) or streams[-1])
     with pytest.raises(InputError) as caught:  # noqa: F841 (it holds the frames of the readers)
         read(write("a.jsonl", '{"text": "one"}\n{}\n{"text": "two"}\n'))
     assert [stream.closed for stream in streams] == [True]
