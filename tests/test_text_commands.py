@@ -18,7 +18,7 @@ from regard import cli
 from regard.cli import line_processor
 from regard.cli.line_processor import read_lines
 from regard.data.input import Ragged
-from regard.data.text import files as text_files
+from regard.data.text import records
 from regard.data.text.labelled import read_labelled
 from regard.errors import InputError
 from regard.layers import Tap, knock_out
@@ -190,7 +190,7 @@ def test_of_a_line_without_end_no_more_is_kept_than_a_line_may_have(regard, fold
 
 
 def test_a_context_may_come_through_a_pipe_and_is_bounded(regard, folders, tmp_path, monkeypatch):
-    monkeypatch.setattr(text_files, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(records, "LONGEST_LINE", 1000)
     monkeypatch.setattr(line_processor, "LONGEST_LINE", 1000)
     (tmp_path / "context").write_text("the cat sat on the mat")
     place = str(folders / "answer")
