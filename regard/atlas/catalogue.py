@@ -504,6 +504,16 @@ _FIGURES = {
             "seed": SEED,
         },
     ),
+    "prompts": Figure(
+        title="Examples in the prompt, and steps written before the answer",
+        lectures=("6.6b",),
+        module="prompts",
+        options={
+            "steps": Option(400, "training steps of each model", low=1, high=100_000),
+            "seed": SEED,
+        },
+        measured=True,
+    ),
     "laws": Figure(
         title="Scaling laws: the loss is a power law of size, data and compute",
         lectures=("6.6",),

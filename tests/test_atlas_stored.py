@@ -1,0 +1,112 @@
+"""Figures that train for minutes: their stored results, what they measure, and what they show."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+
+from regard.atlas import FIGURES, results, show
+from regard.atlas.figures import prompts
+from tests.legible import problems
+
+STORED = [name for name, figure in FIGURES.items() if figure.measured]
+
+
+def test_there_are_such_figures():
+    assert "prompts" in STORED
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_the_result_of_the_default_options_ships(name):
+    found = results.stored(name, FIGURES[name].read({}))
+    assert found is not None
+    assert results.stored(name, {**FIGURES[name].read({}), "seed": 1}) is None
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_stored_result_is_drawn_without_training(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.optim.Adam, "__init__", None)
+    drawing = show(name, tmp_path / "figure.png")
+    assert problems(drawing.figure) == []
+    assert json.loads(json.dumps(drawing.numbers, allow_nan=False)) == drawing.numbers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STORED)
+def test_fresh_and_other_options_train(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(prompts, "SIZES", prompts.SIZES[:1])
+    monkeypatch.setattr(prompts, "UNSEEN", 8)
+    stored = results.stored(name, FIGURES[name].read({}))
+    path = results.write(
+        tmp_path, name, {"steps": 2}, FIGURES[name].result({"steps": 2, "seed": 3})
+    )
+    content = json.loads(path.read_text())
+    assert content["options"] == {"steps": 2}
+    assert content["result"] != stored
+    again = FIGURES[name].result({"steps": 2, "seed": 3}, fresh=True)
+    assert results._rounded(again) == content["result"]  # the same seed, the same numbers
+    assert problems(show(name, steps=2, seed=3).figure) == []
+
+
+# Prompts.
+
+
+def test_a_prompt_shows_one_rule_and_may_name_it():
+    rules, data = prompts.draw_rules(0), torch.Generator().manual_seed(1)
+    text, chosen = prompts.draw_prompts(rules, 40, data, named=None)
+    assert text.shape == (40, 1 + 2 * prompts.LETTERS)
+    for row, rule in zip(text.tolist(), chosen.tolist(), strict=True):
+        letters, coloured = row[1::2], row[2::2]
+        assert sorted(letters) == list(range(prompts.LETTERS))
+        for letter, both in zip(letters, coloured, strict=True):
+            colour = int(rules[rule, letter])
+            assert both == prompts.LETTERS + prompts.COLOURS * letter + colour
+    first = text[:, 0]
+    assert first[1::2].tolist() == [prompts.BLANK] * 20
+    assert first[::2].tolist() == (prompts.NAMES + chosen[::2]).tolist()
+
+
+def test_the_best_possible_guess_is_that_of_a_loop_over_the_rules():
+    rules, data = prompts.draw_rules(0), torch.Generator().manual_seed(1)
+    text, chosen = prompts.draw_prompts(rules, 30, data, named=False)
+    best = prompts.best_by_shots(rules, text)
+    for shots in (0, 2, 7):
+        shares = []
+        for row, rule in zip(text.tolist(), chosen.tolist(), strict=True):
+            letters = row[1::2]
+            fits = [
+                other
+                for other in range(prompts.RULES)
+                if all(rules[other, each] == rules[rule, each] for each in letters[:shots])
+            ]
+            said = [int(rules[other, letters[shots]]) for other in fits]
+            shares.append(max(said.count(colour) for colour in range(4)) / len(said))
+        assert best[shots] == pytest.approx(100 * sum(shares) / len(shares), rel=1e-5)
+
+
+def test_written_steps_are_partial_sums():
+    data = torch.Generator().manual_seed(0)
+    for row in prompts.draw_sums(20, data, written=True).tolist():
+        digits, answers = row[: prompts.TERMS], row[prompts.TERMS + 1 :]
+        assert row[prompts.TERMS] == prompts.EQUALS
+        assert answers == [sum(digits[:end]) % 10 for end in range(2, prompts.TERMS + 1)]
+    short = prompts.draw_sums(20, torch.Generator().manual_seed(0), written=False)
+    assert short.shape[1] == prompts.TERMS + 2
+    assert (short[:, : prompts.TERMS].sum(1) % 10 == short[:, -1]).all()
+
+
+def test_examples_help_and_written_steps_help():
+    numbers = show("prompts").numbers
+    best = numbers["best_possible"]
+    for size in numbers["sizes"]:
+        shares = numbers[f"right_by_examples_{size}"]
+        assert shares[-1] > shares[2] > shares[0] + 15
+        # no better than the best, up to the noise of the measurement
+        noise = 300 * math.sqrt(0.25 / prompts.UNSEEN)
+        assert all(share < bound + noise for share, bound in zip(shares, best, strict=True))
+    assert min(numbers["right_by_name"]) > 90
+    gains = zip(numbers["sums_at_once"], numbers["sums_with_steps"], strict=True)
+    assert all(steps > at_once + 30 for at_once, steps in gains)
