@@ -1,12 +1,13 @@
 # make demo    sets up and runs the guided tour
 # make test    sets up, checks and tests everything; what CI runs
+# make docs    builds the site into build/docs; a warning is an error
 # make bench   measures Regard beside its peers: half an hour on two cores; BENCH=--quick to try
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 # Where it is set, each process of the tests would compile every module anew: minutes together.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test tests test-fast check lint types bench format clean
+.PHONY: setup demo test tests test-fast check lint types docs bench format clean
 
 setup: .venv/.ready
 
@@ -38,6 +39,10 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy
+
+docs: setup
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo build/docs/index.html
 
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks $(BENCH)

@@ -278,7 +278,7 @@ def test_the_command_measures_our_own(
     from regard.cli import main
 
     words = "regard bench --quick --rounds 1 --threads 1 --quiet --json"
-    only = ["--only", "training-base", "--only", "decoding-1"]  # limits: docs/all-of-it.md
+    only = ["--only", "training-base", "--only", "decoding-1"]  # limits: docs/commands.md
     monkeypatch.setattr("sys.argv", [*words.split(), *only, "-o", str(tmp_path)])
     main()
     found = json.loads(capsys.readouterr().out)

@@ -6,34 +6,40 @@ import contextlib
 import io
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
+import yaml
 
+from regard import __all__ as public
+from regard import layers
+from regard.cli.commands import app
+from regard.tasks.entries import every_verb
 from tests.commands import Result
 
 ROOT = Path(__file__).parent.parent
-PAGES = [
-    "README.md",
-    "docs/all-of-it.md",
-    "docs/tour.md",
-    "docs/adding.md",
-    "docs/watch.md",
-    "docs/other-models.md",
-    "docs/shelf.md",
-    "docs/vectors.md",
-    "docs/recurrent.md",
-    "docs/compare.md",
-    "docs/images.md",
-    "docs/devices.md",
-    "docs/figures.md",
+MARKDOWN = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "examples" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
+PAGES = [
+    str(page.relative_to(ROOT))
+    for page in MARKDOWN
+    if re.search(r"^```(sh|python)$", page.read_text(), re.M)
+]
+"""Pages with commands or code: each is run."""
 SHORTER = {"train": ["train.steps=3", "train.evaluate_every=3"], "heads": ["--pairs", "4"]}
 """What is added to a command so that it ends soon."""
 
 
-def blocks(page: str) -> list[tuple[str, str, str]]:
+def blocks(page: str | Path) -> list[tuple[str, str, str]]:
     """The fenced blocks of a page: language, name of a file if it is one, and text."""
     return re.findall(r"^```(\w*) ?([\w.]*)\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
 
@@ -76,6 +82,18 @@ def test_everything_a_page_shows_works(
     assert found
 
 
+def test_blocks_that_are_not_run_are_right_as_far_as_that_can_be_told() -> None:
+    """`text` shows a terminal, or needs a model of the hub; its commands exist all the same."""
+    known = {*typer.main.get_command(app).commands, *every_verb()}  # type: ignore[attr-defined]
+    for page in MARKDOWN:
+        for language, file, text in blocks(page):
+            assert language in {"", "sh", "python", "text", "yaml"}, f"{page}: {language}"
+            if language == "yaml":
+                assert yaml.safe_load(text), f"{page}: {file}"
+            for verb in re.findall(r"^\$? ?regard (\w+)", text, re.M):
+                assert verb in known, f"{page}: regard {verb}"
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
 def test_make_lines_are_targets(page: str) -> None:
     makefile = (ROOT / "Makefile").read_text()
@@ -93,10 +111,34 @@ def test_files_that_the_tour_names_exist() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
-        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            if not link.startswith("http"):
+    for page in MARKDOWN:
+        prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose):
+            if ":" in link:
+                assert re.fullmatch(r"https://[\w.-]+\.\w+(/[\w.~/+%-]*)?", link), link
+            else:
                 assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_asks_nothing_of_the_network(tmp_path) -> None:
+    """Links within the site, headings included, are checked while it is built."""
+    command = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", tmp_path / "site"]
+    built = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 50
+    for page in [*pages, *(tmp_path / "site").rglob("*.css")]:
+        loaded = r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=["']?((?:https?:)?//[^"' >]+)"""
+        found = re.findall(loaded, page.read_text()) if page.suffix == ".html" else []
+        found += re.findall(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')]+)""", page.read_text())
+        assert not found, f"{page.name}: {found}"
+    api = (tmp_path / "site" / "api").glob("*.html")
+    names = "".join(page.read_text() for page in api)
+    for name in {*public, *layers.__all__} - {"__version__", "POSITIONS"}:
+        assert f'id="regard.{name}"' in names or f'id="regard.layers.{name}"' in names, name
 
 
 def test_every_key_of_a_recipe_is_on_the_reference_page() -> None:
@@ -122,7 +164,7 @@ def test_every_key_of_a_recipe_is_on_the_reference_page() -> None:
         WordsConfig,
     )
 
-    page = (ROOT / "docs/all-of-it.md").read_text()
+    page = (ROOT / "docs/recipes.md").read_text()
     for kind in (
         FileData, GrammarData, ToyData, TextData, PythonData, LabelledData, DigitsData, MixtureData,
         PartData, TokensConfig, *CONFIGS.values(), StartConfig, TrainConfig,

@@ -1,0 +1,81 @@
+"""How Sphinx builds the site: `make docs` writes it to build/docs."""
+
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from regard import __version__
+
+project = "Regard"
+author = "the authors of Regard"
+release = version = __version__
+html_title = f"Regard {__version__}"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["images/**"]
+nitpicky = False  # types such as Tensor have no page here
+
+# Pages are Markdown. A heading can be linked to as on GitHub: page.md#heading.
+myst_heading_anchors = 3
+myst_enable_extensions = ["fieldlist"]
+
+# Docstrings are in Google's style, with `code` as in Markdown: converted below.
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_attr_annotations = True
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_class_signature = "mixed"
+autodoc_default_options = {"members": True}
+
+html_theme = "furo"
+html_show_sphinx = False
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {"navigation_with_keys": True}
+# Code blocks that show a terminal, or hold data, are not highlighted.
+highlight_language = "text"
+
+
+CODE = re.compile(r"`+([^`]+?)`+", re.S)
+
+
+def to_rst(text: str) -> str:
+    """Converts a docstring from our Markdown style to reStructuredText.
+
+    `code` becomes ``code``, characters that are markup only to reStructuredText are escaped, and
+    an indented block after an empty line becomes a literal block.
+    """
+    parts = CODE.split(text)
+    parts[::2] = [re.sub(r"([\\|*]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
+    parts[1::2] = [f"``{' '.join(part.split())}``" for part in parts[1::2]]
+    return re.sub(r"^(\S.*)\n\n(?=    )", r"\1\n\n::\n\n", "".join(parts), flags=re.M)
+
+
+def before_napoleon(app, what, name, obj, options, lines) -> None:
+    """Prepares a docstring; hides those of attributes, whose colons Napoleon would read as types."""
+    del app, obj, options
+    blocks = re.split(r"(?m)^((?: {4}.*\n)*? *>>> .*(?:\n.+)*)", "\n".join(lines))
+    blocks[::2] = map(to_rst, blocks[::2])  # examples stay as they are
+    text = "".join(blocks).split("\n")
+    if what in ("attribute", "property"):
+        HIDDEN[name], text = text, ["."]
+    lines[:] = text
+
+
+def after_napoleon(app, what, name, obj, options, lines) -> None:
+    """Puts the docstrings of attributes back."""
+    del app, what, obj, options
+    lines[:] = HIDDEN.pop(name, lines)
+
+
+HIDDEN: dict[str, list[str]] = {}
+
+
+def setup(app) -> None:
+    """Called by Sphinx. Napoleon works at priority 500."""
+    app.connect("autodoc-process-docstring", before_napoleon, priority=400)
+    app.connect("autodoc-process-docstring", after_napoleon, priority=600)
