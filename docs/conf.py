@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from pydoc import locate
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -29,7 +30,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "mixed"
-autodoc_default_options = {"members": True}
+autodoc_default_options = {"members": True, "exclude-members": "model_config"}
 
 html_theme = "furo"
 html_show_sphinx = False
@@ -41,6 +42,9 @@ highlight_language = "text"
 
 
 CODE = re.compile(r"`+([^`]+?)`+", re.S)
+EMPHASIS = r"(?<![\w*])\*\w(?:[^*\n]*\w)?\*(?![\w*])"
+MARKUP = r"[\\|*]|(?<=\w)_(?!\w)"
+HIDDEN: dict[str, list[str]] = {}
 
 
 def to_rst(text: str) -> str:
@@ -50,19 +54,32 @@ def to_rst(text: str) -> str:
     an indented block after an empty line becomes a literal block.
     """
     parts = CODE.split(text)
-    parts[::2] = [re.sub(r"([\\|*]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [
+        re.sub(f"({EMPHASIS})|({MARKUP})", lambda m: m[1] or "\\" + m[2], part)
+        for part in parts[::2]
+    ]
     parts[1::2] = [f"``{' '.join(part.split())}``" for part in parts[1::2]]
     return re.sub(r"^(\S.*)\n\n(?=    )", r"\1\n\n::\n\n", "".join(parts), flags=re.M)
 
 
+def default_of(name: str) -> list[str]:
+    """The default of a setting, for an attribute of a config class; else nothing."""
+    parent, _, key = name.rpartition(".")
+    field = getattr(locate(parent), "model_fields", {}).get(key)
+    if field is None:
+        return []
+    value = field.get_default(call_default_factory=True)
+    return ["", "Required." if field.is_required() else f"Default: ``{value!r}``."]
+
+
 def before_napoleon(app, what, name, obj, options, lines) -> None:
-    """Prepares a docstring; hides those of attributes, whose colons Napoleon would read as types."""
+    """Prepares a docstring; hides an attribute, whose colon Napoleon would read as a type."""
     del app, obj, options
     blocks = re.split(r"(?m)^((?: {4}.*\n)*? *>>> .*(?:\n.+)*)", "\n".join(lines))
     blocks[::2] = map(to_rst, blocks[::2])  # examples stay as they are
     text = "".join(blocks).split("\n")
-    if what in ("attribute", "property"):
-        HIDDEN[name], text = text, ["."]
+    if what in ("attribute", "data", "property"):
+        HIDDEN[name], text = text + default_of(name), ["."]
     lines[:] = text
 
 
@@ -72,10 +89,14 @@ def after_napoleon(app, what, name, obj, options, lines) -> None:
     lines[:] = HIDDEN.pop(name, lines)
 
 
-HIDDEN: dict[str, list[str]] = {}
+def signature(app, what, name, obj, options, given, returned) -> tuple[str, None] | None:
+    """Leaves the signature of a config class empty: its settings follow one by one."""
+    del app, name, options, given, returned
+    return ("", None) if what == "class" and hasattr(obj, "model_fields") else None
 
 
 def setup(app) -> None:
     """Called by Sphinx. Napoleon works at priority 500."""
     app.connect("autodoc-process-docstring", before_napoleon, priority=400)
     app.connect("autodoc-process-docstring", after_napoleon, priority=600)
+    app.connect("autodoc-process-signature", signature)

@@ -35,7 +35,12 @@ PAGES = [
     if re.search(r"^```(sh|python)$", page.read_text(), re.M)
 ]
 """Pages with commands or code: each is run."""
-SHORTER = {"train": ["train.steps=3", "train.evaluate_every=3"], "heads": ["--pairs", "4"]}
+SHORTER = {
+    "train": ["train.steps=3", "train.evaluate_every=3"],
+    "heads": ["--pairs", "4"],
+    "induction": ["steps=3"],
+    "laws": ["steps=3"],
+}
 """What is added to a command so that it ends soon."""
 
 
@@ -50,7 +55,8 @@ def run_line(line: str, regard: Callable[..., Result]) -> None:
     text = shlex.split(feed)[1] + "\n" if feed else ""
     words = shlex.split(command, comments=True)
     assert words[0] == "regard", line
-    shorter = [] if "own/vectors" in words else SHORTER.get(words[1], [])
+    named = words[2] if words[1] == "show" and len(words) > 2 else words[1]
+    shorter = [] if "own/vectors" in words else SHORTER.get(named, [])
     if words[1] == "compare" and "-o" in words:
         shorter = [*SHORTER["train"], "data.pairs=300", "data.held_out=4"]
     result = regard(*words[1:], *shorter, feed=text.encode())
@@ -131,9 +137,13 @@ def test_the_site_is_built_without_a_warning_and_asks_nothing_of_the_network(tmp
     pages = list((tmp_path / "site").rglob("*.html"))
     assert len(pages) > 50
     for page in [*pages, *(tmp_path / "site").rglob("*.css")]:
-        loaded = r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=["']?((?:https?:)?//[^"' >]+)"""
+        loaded = (
+            r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=["']?((?:https?:)?//[^"' >]+)"""
+        )
         found = re.findall(loaded, page.read_text()) if page.suffix == ".html" else []
-        found += re.findall(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')]+)""", page.read_text())
+        found += re.findall(
+            r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')]+)""", page.read_text()
+        )
         assert not found, f"{page.name}: {found}"
     api = (tmp_path / "site" / "api").glob("*.html")
     names = "".join(page.read_text() for page in api)
