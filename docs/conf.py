@@ -34,6 +34,7 @@ autodoc_default_options = {"members": True, "exclude-members": "model_config"}
 
 html_theme = "furo"
 html_show_sphinx = False
+html_show_copyright = False
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {"navigation_with_keys": True}
