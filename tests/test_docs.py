@@ -42,6 +42,8 @@ SHORTER = {
     "laws": ["steps=3"],
 }
 """What is added to a command so that it ends soon."""
+PRETRAINING = {"tiny/generate", "tiny/fill", "tiny/restore"}
+"""Recipes that read Python's documentation, which takes seconds; here they read one page."""
 
 
 def blocks(page: str | Path) -> list[tuple[str, str, str]]:
@@ -57,6 +59,9 @@ def run_line(line: str, regard: Callable[..., Result]) -> None:
     assert words[0] == "regard", line
     named = words[2] if words[1] == "show" and len(words) > 2 else words[1]
     shorter = [] if "own/vectors" in words else SHORTER.get(named, [])
+    if PRETRAINING & set(words) and not any(word.startswith("data.") for word in words):
+        Path("english.txt").write_text((ROOT / "docs/tour.md").read_text())
+        shorter = [*shorter, "data.files=english.txt", "data.held_out=0.2"]
     if words[1] == "compare" and "-o" in words:
         shorter = [*SHORTER["train"], "data.pairs=300", "data.held_out=4"]
     result = regard(*words[1:], *shorter, feed=text.encode())
