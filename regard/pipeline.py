@@ -39,9 +39,7 @@ from regard.tasks.options import Options
 from regard.tasks.task import check_texts
 from regard.tasks.verbs import Verb
 from regard.tokens import Processor, Token, Vocabulary
-from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.folder import STORED
-from regard.train.checkpoint.run import Snapshot
+from regard.train.checkpoint.folder import STORED, Snapshot, write_folder
 from regard.train.checkpoint.storage import check_store
 
 if TYPE_CHECKING:  # imported on first use, so that a verb loads only the modules it needs
@@ -592,7 +590,7 @@ class Pipeline:
                 and a scale per row. Loading converts the rounded weights back to 32 bits.
         """
         folder = Path(folder)
-        checkpoint.write_folder(folder, self._snapshot(check_store(store, "store")))
+        write_folder(folder, self._snapshot(check_store(store, "store")))
         return folder
 
     def export(self, folder: str | Path) -> Path:

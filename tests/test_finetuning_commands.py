@@ -154,7 +154,7 @@ def test_what_the_folder_decides_is_refused_if_it_is_asked_for(regard, theirs, t
     start = ("train", "tiny/generate", f"start.folder={theirs / 'gpt2'}", *GPT, *SHORT, "-o", "run")
     is_refused(regard(*start, "model.dim=64"), "model.dim: got 64, expected 16")
     is_refused(regard(*start, "tokens.vocab=300"), "tokens.vocab: got 300, expected none")
-    is_refused(regard(*start, "start.freeze=all"), "something left to learn")
+    is_refused(regard(*start, "start.freeze=all"), "some parameters left to train")
 
 
 MIXTURE = """\

@@ -204,7 +204,7 @@ def test_an_exported_folder_is_read_by_transformers_tokenizer_and_all(gpt, tmp_p
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     again = regard.load(tmp_path / "out")
     assert again.generate("the cat", max_length=5) == p.generate("the cat", max_length=5)
-    with pytest.raises(InputError, match="is taken"):
+    with pytest.raises(InputError, match="is not empty"):
         p.export(tmp_path / "out")
 
 

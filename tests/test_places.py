@@ -374,7 +374,7 @@ def test_a_name_that_begins_as_a_folder_here_is_not_asked_for(online):
 
 
 def test_what_the_hub_does_not_have_or_give_is_said(online, regard, monkeypatch):
-    is_refused(regard("generate", "me/gtp", "x"), "nor such a name", "on the hub")
+    is_refused(regard("generate", "me/gtp", "x"), "no such shipped model", "on the hub")
 
     def gone(*_, **__):
         raise OSError("no route to host\nand more")

@@ -64,7 +64,7 @@ def test_every_command_knows_it(run, tmp_path):
     assert regard("translate", "half", "1 2 3", "--beam", "4").code == 0
     is_refused(
         regard("export", "run", "-o", "theirs", "--to", "hf"),
-        "export to Hugging Face: got a seq2seq, whose weights have no names there",
+        "export to Hugging Face: got a seq2seq, which transformers does not have",
     )
     begun = ["start.folder=saved", "start.freeze=1", "train.steps=1", "train.save_every=1"]
     assert regard("train", "tiny/recurrent", "-o", "on", "--quiet", *SMALL[:3], *begun).code == 0

@@ -191,7 +191,7 @@ def test_a_device_that_is_not_there_is_refused_in_two_lines(monkeypatch, asked):
         runtime.setup(1, device=asked)
     first, second = str(error.value).splitlines()
     assert first.startswith(f"--device: got {asked or repr(asked)}") or repr(asked) in first
-    assert first.endswith("expected auto, or what is here: cpu")
+    assert first.endswith("expected auto, or a device of this machine: cpu")
     assert "PyTorch" in second or "known are auto, cpu, cuda, mps" in second
 
 
@@ -208,7 +208,7 @@ def test_with_gpus_auto_is_the_first_and_each_process_has_its_own(monkeypatch):
     assert runtime.choose_device("cpu") == "cpu"
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert runtime.choose_device("cuda") == "cuda:1"
-    with pytest.raises(InputError, match="what is here: cpu, cuda:0, cuda:1"):
+    with pytest.raises(InputError, match="a device of this machine: cpu, cuda:0, cuda:1"):
         runtime.choose_device("cuda:2")
 
 

@@ -129,7 +129,7 @@ def test_resume_before_the_first_checkpoint_starts_anew_and_says_so(
 ) -> None:
     small(tmp_path / "run", resume=True)
     assert caplog.messages[0].startswith("no checkpoint was found in ")
-    assert caplog.messages[0].endswith("training starts anew")
+    assert caplog.messages[0].endswith("training starts from step 0")
 
 
 def test_resume_refuses_a_changed_key_by_name(run: Path) -> None:

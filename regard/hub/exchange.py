@@ -90,7 +90,9 @@ def export(model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path) ->
         InputError: No kind of Hugging Face model computes the same, or the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} is taken", fix="choose a new name or an empty folder")
+        raise InputError(
+            f"{folder} exists and is not empty", fix="choose a new name or an empty folder"
+        )
     with reporting(f"export {folder}", "nothing was left behind"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with temporary_beside(folder.absolute()) as temporary:
@@ -126,19 +128,16 @@ def _write(model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path) ->
         ours = vocabulary.source.learned_from_pairs
         fix = "tokens.shared=true" if ours else "import its folder again: its files are kept"
         got = "a tokenizer for each side" + ("" if ours else ", its files not kept")
-        raise InputError("export", got=got, expected="one for both, or Marian's files", fix=fix)
+        raise InputError(
+            "export",
+            got=got,
+            expected="one tokenizer for both sides, or the files of a Marian model",
+            fix=fix,
+        )
     tokenizer = vocabulary.source
     write_file(folder / "tokenizer.json", tokenizer.library_json().encode())
-    names = {
-        "bos_token_id": "bos_token",
-        "eos_token_id": "eos_token",
-        "pad_token_id": "pad_token",
-        "unk_token_id": "unk_token",
-        "cls_token_id": "cls_token",
-        "sep_token_id": "sep_token",
-        "mask_token_id": "mask_token",
-    }
-    symbols = {names[k]: tokenizer.symbol(v) for k, v in ids.items() if k in names}
+    symbols = {name.removesuffix("_id"): tokenizer.symbol(token) for name, token in ids.items()}
+    symbols.pop("decoder_start_token", None)  # only the model's config has it
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": model.config.max_length,

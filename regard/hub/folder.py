@@ -115,7 +115,9 @@ def _parsed(
         wanted = shapes(config, vocabularies, count, str(folder / CONFIG))
         return config, vocabularies, wanted
     except KeyError as error:
-        raise InputError(f"{folder / CONFIG}", got=f"no {error.args[0]}", expected="one") from error
+        raise InputError(
+            f"{folder / CONFIG}", got=f"no {error.args[0]}", expected="a value"
+        ) from error
     except ValidationError as error:
         raise input_error(error, f"{folder / CONFIG}") from error
     except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
@@ -128,7 +130,9 @@ def _check_tied(model: Model, ours: dict[str, Tensor]) -> None:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         other = first.setdefault(id(parameter), name)
         if other != name and not torch.equal(ours[name], ours[other]):
-            raise InputError("the weights", got=f"another {name}", expected=f"that of {other}")
+            raise InputError(
+                "the weights", got=f"other values for {name}", expected=f"those of {other}"
+            )
 
 
 def write_model(model: Model, folder: Path, **roles: Any) -> dict[str, Any]:
@@ -160,7 +164,7 @@ def _kind_for(model: Model) -> Kind:
     raise InputError(
         "export to Hugging Face",
         got=f"a {family} with settings that none of its models has" if names
-        else f"a {family}, whose weights have no names there",
+        else f"a {family}, which transformers does not have",
         expected=f"what one of {', '.join(names or KINDS)} computes",
     )  # fmt: skip
 
@@ -274,8 +278,8 @@ def _naming(file: Path) -> Iterator[None]:
         raise InputError(
             f"{file}",
             got="more than plain tensors",
-            expected="weights alone",
-            fix="do not trust it",
+            expected="only tensors",
+            fix="do not trust this file",
         ) from None
     except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, *ODD) as error:
         got = str(error).partition("\n")[0] or type(error).__name__

@@ -172,7 +172,7 @@ def _read_tensors(file: Path, header: Header) -> dict[str, Tensor]:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     shapes = header.shapes()
     if numbers.size != sum(map(math.prod, shapes.values())):
-        raise _damaged(file, "another length than a moment ago")
+        raise _damaged(file, "a length that changed while it was read")
     parts = torch.split(torch.from_numpy(numbers), [*map(math.prod, shapes.values())])
     return {
         name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)

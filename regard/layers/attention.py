@@ -318,7 +318,7 @@ class Attention(Mixer):
         """Cross-attention: queries of x, keys and values of the memory."""
         memory, layout = ctx.memory, ctx.memory_layout or ctx.layout
         if memory is None:
-            raise InputError(self.name, got="no memory", expected="a Context with one to look at")
+            raise InputError(self.name, got="no memory", expected="a Context with a memory")
         q = self.query(x)
         if self.query_norm is not None:
             q = self.query_norm(q.view(-1, self.heads, self.head_dim))

@@ -5,31 +5,15 @@ Initial weights would double the memory and take time to draw.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from regard.models.config import ModelConfig
 from regard.models.families import build
 from regard.models.model import Model
 from regard.models.sketch import NoInitialization
-
-
-class _MetaWeights(NoInitialization):
-    """Creates weights on the meta device; computed tables, such as sinusoids, are real tensors."""
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        if func is torch.empty:
-            kwargs = {**(kwargs or {}), "device": "meta"}
-        return super().__torch_function__(func, types, args, kwargs)
 
 
 def blank(config: ModelConfig, *vocabularies: int) -> Any:
@@ -39,7 +23,7 @@ def blank(config: ModelConfig, *vocabularies: int) -> Any:
         config: The config of a model.
         vocabularies: Sizes of the source and target vocabulary, or of the only one.
     """
-    with _MetaWeights():
+    with NoInitialization(empty="meta"):
         return build(config, *vocabularies)
 
 

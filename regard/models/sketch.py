@@ -14,7 +14,16 @@ from regard.models.families import build
 
 
 class NoInitialization(TorchFunctionMode):
-    """Skips random initialization, which on meta tensors would import PyTorch's compiler."""
+    """Skips random initialization, which on meta tensors would import PyTorch's compiler.
+
+    Args:
+        empty: The device of tensors made by `torch.empty`; None: as the call says. With `meta`,
+            weights take no memory, while computed tables, such as sinusoids, are real tensors.
+    """
+
+    def __init__(self, empty: str | None = None) -> None:
+        super().__init__()
+        self.empty = empty
 
     def __torch_function__(
         self,
@@ -24,9 +33,11 @@ class NoInitialization(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         del types
-        kwargs = kwargs or {}
+        kwargs = dict(kwargs or {})
         if getattr(func, "__name__", "").endswith(("normal_", "uniform_")):
             return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        if func is torch.empty and self.empty is not None:
+            kwargs["device"] = self.empty
         return func(*args, **kwargs)
 
 

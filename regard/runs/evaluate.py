@@ -44,7 +44,7 @@ def evaluate(
     """
     kind, recipe = TASKS[pipeline.recipe.task].task_class, pipeline.recipe
     if suggest and "suggest" not in kind.scoring:
-        raise InputError("--suggest", got=f"{pipeline}", expected="a model that writes on")
+        raise InputError("--suggest", got=f"{pipeline}", expected="a model that generates text")
     if not hasattr(kind, "report"):
         raise InputError(
             f"{pipeline.name} cannot be scored",

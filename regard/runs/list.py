@@ -20,7 +20,7 @@ from regard.tasks.entries import EVERY_MODEL, verbs_of
 from regard.tokens import Processor
 from regard.tokens.listing import aligned
 from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.folder import CONFIG, RECIPE
+from regard.train.checkpoint.folder import CONFIG, RECIPE, read_tokenizer
 
 SHIPPED = "shipped"
 """The kind of rows for models that ship with Regard."""
@@ -64,7 +64,7 @@ def _described(entry: Traversable) -> tuple[str, list[str]]:
     """The family of a shipped model, and the commands that work with it."""
     with as_file(entry) as folder:
         recipe = recipes.load(folder / RECIPE)
-        known = Processor.from_json(checkpoint.read_tokenizer(folder))
+        known = Processor.from_json(read_tokenizer(folder))
     can = (verb for verb, _ in verbs_of(recipe.task, recipe.model, known))
     return recipe.model.family, [*can, *EVERY_MODEL]
 

@@ -33,9 +33,9 @@ from regard.train.checkpoint.folder import (
     MANIFEST,
     RECIPE,
     TOKENIZER,
+    Snapshot,
     check_tensors,
 )
-from regard.train.checkpoint.run import Snapshot
 
 
 def load(

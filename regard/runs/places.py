@@ -298,7 +298,7 @@ def _unknown(name: str) -> InputError:
     near = closest(name, names) or [each for each in names if each.startswith(f"{name}/")][:1]
     if is_ours(name) and near:
         return InputError(
-            f"no folder {name}, nor such a name on the shelf", fix=f"did you mean {near[0]}?"
+            f"no folder {name}, and no such shipped model", fix=f"did you mean {near[0]}?"
         )
     return InputError(f"no folder {name}", fix=f"name {_places(name)}")
 
@@ -312,7 +312,7 @@ def _places(name: str) -> str:
 
 def _not_cached(asked: Repository, want: Want, reason: str) -> InputError:
     """The error for a name that is not in the cache, with the reason why the hub is not asked."""
-    what = f"no folder {asked}, nor such a name on the shelf or in the Hugging Face cache {cache()}"
+    what = f"no folder {asked}, no such shipped model, nor one in the Hugging Face cache {cache()}"
     parts = [one for folder in _repositories(asked) for one in _snapshots(folder)]
     whole = [one for one in parts if _has(one, want)]
     near = [folder.name.removeprefix("models--").replace("--", "/", 1)
@@ -327,7 +327,7 @@ def _not_cached(asked: Repository, want: Want, reason: str) -> InputError:
             f"{asked} is in the Hugging Face cache only in part: {parts[-1]} has no {lacks[want]}"
         )
     if whole:
-        return InputError(what, fix=f"a whole one is there: {asked.name}@{whole[-1].name[:12]}")
+        return InputError(what, fix=f"a complete one is there: {asked.name}@{whole[-1].name[:12]}")
     if near and not parts:
         return InputError(what, fix=f"the cache has {', '.join(near)}: did you mean {near[0]}?")
     return InputError(what, fix=f"{reason}; or name {_places(asked.name)}")
@@ -338,7 +338,7 @@ def _refused(asked: Repository, error: Exception) -> InputError:
     said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "RepositoryNotFoundError" in kinds and "GatedRepoError" not in kinds:
-        what = f"no folder {asked}, nor such a name on the shelf, in the cache or on the hub"
+        what = f"no folder {asked}, no such shipped model, nor one in the cache or on the hub"
         return InputError(what, fix=f"name {_places(asked.name)}, or a repository of the hub")
-    what = f"no folder {asked}, nor such a name on the shelf or in the cache; the Hugging Face hub"
+    what = f"no folder {asked}, no such shipped model, nor one in the cache; the Hugging Face hub"
     return InputError(what, got=said, fix=f"try again later, or name {_places(asked.name)}")

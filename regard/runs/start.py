@@ -25,8 +25,7 @@ from regard.runs.load import check_weights, load, outline
 from regard.tasks.entries import TASKS
 from regard.tasks.labelled import NAMES, headed, is_labelled
 from regard.tokens import Vocabulary
-from regard.train.checkpoint.folder import folder_name
-from regard.train.checkpoint.run import Snapshot
+from regard.train.checkpoint.folder import Snapshot, folder_name
 from regard.train.config import Freeze
 
 DECIDED = {"family", "size", "pooler"}
@@ -211,4 +210,4 @@ def freeze(model: Model, what: Freeze) -> None:
             elif isinstance(inner, Attention):
                 inner.dropout = 0.0
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise InputError("start.freeze", got=what, expected="something left to learn")
+        raise InputError("start.freeze", got=what, expected="some parameters left to train")

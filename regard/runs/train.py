@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runs.load import load
 from regard.runs.start import begin, continued
+from regard.runtime.cores import torch_threads
 from regard.runtime.device import MOST_THREADS, Runtime, check_memory, setup
 from regard.runtime.files import write_file
 from regard.runtime.ranks import Ranks, first_process_reports, process_group
@@ -33,8 +34,8 @@ from regard.runtime.units import short
 from regard.tasks.entries import TASKS
 from regard.tasks.task import Prepared
 from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.folder import CONFIG, TRAINING, folder_name
-from regard.train.checkpoint.run import RunLock, Snapshot
+from regard.train.checkpoint.folder import CONFIG, TRAINING, Snapshot, folder_name
+from regard.train.checkpoint.run import RunLock
 from regard.train.optim import BYTES_PER_PARAMETER
 from regard.train.trainer import Job, Trainer, read_count
 from regard.vectors.recipe import FORM as VECTORS
@@ -120,20 +121,16 @@ def _train_in(
         resume: Continue from the last checkpoint.
         asked: Whether to use the runtime's number of threads even if the run began with another.
     """
-    with RunLock(run) if ranks.first else nullcontext() as lock:
-        try:
-            start = None
-            if ranks.first:  # it holds the lock, and looks before the others do
-                start = _where_to_start(run, recipe, resume=resume)
-            ranks.wait()
-            if not ranks.first and resume:
-                start = _where_to_start(run, recipe, resume=resume)
-            with _threads_of(start, runtime.threads, asked=asked) as count:
-                _run(recipe, run, start, replace(runtime, threads=count), ranks, watch)
-        except InputError:
-            if lock is not None and lock.created and not (run / "metrics.jsonl").exists():
-                lock.remove()  # a run that was refused leaves no folder behind
-            raise
+    with RunLock(run) if ranks.first else nullcontext():
+        start = None
+        if ranks.first:  # it holds the lock, and looks before the others do
+            start = _where_to_start(run, recipe, resume=resume)
+        ranks.wait()
+        if not ranks.first and resume:
+            start = _where_to_start(run, recipe, resume=resume)
+        count = runtime.threads if asked else _threads_of(start, runtime.threads)
+        with torch_threads(count):
+            _run(recipe, run, start, replace(runtime, threads=count), ranks, watch)
 
 
 def _vectors(
@@ -150,28 +147,13 @@ def _vectors(
     return train_vectors(found, out, resume=resume, quiet=quiet, threads=used)
 
 
-@contextmanager
-def _threads_of(start: Snapshot | None, used: int, *, asked: bool) -> Iterator[int]:
-    """Computes with as many threads as when the run began, for the body of a `with`.
-
-    Args:
-        start: The checkpoint to resume from, if any.
-        used: The present number of threads.
-        asked: Whether the user chose `used` explicitly; then it stays.
-
-    Yields:
-        The number of threads to use.
-    """
+def _threads_of(start: Snapshot | None, used: int) -> int:
+    """The number of threads when the run began; for a new run, the number `used` now."""
     began = None if start is None else read_count(start.training, "threads", MOST_THREADS)
-    if asked or began is None or began == used:
-        yield used
-        return
+    if began is None or began == used:
+        return used
     _logger.warning("threads: %d, as when the run began, not %d; --threads changes it", began, used)
-    torch.set_num_threads(began)
-    try:
-        yield began
-    finally:
-        torch.set_num_threads(used)
+    return began
 
 
 def flatten(overrides: dict[str, Any]) -> list[str]:

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TypeVar
 
 import torch
@@ -59,18 +58,17 @@ class Cores:
             with torch.inference_mode(inference), torch.set_grad_enabled(learning):
                 return function(*item)
 
-        with _eager_threads():
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        try:
             return list(self._pool.map(one, *items))
+        finally:
+            sys.setswitchinterval(before)
 
     def __enter__(self) -> Cores:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
 
@@ -90,10 +88,14 @@ def parallel_map(function: Callable[[ItemT], ResultT], items: list[ItemT]) -> li
 
 
 @contextmanager
-def _eager_threads() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
+def torch_threads(count: int) -> Iterator[None]:
+    """Lets PyTorch compute with `count` threads for the body of a `with`."""
+    before = torch.get_num_threads()
+    if count == before:
+        yield
+        return
+    torch.set_num_threads(count)
     try:
         yield
     finally:
-        sys.setswitchinterval(before)
+        torch.set_num_threads(before)

@@ -140,7 +140,7 @@ def choose_device(requested: str | torch.device) -> str:
         raise InputError(
             "--device",
             got=requested if known else repr(requested),
-            expected=f"auto, or what is here: {', '.join(there)}",
+            expected=f"auto, or a device of this machine: {', '.join(there)}",
             fix=f"PyTorch {_version('torch')} finds no {requested} on this machine"
             if known
             else f"known are {', '.join(DEVICES)}",

@@ -113,7 +113,9 @@ def parse_json(path: Path, data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InputError(str(path), got=f"no JSON ({error})", expected="a JSON object") from None
+        raise InputError(
+            str(path), got=f"invalid JSON ({error})", expected="a JSON object"
+        ) from None
     if not isinstance(value, dict):
         raise InputError(str(path), got=f"a JSON {type(value).__name__}", expected="an object")
     return value

@@ -6,7 +6,6 @@ import contextlib
 import math
 import sys
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -52,12 +51,7 @@ class Progress:
             self._start_bar()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             with contextlib.suppress(OSError):
                 self._bar.stop()

@@ -86,7 +86,7 @@ class Ranks:
         differs = self.shared(value) != value
         if self.largest(float(differs)):
             raise InputError(
-                f"{what}: the processes do not have the same",
+                f"{what} is not the same in all processes",
                 fix="give every machine the same files and the same version of Regard",
             )
 
@@ -173,7 +173,7 @@ class _Ending:
             raise SystemExit(1) from None
         raise FoundProblems(
             f"training stopped: another of its {ranks.world} processes has ended",
-            fix="checkpoints are whole: go on with the same command and --resume",
+            fix="the checkpoints are intact: continue with the same command and --resume",
         ) from None
 
 

@@ -15,11 +15,12 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import torch
+
+from regard.runtime.cores import torch_threads
 
 INTERVAL = 0.2
 """Seconds between two measurements. The system counts CPU time in hundredths of a second."""
@@ -164,16 +165,6 @@ MACHINE = Machine()
 """The machine that this process runs on."""
 
 
-@contextmanager
-def free_cores() -> Iterator[None]:
+def free_cores() -> AbstractContextManager[None]:
     """Limits PyTorch's threads to the free cores for the body of a `with`."""
-    wanted = torch.get_num_threads()
-    threads = MACHINE.threads(wanted)
-    if threads == wanted:
-        yield
-        return
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(wanted)
+    return torch_threads(MACHINE.threads(torch.get_num_threads()))

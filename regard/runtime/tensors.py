@@ -99,7 +99,7 @@ class TensorFile:
         length = int.from_bytes(start, "little")
         if length > min(LARGEST, size - 8):
             most = min(LARGEST, size - 8)
-            raise ValueError(f"a header of {length:,} bytes, of which at most {most:,} can be")
+            raise ValueError(f"a header of {length:,} bytes, where at most {most:,} are possible")
         text = bytearray(length)
         _fill(file, memoryview(text))
         self.entries, self.metadata = _parsed(bytes(text))
@@ -160,7 +160,7 @@ def _fill(file: Readable, place: memoryview) -> None:
     while done < len(place):
         more = file.readinto(place[done : done + PIECE])
         if not more:
-            raise ValueError("the end of the file before that of its tensors")
+            raise ValueError("a file that ends before its tensors do")
         done += more
 
 
@@ -169,12 +169,12 @@ def _parsed(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"a header that is no JSON ({error})") from None
+        raise ValueError(f"a header that is not JSON ({error})") from None
     if not isinstance(header, dict):
-        raise ValueError("a header that is no JSON object")  # noqa: TRY004 (as all of these)
+        raise ValueError("a header that is not a JSON object")  # noqa: TRY004 (as all of these)
     metadata = header.pop("__metadata__", None) or {}
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
-        raise ValueError("a header whose metadata are no texts")
+        raise ValueError("a header whose metadata are not strings")
     entries = {name: _entry(name, entry) for name, entry in header.items()}
     ordered = sorted(entries.items(), key=lambda each: (each[1].start, each[1].end))
     return dict(ordered), metadata
@@ -192,7 +192,7 @@ def _entry(name: str, values: Any) -> Entry:
     if len(shape) > MOST_SIZES:
         raise ValueError(f"{name} of {len(shape)} dimensions")
     if not all(type(number) is int and 0 <= number < 2**63 for number in whole):
-        raise ValueError(f"{name} with a size or a place that is no whole number")
+        raise ValueError(f"{name} with a size or an offset that is not a whole number")
     entry = Entry(KINDS[kind], tuple(shape), start, end)
     if entry.count * entry.kind.itemsize != end - start:
         raise ValueError(f"{name} of {tuple(shape)} {kind} in {end - start} bytes")

@@ -76,7 +76,7 @@ class MetricsLog:
         return WriteError(f"could not write {self.path}: {error.strerror}", fix=_ADVICE)
 
 
-_ADVICE = "the checkpoints are whole; put this right, then go on with --resume"
+_ADVICE = "the checkpoints are intact; fix the cause, then continue with --resume"
 
 
 class TensorBoardLog:

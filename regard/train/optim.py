@@ -122,7 +122,7 @@ def check_optimizer(
             if not (0 <= taken <= step and taken == int(taken)):
                 raise InputError(f"{file}: {name}", got=taken, expected=f"a step from 0 to {step}")
         elif name.endswith(".exp_avg_sq") and not bool((tensor >= 0).all()):
-            raise InputError(f"{file}: {name}", got="other numbers", expected="squares")
+            raise InputError(f"{file}: {name}", got="negative numbers", expected="squares")
         if not_finite({name: tensor}):
             raise InputError(f"{file}: {name}", got="nan or inf", expected="finite numbers")
 

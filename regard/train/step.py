@@ -160,7 +160,7 @@ def strategy(
             raise InputError(
                 f"{ranks.world} processes",
                 got="a task whose loss couples the examples of a batch",
-                expected="one process: no batch can be cut",
+                expected="one process, since its batches cannot be split",
             )
         return Backward(max(parts, ranks.world), ranks)
     alone = _device_of(model).type == "cpu" and not whole and not has_batch_norm(model)
@@ -283,7 +283,7 @@ class Backward:
         """Raises an error if a gradient is missing: that weight would silently never learn."""
         for name, parameter in model.named_parameters():
             if name in self._reached and parameter.grad is None:
-                raise RuntimeError(f"the loss depends on {name}, but no gradient came to it")
+                raise RuntimeError(f"the loss depends on {name}, but it got no gradient")
 
 
 def _distributed(objective: Objective, *, unused: bool) -> nn.Module:

@@ -39,10 +39,11 @@ from regard.train.checkpoint.folder import (
     MODEL,
     TRAINING,
     TRAINING_TENSORS,
+    Snapshot,
     check_tensors,
     folder_name,
 )
-from regard.train.checkpoint.run import Best, Loss, Snapshot
+from regard.train.checkpoint.run import Best, Loss
 from regard.train.config import TrainConfig
 from regard.train.log import (
     Log,
@@ -451,7 +452,7 @@ class Trainer:
             return
         said = f"stopped by {signal_name(number)} after step {self.place.step}"
         if self.job.run is not None:
-            again = "go on with the same command and --resume"
+            again = "continue with the same command and --resume"
             said += ", saved; " + ("the run is complete" if self.place.finished else again)
         raise Interrupted(said, signal=number)
 
@@ -473,7 +474,7 @@ class Trainer:
             f"step {place.step}: validation loss {loss:.4f}{' (best)' if better else ''}"
         )
         if config.patience is not None and place.evaluations_without_better >= config.patience:
-            progress.print_line(f"no better for {config.patience} evaluations: stopping early")
+            progress.print_line(f"no improvement for {config.patience} evaluations: stopping early")
             place.finished = True
         return better
 
@@ -559,7 +560,7 @@ class Trainer:
         better = finite and (place.best is None or loss < place.best.loss)
         progress.print_line(
             f"average of {len(sets)} checkpoints: validation loss {loss:.4f}"
-            + (" (best)" if better else ", not better: not taken")
+            + (" (best)" if better else ", not better: not used")
         )
         self.model.load_state_dict(raw)
         if not better:

@@ -168,7 +168,9 @@ class _Reader:
         if header is not None and len(self.rows.words) < header.words:
             raise self._cut(f"{len(self.rows.words):,} words", header)
         if not ended:
-            _logger.warning("%s:%d: the last line has no end; it may be cut", self.path, self.line)
+            _logger.warning(
+                "%s:%d: the last line has no line end; it may be truncated", self.path, self.line
+            )
         return self.rows.done()
 
     def _only_blank_lines_follow(self) -> bool:
@@ -190,7 +192,7 @@ class _Reader:
             raise InputError(
                 what, got=f"a word and {found} numbers" if found else _shown(line),
                 expected=f"a word and {dim} numbers",
-                fix="the line is cut or damaged; get the file again",
+                fix="the line is truncated or damaged; download the file again",
             )  # fmt: skip
         self.rows.add(b" ".join(fields[:-dim]), values, what)
 
@@ -214,7 +216,7 @@ class _Reader:
                         what,
                         got="the end of the file",
                         expected=f"a word and {header.dim} numbers of 4 bytes",
-                        fix="the file is cut; get it again",
+                        fix="the file is truncated; download it again",
                     )
                 buffer, at = buffer[at:] + more, 0
             word = buffer[at:space].lstrip(b"\n")  # word2vec.c ends a row with it, gensim does not
@@ -222,7 +224,7 @@ class _Reader:
             at = space + 1 + width
         if (buffer[at:] + self.stream.read(2**10)).strip():
             got = f"more after the {header.words:,} words of its header"
-            raise InputError(str(self.path), got=got, expected="its end")
+            raise InputError(str(self.path), got=got, expected="the end of the file")
         return self.rows.done()
 
     def _cut(self, got: str, header: _Header) -> InputError:
@@ -230,7 +232,7 @@ class _Reader:
             f"{self.path}:{self.line + 1}",
             got=f"the end of the file after {got}",
             expected=f"{header.words:,}, as its first line says",
-            fix="the file is cut; get it again",
+            fix="the file is truncated; download it again",
         )
 
 
@@ -340,7 +342,7 @@ def _read_npz(path: Path, file: IO[bytes], size: int) -> WordVectors:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise InputError(
             str(path), got=f"an archive that cannot be read ({error})", expected="a .npz file",
-            fix="the file is cut or damaged; get it again",
+            fix="the file is truncated or damaged; download it again",
         ) from None  # fmt: skip
     words, vectors = found["words"], found["vectors"]
     if words.ndim != 1 or words.dtype.kind not in "US" or vectors.dtype.kind not in "fiu":
@@ -349,7 +351,7 @@ def _read_npz(path: Path, file: IO[bytes], size: int) -> WordVectors:
     if vectors.ndim != 2 or len(vectors) != len(words) or not vectors.size:
         shape = "×".join(map(str, vectors.shape))
         got = f"{len(words):,} words, vectors of {shape}"
-        raise InputError(str(path), got=got, expected="a row a word")
+        raise InputError(str(path), got=got, expected="one row per word")
     if vectors.shape[1] > MOST_NUMBERS:
         got = f"vectors of {vectors.shape[1]:,} numbers"
         raise InputError(str(path), got=got, expected=f"at most {MOST_NUMBERS:,}")
@@ -379,7 +381,9 @@ def _array(
     what = f"{path}: {info.filename}"
     if info.file_size > size * PACKING:
         raise InputError(
-            what, got=f"{info.file_size:,} bytes", expected="what the file has room for"
+            what,
+            got=f"{info.file_size:,} bytes",
+            expected=f"at most {PACKING} times the size of the file",
         )
     check_memory(what, info.file_size * 3)
     with archive.open(info) as member:
@@ -414,7 +418,7 @@ def _array(
             what,
             got=f"{len(data):,} bytes",
             expected=f"{needed:,}",
-            fix="the file is cut; get it again",
+            fix="the file is truncated; download it again",
         )
     flat = np.frombuffer(data, kind)
     return flat.reshape(shape, order="F" if fortran else "C")

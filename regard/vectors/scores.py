@@ -8,7 +8,7 @@ pairs scored by people; they are compared with the cosines by Spearman's rank co
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,7 @@ class Answered:
 
     def to_json(self) -> dict[str, Any]:
         """Counts and accuracy by name."""
-        return {
-            "right": self.right,
-            "asked": self.asked,
-            "outside": self.outside,
-            "accuracy": self.accuracy,
-        }
+        return {**asdict(self), "accuracy": self.accuracy}
 
 
 @dataclass(frozen=True)
@@ -84,8 +79,7 @@ class VectorScores:
             whole = {name: each.to_json() for name, each in sections.items()}
             rows.append({"analogies": file, **total(sections).to_json(), "sections": whole})
         for file, ranked in self.similarities.items():
-            found = {"spearman": ranked.spearman, "pairs": ranked.pairs}
-            rows.append({"similarity": file, **found, "outside": ranked.outside})
+            rows.append({"similarity": file, **asdict(ranked)})
         return rows
 
     def table(self) -> str:
@@ -150,7 +144,7 @@ def read_questions(file: str) -> dict[str, list[Question]]:
     """
     sections: dict[str, list[Question]] = {}
     name = ""
-    for number, text in _texts(file, "questions of four words a line"):
+    for number, text in _texts(file, "questions of four words per line"):
         if text.startswith(":"):
             name = text[1:].strip()
             continue
@@ -159,7 +153,7 @@ def read_questions(file: str) -> dict[str, list[Question]]:
             raise InputError(f"{file}:{number}", got=f"{len(words)} words", expected="four words")
         sections.setdefault(name, []).append((words[0], words[1], words[2], words[3]))
     if not sections:
-        raise InputError(file, got="no question", expected="four words a line")
+        raise InputError(file, got="no question", expected="four words per line")
     return sections
 
 
@@ -173,7 +167,7 @@ def read_pairs(file: str) -> Pairs:
     """
     pairs: Pairs = []
     begun = False
-    for number, text in _texts(file, "two words and a score a line"):
+    for number, text in _texts(file, "two words and a score per line"):
         separator = next((mark for mark in "\t,;" if mark in text), None)
         fields = [field.strip() for field in text.split(separator)]
         score = _score(fields)
@@ -184,7 +178,7 @@ def read_pairs(file: str) -> Pairs:
             raise InputError(f"{file}:{number}", got=repr(got), expected=expected)
         begun = True
     if not pairs:
-        raise InputError(file, got="no pair", expected="two words and a score a line")
+        raise InputError(file, got="no pair", expected="two words and a score per line")
     return pairs
 
 

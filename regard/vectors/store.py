@@ -40,6 +40,7 @@ def vectors(place: str | Path) -> WordVectors:
     """
     from regard.recipes.shelf import shipped
     from regard.train.checkpoint import run as checkpoint
+    from regard.train.checkpoint.folder import read
 
     path = Path(place)
     if path.is_dir():
@@ -47,7 +48,7 @@ def vectors(place: str | Path) -> WordVectors:
     model = None if path.exists() else shipped().get(str(place))
     if model is not None:
         with as_file(model) as folder:
-            return from_snapshot(checkpoint.read(folder), str(place))
+            return from_snapshot(read(folder), str(place))
     if not path.exists():
         known = ", ".join(name for name in shipped() if name.startswith("words/"))
         fix = f"name {known}, a run of own/vectors, or a file of vectors"

@@ -80,7 +80,9 @@ class WordVectors:
         if self.vectors.ndim != 2 or len(self.vectors) != len(self.words) or not self.words:
             shape = "×".join(map(str, self.vectors.shape))
             raise InputError(
-                name, got=f"{len(self.words)} words, vectors of {shape}", expected="a row a word"
+                name,
+                got=f"{len(self.words)} words, vectors of {shape}",
+                expected="one row per word",
             )
         self.index = {word: place for place, word in enumerate(self.words)}
         if len(self.index) != len(self.words):

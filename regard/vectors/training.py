@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +32,7 @@ from torch import Tensor
 from regard.config import Config, checked
 from regard.errors import FoundProblems, InputError, Interrupted
 from regard.recipes import recipe as recipes
+from regard.runtime.cores import torch_threads
 from regard.runtime.device import check_memory
 from regard.runtime.files import write_file
 from regard.runtime.ranks import ranks_here
@@ -42,10 +43,11 @@ from regard.train.checkpoint.folder import (
     MODEL,
     TRAINING,
     TRAINING_TENSORS,
+    Snapshot,
     check_tensors,
     folder_name,
 )
-from regard.train.checkpoint.run import RunLock, Snapshot
+from regard.train.checkpoint.run import RunLock
 from regard.train.log import MetricsLog, TrainingProgress
 from regard.train.signals import StopRequest, stop_requests
 from regard.vectors.recipe import FORM, RATES, VectorsRecipe, VectorsTrainConfig
@@ -115,14 +117,9 @@ def train_vectors(
     if out is None:
         return _Training(recipe, None, quiet=quiet, threads=threads).run()
     run = Path(out)
-    with RunLock(run) as lock:
-        try:
-            start = _where_to_start(run, recipe, resume=resume)
-            return _Training(recipe, run, start, quiet=quiet, threads=threads).run()
-        except InputError:
-            if lock.created and not (run / "metrics.jsonl").exists():
-                lock.remove()  # a rejected run leaves no folder behind
-            raise
+    with RunLock(run):
+        start = _where_to_start(run, recipe, resume=resume)
+        return _Training(recipe, run, start, quiet=quiet, threads=threads).run()
 
 
 def _where_to_start(run: Path, recipe: VectorsRecipe, *, resume: bool) -> Snapshot | None:
@@ -331,7 +328,9 @@ class _Training:
         if self.path is not None:
             write_file(self.path / "recipe.yaml", recipes.dump(self.recipe).encode())
         bar = TrainingProgress(self.steps, self.step, quiet=self.quiet, unit="words")
-        with stop_requests() as request, bar, _one_thread(), self._log() as log:
+        # With one thread the results are the same bit for bit, whatever the machine.
+        alone = torch_threads(1)
+        with stop_requests() as request, bar, alone, torch.no_grad(), self._log() as log:
             self._clock = time.perf_counter()
             for batches in self._drawn():
                 self._take(batches, bar, log)
@@ -440,7 +439,9 @@ class _Training:
             self._clock = time.perf_counter()  # saving does not count as training time
         if stopping and request.signal is not None:
             said = f"stopped by {signal_name(request.signal)} after step {self.step}"
-            kept = "" if self.path is None else ", saved; go on with the same command and --resume"
+            kept = (
+                "" if self.path is None else ", saved; continue with the same command and --resume"
+            )
             raise Interrupted(said + kept, signal=request.signal)
 
     def _save(self) -> None:
@@ -491,32 +492,14 @@ class _Training:
         self.vectors, self.outputs = start.weights[TENSOR], start.training_tensors[OUTPUTS]
         self.step, self.seconds = start.step, facts.place.seconds
 
-    @contextmanager
-    def _log(self) -> Iterator[MetricsLog | None]:
+    def _log(self) -> AbstractContextManager[MetricsLog | None]:
         if self.path is None:
-            yield None
-            return
-        log = MetricsLog(self.path / "metrics.jsonl", after=self.step or -1)
-        try:
-            yield log
-        finally:
-            log.close()
+            return nullcontext()
+        return closing(MetricsLog(self.path / "metrics.jsonl", after=self.step or -1))
 
     def _table(self) -> WordVectors:
         name = "vectors" if self.path is None else str(self.path)
         return from_snapshot(self._snapshot(), name)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Run torch with one thread and without gradients, so that results are the same bit for bit."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 Gradients = tuple[Tensor, Tensor, Tensor]

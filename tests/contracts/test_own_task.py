@@ -153,7 +153,7 @@ def test_a_task_is_one_line_for_every_command(regard, tmp_path):
     assert json.loads(scored.out) == {"right": evaluate(p).right}
     assert json.loads((tmp_path / "scores" / "scores.json").read_text()) == json.loads(scored.out)
     assert regard("eval", "run").out.startswith("counted right: ")
-    is_refused(regard("eval", "run", "--suggest"), "expected a model that writes on")
+    is_refused(regard("eval", "run", "--suggest"), "expected a model that generates text")
     rows = [json.loads(line) for line in regard("heads", "run", "--json").out.splitlines()]
     assert [row["head"] for row in rows] == p.model.heads()
     assert "in nats per text" in regard("heads", "run", "--pairs", "3").out

@@ -26,7 +26,7 @@ def test_every_command_that_runs_a_model_takes_a_device(regard, command):
 def test_a_device_that_is_not_here_is_refused(regard, option, tmp_path):
     for words in (("translate", "tiny/translate", "A dog."), ("train", "tiny/copy", "-o", "run")):
         found = regard(*words, *option)
-        is_refused(found, "--device: got", "expected auto, or what is here: cpu")
+        is_refused(found, "--device: got", "expected auto, or a device of this machine: cpu")
     assert not (tmp_path / "run").exists()
 
 

@@ -214,7 +214,7 @@ def test_damaged_files_are_named(make):
     with pytest.raises(InputError, match="no weights"):
         read_model(folder)
     (folder / "config.json").write_text("{")
-    with pytest.raises(InputError, match="no JSON"):
+    with pytest.raises(InputError, match="invalid JSON"):
         read_model(folder)
 
 

@@ -318,7 +318,9 @@ def test_latest_passes_over_damaged_checkpoints_and_says_so(tmp_path):
     ]
     flip(folder / "config.json", 0)
     for search in (checkpoint.latest, checkpoint.find):
-        with pytest.raises(InputError, match=r"no sound checkpoint: checkpoint 00003000 .* 2 more"):
+        with pytest.raises(
+            InputError, match=r"no intact checkpoint: checkpoint 00003000 .* 2 more"
+        ):
             search(tmp_path)
 
 
@@ -378,7 +380,7 @@ def test_find_says_when_it_is_given_a_file_a_wrong_name_or_the_folder_of_checkpo
 
 def test_write_folder_never_writes_into_what_is_there(tmp_path):
     checkpoint.write_folder(tmp_path / "deep" / "x", snapshot_of(1))
-    with pytest.raises(InputError, match="is taken"):
+    with pytest.raises(InputError, match="is not empty"):
         checkpoint.write_folder(tmp_path / "deep" / "x", snapshot_of(2))
     assert_same(checkpoint.read(tmp_path / "deep" / "x", training=True), snapshot_of(1))
     (tmp_path / "empty").mkdir()
@@ -877,6 +879,6 @@ def test_a_run_that_changes_for_ever_is_not_asked_for_ever(tmp_path, monkeypatch
         raise Damaged(folder, "model.safetensors", "missing")
 
     monkeypatch.setattr(checkpoint, "read", attempt)
-    with pytest.raises(InputError, match="no sound checkpoint"):
+    with pytest.raises(InputError, match="no intact checkpoint"):
         checkpoint.read_chosen(tmp_path)
     assert next(steps) < 100

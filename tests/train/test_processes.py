@@ -157,7 +157,7 @@ def test_a_signal_to_torchrun_saves_and_ends(number, tmp_path):
     _, err = process.communicate(timeout=120)
     name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
     saved = checkpoint.summary(run)["step"]
-    assert err.count(f"stopped by {name} after step {saved}, saved; go on with the same") == 1
+    assert err.count(f"stopped by {name} after step {saved}, saved; continue with the same") == 1
     verify(checkpoint.newest(run))
 
 

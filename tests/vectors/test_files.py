@@ -180,7 +180,7 @@ BAD = {
     "objects": (npz(words=np.array(["a", None], object), vectors=ROWS[:2]), "could run code"),
     "other names": (npz(a=ROWS), "words and vectors"),
     "words as numbers": (npz(words=np.arange(5), vectors=ROWS), "texts"),
-    "too few words": (npz(words=np.array(["a"]), vectors=ROWS), "a row a word"),
+    "too few words": (npz(words=np.array(["a"]), vectors=ROWS), "one row per word"),
     "npz with nan": (npz(words=np.array(["a"]), vectors=np.array([[np.nan]])), "row 1"),
     "npz with a word twice": (npz(words=np.array(["a", "a"]), vectors=ROWS[:2]), "'a' twice"),
 }

@@ -69,7 +69,7 @@ def test_unknown_words_are_named_together_with_the_nearest_spelling(glove):
 
 
 def test_words_and_rows_must_fit():
-    with pytest.raises(InputError, match="a row a word"):
+    with pytest.raises(InputError, match="one row per word"):
         WordVectors(["a"], [[1.0], [2.0]])
     with pytest.raises(InputError, match="'a' twice"):
         WordVectors(["a", "a"], [[1.0], [2.0]])

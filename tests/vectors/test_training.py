@@ -172,7 +172,7 @@ def test_a_killed_run_goes_on_bit_for_bit(file, tmp_path, monkeypatch):
 def test_a_signal_saves_and_says_how_to_go_on(file, tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "BLOCK", 5000)
     stop_after(2, monkeypatch, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(Interrupted, match="after step 3, saved; go on with the same") as stopped:
+    with pytest.raises(Interrupted, match="after step 3, saved; continue with the same") as stopped:
         train_vectors(recipe(file), tmp_path / "run", quiet=True)
     assert stopped.value.exit_code == 128 + signal.SIGTERM
     assert checkpoint.newest(tmp_path / "run").name == "00000003"

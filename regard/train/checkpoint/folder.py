@@ -123,7 +123,9 @@ def write_folder(folder: Path, snapshot: Snapshot) -> None:
     """
     folder = folder.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} is taken", fix="choose a new name or an empty folder")
+        raise InputError(
+            f"{folder} exists and is not empty", fix="choose a new name or an empty folder"
+        )
     with reporting(f"checkpoint {folder}", "nothing was left behind"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         write_checkpoint(folder, snapshot)
@@ -226,7 +228,7 @@ def _tensors(
 
 
 def _unlike(folder: Path, name: str) -> Damaged:
-    return Damaged(folder, name, "cannot be read as what its name says")
+    return Damaged(folder, name, "has invalid contents")
 
 
 class _Stored(Config):
@@ -516,4 +518,4 @@ def parse_json(data: bytes) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -62,33 +61,11 @@ from regard.train.checkpoint.folder import (
     verify,
     verify_file,
     write_checkpoint,
-    write_folder,
 )
+from regard.train.checkpoint.folder import write_folder as write_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = [
-    "AveragedSteps",
-    "Best",
-    "Damaged",
-    "Misnamed",
-    "RunLock",
-    "Snapshot",
-    "find",
-    "last_weights",
-    "latest",
-    "newest",
-    "read",
-    "read_best",
-    "read_chosen",
-    "read_chosen_tokenizer",
-    "read_tokenizer",
-    "refresh_best",
-    "save",
-    "summary",
-    "write_folder",
-]
 
 _TRIES = 20
 """Most attempts to read a run whose checkpoints change while they are read."""
@@ -177,7 +154,7 @@ def save(
         whole = next((one.name for one in _checkpoints(run) if is_sound(one)), None)
         state = f"checkpoint {whole} is whole" if whole else "there is no earlier checkpoint"
         raise not_written(
-            f"checkpoint {folder}", error, f"{state}; put this right, then go on with --resume"
+            f"checkpoint {folder}", error, f"{state}; fix the cause, then continue with --resume"
         ) from error
     return folder
 
@@ -217,7 +194,7 @@ def to_resume(run: Path) -> tuple[Path, Snapshot] | None:
     """
     found = latest(run)
     if found is None:
-        _logger.warning("no checkpoint was found in %s: training starts anew", run)
+        _logger.warning("no checkpoint was found in %s: training starts from step 0", run)
         return None
     folder, snapshot, messages = found
     for message in messages:
@@ -316,7 +293,7 @@ def _best_known_to(folder: Path, manifest: Manifest) -> Best | None:
     try:
         place = parse_json(data).get("place")
     except ValueError as error:
-        raise Damaged(folder, TRAINING, "cannot be read as what its name says") from error
+        raise Damaged(folder, TRAINING, "has invalid contents") from error
     if not isinstance(place, dict) or "best" not in place:
         raise InputError(f"{folder / TRAINING}", got="no place.best", expected="one, or null")
     best = checked(_BEST, place["best"], f"{folder / TRAINING}: place.best")
@@ -386,7 +363,8 @@ def _write_best(run: Path, best: Best | None) -> None:
 class RunLock:
     """A lock that lets one process at a time write into a run's folder.
 
-    Taking the lock also removes files that a killed process left half-written.
+    Taking the lock also removes files that a killed process left half-written. If the body is
+    refused with an `InputError` before anything is logged, a new folder is removed again.
 
     Example:
         >>> import tempfile
@@ -484,12 +462,10 @@ class RunLock:
         os.close(self._descriptor)
         self._descriptor = None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        refused = isinstance(error, InputError) and self.created
+        if refused and not (self.run / "metrics.jsonl").exists():
+            self.remove()
         self._let_go()
 
 
@@ -535,9 +511,9 @@ def _first_sound(
             continue
         return folder, result, [f"{message}; using {folder.name}" for message in damaged.values()]
     raise InputError(
-        f"{run} has no sound checkpoint: {next(iter(damaged.values()))}"
+        f"{run} has no intact checkpoint: {next(iter(damaged.values()))}"
         + (f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""),
-        fix="restore one from a copy, or train anew into another folder",
+        fix="restore one from a copy, or train again into another folder",
     )
 
 
@@ -555,7 +531,7 @@ def _nothing_to_load(place: Path) -> InputError:
         found = "a checkpoint without its manifest" if ours else "a Hugging Face folder, it seems"
     elif (place / CHECKPOINTS).is_dir() or (place / RECIPE).is_file():
         found = "a run without a checkpoint yet"
-        fix = "wait for its first one, or go on with `regard train ... --resume`"
+        fix = "wait for its first one, or continue with `regard train ... --resume`"
     else:
         found = "no checkpoint in it" if any(place.iterdir()) else "an empty folder"
     return InputError(str(place), got=found, expected="a run or a checkpoint", fix=fix)

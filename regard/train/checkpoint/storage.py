@@ -70,7 +70,9 @@ def to_stored(tensors: Mapping[str, Tensor], store: str) -> dict[str, Tensor]:
         if store == "fp32" or tensor.dtype != torch.float32:
             stored[name] = tensor
         elif not tensor.isfinite().all():
-            raise InputError(f"{name}", got="numbers that are not finite", expected="weights")
+            raise InputError(
+                f"{name}", got="numbers that are not finite", expected="finite weights"
+            )
         elif store == "fp16":
             stored[name] = _in_16_bits(name, tensor)
         elif tensor.dim() == 2 and tensor.numel() >= SMALLEST:
