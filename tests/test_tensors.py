@@ -76,7 +76,7 @@ def test_only_what_is_asked_for_is_widened_and_each_has_memory_of_its_own():
         (b"", "too few"),
         (b"1234567", "too few"),
         (b"\xff" * 8 + b"{}", "header of 18,446,744,073,709,551,615 bytes"),
-        ((9).to_bytes(8, "little") + b"{}", "header of 9 bytes, of which at most 2"),
+        ((9).to_bytes(8, "little") + b"{}", "header of 9 bytes, where at most 2"),
         (written(b"\xff\xfe"), "not JSON"),
         (written(b"[" * 100_000), "not JSON"),
         (written([1]), "not a JSON object"),
@@ -116,7 +116,7 @@ def test_sizes_that_no_tensor_has_are_refused_in_no_memory():
 def test_a_file_that_ends_while_it_is_read_is_refused():
     data = safetensors.torch.save({"a": torch.ones(100)})
     file = TensorFile(io.BytesIO(data[:-1]), len(data))
-    with pytest.raises(ValueError, match="the end of the file"):
+    with pytest.raises(ValueError, match="a file that ends before its tensors"):
         file.read()
 
 

@@ -108,10 +108,6 @@ class Decoder(Model):
         """The token embedding."""
         return [self.embed]
 
-    def vocabularies(self) -> dict[str, int]:
-        """The size of the vocabulary that the model was built with."""
-        return {"vocab": self.vocab}
-
     def sites(self) -> dict[str, int]:
         """All tap sites of the model, with the number of heads at each (0: not per head)."""
         return self.decoder.sites() | LOGITS

@@ -162,7 +162,3 @@ class Encoder(BaseEncoder):
     def answer(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of each token as the first and as the last of an answer: (tokens, 2)."""
         return self.require_head("spans")(self.hidden(texts, tap))
-
-    def vocabularies(self) -> dict[str, int]:
-        """The size of the vocabulary that the model was built with."""
-        return {"vocab": self.vocab}

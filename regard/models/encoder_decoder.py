@@ -176,10 +176,6 @@ class EncoderDecoder(Model):
         """The embeddings of source and target."""
         return [self.source_embed, self.target_embed]
 
-    def vocabularies(self) -> dict[str, int]:
-        """The sizes of the vocabularies that the model was built with."""
-        return {"source_vocab": self.source_vocab, "target_vocab": self.target_vocab}
-
     def sites(self) -> dict[str, int]:
         """All tap sites of the model, with the number of heads at each (0: not per head)."""
         return self.encoder.sites() | self.decoder.sites() | LOGITS

@@ -68,7 +68,3 @@ class ImageEncoder(BaseEncoder):
     def forward(self, source: Dense, tap: Tap | None = None) -> Tensor:
         """Logits of the classes of each image: (images, classes)."""
         return self.classify(source, tap)
-
-    def vocabularies(self) -> dict[str, int]:
-        """Empty: the model reads pixels, not tokens of a vocabulary."""
-        return {}

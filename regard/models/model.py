@@ -26,9 +26,9 @@ class Model(nn.Module, ABC):
     def hidden(self, source: Any, tap: Tap | None = None) -> Tensor:
         """The output of the first stack for each token of an `Input`: (tokens, dim)."""
 
-    @abstractmethod
     def vocabularies(self) -> dict[str, int]:
-        """Name -> size of the vocabularies that the model was built with."""
+        """Name -> size of the vocabularies that the model was built with, stored by these names."""
+        return {name: getattr(self, name) for name in self.config.VOCABULARIES}
 
     @abstractmethod
     def embeds(self) -> Sequence[Front]:

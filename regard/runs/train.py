@@ -32,14 +32,12 @@ from regard.runtime.files import write_file
 from regard.runtime.ranks import Ranks, first_process_reports, process_group
 from regard.runtime.units import short
 from regard.tasks.entries import TASKS
-from regard.tasks.task import Prepared
 from regard.train.checkpoint import run as checkpoint
 from regard.train.checkpoint.folder import CONFIG, TRAINING, Snapshot, folder_name
 from regard.train.checkpoint.run import RunLock
 from regard.train.optim import BYTES_PER_PARAMETER
 from regard.train.trainer import Job, Trainer, read_count
 from regard.vectors.recipe import FORM as VECTORS
-from regard.vectors.table import WordVectors
 from regard.vectors.training import check_device, train_vectors
 
 MAY_CHANGE = {"train.steps", "train.log_every", "train.evaluate_every", "train.save_every",
@@ -81,7 +79,9 @@ def train(
     """
     if not isinstance(recipe, Recipe) and recipes.task_of(recipe) == "vectors":
         check_device(device)
-        found: Any = _vectors(recipe, out, flatten(overrides), resume, quiet, threads)
+        form = recipes.load_form(VECTORS, recipe, flatten(overrides))
+        used = setup(threads, form.seed, quiet=quiet).threads
+        found: Any = train_vectors(form, out, resume=resume, quiet=quiet, threads=used)
         return found
     with first_process_reports():
         if not isinstance(recipe, Recipe):
@@ -133,20 +133,6 @@ def _train_in(
             _run(recipe, run, start, replace(runtime, threads=count), ranks, watch)
 
 
-def _vectors(
-    recipe: str | Path,
-    out: str | Path | None,
-    overrides: list[str],
-    resume: bool,
-    quiet: bool,
-    threads: int | None,
-) -> WordVectors:
-    """Trains word vectors, which have their own form of recipe and their own training loop."""
-    found = recipes.load_form(VECTORS, recipe, overrides)
-    used = setup(threads, found.seed, quiet=quiet).threads
-    return train_vectors(found, out, resume=resume, quiet=quiet, threads=used)
-
-
 def _threads_of(start: Snapshot | None, used: int) -> int:
     """The number of threads when the run began; for a new run, the number `used` now."""
     began = None if start is None else read_count(start.training, "threads", MOST_THREADS)
@@ -186,7 +172,9 @@ def _run(
     known = beginning.vocabularies or (1,) * len(beginning.recipe.model.VOCABULARIES)
     _check_memory(beginning.recipe, known)  # before the data is prepared, which can take minutes
     prepared = TASKS[recipe.task].task_class.prepare(beginning.recipe, beginning.vocabulary)
-    recipe, vocabulary = _decided(beginning.recipe, prepared), prepared.vocabulary
+    recipe, vocabulary = beginning.recipe, prepared.vocabulary
+    if prepared.model is not None:  # the data decides some of the config: the names of classes
+        recipe = recipe.model_copy(update={"model": prepared.model})
     threads = runtime.threads * ranks.world  # a resumed run may have another number of processes
     facts = {"threads": threads, "torch": str(torch.__version__), "data": prepared.checksums}
     if start is not None:
@@ -224,13 +212,6 @@ def _run(
     return pipeline
 
 
-def _decided(recipe: Recipe, prepared: Prepared) -> Recipe:
-    """The recipe with the model config that the data decides, such as the names of classes."""
-    if prepared.model is None:
-        return recipe
-    return recipe.model_copy(update={"model": prepared.model})
-
-
 def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | None:
     """The checkpoint to resume from; None if the run starts from step 0.
 
@@ -252,17 +233,12 @@ def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | No
         if key not in MAY_CHANGE and not key.startswith("decode.")
     ]
     if changed:
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise InputError(
-            f"--resume with another recipe: {_few(changed)} changed",
+            f"--resume with another recipe: {', '.join(changed[:3])}{more} changed",
             fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
         )
     return snapshot
-
-
-def _few(names: list[str]) -> str:
-    """The first three names as text, with the number of further ones."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
 
 
 class _Facts(Config):

@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from regard.errors import InputError, UserError, WriteError
 from regard.runtime.files import open_own, refuse_link, write_file
@@ -23,16 +23,6 @@ TRAIN_LOSS, VALIDATION_LOSS = "loss", "validation_loss"
 """The keys of `metrics.jsonl` that `plot_losses` draws."""
 
 Value = float | int | str | bool | None
-
-
-class Log(Protocol):
-    """A log that the numbers of a run are written to."""
-
-    def write(self, step: int, values: Mapping[str, Value]) -> None:
-        """Add the values of a step."""
-
-    def close(self) -> None:
-        """Finish writing."""
 
 
 class MetricsLog:

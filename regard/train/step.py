@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -85,8 +85,14 @@ class Shards:
     ) -> tuple[float, int]:
         """Adds the gradients of (sum of losses) / (number of targets) to the parameters.
 
+        Args:
+            task: Computes the loss.
+            model: The model to train.
+            batches: The micro-batches of one step.
+            seed: Text that dropout's random generators are seeded with.
+
         Returns:
-            The sum of the losses, and the number of targets.
+            The sum of the losses, and the number of targets, both over all micro-batches.
         """
         targets = sum(task.targets(batch) for batch in batches)
         weights = [p for p in model.parameters() if p.requires_grad]
@@ -118,29 +124,9 @@ class Shards:
         return self._cores.map(one, pieces, names)
 
 
-class Strategy(Protocol):
-    """A way to compute the gradients of a step."""
-
-    def gradients(
-        self, task: Task, model: nn.Module, batches: Sequence[Any], seed: str
-    ) -> tuple[float, int]:
-        """Adds the gradients of (sum of losses) / (number of targets) to the parameters.
-
-        Args:
-            task: Computes the loss.
-            model: The model to train.
-            batches: The micro-batches of one step.
-            seed: Text that dropout's random generators are seeded with.
-
-        Returns:
-            The sum of the losses, and the number of targets, both over all micro-batches.
-        """
-        ...
-
-
 def strategy(
     task: Task, model: nn.Module, *, threads: int, parts: int, ranks: Ranks = SINGLE_PROCESS
-) -> Strategy:
+) -> Shards | Backward:
     """Chooses the strategy: `Shards` on the CPU in one process if batches can be split.
 
     Args:
@@ -219,7 +205,7 @@ class Backward:
     def gradients(
         self, task: Task, model: nn.Module, batches: Sequence[Any], seed: str
     ) -> tuple[float, int]:
-        """See `Strategy.gradients`; the sum of the losses is over all processes.
+        """See `Shards.gradients`; the sum of the losses is over all processes.
 
         Raises:
             RuntimeError: A parameter that the loss depends on got no gradient.

@@ -46,7 +46,6 @@ from regard.train.checkpoint.folder import (
 from regard.train.checkpoint.run import Best, Loss
 from regard.train.config import TrainConfig
 from regard.train.log import (
-    Log,
     MetricsLog,
     TensorBoardLog,
     TrainingProgress,
@@ -300,7 +299,7 @@ class Trainer:
     def _logs(self) -> Iterator[None]:
         """Opens the run's log files for the body of a `with`, and closes them in any case."""
         run, after = self._run, self.place.step or -1
-        self._open: list[Log] = []
+        self._open: list[MetricsLog | TensorBoardLog] = []
         if run is not None:
             self._open.append(MetricsLog(run / "metrics.jsonl", after=after))
             if self.config.tensorboard:

@@ -232,7 +232,7 @@ def test_a_manifest_that_vouches_for_nonsense_still_gives_a_user_error(tmp_path)
         forged = Manifest.model_validate(content).render()
         (folder / name).write_bytes(nonsense)
         (folder / "manifest.json").write_bytes(forged)
-        with pytest.raises(Damaged, match=f"{name}: cannot be read"):
+        with pytest.raises(Damaged, match=f"{name}: has invalid contents"):
             checkpoint.read(folder)
         for file, data in good.items():
             (folder / file).write_bytes(data)

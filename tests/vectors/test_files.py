@@ -114,7 +114,7 @@ def test_a_text_cut_anywhere_is_refused_with_its_line_or_read_up_to_a_line(name,
 def test_a_last_line_without_an_end_is_read_with_a_warning(tmp_path, caplog):
     (tmp_path / "a.txt").write_bytes(b"cat 1 0\ndog 0 1")
     assert len(read_file(tmp_path / "a.txt")) == 2
-    assert "a.txt:2: the last line has no end" in caplog.text
+    assert "a.txt:2: the last line has no line end" in caplog.text
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
@@ -176,7 +176,7 @@ BAD = {
     "something else": (b"%PDF-1.4 and more\n", "word2vec"),
     "a line without end": (b"a " * 2**20, "line"),
     "nan in binary": (b"1 1\na " + struct.pack("<f", float("nan")), "nan"),
-    "more after a binary": (binary() + b"xyz", "its end"),
+    "more after a binary": (binary() + b"xyz", "the end of the file"),
     "objects": (npz(words=np.array(["a", None], object), vectors=ROWS[:2]), "could run code"),
     "other names": (npz(a=ROWS), "words and vectors"),
     "words as numbers": (npz(words=np.arange(5), vectors=ROWS), "texts"),
