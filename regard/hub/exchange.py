@@ -116,8 +116,8 @@ def _write(model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path) ->
     else:
         roles = (ids or _unnamed(model, decode)) | roles_in(decode)
         write_model(model, folder, **roles)
-        said = write_decoding(decode, roles, model.config.max_length)
-        write_file(folder / GENERATION, (json.dumps(said, indent=2) + "\n").encode())
+        settings = write_decoding(decode, roles, model.config.max_length)
+        write_file(folder / GENERATION, (json.dumps(settings, indent=2) + "\n").encode())
     if vocabulary is None:
         return
     if vocabulary.files:

@@ -113,27 +113,27 @@ def read_decoding(
     return config
 
 
-def _settings(said: Mapping[str, Any]) -> dict[str, Any]:
-    found = {ours: said[theirs] for theirs, ours in SETTINGS.items() if theirs in said}
-    if "early_stopping" in said:
-        found["stop"] = STOPS[said["early_stopping"]]
+def _settings(their: Mapping[str, Any]) -> dict[str, Any]:
+    found = {ours: their[theirs] for theirs, ours in SETTINGS.items() if theirs in their}
+    if "early_stopping" in their:
+        found["stop"] = STOPS[their["early_stopping"]]
     if found.get("sample"):
         found.pop("beam", None)
         found |= {"top_k": USUAL_TOP_K} | {
-            name: said[name] for name in SAMPLING_SETTINGS if name in said
+            name: their[name] for name in SAMPLING_SETTINGS if name in their
         }
     return found
 
 
-def _lengths(said: Mapping[str, Any], longest: int, *, both: bool) -> dict[str, int]:
+def _lengths(their: Mapping[str, Any], longest: int, *, both: bool) -> dict[str, int]:
     """Converts limits of length: theirs count the start token; ours and `new_tokens` do not."""
     found: dict[str, int] = {}
     for ours in ("min_length", "max_length"):
-        fresh = said.get(ours.replace("length", "new_tokens"))
+        fresh = their.get(ours.replace("length", "new_tokens"))
         if fresh is not None:
             found[ours] = int(fresh)
-        elif both and int(said.get(ours, 0)) > 1:
-            found[ours] = int(said[ours]) - 1
+        elif both and int(their.get(ours, 0)) > 1:
+            found[ours] = int(their[ours]) - 1
     if found.get("max_length", 0) >= longest - 1:
         del found["max_length"]
     elif "max_length" in found:
@@ -141,7 +141,7 @@ def _lengths(said: Mapping[str, Any], longest: int, *, both: bool) -> dict[str, 
     return found
 
 
-def _roles(said: Mapping[str, Any], vocab: int, *, both: bool) -> dict[str, Any]:
+def _roles(their: Mapping[str, Any], vocab: int, *, both: bool) -> dict[str, Any]:
     def within(value: Any) -> tuple[int, ...]:
         """One id or a list of ids as a tuple, without ids beyond the vocabulary."""
         several = value if isinstance(value, list | tuple) else [] if value is None else [value]
@@ -151,13 +151,13 @@ def _roles(said: Mapping[str, Any], vocab: int, *, both: bool) -> dict[str, Any]
         return tuple(token for token in several if 0 <= token < vocab)
 
     def first(*names: str) -> int | None:
-        return next((token for name in names for token in within(said.get(name))), None)
+        return next((token for name in names for token in within(their.get(name))), None)
 
-    ends = within(said.get("eos_token_id"))
-    words = (each[0] for each in said.get("bad_words_ids", ()) if len(each) == 1)
+    ends = within(their.get("eos_token_id"))
+    words = (each[0] for each in their.get("bad_words_ids", ()) if len(each) == 1)
     single = [token for token in words if token not in ends]  # transformers never bans the end
     found = {
-        "banned": within([*single, *said.get("suppress_tokens", ())]),
+        "banned": within([*single, *their.get("suppress_tokens", ())]),
         "ends": ends,
         "forced_begin": first("forced_bos_token_id"),
         "forced_end": first("forced_eos_token_id"),

@@ -37,8 +37,10 @@ def read_reader(folder: Path, config: Any) -> Processor:
             model.
     """
     file = folder / FILE
-    said = read_json(file) if file.is_file() else {}
-    reader = ImageReader.from_spec(said[OWN]) if OWN in said else _theirs(said, config, file)
+    settings = read_json(file) if file.is_file() else {}
+    reader = (
+        ImageReader.from_spec(settings[OWN]) if OWN in settings else _theirs(settings, config, file)
+    )
     size = (reader.channels, reader.height, reader.width)
     if size != (config.channels, *config.image):
         got, expected = (
@@ -48,23 +50,23 @@ def read_reader(folder: Path, config: Any) -> Processor:
     return Processor(reader)
 
 
-def _theirs(said: dict[str, Any], config: Any, file: Path) -> ImageReader:
-    only(said, do_resize=True, do_rescale=True, do_center_crop=False)
-    size = said.get("size", {"height": config.image[0], "width": config.image[1]})
+def _theirs(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
+    only(settings, do_resize=True, do_rescale=True, do_center_crop=False)
+    size = settings.get("size", {"height": config.image[0], "width": config.image[1]})
     if isinstance(size, int):
         size = {"height": size, "width": size}
     if not isinstance(size, dict) or not {"height", "width"} <= size.keys():
         raise InputError(f"{file}: size", got=size, expected="height and width")
-    factor = said.get("rescale_factor", 1 / 255)
+    factor = settings.get("rescale_factor", 1 / 255)
     if not isinstance(factor, float) or abs(factor * 255 - 1) > 1e-6:
         raise InputError(f"{file}: rescale_factor", got=factor, expected="1/255")
-    number = said.get("resample", RESAMPLES.index("bilinear"))
+    number = settings.get("resample", RESAMPLES.index("bilinear"))
     if not isinstance(number, int) or not 0 <= number < len(RESAMPLES):
         raise InputError(f"{file}: resample", got=number, expected=f"0 to {len(RESAMPLES) - 1}")
-    plain = not said.get("do_normalize", True)
+    plain = not settings.get("do_normalize", True)
     usual = [0.5] * config.channels
-    mean = [0.0] * config.channels if plain else said.get("image_mean", usual)
-    std = [1.0] * config.channels if plain else said.get("image_std", usual)
+    mean = [0.0] * config.channels if plain else settings.get("image_mean", usual)
+    std = [1.0] * config.channels if plain else settings.get("image_std", usual)
     try:
         return ImageReader(
             height=size["height"],
@@ -80,7 +82,7 @@ def _theirs(said: dict[str, Any], config: Any, file: Path) -> ImageReader:
 
 def write_reader(reader: ImageReader, folder: Path) -> None:
     """Writes `preprocessor_config.json` for the image processors of transformers."""
-    said = {
+    settings = {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
         "do_rescale": True,
@@ -92,5 +94,5 @@ def write_reader(reader: ImageReader, folder: Path) -> None:
         "rescale_factor": 1 / 255,
     }
     if reader.scaling != "whole":
-        said[OWN] = reader.model_dump(mode="json")
-    write_file(folder / FILE, (json.dumps(said, indent=2) + "\n").encode())
+        settings[OWN] = reader.model_dump(mode="json")
+    write_file(folder / FILE, (json.dumps(settings, indent=2) + "\n").encode())

@@ -4,77 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.layers.attention import AdditiveScore, Attention, DotScore
-from regard.layers.attentive import AttentiveBlock
-from regard.layers.block import Block, BlockShape, Stack, sublayers
-from regard.layers.context import Context, Memory
-from regard.layers.convolution import Convolution
-from regard.layers.fronts.embed import Embed
-from regard.layers.heads import VocabularyHead
-from regard.layers.kernels.dropout import Dropout
-from regard.layers.layout import Layout, Windows
-from regard.layers.masks import Mask, masked_softmax
-from regard.layers.mixer import Mixer
-from regard.layers.mlp import FeedForward
-from regard.layers.norms import norm
-from regard.layers.positions import (
-    POSITIONS,
-    Buckets,
-    Learned,
-    Positions,
-    Rotary,
-    Sinusoidal,
-    position_scheme,
-    sinusoid,
-)
-from regard.layers.recurrent import Recurrent
-from regard.layers.relative import RelativeBias, RelativeBiasNet
-from regard.layers.state import KVCache, RecurrentState, State
-from regard.layers.tap.tap import Edit, Tap, knock_out, replace, scale_head
-
-__all__ = [
-    "POSITIONS",
-    "AdditiveScore",
-    "Attention",
-    "AttentiveBlock",
-    "Block",
-    "BlockShape",
-    "Buckets",
-    "Context",
-    "Convolution",
-    "DotScore",
-    "Dropout",
-    "Edit",
-    "Embed",
-    "FeedForward",
-    "KVCache",
-    "Layout",
-    "Learned",
-    "Mask",
-    "Memory",
-    "Mixer",
-    "Positions",
-    "Recurrent",
-    "RecurrentState",
-    "RelativeBias",
-    "RelativeBiasNet",
-    "Rotary",
-    "Sinusoidal",
-    "Stack",
-    "State",
-    "Tap",
-    "VocabularyHead",
-    "Windows",
-    "knock_out",
-    "masked_softmax",
-    "norm",
-    "plain_context",
-    "position_scheme",
-    "replace",
-    "scale_head",
-    "sinusoid",
-    "sublayers",
-]
+from regard.layers.attention import AdditiveScore as AdditiveScore
+from regard.layers.attention import Attention as Attention
+from regard.layers.attention import DotScore as DotScore
+from regard.layers.attentive import AttentiveBlock as AttentiveBlock
+from regard.layers.block import Block as Block
+from regard.layers.block import BlockShape as BlockShape
+from regard.layers.block import Stack as Stack
+from regard.layers.block import sublayers as sublayers
+from regard.layers.context import Context as Context
+from regard.layers.context import Memory as Memory
+from regard.layers.convolution import Convolution as Convolution
+from regard.layers.fronts.embed import Embed as Embed
+from regard.layers.heads import VocabularyHead as VocabularyHead
+from regard.layers.kernels.dropout import Dropout as Dropout
+from regard.layers.layout import Layout as Layout
+from regard.layers.layout import Windows as Windows
+from regard.layers.masks import Mask as Mask
+from regard.layers.masks import masked_softmax as masked_softmax
+from regard.layers.mixer import Mixer as Mixer
+from regard.layers.mlp import FeedForward as FeedForward
+from regard.layers.norms import norm as norm
+from regard.layers.positions import POSITIONS as POSITIONS
+from regard.layers.positions import Buckets as Buckets
+from regard.layers.positions import Learned as Learned
+from regard.layers.positions import Positions as Positions
+from regard.layers.positions import Rotary as Rotary
+from regard.layers.positions import Sinusoidal as Sinusoidal
+from regard.layers.positions import position_scheme as position_scheme
+from regard.layers.positions import sinusoid as sinusoid
+from regard.layers.recurrent import Recurrent as Recurrent
+from regard.layers.relative import RelativeBias as RelativeBias
+from regard.layers.relative import RelativeBiasNet as RelativeBiasNet
+from regard.layers.state import KVCache as KVCache
+from regard.layers.state import RecurrentState as RecurrentState
+from regard.layers.state import State as State
+from regard.layers.tap.tap import Edit as Edit
+from regard.layers.tap.tap import Tap as Tap
+from regard.layers.tap.tap import knock_out as knock_out
+from regard.layers.tap.tap import replace as replace
+from regard.layers.tap.tap import scale_head as scale_head
 
 
 def plain_context(

@@ -57,8 +57,8 @@ def evaluate(
     how = Scoring(pipeline.decoding(**changes), suggest=suggest, **scoring)
     if sets is None:
         how.on_progress(0.0, "reading the text")
-        asked = Selection(split, files, model=pipeline.name)
-        sets = pipeline.task.examples(recipe, asked)
+        selection = Selection(split, files, model=pipeline.name)
+        sets = pipeline.task.examples(recipe, selection)
     report: Report = pipeline.task.report(pipeline.model, sets, how)
     if out is not None:
         _write(report, pipeline.name, out)

@@ -100,10 +100,10 @@ def runs_in(folder: Path) -> Iterator[dict[str, Any]]:
 def _model_in(place: Path) -> Iterator[dict[str, Any]]:
     """Yields the row of a folder with a `config.json`, if that describes a model."""
     try:
-        said = read_json(place / CONFIG)
+        config = read_json(place / CONFIG)
     except InputError:
         return
-    if "regard" in said:
-        yield {"name": str(place), "kind": "checkpoint", "model": said.get("family")}
-    elif isinstance(said.get("model_type"), str):
-        yield {"name": str(place), "kind": "Hugging Face", "model": said["model_type"]}
+    if "regard" in config:
+        yield {"name": str(place), "kind": "checkpoint", "model": config.get("family")}
+    elif isinstance(config.get("model_type"), str):
+        yield {"name": str(place), "kind": "Hugging Face", "model": config["model_type"]}

@@ -160,16 +160,16 @@ def outline(place: str) -> tuple[Recipe, tuple[int, ...]]:
         place: As for `load`.
     """
     with opened(place, "config", download=False) as path:
-        said = ConfigFile.of(path)
-        if said.theirs is not None:
+        file = ConfigFile.of(path)
+        if file.theirs is not None:
             from regard.hub.exchange import recipe_of
             from regard.hub.folder import read_outline
 
-            config, sizes = read_outline(path, said.theirs)
-            return recipe_of(config, sizes, path, said.theirs), sizes
+            config, sizes = read_outline(path, file.theirs)
+            return recipe_of(config, sizes, path, file.theirs), sizes
         folder = checkpoint.newest(path)  # all checkpoints of a run have the same config
         recipe = recipes.load(folder / RECIPE)
-        description = said.values or read_json(folder / CONFIG)
+        description = file.values or read_json(folder / CONFIG)
     parse_description(description)
     return recipe, vocabularies_in(description)
 

@@ -79,18 +79,18 @@ def find(place: str | Path, want: Want = "model", *, download: bool = True) -> P
     name = str(place)
     if name in (models := shipped()):
         return models[name]
-    asked = None if isinstance(place, Path) else Repository.of(name)
-    if is_ours(name) or asked is None:
+    repo = None if isinstance(place, Path) else Repository.of(name)
+    if is_ours(name) or repo is None:
         raise _unknown(name)
-    if (cached := _in_cache(asked, want)) is not None:
+    if (cached := _in_cache(repo, want)) is not None:
         return cached
-    return _from_hub(asked, want, download=download)
+    return _from_hub(repo, want, download=download)
 
 
 def is_cached(place: str) -> bool:
     """Whether a name is that of a model in the Hugging Face cache; its weights are not read."""
-    asked = None if is_ours(place) else Repository.of(place)
-    return asked is not None and _in_cache(asked, "config") is not None
+    repo = None if is_ours(place) else Repository.of(place)
+    return repo is not None and _in_cache(repo, "config") is not None
 
 
 def is_ours(name: str) -> bool:
@@ -157,19 +157,19 @@ def cache() -> Path:
 
 def offline() -> bool:
     """Whether the environment variables forbid access to the hub."""
-    said = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
-    return said.upper() in TRUE
+    value = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
+    return value.upper() in TRUE
 
 
-def _in_cache(asked: Repository, want: Want) -> Path | None:
+def _in_cache(repo: Repository, want: Want) -> Path | None:
     """The first snapshot in the cache that has all wanted files; None if there is none."""
-    found = (_snapshot(folder, asked.revision) for folder in _repositories(asked))
+    found = (_snapshot(folder, repo.revision) for folder in _repositories(repo))
     return next((one for one in found if one is not None and _has(one, want)), None)
 
 
-def _repositories(asked: Repository) -> list[Path]:
+def _repositories(repo: Repository) -> list[Path]:
     """The folders in which the cache may have a model; they need not exist."""
-    return [cache() / f"models--{name.replace('/', '--')}" for name in asked.names()]
+    return [cache() / f"models--{name.replace('/', '--')}" for name in repo.names()]
 
 
 def _snapshot(folder: Path, revision: str | None) -> Path | None:
@@ -179,8 +179,8 @@ def _snapshot(folder: Path, revision: str | None) -> Path | None:
     beginning of a commit's hash.
     """
     try:
-        said = read_regular(folder / "refs" / (revision or "main"), most=100)
-        commit = said.decode("ascii", "replace").strip()
+        data = read_regular(folder / "refs" / (revision or "main"), most=100)
+        commit = data.decode("ascii", "replace").strip()
     except (OSError, InputError):
         commit = ""
     if _COMMIT.fullmatch(commit):
@@ -211,40 +211,40 @@ def _has(folder: Path, want: Want) -> bool:
     return (folder / CONFIG).is_file() and (want == "config" or has_weights(folder))
 
 
-def _from_hub(asked: Repository, want: Want, *, download: bool) -> Path:
+def _from_hub(repo: Repository, want: Want, *, download: bool) -> Path:
     """Downloads the wanted files into the cache, after logging their number and size."""
-    if (reason := _forbidden(asked, download=download)) is not None:
-        raise _not_cached(asked, want, reason)
+    if (reason := _forbidden(repo, download=download)) is not None:
+        raise _not_cached(repo, want, reason)
     if (hub := _library()) is None:
-        raise _not_cached(asked, want, "`pip install huggingface_hub` downloads such names")
+        raise _not_cached(repo, want, "`pip install huggingface_hub` downloads such names")
     try:
-        listed = hub.HfApi().model_info(asked.name, revision=asked.revision, files_metadata=True)
+        listed = hub.HfApi().model_info(repo.name, revision=repo.revision, files_metadata=True)
         sizes = {file.rfilename: int(file.size or 0) for file in listed.siblings or ()}
     except Exception as error:
-        raise _refused(asked, error) from error
-    chosen = _chosen(asked, sizes, want)
+        raise _refused(repo, error) from error
+    chosen = _chosen(repo, sizes, want)
     total = sum(sizes[name] for name in chosen)
-    check_memory(f"{asked}: its files", total)
+    check_memory(f"{repo}: its files", total)
     _logger.warning(
         "%s: downloading %d files, %s, from the Hugging Face hub into %s",
-        asked, len(chosen), in_megabytes(total), cache(),
+        repo, len(chosen), in_megabytes(total), cache(),
     )  # fmt: skip
     try:
         folder = hub.snapshot_download(
-            asked.name, revision=asked.revision, cache_dir=str(cache()), allow_patterns=chosen
+            repo.name, revision=repo.revision, cache_dir=str(cache()), allow_patterns=chosen
         )
     except Exception as error:
-        raise _refused(asked, error) from error
+        raise _refused(repo, error) from error
     return Path(folder)
 
 
-def _forbidden(asked: Repository, *, download: bool) -> str | None:
+def _forbidden(repo: Repository, *, download: bool) -> str | None:
     """The reason why the hub is not asked; None if it may be asked."""
     if not download:
-        return f"from the hub, `regard import {asked} -o FOLDER` downloads it first"
+        return f"from the hub, `regard import {repo} -o FOLDER` downloads it first"
     if offline():
         return "HF_HUB_OFFLINE is set: unset it to download such names"
-    if "/" in asked.name and Path(asked.name).parent.is_dir():
+    if "/" in repo.name and Path(repo.name).parent.is_dir():
         return "it begins as a folder here does, so that the hub is not asked"
     return None
 
@@ -257,7 +257,7 @@ def _library() -> Any:
         return None
 
 
-def _chosen(asked: Repository, sizes: dict[str, int], want: Want) -> list[str]:
+def _chosen(repo: Repository, sizes: dict[str, int], want: Want) -> list[str]:
     """The files of a repository to download: safetensors, JSON, tokenizers; none in subfolders.
 
     Raises:
@@ -274,7 +274,7 @@ def _chosen(asked: Repository, sizes: dict[str, int], want: Want) -> list[str]:
         if not weights:
             others = [name for name in top if name.endswith((".bin", ".safetensors", ".h5"))]
             raise InputError(
-                f"{asked} on the Hugging Face hub",
+                f"{repo} on the Hugging Face hub",
                 got=f"weights in {', '.join(others)}" if others else "no weights",
                 expected=WEIGHTS,
                 fix="download it yourself; `regard import FOLDER -o NEW` reads .bin files",
@@ -310,35 +310,33 @@ def _places(name: str) -> str:
     return f"{''.join(near)}a run, a checkpoint, or a shipped model ({', '.join(models)})"
 
 
-def _not_cached(asked: Repository, want: Want, reason: str) -> InputError:
+def _not_cached(repo: Repository, want: Want, reason: str) -> InputError:
     """The error for a name that is not in the cache, with the reason why the hub is not asked."""
-    what = f"no folder {asked}, no such shipped model, nor one in the Hugging Face cache {cache()}"
-    parts = [one for folder in _repositories(asked) for one in _snapshots(folder)]
+    what = f"no folder {repo}, no such shipped model, nor one in the Hugging Face cache {cache()}"
+    parts = [one for folder in _repositories(repo) for one in _snapshots(folder)]
     whole = [one for one in parts if _has(one, want)]
     near = [folder.name.removeprefix("models--").replace("--", "/", 1)
-            for folder in sorted(cache().glob(f"models--*--{asked.name}"))]  # fmt: skip
+            for folder in sorted(cache().glob(f"models--*--{repo.name}"))]  # fmt: skip
     if parts:
         lacks = {
             "model": "config.json or weights",
             "config": "config.json",
             "tokenizer": "tokenizer",
         }
-        what = (
-            f"{asked} is in the Hugging Face cache only in part: {parts[-1]} has no {lacks[want]}"
-        )
+        what = f"{repo} is in the Hugging Face cache only in part: {parts[-1]} has no {lacks[want]}"
     if whole:
-        return InputError(what, fix=f"a complete one is there: {asked.name}@{whole[-1].name[:12]}")
+        return InputError(what, fix=f"a complete one is there: {repo.name}@{whole[-1].name[:12]}")
     if near and not parts:
         return InputError(what, fix=f"the cache has {', '.join(near)}: did you mean {near[0]}?")
-    return InputError(what, fix=f"{reason}; or name {_places(asked.name)}")
+    return InputError(what, fix=f"{reason}; or name {_places(repo.name)}")
 
 
-def _refused(asked: Repository, error: Exception) -> InputError:
+def _refused(repo: Repository, error: Exception) -> InputError:
     """The error for a request that the hub has refused or that failed."""
-    said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    problem = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "RepositoryNotFoundError" in kinds and "GatedRepoError" not in kinds:
-        what = f"no folder {asked}, no such shipped model, nor one in the cache or on the hub"
-        return InputError(what, fix=f"name {_places(asked.name)}, or a repository of the hub")
-    what = f"no folder {asked}, no such shipped model, nor one in the cache; the Hugging Face hub"
-    return InputError(what, got=said, fix=f"try again later, or name {_places(asked.name)}")
+        what = f"no folder {repo}, no such shipped model, nor one in the cache or on the hub"
+        return InputError(what, fix=f"name {_places(repo.name)}, or a repository of the hub")
+    what = f"no folder {repo}, no such shipped model, nor one in the cache; the Hugging Face hub"
+    return InputError(what, got=problem, fix=f"try again later, or name {_places(repo.name)}")

@@ -140,8 +140,8 @@ def settled(recipe: Recipe, base: Recipe) -> Recipe:
     try:
         return Recipe.model_validate({**dict(recipe), "model": model, "tokens": base.tokens})
     except ValidationError as error:
-        said = error.errors(include_url=False)[0]["msg"]
-        raise InputError(f"start.folder {recipe.start.folder}", got=said) from None
+        problem = error.errors(include_url=False)[0]["msg"]
+        raise InputError(f"start.folder {recipe.start.folder}", got=problem) from None
 
 
 def continued(recipe: Recipe, old: Recipe) -> Recipe:

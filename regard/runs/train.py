@@ -95,8 +95,10 @@ def train(
     with process_group(runtime.device) as ranks:
         if out is None:
             return _run(recipe, None, None, runtime, ranks, watch)
-        asked = threads is not None or ranks.world > 1
-        _train_in(Path(out), recipe, runtime, ranks, watch, resume=resume, asked=asked)
+        keep_threads = threads is not None or ranks.world > 1
+        _train_in(
+            Path(out), recipe, runtime, ranks, watch, resume=resume, keep_threads=keep_threads
+        )
     return load(out, device=device, dtype=dtype)
 
 
@@ -108,7 +110,7 @@ def _train_in(
     watch: Watch | None,
     *,
     resume: bool,
-    asked: bool,
+    keep_threads: bool,
 ) -> None:
     """Trains in a run's folder, which the first process locks for all of them.
 
@@ -119,7 +121,7 @@ def _train_in(
         ranks: The processes.
         watch: As for `train`.
         resume: Continue from the last checkpoint.
-        asked: Whether to use the runtime's number of threads even if the run began with another.
+        keep_threads: Whether to keep the number of threads even if the run began with another.
     """
     with RunLock(run) if ranks.first else nullcontext():
         start = None
@@ -128,7 +130,7 @@ def _train_in(
         ranks.wait()
         if not ranks.first and resume:
             start = _where_to_start(run, recipe, resume=resume)
-        count = runtime.threads if asked else _threads_of(start, runtime.threads)
+        count = runtime.threads if keep_threads else _threads_of(start, runtime.threads)
         with torch_threads(count):
             _run(recipe, run, start, replace(runtime, threads=count), ranks, watch)
 

@@ -449,11 +449,11 @@ class Trainer:
         """Ends the training with a message if a signal was received."""
         if number is None:
             return
-        said = f"stopped by {signal_name(number)} after step {self.place.step}"
+        message = f"stopped by {signal_name(number)} after step {self.place.step}"
         if self.job.run is not None:
             again = "continue with the same command and --resume"
-            said += ", saved; " + ("the run is complete" if self.place.finished else again)
-        raise Interrupted(said, signal=number)
+            message += ", saved; " + ("the run is complete" if self.place.finished else again)
+        raise Interrupted(message, signal=number)
 
     def _evaluate(self, progress: TrainingProgress) -> bool:
         """Evaluates on the validation set; returns whether the loss is the lowest so far."""

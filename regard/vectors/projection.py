@@ -41,8 +41,10 @@ def project_words(rows: Floats, method: str = "pca", seed: int = 0) -> tuple[Poi
         return points, f"PCA: the two directions hold {share:.0%} of the variance."
     count = len(rows)
     perplexity = min(PERPLEXITY, (count - 1) / 3)
-    told = f"t-SNE, perplexity {perplexity:.3g}, seed {seed}: near words are neighbours; distances"
-    return tsne(rows, perplexity, seed), f"{told} between groups say little."
+    caption = (
+        f"t-SNE, perplexity {perplexity:.3g}, seed {seed}: near words are neighbours; distances"
+    )
+    return tsne(rows, perplexity, seed), f"{caption} between groups say little."
 
 
 def pca(rows: npt.ArrayLike) -> tuple[Points, float]:
@@ -139,9 +141,9 @@ def draw_map(words: list[str], points: Points, title: str, caption: str, path: P
     with style():
         sheet = Sheet(1280, 720)
         sheet.text((24, 16), shorten(title, 1100, TITLE), TITLE, weight="bold")
-        said = lines_height(caption, 1232, TEXT)
-        sheet.paragraph((24, 710 - said), caption, 1232, colour=MUTED)
-        axes = sheet.axes(24, 64, 1232, 636 - said)
+        height = lines_height(caption, 1232, TEXT)
+        sheet.paragraph((24, 710 - height), caption, 1232, colour=MUTED)
+        axes = sheet.axes(24, 64, 1232, 636 - height)
         axes.spines[:].set_visible(False)
         axes.scatter(points[:, 0], points[:, 1], s=18 if len(words) <= LABELLED else 6, c="#0072B2")
         axes.margins(0.07, 0.07)

@@ -90,18 +90,18 @@ class VectorScores:
             if len(sections) > 1:
                 lines += [_row(f"  {name}", each) for name, each in sections.items()]
         for file, ranked in self.similarities.items():
-            told = "-" if ranked.spearman is None else f"{ranked.spearman:.3f}"
+            correlation = "-" if ranked.spearman is None else f"{ranked.spearman:.3f}"
             outside = f"({ranked.outside:,} with unknown words)"
             lines.append(
-                f"{Path(file).name:<32}  Spearman {told} on {ranked.pairs:,} pairs {outside}"
+                f"{Path(file).name:<32}  Spearman {correlation} on {ranked.pairs:,} pairs {outside}"
             )
         return "\n".join(lines)
 
 
 def _row(name: str, found: Answered) -> str:
     share = "-" if found.accuracy is None else f"{found.accuracy:.1%}"
-    told = f"{share:>6} of {found.asked:,} questions"
-    return f"{name:<32}  {told} ({found.outside:,} with unknown words)"
+    result = f"{share:>6} of {found.asked:,} questions"
+    return f"{name:<32}  {result} ({found.outside:,} with unknown words)"
 
 
 def total(sections: dict[str, Answered]) -> Answered:

@@ -261,9 +261,9 @@ class WordVectors:
 
         rows = list(dict.fromkeys(self.places(words)))
         chosen = [self.words[row] for row in rows]
-        points, told = project_words(self.unit[rows], method, seed)
+        points, caption = project_words(self.unit[rows], method, seed)
         if path is not None:
-            draw_map(chosen, points, f"{len(chosen)} words of {self.name}", told, Path(path))
+            draw_map(chosen, points, f"{len(chosen)} words of {self.name}", caption, Path(path))
         return {
             word: (float(x), float(y)) for word, (x, y) in zip(chosen, points.tolist(), strict=True)
         }

@@ -438,11 +438,11 @@ class _Training:
             self._save()
             self._clock = time.perf_counter()  # saving does not count as training time
         if stopping and request.signal is not None:
-            said = f"stopped by {signal_name(request.signal)} after step {self.step}"
+            message = f"stopped by {signal_name(request.signal)} after step {self.step}"
             kept = (
                 "" if self.path is None else ", saved; continue with the same command and --resume"
             )
-            raise Interrupted(said + kept, signal=request.signal)
+            raise Interrupted(message + kept, signal=request.signal)
 
     def _save(self) -> None:
         if not all(bool(each.isfinite().all()) for each in (self.vectors, self.outputs)):

@@ -45,11 +45,11 @@ def without(model: ModuleT, heads: Sequence[str]) -> ModuleT:
         InputError: If the model has no such head.
     """
     Tap(edits=[knock_out(head) for head in heads]).begin(model.sites())  # type: ignore[operator]
-    gone, device = [split_head(head) for head in heads], next(model.parameters()).device
+    removed, device = [split_head(head) for head in heads], next(model.parameters()).device
     for path, attention in list(model.named_modules()):
         if not isinstance(attention, Attention):
             continue
-        numbers = [number for layer, number in gone if fnmatchcase(attention.name, layer)]
+        numbers = [number for layer, number in removed if fnmatchcase(attention.name, layer)]
         if numbers:
             kept = torch.ones(attention.heads, attention.value_dim, device=device)
             kept[numbers] = 0
