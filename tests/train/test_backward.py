@@ -89,7 +89,8 @@ def test_one_process_learns_the_same_under_fully_shard(task):
 
 def test_a_gradient_that_does_not_come_is_an_error(task):
     """A wrapper that trains a copy: nothing would be learned."""
-    with pytest.raises(RuntimeError, match=r"depends on source_embed\.weight, but no gradient"):
+    message = r"depends on source_embed\.weight, but it got no gradient"
+    with pytest.raises(RuntimeError, match=message):
         Backward(wrap=copy.deepcopy).gradients(task, model_of(0.0), BATCHES, "0 1")
 
 
