@@ -236,7 +236,11 @@ class _Generate(Verb):
         self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
     ) -> dict[str, Any]:
         found = super().command_settings(options, settings, recipe)
-        return {**found, "sample": not options.greedy and "beam" not in found}
+        # A model whose recipe searches, such as a translator, samples only if asked to.
+        searches = "beam" in found or (recipe.beam > 1 and not {*SAMPLING_SETTINGS} & {*found})
+        if options.greedy or searches:
+            return {**found, "sample": False}
+        return {**found, "sample": True, "beam": 1}
 
     def lines(self, answer: Any) -> list[str]:
         return list(answer)

@@ -143,6 +143,18 @@ def test_what_is_rewritten_is_not_shown_behind_its_source(regard):
     assert found.out == "Der Hund schläft.\n", found.err
 
 
+def test_a_model_whose_recipe_searches_samples_only_if_asked_to(regard):
+    found = regard("generate", "tiny/translate", "The dog sleeps.")
+    assert found.out == "Der Hund schläft.\n", found.err
+    drawn = {
+        regard(
+            "generate", "tiny/translate", "The dog sleeps.", "--temperature", "9", "--seed", s
+        ).out
+        for s in "123"
+    }
+    assert len(drawn) == 3
+
+
 def test_a_model_does_not_have_the_verbs_of_others():
     p = load("tiny/translate")
     with pytest.raises(InputError, match="cannot tag"):
