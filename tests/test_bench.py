@@ -90,7 +90,7 @@ def test_what_is_missing_or_breaks_is_told_and_the_others_go_on(tmp_path: Path) 
 
 
 def test_who_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness, "PATIENCE", 0.5)
+    monkeypatch.setattr(harness, "TIMEOUT", 0.5)
     outcome = run(experiment(Entry("silent", fakes.Silent())))
     assert "no answer within" in outcome.measured["silent"].failed
 

@@ -34,7 +34,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Found:
+class BenchResult:
     """The results of a run: report, JSON, and missed bars."""
 
     report: str
@@ -48,7 +48,7 @@ class Found:
         return 1 if self.strict and self.missed else 0
 
 
-def bench(makers: Makers, request: Request) -> Found:
+def bench(makers: Makers, request: Request) -> BenchResult:
     """Run the requested experiments; results are saved after each one.
 
     Raises:
@@ -69,7 +69,7 @@ def bench(makers: Makers, request: Request) -> Found:
                 outcomes.append(outcome)
                 if request.output is not None:
                     save(request.output, outcomes, head)
-    return Found(
+    return BenchResult(
         table.report(outcomes, **head),
         table.as_json(outcomes, **head),
         missed(outcomes),

@@ -27,8 +27,8 @@ from regard.runtime.progress import Progress
 
 PAUSE = 0.2
 """Seconds between turns, so that the threads of the previous contender stop spinning."""
-PATIENCE = 900.0
-"""The timeout in seconds for an answer of a contender."""
+TIMEOUT = 900.0
+"""Seconds to wait for an answer of a contender."""
 
 
 class Contender(Protocol):
@@ -208,13 +208,13 @@ class Worker:
 
     def _answer(self) -> dict[str, Any]:
         try:
-            line = self._answers.get(timeout=PATIENCE)
+            line = self._answers.get(timeout=TIMEOUT)
         except queue.Empty:
             self._process.kill()
-            self._problem = Failed(f"no answer within {PATIENCE:.0f} seconds")
+            self._problem = Failed(f"no answer within {TIMEOUT:.0f} seconds")
             raise self._problem from None
         if not line:
-            self._problem = Failed(self._last_words())
+            self._problem = Failed(self._exit_message())
             raise self._problem
         answer: dict[str, Any] = json.loads(line)
         if "missing" in answer:
@@ -224,11 +224,11 @@ class Worker:
             raise Failed(f"{answer['kind']}: {answer['failed']}")
         return answer
 
-    def _last_words(self) -> str:
+    def _exit_message(self) -> str:
         code = self._process.wait()
         self._errors.seek(0)
         lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
-        killed = " (killed, perhaps for want of memory)" if code == -9 else ""
+        killed = " (killed, perhaps because memory ran out)" if code == -9 else ""
         return f"the process ended with {code}{killed}" + (f": {lines[-1]}" if lines else "")
 
 

@@ -6,7 +6,7 @@ ordinary decoder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,7 +14,11 @@ from regard.errors import InputError
 from regard.models import TransformerConfig
 
 if TYPE_CHECKING:
+    from regard.data.batch import Batch
+    from regard.data.input import Ragged
     from regard.layers import Tap
+    from regard.models.config import ModelConfig
+    from regard.train.trainer import Trainer
 
 BEAM = 4
 WRITTEN = 30
@@ -45,6 +49,44 @@ LOOKS: dict[str, tuple[dict[str, Any], Callable[[Tap], object]] | None] = {
 when it is read, so its cost shows only then; `unread` measures the cost without reading."""
 
 
+def ready_model(config: ModelConfig, *vocab: int, precision: str = "float32") -> Any:
+    """A model with random weights for inference, in float32 or int8."""
+    from regard.models import build
+
+    model = build(config, *vocab).eval()
+    if precision == "int8":
+        from regard.layers.kernels.int8 import quantise
+
+        model = quantise(model)
+    return model
+
+
+NEVER = 10**9
+"""A step that is never reached."""
+
+
+def make_trainer(model: Any, task: Any, batch_tokens: int, threads: int) -> Trainer:
+    """The ordinary trainer of a model, without logs."""
+    from regard.train.config import TrainConfig
+    from regard.train.trainer import Job, Trainer
+
+    config = TrainConfig(steps=NEVER, log_every=NEVER, batch_tokens=batch_tokens)
+    job = Job(model, task, config, model.config.dim, {}, "", "", threads=threads)
+    model.train()
+    return Trainer(job)
+
+
+def train_on(trainer: Trainer, batches: Sequence[Batch[Ragged]]) -> int:
+    """Run one step per batch; returns the number of target tokens."""
+    from regard.data.batch import Cursor
+    from regard.train.log import TrainingProgress
+
+    progress, start = TrainingProgress(NEVER, quiet=True), Cursor()
+    for batch in batches:
+        trainer.step(iter([(batch, start)]), progress)
+    return sum(batch.targets.ids.numel() for batch in batches)
+
+
 @dataclass
 class Train:
     """Training steps on the batches of a work file; the case selects them. Work: real targets."""
@@ -55,27 +97,19 @@ class Train:
     def prepare(self, threads: int) -> None:
         """Build a model with initial weights, the trainer, and the batches."""
         from regard.bench.work import Work
-        from regard.data.batch import Cursor
         from regard.data.text.encoded import make_batch
         from regard.data.text.pairs import Pair
         from regard.models import build
         from regard.runtime.device import setup
         from regard.tasks.translate import Translate
         from regard.tokens import TokensConfig, learn
-        from regard.train.config import TrainConfig
-        from regard.train.log import TrainingProgress
-        from regard.train.trainer import Job, Trainer
 
         setup(threads, 0)
         work = Work.read(self.work)
         model = build(work.config, work.source_vocab, work.target_vocab)
         words = learn([Pair("a", "b")], TokensConfig(kind="words"))  # unused: ids are given
         task = Translate(words, smoothing=0.1)
-        never = 10**9
-        config = TrainConfig(steps=never, log_every=never, batch_tokens=work.batch_tokens)
-        job = Job(model, task, config, work.config.dim, {}, "", "", threads=threads)
-        self.trainer = Trainer(job)
-        self.progress = TrainingProgress(never, quiet=True)
+        self.trainer = make_trainer(model, task, work.batch_tokens, threads)
         self.batches = {
             case: [
                 make_batch(
@@ -89,16 +123,10 @@ class Train:
             ]
             for case, batches in work.batches.items()
         }
-        self.at = Cursor()
-        model.train()
 
     def measure(self, case: str) -> float:
         """Run one step per batch; returns the number of target tokens."""
-        targets = 0
-        for batch in self.batches[case]:
-            self.trainer.step(iter([(batch, self.at)]), self.progress)
-            targets += batch.targets.ids.numel()
-        return targets
+        return train_on(self.trainer, self.batches[case])
 
 
 @dataclass
@@ -116,16 +144,12 @@ class Decode:
         """Build a model with random weights, and the source sentences."""
         from regard.bench.work import Work
         from regard.decode import DecodeConfig, Symbols
-        from regard.models import build
         from regard.runtime.device import setup
 
         setup(threads, 0)
         work = Work.read(self.work)
-        self.model = build(work.config, work.source_vocab, work.target_vocab).eval()
-        if self.precision == "int8":
-            from regard.layers.kernels.int8 import quantise
-
-            self.model = quantise(self.model)
+        sizes = work.source_vocab, work.target_vocab
+        self.model = ready_model(work.config, *sizes, precision=self.precision)
         self.symbols = Symbols(work.begin, work.end, work.pad, (work.pad, work.begin))
         self.config = DecodeConfig(beam=BEAM, min_length=WRITTEN, max_length=WRITTEN)
         self.sources = [source for batch in work.batches["decode"] for source, _ in batch]
@@ -160,14 +184,12 @@ class Encode:
         import torch
 
         from regard.data.input import Ragged
-        from regard.models import build
         from regard.runtime.device import setup
 
         if self.look not in LOOKS:
             raise InputError("look", got=self.look, expected=f"one of {', '.join(LOOKS)}")
         setup(threads, 0)
-        config = reader_config(self.tokens, quick=self.quick)
-        self.model = build(config, 1000, 1000).eval()
+        self.model = ready_model(reader_config(self.tokens, quick=self.quick), 1000, 1000)
         self.source = Ragged(torch.randint(4, 1000, (self.tokens,)), (self.tokens,))
 
     def measure(self, case: str) -> float:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from regard.bench.ours import make_trainer, ready_model, train_on
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -23,15 +25,12 @@ class TrainText:
     def prepare(self, threads: int) -> None:
         """Build a model with initial weights, the trainer, and the batch."""
         from regard.bench.texts import TextWork
-        from regard.data.batch import Batch, Cursor
+        from regard.data.batch import Batch
         from regard.data.input import Ragged
         from regard.models import build
         from regard.runtime.device import setup
         from regard.tasks.generate import Generate
         from regard.tokens import TokensConfig, learn_plain
-        from regard.train.config import TrainConfig
-        from regard.train.log import TrainingProgress
-        from regard.train.trainer import Job, Trainer
 
         setup(threads, 0)
         work = TextWork.read(self.work)
@@ -43,23 +42,16 @@ class TrainText:
             Ragged.of([row[1:] for row in work.texts]),
             tuple(range(len(work.texts))),
         )
-        never, tokens = 10**9, self.batch.targets.ids.numel()
-        config = TrainConfig(steps=never, log_every=never, batch_tokens=tokens)
-        job = Job(model, task, config, work.config.dim, {}, "", "", threads=threads)
-        self.trainer = Trainer(job)
-        self.progress = TrainingProgress(never, quiet=True)
-        self.at = Cursor()
-        model.train()
+        self.trainer = make_trainer(model, task, self.batch.targets.ids.numel(), threads)
 
     def measure(self, case: str) -> float:
         """Run one step; returns the number of target tokens."""
         del case
-        self.trainer.step(iter([(self.batch, self.at)]), self.progress)
-        return self.batch.targets.ids.numel()
+        return train_on(self.trainer, [self.batch])
 
 
 @dataclass
-class GoOn:
+class Continue:
     """Greedy decoding of a fixed number of tokens; the case is the number of prompts in a batch.
 
     Work: generated tokens.
@@ -73,16 +65,11 @@ class GoOn:
         """Build a model with random weights, and the prompts."""
         from regard.bench.texts import TextWork
         from regard.decode import DecodeConfig, Symbols
-        from regard.models import build
         from regard.runtime.device import setup
 
         setup(threads, 0)
         self.settings = work = TextWork.read(self.work)
-        self.model = build(work.config, work.vocab).eval()
-        if self.precision == "int8":
-            from regard.layers.kernels.int8 import quantise
-
-            self.model = quantise(self.model)
+        self.model = ready_model(work.config, work.vocab, precision=self.precision)
         self.symbols = Symbols(begin=work.end, end=work.end, pad=work.end)  # the only one of GPT-2
         self.config = DecodeConfig(min_length=work.written, max_length=work.written)
 
@@ -117,12 +104,11 @@ class Embed:
     def prepare(self, threads: int) -> None:
         """Build a model with random weights, and the tokenized sentences."""
         from regard.bench.texts import TextWork
-        from regard.models import build
         from regard.runtime.device import setup
 
         setup(threads, 0)
         work = TextWork.read(self.work)
-        self.model = build(work.config, work.vocab).eval()
+        self.model = ready_model(work.config, work.vocab)
         self.count, self.reader = len(work.texts), _reader(work.texts)
 
     def vectors(self) -> Tensor:

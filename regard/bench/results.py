@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Quantity = Literal["rate", "time", "work"]
@@ -36,7 +36,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Summary:
     """A median with the smallest and the largest value."""
 
     median: float
@@ -44,9 +44,9 @@ class Figure:
     high: float
 
     @staticmethod
-    def of(values: Sequence[float]) -> Figure:
+    def of(values: Sequence[float]) -> Summary:
         """The median, minimum and maximum of values."""
-        return Figure(statistics.median(values), min(values), max(values))
+        return Summary(statistics.median(values), min(values), max(values))
 
 
 @dataclass
@@ -76,13 +76,13 @@ class Measured:
             return f"not installed: {self.missing}"
         return f"failed: {self.failed}" if self.failed else ""
 
-    def shown(self, quantity: Quantity) -> Figure:
+    def shown(self, quantity: Quantity) -> Summary:
         """The statistics of the quantity that a table shows."""
         if quantity == "rate":
-            return Figure.of([turn.speed for turn in self.turns])
+            return Summary.of([turn.speed for turn in self.turns])
         if quantity == "time":
-            return Figure.of([1000 * turn.seconds for turn in self.turns])
-        return Figure.of([turn.work for turn in self.turns])
+            return Summary.of([1000 * turn.seconds for turn in self.turns])
+        return Summary.of([turn.work for turn in self.turns])
 
     @property
     def peak(self) -> float:
@@ -131,7 +131,7 @@ class Verdict:
     bar: Bar
     met: bool | None
     """None if it was not measured."""
-    ratio: Figure | None = None
+    ratio: Summary | None = None
     against: str = ""
 
     def describe(self, *, judged: bool = True) -> str:
@@ -168,12 +168,12 @@ def judge(bar: Bar, measured: Mapping[str, Measured]) -> Verdict:
     return Verdict(bar, met, ratio, rival.label)
 
 
-def compare(ours: Measured, theirs: Measured, compared: Compared) -> Figure:
+def compare(ours: Measured, theirs: Measured, compared: Compared) -> Summary:
     """The ratios ours / theirs round by round; for points the differences theirs - ours."""
     pairs = zip(ours.quantity(compared), theirs.quantity(compared), strict=False)
     if compared == "points":
-        return Figure.of([other - mine for mine, other in pairs])
-    return Figure.of([mine / other for mine, other in pairs])
+        return Summary.of([their - our for our, their in pairs])
+    return Summary.of([our / their for our, their in pairs])
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
@@ -197,7 +197,7 @@ def to_json(measured: Measured) -> dict[str, Any]:
         "versions": measured.versions,
         "seconds": [turn.seconds for turn in measured.turns],
         "work": [turn.work for turn in measured.turns],
-        "speed": {"median": speed.median, "low": speed.low, "high": speed.high},
+        "speed": asdict(speed),
         "flops_per_second": None if measured.flops is None else measured.flops * speed.median,
         "resident_bytes": measured.resident,
         "peak_bytes": [turn.peak for turn in measured.turns],

@@ -11,7 +11,7 @@ from pathlib import Path
 from regard.bench.harness import Entry, Experiment
 from regard.bench.limits import limits, matrix_limit
 from regard.bench.ours import WRITTEN, Decode, Encode, Quality, Train
-from regard.bench.ours_text import Embed, GoOn, TrainText
+from regard.bench.ours_text import Continue, Embed, TrainText
 from regard.bench.results import Bar
 from regard.bench.texts import TextWork, random_rows, random_sentences
 from regard.bench.work import SAME, Corpus, Work, encoded, from_files, like_multi30k
@@ -230,10 +230,13 @@ def gpt_decoding(chosen: Settings, prompts: int) -> Experiment:
     texts = random_rows(max(PROMPTS), length, vocab)
     work = TextWork(config.model_dump(), vocab, texts, written, end=vocab - 1)
     path, plural = work.save(chosen.folder / "gpt-decoding.json"), "" if prompts == 1 else "s"
-    lines = [Entry(OURS, GoOn(path), str(prompts)), Entry(INT8, GoOn(path, "int8"), str(prompts))]
+    lines = [
+        Entry(OURS, Continue(path), str(prompts)),
+        Entry(INT8, Continue(path, "int8"), str(prompts)),
+    ]
     bars = []
     if prompts > 1:
-        lines.append(Entry(ONE_PROMPT, GoOn(path), "1"))
+        lines.append(Entry(ONE_PROMPT, Continue(path), "1"))
         bars.append(Bar(OURS, (ONE_PROMPT,), "speed", 4.0))
     return Experiment(
         name=f"gpt-decoding-{prompts}",

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from regard.bench.harness import Outcome, Point
-from regard.bench.results import Figure, Measured, Quantity, Verdict, compare, slope, to_json
+from regard.bench.results import Measured, Quantity, Summary, Verdict, compare, slope, to_json
 from regard.runtime.device import describe
 
 WIDTH = 24
@@ -17,7 +17,7 @@ WIDTH = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 LINEAR = 1.1
 """The largest exponent that counts as linear growth."""
-QUICK = "Quick: toy sizes, to see that everything runs. The figures mean nothing."
+QUICK = "Quick: toy sizes, to see that everything runs. The numbers mean nothing."
 
 
 def report(outcomes: Sequence[Outcome], *, rounds: int, threads: int, quick: bool) -> str:
@@ -101,7 +101,7 @@ def _beside(line: Measured, first: Measured, limit: Measured | None, shows: Quan
     return more
 
 
-def _spread(figure: Figure, shows: Quantity) -> str:
+def _spread(figure: Summary, shows: Quantity) -> str:
     values = [number(each, shows) for each in (figure.median, figure.low, figure.high)]
     return f"{values[0]} ({values[1]}–{values[2]})"
 

@@ -6,26 +6,23 @@ Other packages can read the file without ours: `model` has the sizes, `vocab` th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from regard.bench.work import like_multi30k
+from regard.bench.work import WorkFile, like_multi30k
 from regard.cost.count import forward_flops
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
 from regard.models.sketch import sketch
-from regard.runtime.files import write_file
 from regard.tokens.kinds import BEGIN, END
 
 
 @dataclass(frozen=True)
-class TextWork:
+class TextWork(WorkFile):
     """A model's sizes and the texts to run it on."""
 
     model: dict[str, Any]
@@ -41,16 +38,6 @@ class TextWork:
     def config(self) -> ModelConfig:
         """The config of the model."""
         return CONFIGS[self.model["family"]].model_validate(self.model)
-
-    def save(self, path: Path) -> str:
-        """Write the JSON file; returns its path, which contenders get."""
-        write_file(path, json.dumps(asdict(self)).encode())
-        return str(path)
-
-    @staticmethod
-    def read(path: str) -> TextWork:
-        """Read a file written by `save`."""
-        return TextWork(**json.loads(Path(path).read_text("utf-8")))
 
     def flops(self, *, unread: int = 0) -> float:
         """FLOPs of a forward pass over all texts, each without its last `unread` tokens."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -37,8 +37,24 @@ RANDOM_PAIRS = 32
 """Pairs per random batch."""
 
 
+class WorkFile:
+    """A dataclass that is written to a JSON file, which contenders read."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def save(self, path: Path) -> str:
+        """Write the JSON file; returns its path, which contenders get."""
+        write_file(path, json.dumps(asdict(self)).encode())
+        return str(path)
+
+    @classmethod
+    def read(cls, path: str) -> Self:
+        """Read a file written by `save`."""
+        return cls(**json.loads(Path(path).read_text("utf-8")))
+
+
 @dataclass(frozen=True)
-class Work:
+class Work(WorkFile):
     """A model's sizes and the batches to run it on."""
 
     model: dict[str, Any]
@@ -55,16 +71,6 @@ class Work:
     def config(self) -> TransformerConfig:
         """The config of the model."""
         return TransformerConfig.model_validate(self.model)
-
-    def save(self, path: Path) -> str:
-        """Write the JSON file; returns its path, which contenders get."""
-        write_file(path, json.dumps(asdict(self)).encode())
-        return str(path)
-
-    @staticmethod
-    def read(path: str) -> Work:
-        """Read a file written by `save`."""
-        return Work(**json.loads(Path(path).read_text("utf-8")))
 
     def flops(self, case: str) -> float:
         """Training FLOPs per real target token of a case; padding does not count."""

@@ -35,18 +35,18 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     contender, answer = guarded(lambda: prepared(json.loads(sys.stdin.readline())))
-    tell(answers, answer)
+    send(answers, answer)
     if contender is None:
         return
     for line in sys.stdin:
         case = json.loads(line)["case"]
         answer = guarded(lambda case=case: (contender, turn(contender, case)))[1]  # type: ignore[misc]
-        tell(answers, answer)
+        send(answers, answer)
 
 
 def prepared(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Build and prepare the contender; returns it and the answer with memory and versions."""
-    module = found(request["module"], request["file"])
+    module = import_contender(request["module"], request["file"])
     contender = getattr(module, request["name"])(**request["options"])
     contender.prepare(request["threads"])
     gc.collect()
@@ -85,7 +85,7 @@ def guarded(
         return None, {"failed": text.splitlines()[0], "kind": type(error).__name__}
 
 
-def found(module: str, file: str) -> ModuleType:
+def import_contender(module: str, file: str) -> ModuleType:
     """The contender's module, imported by name or, if that is not importable, from its file."""
     try:
         return importlib.import_module(module)
@@ -114,7 +114,7 @@ def version(package: str) -> str:
         return "unknown"
 
 
-def tell(answers: TextIO, answer: dict[str, Any]) -> None:
+def send(answers: TextIO, answer: dict[str, Any]) -> None:
     """Write one answer as a line and flush it."""
     answers.write(json.dumps(answer) + "\n")
     answers.flush()

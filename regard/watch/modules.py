@@ -104,34 +104,34 @@ def attention_layers(model: nn.Module, version: str) -> dict[str, Layer]:
     found = {}
     for name, module in model.named_modules():
         config = getattr(module, "config", None)
-        if hasattr(config, NAME) and home(type(module)) is not None:
+        if hasattr(config, NAME) and registry_code(type(module)) is not None:
             found[name] = Layer(name, module, config)
     if not found:
         raise InputError(
             f"{type(model).__name__} cannot be watched",
             got=f"attention code of its own, in transformers {version}",
             expected="layers that take their function from its registry",
-            fix="the kind of BERT does since transformers 5.0, T5 since 5.15",
+            fix="BERT and similar models have them since transformers 5.0, T5 since 5.15",
         )
     return found
 
 
-def home(kind: type) -> tuple[ModuleType, str] | None:
+def registry_code(kind: type) -> tuple[ModuleType, str] | None:
     """The module and the source code of the class that uses the registry; None if none does.
 
     Args:
         kind: The class of a layer; its base classes are searched, too.
     """
-    if kind not in _HOMES:
-        _HOMES[kind] = _find_home(kind)
-    return _HOMES[kind]
+    if kind not in _CODE:
+        _CODE[kind] = _find_code(kind)
+    return _CODE[kind]
 
 
-_HOMES: dict[type, tuple[ModuleType, str] | None] = {}
-"""Cache of `home`, since reading source code is slow."""
+_CODE: dict[type, tuple[ModuleType, str] | None] = {}
+"""Cache of `registry_code`, since reading source code is slow."""
 
 
-def _find_home(kind: type) -> tuple[ModuleType, str] | None:
+def _find_code(kind: type) -> tuple[ModuleType, str] | None:
     for ancestor in kind.__mro__:
         if ancestor.__module__ == "transformers.modeling_utils":
             break  # a model, not a layer
@@ -145,28 +145,28 @@ def _find_home(kind: type) -> tuple[ModuleType, str] | None:
     return None
 
 
-def own_function(kind: type, implementation: str) -> Callable[..., Any]:
+def original_function(kind: type, implementation: str) -> Callable[..., Any]:
     """The attention function that a layer of this class uses when it is not watched.
 
     Raises:
         InputError: If it cannot be determined.
     """
-    place = home(kind)
-    assert place is not None, "only layers that ask the registry get here"
+    found = registry_code(kind)
+    assert found is not None, "only layers that use the registry get here"
     if implementation == "eager":
-        return _without_kernel(kind.__name__, *place)
-    return getattr(place[0], REGISTRY)[implementation]  # a file may define its own registry
+        return _eager_function(kind.__name__, *found)
+    return getattr(found[0], REGISTRY)[implementation]  # a file may define its own registry
 
 
 @cache
-def _without_kernel(kind: str, file: ModuleType, code: str) -> Callable[..., Any]:
+def _eager_function(kind: str, file: ModuleType, code: str) -> Callable[..., Any]:
     """The function for `eager`: it is not in the registry but named in the layer's code."""
     default = DEFAULT.search(code) or OLDER_DEFAULT.search(code)
     function = getattr(file, default.group(1), None) if default else None
     if function is None:
         raise InputError(
             f"{kind} cannot be watched",
-            got="no function in its file for attention without a fast kernel",
+            got="no function for eager attention in its file",
             fix='load the model with attn_implementation="sdpa"',
         )
     return function
@@ -185,9 +185,9 @@ def check_layer(layer: Layer, implementation: str) -> None:
             expected="sdpa, eager or flash attention",
             fix='load the model with attn_implementation="sdpa"',
         )
-    own_function(type(layer.module), implementation)
-    place = home(type(layer.module))
-    for line in BY_NAME.findall(place[1] if place else ""):
+    original_function(type(layer.module), implementation)
+    found = registry_code(type(layer.module))
+    for line in BY_NAME.findall(found[1] if found else ""):
         if f'"{implementation}"' not in line or "output_attentions" in line:
             continue
         # GPT-2 compares with "eager", but this matters only with reorder_and_upcast_attn
@@ -195,8 +195,8 @@ def check_layer(layer: Layer, implementation: str) -> None:
             continue
         raise InputError(
             f"{layer.name} cannot be watched",
-            got=f'code that computes differently under the name "{implementation}"',
-            expected="code that only looks its function up",
+            got=f'code that tests whether the function is called "{implementation}"',
+            expected="code that only looks up its function by that name",
         )
 
 

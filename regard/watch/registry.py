@@ -1,6 +1,6 @@
 """Our entries in the `transformers` registry of attention functions, and the function behind them.
 
-`hold` replaces the name of the attention function in a config by one of ours, so that every call
+`install` replaces the name of the attention function in a config by one of ours, so that every call
 of the layer comes to `attend`. It calls the layer's own function; if the layer is being watched,
 the requested tensors are recorded and edits are applied. Active watches are kept in a context
 variable: a watch sees only what its own thread (or asyncio task) runs.
@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -23,61 +23,40 @@ from regard.errors import InputError
 from regard.layers import Edit, Tap
 from regard.layers.tap.product import Product
 from regard.watch.call import SITE, Call
-from regard.watch.modules import NAME, own_function
+from regard.watch.modules import NAME, original_function
+
+if TYPE_CHECKING:
+    from regard.watch.watching import Watch
 
 PREFIX = "regard_watch_"
 """Our name for a function is this prefix and its own name, since models test for `flash` in it."""
 SCORES, WEIGHTS, HEADS = f"{SITE}.scores", f"{SITE}.weights", f"{SITE}.heads"
 
 
-class Watching(Protocol):
-    """The interface of a watch that `attend` uses."""
-
-    def name_of(self, module: nn.Module) -> str | None:
-        """The layer's name; None if it is not watched."""
-        ...
-
-    def edits_of(self, module: nn.Module) -> list[Edit]:
-        """The edits of this layer, with sites such as `layer.weights` (see `SITE`)."""
-        ...
-
-    def tap(self, module: nn.Module, edits: list[Edit]) -> Tap:
-        """A tap that records and edits one call of a layer."""
-        ...
-
-    def first_time(self, module: nn.Module) -> bool:
-        """Whether this method is called for this layer for the first time."""
-        ...
-
-    def keep(self, module: nn.Module, call: Call, tap: Tap) -> None:
-        """Store what was recorded of one call."""
-        ...
-
-
-ACTIVE: ContextVar[tuple[Watching, ...]] = ContextVar("regard_watch", default=())
+ACTIVE: ContextVar[tuple[Watch, ...]] = ContextVar("regard_watch", default=())
 """The active watches of this thread, outermost first."""
 
 
 @dataclass
-class _Held:
+class _Renamed:
     config: Any
-    own: str
+    original: str
     watches: int = 0
 
 
-_HELD: dict[int, _Held] = {}
+_RENAMED: dict[int, _Renamed] = {}
 """The configs that have our name, by id. A config may be shared by several models and watches; its
-own name is restored when the last watch ends, in whatever order they end."""
+original name is restored when the last watch ends, in whatever order they end."""
 _LOCK = Lock()
 
 
-def own_name(config: Any) -> str:
+def original_name(config: Any) -> str:
     """The name of the attention function of a config when it is not watched."""
-    held = _HELD.get(id(config))
-    return getattr(config, NAME) if held is None else held.own
+    renamed = _RENAMED.get(id(config))
+    return getattr(config, NAME) if renamed is None else renamed.original
 
 
-def hold(library: Any, configs: Iterable[Any]) -> None:
+def install(library: Any, configs: Iterable[Any]) -> None:
     """Set our name of the attention function in configs.
 
     Args:
@@ -86,21 +65,21 @@ def hold(library: Any, configs: Iterable[Any]) -> None:
     """
     with _LOCK:
         for config in configs:
-            held = _HELD.setdefault(id(config), _Held(config, getattr(config, NAME)))
-            held.watches += 1
-            _register(library, held.own)
-            setattr(config, NAME, PREFIX + held.own)
+            renamed = _RENAMED.setdefault(id(config), _Renamed(config, getattr(config, NAME)))
+            renamed.watches += 1
+            _register(library, renamed.original)
+            setattr(config, NAME, PREFIX + renamed.original)
 
 
 def release(configs: Iterable[Any]) -> None:
-    """Restore the own name in configs, unless another watch still uses ours."""
+    """Restore the original name in configs, unless another watch still uses ours."""
     with _LOCK:
         for config in configs:
-            held = _HELD[id(config)]
-            held.watches -= 1
-            if not held.watches:
-                setattr(config, NAME, held.own)
-                del _HELD[id(config)]
+            renamed = _RENAMED[id(config)]
+            renamed.watches -= 1
+            if not renamed.watches:
+                setattr(config, NAME, renamed.original)
+                del _RENAMED[id(config)]
 
 
 def _register(library: Any, implementation: str) -> None:
@@ -132,7 +111,7 @@ def attend(
         The output of each head (batch, query, heads, head_dim), and the second return value of
         the layer's own function (its weights or None).
     """
-    function = own_function(type(module), implementation)
+    function = original_function(type(module), implementation)
     watches = [watch for watch in ACTIVE.get() if watch.name_of(module) is not None]
     if not watches:
         return function(module, query, key, value, attention_mask, *others, **options)
@@ -142,22 +121,22 @@ def attend(
         _visit(taps, f"{SITE}.{letter}", x)
         for letter, x in zip("qkv", (query, key, value), strict=True)
     )
-    out, beside = function(module, q, k, v, attention_mask, *others, **options)
+    out, weights = function(module, q, k, v, attention_mask, *others, **options)
 
     positional = list(inspect.signature(function).parameters)[5 : 5 + len(others)]
     named = options | dict(zip(positional, others, strict=True))
     name = watches[0].name_of(module) or ""
     call = Call(name, module, implementation, q, k, v, attention_mask, named)
     _check_heads(call, taps, edits)
-    heads = _beside(call, taps, out.transpose(1, 2), watches[0])
+    heads = _record(call, taps, out.transpose(1, 2), watches[0])
     for watch, tap in zip(watches, taps, strict=True):
-        watch.keep(module, call, tap)
+        watch.store(module, call, tap)
     touched = {edit.site for edit in edits}
     if touched & {SCORES, WEIGHTS}:
-        beside = None  # the function's own weights are outdated
+        weights = None  # the function's own weights are outdated
     if touched & {SCORES, WEIGHTS, HEADS}:
         out = heads.transpose(1, 2).contiguous()
-    return out, beside
+    return out, weights
 
 
 def _visit(taps: Sequence[Tap], site: str, value: Tensor) -> Tensor:
@@ -169,7 +148,7 @@ def _visit(taps: Sequence[Tap], site: str, value: Tensor) -> Tensor:
     return value
 
 
-def _beside(call: Call, taps: Sequence[Tap], out: Tensor, watch: Watching) -> Tensor:
+def _record(call: Call, taps: Sequence[Tap], out: Tensor, watch: Watch) -> Tensor:
     """Record and edit scores, weights and the heads' output.
 
     Args:
@@ -189,7 +168,7 @@ def _beside(call: Call, taps: Sequence[Tap], out: Tensor, watch: Watching) -> Te
     with torch.autocast(call.q.device.type, enabled=False):
         product = call.product()
         if not call.dropout and watch.first_time(call.module):
-            _reconcile(call.name, product, out)
+            _check_formula(call.name, product, out)
         results = [tap.attention(product, out) for tap in taps]  # all taps return the same
     for tap in taps:
         for site in (SCORES, WEIGHTS):
@@ -229,7 +208,7 @@ def _check_editable(call: Call) -> None:
         )
 
 
-def _reconcile(name: str, product: Product, out: Tensor) -> None:
+def _check_formula(name: str, product: Product, out: Tensor) -> None:
     """Reject a layer that computes something else than softmax(q kᵀ · scaling + bias) v.
 
     Only the last query is compared: code that differs does so for every query.
@@ -237,12 +216,12 @@ def _reconcile(name: str, product: Product, out: Tensor) -> None:
     weights = product.pattern(queries=[-1]).whole()  # (batch, heads, 1, key)
     group = weights.shape[1] // product.v.shape[1]
     ours = weights @ product.v.detach().repeat_interleave(group, dim=1)
-    theirs = out[:, :, -1:].detach()
-    near = 1e-3 if theirs.dtype in (torch.float32, torch.float64) else 3e-2
-    away = (ours - theirs.to(ours.dtype)).abs().max()
-    if away > near * max(1.0, float(theirs.abs().max())):
+    computed = out[:, :, -1:].detach()
+    tolerance = 1e-3 if computed.dtype in (torch.float32, torch.float64) else 3e-2
+    away = (ours - computed.to(ours.dtype)).abs().max()
+    if away > tolerance * max(1.0, float(computed.abs().max())):
         raise InputError(
             f"{name} cannot be watched",
             got=f"an output {float(away):.2g} away from softmax(q kᵀ · scaling + mask) v",
-            expected="that; its code must do something else",
+            expected="a layer that computes this formula",
         )

@@ -129,8 +129,8 @@ class Step(Mapping[str, Tensor]):
         found = self._numbered(layer) if isinstance(layer, int) else self._at_site(layer)
         if found is None:
             close = get_close_matches(str(layer), self.calls, n=1, cutoff=0.0)
-            expected = f"one such as {close[0]}" if close else "a pass of the model in the `with`"
-            raise InputError("not seen", got=layer, expected=expected)
+            expected = f"one such as {close[0]}" if close else "a call of the model in the `with`"
+            raise InputError("not recorded", got=layer, expected=expected)
         return found
 
     def _numbered(self, number: int) -> str | None:
@@ -166,7 +166,7 @@ class Seen:
         """Begin a new pass; its `Step` is created with its first recorded call."""
         self._fresh = True
 
-    def keep(self, name: str, call: Call, records: Records) -> None:
+    def store(self, name: str, call: Call, records: Records) -> None:
         """Store the recording of one call."""
         if self._fresh:
             self.steps.append(Step({}, self.layers))
@@ -269,14 +269,12 @@ class Seen:
             site = self._site(name)
             if site in maps:
                 raise InputError(
-                    "look",
-                    got=f"two layers for {site}",
-                    expected="one stack",
+                    "look", got=f"two layers for {site}", expected="one stack",
                     fix="choose layers=…",
-                )
+                )  # fmt: skip
             maps[site] = self._map(name, source, written, row, rows)
         if not maps:
-            raise InputError("look", got="nothing seen", expected="a pass in the `with`")
+            raise InputError("look", got="no records", expected="a call of the model in the `with`")
         heads = self._wanted.heads
         note = "" if heads is None else f"of each layer, heads {', '.join(map(str, heads))}"
         return Look(maps=tuple(maps.values()), title=title, note=note)
@@ -320,11 +318,8 @@ class Seen:
         done = 0
         for call in calls:
             asked = self._wanted.queries if call.queries > 1 else None
-            places += (
-                [done + i for i in range(call.queries)]
-                if asked is None
-                else [done + i % call.queries for i in asked]
-            )
+            asked = range(call.queries) if asked is None else asked
+            places += [done + i % call.queries for i in asked]
             done += call.queries
         return places
 

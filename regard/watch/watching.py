@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from operator import index
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from regard.errors import InputError
 from regard.layers import Edit, Tap
 from regard.watch.call import SITE, Call
 from regard.watch.modules import Layers, attention_layers, check_layer, is_paired, pick_layers
-from regard.watch.registry import ACTIVE, hold, own_name, release
+from regard.watch.registry import ACTIVE, install, original_name, release
 from regard.watch.seen import Seen
 
 SITES = ("q", "k", "v", "scores", "weights", "heads")
@@ -66,11 +65,7 @@ def watch(
     return Watch(
         model,
         layers,
-        Tap(
-            *_known(sites),
-            heads=_numbers("heads", heads),
-            queries=_numbers("queries", queries),
-        ),
+        Tap(*_known(sites), heads=_numbers("heads", heads), queries=_numbers("queries", queries)),
         [*_knocked_out(knock_out), *edits],
     )
 
@@ -95,7 +90,7 @@ class Watch:
                 edit_here = replace(edit, site=f"{SITE}.{site}")
                 self._edits.setdefault(layer.module, []).append(edit_here)
         for layer in chosen.values():
-            check_layer(layer, own_name(layer.config))
+            check_layer(layer, original_name(layer.config))
         self._layers = chosen
         self._names = {layer.name: layer for layer in chosen.values()}
         self._paired = is_paired(known)
@@ -110,7 +105,7 @@ class Watch:
         self.seen = Seen(self._names, self._wanted, paired=self._paired, model=name)
         self._checked: set[nn.Module] = set()
         self._depth = 0
-        hold(self._library, self._configs)
+        install(self._library, self._configs)
         for module in self.model.modules():
             # `generate` calls the encoder directly: the outermost submodel called begins a pass
             if isinstance(module, self._library.PreTrainedModel):
@@ -119,12 +114,7 @@ class Watch:
         ACTIVE.set((*ACTIVE.get(), self))
         return self.seen
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         ACTIVE.set(tuple(watch for watch in ACTIVE.get() if watch is not self))
         for hook in self._hooks:
             hook.remove()
@@ -189,10 +179,10 @@ class Watch:
         self._checked.add(module)
         return new
 
-    def keep(self, module: nn.Module, call: Call, tap: Tap) -> None:
+    def store(self, module: nn.Module, call: Call, tap: Tap) -> None:
         """Store what was recorded of one call."""
         if tap.records:
-            self.seen.keep(self._layers[module].name, call, tap.records)
+            self.seen.store(self._layers[module].name, call, tap.records)
 
 
 def _library() -> Any:
@@ -235,14 +225,14 @@ def _check_model(library: Any, model: Any) -> None:
         raise InputError(
             "regard.watch",
             got="a compiled model, whose attention is fused into its graph",
-            expected="one that is not",
+            expected="a model that is not compiled",
             fix="watch the model before torch.compile",
         )
     if inside[0] != "":
         raise InputError(
             "regard.watch",
             got=f"{type(model).__name__}, with a model of transformers inside",
-            expected="that model",
+            expected="the model of transformers itself",
             fix=f'try regard.watch(model.get_submodule("{inside[0]}"), …)',
         )
 
@@ -259,13 +249,17 @@ def _known(sites: Sequence[str]) -> list[str]:
     return [f"{SITE}.{site}" for site in sites]
 
 
+def _listed(given: Any) -> list[Any]:
+    """A list of the given items, or of the one item."""
+    single = isinstance(given, str) or not isinstance(given, Iterable)
+    return [given] if single else list(given)
+
+
 def _numbers(what: str, given: Any) -> list[int] | None:
     if given is None:
         return None
-    single = isinstance(given, str) or not isinstance(given, Iterable)
-    found: list[Any] = [given] if single else list(given)
     try:
-        return [index(each) for each in found]  # accepts numpy and torch integers
+        return [index(each) for each in _listed(given)]  # accepts numpy and torch integers
     except TypeError:
         raise InputError(what, got=repr(given), expected="whole numbers, such as [0, 3]") from None
 
@@ -273,9 +267,7 @@ def _numbers(what: str, given: Any) -> list[int] | None:
 def _knocked_out(heads: Iterable[str | tuple[str | int, int]]) -> list[Edit]:
     """One edit per head that sets its output to zero before the output projection."""
     edits = []
-    single = isinstance(heads, str) or not isinstance(heads, Iterable)
-    each: Iterable[Any] = [heads] if single else heads
-    for given in each:
+    for given in _listed(heads):
         pair = given
         if isinstance(given, str):  # decoder.1.cross.3, or the path of a layer and a number
             name, _, number = given.rpartition(".")

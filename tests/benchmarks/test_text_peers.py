@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.peers import bert, gpt2, nanogpt
 from benchmarks.run import experiments
-from regard.bench.ours_text import Embed, GoOn, TrainText
+from regard.bench.ours_text import Continue, Embed, TrainText
 from regard.bench.suite import Settings, select
 from regard.bench.texts import TextWork, random_rows, random_sentences
 from regard.hub.folder import read_model
@@ -113,13 +113,13 @@ def test_everybody_learns_from_the_same_loss_by_the_same_steps(
 
 @pytest.mark.usefixtures("_shaken")
 def test_everybody_writes_the_same_tokens(gpt_work: str, tmp_path: Path) -> None:
-    theirs, ours = prepared(gpt2.Decode(gpt_work)), prepared(GoOn(gpt_work))
+    theirs, ours = prepared(gpt2.Decode(gpt_work)), prepared(Continue(gpt_work))
     ours.model = as_ours(theirs.model, tmp_path)
     expected = theirs.written(3)
     assert len({token for row in expected for token in row}) > 3  # not one token again and again
     assert ours.written(3) == expected
     assert theirs.measure("2") == ours.measure("2") == 2 * WRITTEN
-    assert prepared(GoOn(gpt_work, "int8")).measure("3") == 3 * WRITTEN
+    assert prepared(Continue(gpt_work, "int8")).measure("3") == 3 * WRITTEN
 
 
 @pytest.mark.usefixtures("_shaken")

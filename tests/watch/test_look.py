@@ -168,7 +168,7 @@ def test_patches_and_frames_are_numbered(make):
 def test_tokens_that_do_not_fit_are_refused(make):
     case = make("llama")
     with torch.no_grad(), regard.watch(case.model) as seen:
-        with pytest.raises(InputError, match="nothing seen"):
+        with pytest.raises(InputError, match="no records"):
             seen.look(list("abcdef"))
         case.run()
     with pytest.raises(InputError, match="got 4, expected 6"):

@@ -89,12 +89,12 @@ def test_weights_are_read_by_number_and_by_place_where_numbers_are_shared(make):
         assert torch.equal(seen.weights.part(number, [1]), seen.weights.part(name, [1]))
     assert torch.equal(seen.weights[-1], seen.weights[names[-1]])
     for wrong in (len(names), -len(names) - 1):
-        with pytest.raises(InputError, match="not seen"):
+        with pytest.raises(InputError, match="not recorded"):
             seen.weights[wrong]
     with torch.no_grad(), regard.watch(case.model, layers=1) as seen:
         case.run()
     assert torch.equal(seen.weights[1], seen.weights[names[1]])
-    with pytest.raises(InputError, match="not seen: got 0"):  # it was not watched
+    with pytest.raises(InputError, match="not recorded: got 0"):  # it was not watched
         seen.weights[0]
     case = make("bart")
     with torch.no_grad(), regard.watch(case.model) as seen:
@@ -133,7 +133,7 @@ def test_unknown_heads_and_queries_are_refused_when_the_layer_runs(make):
 def test_a_name_that_was_not_seen_is_refused_with_the_nearest(make):
     case = make("llama")
     with torch.no_grad(), regard.watch(case.model, 1) as seen:
-        with pytest.raises(InputError, match="expected a pass of the model"):
+        with pytest.raises(InputError, match="expected a call of the model"):
             seen.weights[LAYER]
         case.run()
     with pytest.raises(InputError, match=f"one such as {LAYER}"):
