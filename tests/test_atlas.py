@@ -151,7 +151,7 @@ def test_bilinear_is_judged_by_the_pairs_it_finds_not_by_the_many_cells_that_are
     assert numbers["false_plain"] == np.sum((scores > 0) & ~wanted)
     assert f"finds {numbers['found_plain']} of 4 pairs" in drawing.caption
     assert f"with {numbers['false_plain']} false alarms" in drawing.caption
-    assert "who always says no is right in 94%" in drawing.details
+    assert "always answering no is right in 94%" in drawing.details
 
 
 def test_the_mask_reproduces_the_lectures_weights():

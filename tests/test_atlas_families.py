@@ -65,7 +65,7 @@ def test_one_text_is_a_row_holes_and_spans():
     lines = [(name, cells) for name, *cells in show("objectives").numbers["lines"]]
     text = re.findall(r"[\w']+|\.", TEXT)
     assert lines[1] == ("reads", ["<s>", *text])
-    assert lines[2] == ("says", [*text, "</s>"])
+    assert lines[2] == ("predicts", [*text, "</s>"])
     whole = ["<s>", *text, "</s>"]
     shown = [cells for name, cells in lines if name.startswith("epoch") and cells[0] == "<s>"]
     fates = []
@@ -77,7 +77,11 @@ def test_one_text_is_a_row_holes_and_spans():
         fates += ["mask" if new == "<mask>" else old == new for old, new in chosen]
     assert set(fates) == {"mask", True, False}  # hidden, left, another token
     assert len(set(map(tuple, shown))) == len(shown) > 1
-    assert [name for name, _ in lines[-3:]] == ["T5: say what was cut out", "reads", "says"]
+    assert [name for name, _ in lines[-3:]] == [
+        "T5: write the spans that were removed",
+        "reads",
+        "writes",
+    ]
     (_, source), (_, target) = lines[-2:]  # one draw: another would cut out the same last words
     spans = " ".join(target).removesuffix(" </s>").split("<")[1:]
     assert len(spans) == 2  # 5 tokens in spans of 3

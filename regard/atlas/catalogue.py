@@ -35,7 +35,7 @@ class Option:
 
     Attributes:
         default: The default value; its type is the option's type.
-        meaning: A short description.
+        meaning: A short description, which messages about a wrong value repeat.
         low: The smallest allowed number.
         high: The largest allowed number.
         choices: The allowed values of a text option; empty if any text is allowed.
@@ -67,7 +67,9 @@ class Option:
         Raises:
             InputError: If the value is not allowed.
         """
-        error = InputError(name, got=repr(given), expected=self.expected)
+        error = InputError(
+            name, got=repr(given), expected=self.expected, fix=f"{name}: {self.meaning}"
+        )
         if self.choices:
             if given not in self.choices:
                 raise error
@@ -229,9 +231,9 @@ _FIGURES = {
         title="One-hot × matrix = row: what an embedding layer computes",
         lectures=("1.2",),
         module="words",
-        text="2 to 12 words that words/glove has",
+        text="2 to 12 words with a vector in words/glove",
         options={
-            "word": Option(1, "which of the words", high=12),
+            "word": Option(1, "the number of the word to look up, from 1", high=12),
             "model": Option("words/glove", "a run of own/vectors, or a file of vectors"),
         },
     ),
@@ -251,7 +253,7 @@ _FIGURES = {
         lectures=("1.4",),
         module="words",
         options={
-            "degrees": Option(15.0, "how far from 90° an angle may be", low=5, high=40),
+            "degrees": Option(15.0, "the largest difference of an angle from 90°", low=5, high=40),
             "steps": Option(150, "steps of gradient descent", high=5000),
             "seed": SEED,
         },
@@ -267,7 +269,7 @@ _FIGURES = {
         lectures=("3.1c",),
         module="attention",
         options={
-            "keys": Option(64, "keys a query looks at", low=2, high=4096),
+            "keys": Option(64, "number of keys", low=2, high=4096),
             "seed": SEED,
         },
     ),
@@ -286,13 +288,17 @@ _FIGURES = {
         title="A mask: scores before and weights after the softmax",
         lectures=("3.1", "3.5"),
         module="attention",
-        text="2 to 12 words of words/glove, whose vectors are compared, instead of the example",
+        text="2 to 12 words with a vector in words/glove, instead of the lecture's example",
         options={
             "rule": Option(
-                "causal", "who may look", choices=("causal", "window", "padding", "none")
+                "causal",
+                "which keys a query may attend to",
+                choices=("causal", "window", "padding", "none"),
             ),
-            "rows": Option("keys", "what the rows are", choices=("keys", "queries")),
-            "size": Option(6, "how many tokens", low=2, high=12),
+            "rows": Option(
+                "keys", "whether the rows are keys or queries", choices=("keys", "queries")
+            ),
+            "size": Option(6, "number of tokens", low=2, high=12),
             "seed": SEED,
         },
     ),
@@ -303,14 +309,16 @@ _FIGURES = {
         text="a text that the model can read",
         options={
             "model": Option("", "a model's folder or name; by default one that is shipped"),
-            "word": Option("", "whose way to follow; by default the last word"),
+            "word": Option("", "the query word; by default the last word"),
             "part": Option("", "encoder, decoder, cross, or a layer's name: decoder.1.cross"),
             "layer": Option(0, "which layer of that part", low=0),
             "head": Option(0, "which of its heads", low=0),
-            "target": Option("", "of a translator: what to follow instead of its translation"),
-            "step": Option("", "one step alone, such as weights, or its number"),
+            "target": Option("", "a translation to use instead of the translator's own"),
+            "step": Option("", "a single step, by its name such as weights, or by its number"),
             "matrices": Option(
-                "auto", "W in the numbers; auto: if small", choices=("auto", "all", "none")
+                "auto",
+                "whether the numbers include the matrices W; auto: if they are small",
+                choices=("auto", "all", "none"),
             ),
         },
         endings=(".html", ".png", ".svg", ".pdf", ".json"),
@@ -325,7 +333,7 @@ _FIGURES = {
             "model": Option("small/translate", "a translator"),
             "head": Option("", "the head to show, such as decoder.1.cross.3"),
             "data": Option("", "a file of pairs to translate; by default held-out sentences"),
-            "pairs": Option(100, "how many of them", low=2, high=1000),
+            "pairs": Option(100, "number of pairs to translate", low=2, high=1000),
         },
     ),
     "costs": Figure(
@@ -358,7 +366,7 @@ _FIGURES = {
         lectures=("3.4",),
         module="heads",
         options={
-            "heads": Option(4, "how many heads against one", low=2, high=16),
+            "heads": Option(4, "number of heads that are compared with one", low=2, high=16),
             "steps": Option(800, "training steps", low=1, high=5000),
             "seed": SEED,
         },
@@ -368,7 +376,7 @@ _FIGURES = {
         lectures=("4.1", "4.3"),
         module="positions",
         options={
-            "length": Option(64, "positions", low=8, high=512),
+            "length": Option(64, "number of positions", low=8, high=512),
             "dim": Option(64, "width of a position's vector", low=8, high=1024),
         },
     ),
@@ -383,7 +391,7 @@ _FIGURES = {
         lectures=("4.4", "4.5"),
         module="positions",
         options={
-            "by": Option(3, "how far to shift", low=1, high=32),
+            "by": Option(3, "by how many positions to shift", low=1, high=32),
             "dim": Option(16, "width of a position's vector", low=4, high=256),
         },
     ),
@@ -393,7 +401,9 @@ _FIGURES = {
         module="positions",
         text="a sentence to reorder",
         options={
-            "positions": Option("sinusoidal", "the scheme to draw beside none", choices=SCHEMES),
+            "positions": Option(
+                "sinusoidal", "the position scheme that is compared with none", choices=SCHEMES
+            ),
             "seed": SEED,
         },
     ),
@@ -402,7 +412,7 @@ _FIGURES = {
         lectures=("5.1", "5.2"),
         module="training",
         options={
-            "layers": Option(8, "how many blocks", high=24),
+            "layers": Option(8, "number of blocks", high=24),
             "steps": Option(200, "training steps", low=1, high=5000),
             "rate": Option(0.01, "learning rate", low=1e-6, high=1.0),
             "seed": SEED,
@@ -413,7 +423,7 @@ _FIGURES = {
         lectures=("5.1b",),
         module="training",
         options={
-            "layers": Option(8, "how many blocks", high=24),
+            "layers": Option(8, "number of blocks", high=24),
             "steps": Option(200, "training steps", low=1, high=5000),
             "rate": Option(0.003, "learning rate", low=1e-6, high=1.0),
             "seed": SEED,
@@ -437,7 +447,7 @@ _FIGURES = {
         module="objectives",
         text="a text of 2 to 36 words",
         options={
-            "draws": Option(200, "draws to measure the shares by", high=10_000),
+            "draws": Option(200, "number of draws for the measured shares", high=10_000),
             "seed": SEED,
         },
     ),
@@ -458,7 +468,7 @@ _FIGURES = {
         module="finetuning",
         options={
             "steps": Option(400, "steps of pretraining; fine-tuning has a tenth", high=10_000),
-            "tries": Option(3, "draws of labelled sentences", high=50),
+            "tries": Option(3, "number of draws of labelled titles", high=50),
             "seed": SEED,
         },
     ),
@@ -468,7 +478,7 @@ _FIGURES = {
         module="sizes",
         options={
             "price": Option(1.0, "dollars for an hour of a chip", low=0.001, high=1000),
-            "share": Option(0.3, "of its peak that a chip reaches", low=0.01, high=1),
+            "share": Option(0.3, "share of its peak that a chip reaches", low=0.01, high=1),
         },
     ),
     "animal": Figure(

@@ -50,18 +50,18 @@ def softmax(text: str | None) -> Drawing:
     x = torch.tensor(_numbers(text), dtype=torch.float64)
     weights = masked_softmax(x, None)
     own = text is not None
-    positive = "Every share is positive" if weights.all() else "A share below 10⁻³⁰⁸ is 0 here"
-    caption = f"{positive}, and together they are {float(weights.sum()):.6g}."
+    positive = "Every share is positive" if weights.all() else "Shares below 10⁻³⁰⁸ are 0 here"
+    caption = f"{positive}, and their sum is {float(weights.sum()):.6g}."
     details = "softmax(x)ᵢ = exp(xᵢ) / Σⱼ exp(xⱼ), computed in double precision."
     wrong = masked_softmax(-x, None)
     if not own:
         caption = (
-            f"The largest number gets nearly all, {float(weights[1]):.4f}; the slide computes "
-            "exp(−x), and so the smallest does."
+            f"The largest number gets a share of {float(weights[1]):.4f}; the slide computes "
+            "exp(−x) by mistake, so that the smallest number gets it."
         )
         details += (
-            f" {positive}, and they sum to {float(weights.sum()):.6g}. The slide writes exp(−x) "
-            "and so prints the shares on the right: its smallest number gets nearly everything."
+            f" {positive}, and their sum is {float(weights.sum()):.6g}. The slide computes exp(−x) "
+            "and prints the shares on the right, where the smallest number gets nearly everything."
         )
     panels = [("the numbers x", x, BLUE), ("softmax(x)", weights, BLUE)]
     panels += [] if own else [("the slide: exp(−x)", wrong, ORANGE)]
@@ -145,15 +145,14 @@ def scaling(keys: int, seed: int) -> Drawing:
             scores = DotScore(scale).scores(q, k)  # (query, key)
             found[kind].append(_softmax_at(scores))
     caption = (
-        "The variance of q·k is d, so the softmax saturates and its gradient vanishes; "
-        "divided by √d, nothing changes with d."
+        "The variance of q·k is d, so for large d the softmax saturates and its gradient vanishes; "
+        "divided by √d, both are independent of d."
     )
     details = (
-        f"Queries and keys with independent normal components; {queries} queries, {keys} keys, "
-        f"seed {seed}. With a variance of d, the softmax puts all its weight on one key, "
-        "and the gradient that comes back through it, ∂(u·softmax(s))/∂s for a random u, "
-        "vanishes. Lines: median over the queries; bands: the middle half. Dotted: d itself. "
-        "Gradients by autograd."
+        f"{queries} queries and {keys} keys with independent normal components, seed {seed}. With "
+        "a variance of d, the softmax puts all its weight on one key, and the gradient through "
+        "it, ∂(u·softmax(s))/∂s for a random u, vanishes. Lines: the median over the queries. "
+        "Bands: the middle half. Dotted: d itself. Gradients are computed by autograd."
     )
     styles = dict(zip(kinds, LINE_STYLES[1::-1], strict=True))
     with Board(caption, (1, 1, 1), details) as board:
@@ -229,20 +228,20 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
     fixed = float(F.binary_cross_entropy_with_logits(plain, target))
     pairs, never = len(nouns), float((target == 0).float().mean())
     caption = (
-        f"Who matters to whom: the dot product finds {judged['plain'].found} of {pairs} pairs "
-        f"with {judged['plain'].false} false alarms, learned matrices {judged['learned'].found} "
-        f"with {judged['learned'].false}."
+        f"The dot product finds {judged['plain'].found} of {pairs} pairs with "
+        f"{judged['plain'].false} false alarms; with learned matrices it finds "
+        f"{judged['learned'].found}, with {judged['learned'].false} false alarms."
     )
     details = (
-        "The question of every cell: does this key matter to this query? Wanted: its adjective to "
-        f"a noun, not the noun to its adjective. {len(words)} random word vectors of {dim}, all of "
-        "one length. x xᵀ is symmetric and largest of a word with itself: nothing to learn. Judged "
-        f"rightly are {judged['plain'].right:.0%} of the cells, which says little: who always says "
-        f"no is right in {never:.0%}. W_q and W_k of one attention head, {steps} steps of Adam: "
-        f"{judged['learned'].right:.0%}, all of the {pairs} pairs: "
-        f"{'yes' if judged['learned'].found == pairs else 'no'}. With W_q = W_k it stays "
-        f"symmetric: {judged['shared'].found} pairs, {judged['shared'].false} false alarms. "
-        f"σ turns a score into the probability that it matters. Seed {seed}."
+        "Each cell answers: does this key matter to this query? An adjective matters to its noun, "
+        f"the noun does not matter to its adjective. The {len(words)} words are random vectors of "
+        f"width {dim} and equal length. x xᵀ is symmetric and largest for a word with itself, and "
+        f"has nothing to learn: {judged['plain'].right:.0%} of the cells are right, which is "
+        f"little, since always answering no is right in {never:.0%}. W_q and W_k of one attention "
+        f"head, trained for {steps} steps of Adam: {judged['learned'].right:.0%} right, "
+        f"{judged['learned'].found} of {pairs} pairs found. With W_q = W_k the scores stay "
+        f"symmetric: {judged['shared'].found} pairs found, {judged['shared'].false} false alarms. "
+        f"Shown is the sigmoid of the score, the probability that the key matters. Seed {seed}."
     )
     with Board(caption, (1, 1, 0.8), details) as board:
         headings = "dot product: x xᵀ", "learned: x W_q W_kᵀ xᵀ"
@@ -332,9 +331,9 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
     if lecture:
         scores = torch.tensor(LECTURE_SCORES).T  # (query, key)
         origin = (
-            "The lecture's 6×6 example. Its weights are the slide's: 20 of 21 agree to the last "
-            "printed digit; 0.4652 (Q5, K1) is printed as 0.46: the slide's own scores had more "
-            "digits."
+            "The lecture's 6×6 example. 20 of its 21 weights agree with the slide to the last "
+            "printed digit; 0.4652 (Q5, K1) is printed there as 0.46, because the slide was "
+            "computed from scores with more digits."
         )
     elif words:
         table = vectors("words/glove")
@@ -342,8 +341,8 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
         unit = F.normalize(x, dim=-1)  # (word, dim)
         scores = DotScore(ALIKE).scores(unit, unit)
         origin = (
-            f"Scores: {ALIKE:g} times the cosine of GloVe's vectors of these words: the more alike "
-            "two words are, the larger, and largest of a word with itself."
+            f"Scores: {ALIKE:g} times the cosine of the GloVe vectors of two words, which is "
+            "largest for a word with itself."
         )
     else:
         torch.manual_seed(seed)
@@ -351,12 +350,12 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
         x = torch.randn(length, 32)
         q, (k, _) = head.query(x), head.key_value(x).chunk(2, dim=-1)
         scores = 4 * head.score.scores(q, k).detach()
-        origin = f"Scores of a fresh attention head on random vectors, times 4; seed {seed}."
+        origin = f"Scores of an untrained attention head on random vectors, times 4; seed {seed}."
     rules = {
-        "causal": (Mask(causal=True), "a query looks at no later position"),
-        "window": (Mask(window=1), "a query looks at most one position away"),
+        "causal": (Mask(causal=True), "no query attends to a later position"),
+        "window": (Mask(window=1), "a query attends to positions at most one away"),
         "padding": (Mask(key_lengths=(length - 1,)), "the last key is padding"),
-        "none": (Mask(), "all may look"),
+        "none": (Mask(), "every query attends to every key"),
     }
     chosen, meaning = rules[rule]
     allowed = chosen.dense(length, length)  # (1, 1, query, key), True = allowed
@@ -369,13 +368,13 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
     def turn(table: Tensor) -> Tensor:  # (query, key) -> the orientation of the picture
         return table.T if rows == "keys" else table
 
-    shape = "the lecture draws it" if rows == "keys" else "softmax(QKᵀ/√d)V computes it"
+    shape = "in the lecture" if rows == "keys" else "in softmax(QKᵀ/√d)V"
     said = f" ({meaning})" if rule != "none" else ""
     caption = (
-        f"Where a query may not look{said}, the score becomes −∞ and the weight exactly 0; "
+        f"Where attention is not allowed{said}, the score becomes −∞ and the weight exactly 0; "
         f"{sums} sum to 1."
     )
-    details = f"Rows are {rows}, as {shape}. Rule: {meaning}. {origin}"
+    details = f"The rows are {rows}, as {shape}. Rule: {meaning}. {origin}"
     with Board(caption, (1, 1), details) as board:
         q_names = words or [f"Q{i + 1}" for i in range(length)]
         k_names = words or [f"K{i + 1}" for i in range(length)]

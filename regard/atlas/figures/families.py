@@ -116,17 +116,18 @@ def families(text: str | None, seed: int) -> Drawing:
     gpt, bert, t5 = patterns = _gpt(sentence), _bert(sentence, seed), _t5(sentence, seed)
     own = slice(t5.border, None)
     caption = (
-        "Blue: may look; 0: never, in any layer or head; grey: there is no attention. The columns "
-        "are the same tokens in the same order."
+        "Blue: attention is allowed. 0: the weight is 0 in every layer and head; grey: there is no "
+        "attention. Columns are the same tokens as rows."
     )
     details = (
-        f"“{sentence}” through fresh models of {LAYERS} layers and {SIZES['heads']} heads, seed "
+        f"“{sentence}” in untrained models of {LAYERS} layers and {SIZES['heads']} heads, seed "
         f"{seed}. A 0 is a weight of exactly 0 in every layer and head: {gpt.never.sum()} of "
         f"{gpt.never.size} cells in GPT, {bert.never.sum()} of {bert.never.size} in BERT, "
-        f"{t5.never.sum()} in T5, all among the {t5.never[own, own].size} of its decoder's look at "
-        "itself. T5's encoder never sees the decoder; the decoder looks twice, at all of the "
-        "encoder and back at its own words. How much each looks is not drawn: the weights are not "
-        "trained and mean nothing. Who may look at whom is the family's, and is not learned. "
+        f"{t5.never.sum()} in T5, all of them among the {t5.never[own, own].size} of its decoder's "
+        "self-attention. T5's encoder does not attend to the decoder; the decoder attends to the "
+        "whole encoder (cross-attention) and to its own earlier tokens. The size of the weights is "
+        "not drawn, because the models are not trained and mean nothing. Which attention is "
+        "allowed belongs to the family and is not learned. "
         + " ".join(f"{each.name.split(':')[0]}: {each.asked}" for each in patterns)
     )
     with Board(caption, (1, 1, 1.3), details) as board:
@@ -156,7 +157,7 @@ def _gpt(sentence: str) -> Pattern:
     with evaluating(model):
         model(given.row.source, tap)
     read, wanted = given.names(given.row.source.ids), given.names(given.row.targets.ids)
-    asked = f"Each token says the next: {len(wanted)} targets from {len(read)} tokens."
+    asked = f"Each token predicts the next: {len(wanted)} targets from {len(read)} tokens."
     rows = [f"{token} → {said}" for token, said in zip(read, wanted, strict=True)]
     weights, never = _recorded(tap, "decoder", "self")
     return Pattern("GPT: a decoder", asked, weights, never, rows, read)
@@ -176,7 +177,7 @@ def _bert(sentence: str, seed: int) -> Pattern:
     said = dict(zip(batch.target_positions.tolist(), given.names(batch.known_targets), strict=True))
     rows = [f"{token} → {said[at]}" if at in said else token for at, token in enumerate(read)]
     holes = f"{len(said)} target{'s' if len(said) > 1 else ''} from {len(read)} tokens"
-    asked = f"Only what is hidden is said, from both sides: {holes}."
+    asked = f"Only masked tokens are predicted, from both sides: {holes}."
     weights, never = _recorded(tap, "encoder", "self")
     return Pattern("BERT: an encoder", asked, weights, never, rows, read)
 
@@ -204,7 +205,7 @@ def _t5(sentence: str, seed: int) -> Pattern:
     wanted = given.names(batch.targets.ids)
     rows = [*source, *(f"{token} → {said}" for token, said in zip(target, wanted, strict=True))]
     asked = (
-        f"The encoder reads a text with spans cut out; the decoder says them: {len(wanted)} "
+        f"The encoder reads a text with spans removed; the decoder writes them: {len(wanted)} "
         f"targets from {border} + {len(target)} tokens."
     )
     name = "T5: an encoder and a decoder"
@@ -229,7 +230,7 @@ def _draw_pattern(board: Board, place: int, pattern: Pattern) -> None:
     labels = [shorten(name, 150, SMALLEST) for name in pattern.rows]
     axes = board.matrix(
         place, pattern.name, may, positive_scale(1.0), (labels, []),
-        ("who looks → what it says", ""),
+        ("query → its target", ""),
     )  # fmt: skip
     for row, column in np.argwhere(pattern.never):
         axes.write((column + 0.5, row + 0.5), "0", ha="center", va="center", color=MUTED)

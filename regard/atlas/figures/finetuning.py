@@ -72,23 +72,23 @@ def finetuning(steps: int, tries: int, seed: int) -> Drawing:
     learned = {way: _trained(_begin(base, way, seed)) for way in WAYS}
     few, many = EXAMPLES[1], EXAMPLES[-1]
     caption = (
-        f"With {few} labelled titles, a model that had read without labels is right in "
-        f"{means['all of it learns'][1]:.0f}%, the same model from scratch in "
-        f"{means['from scratch'][1]:.0f}%."
+        f"With {few} labelled titles, the pretrained model classifies "
+        f"{means['all of it learns'][1]:.0f}% of new titles correctly, the same model trained "
+        f"from scratch {means['from scratch'][1]:.0f}%."
     )
     details = (
-        f"A BERT that filled holes in {SENTENCES:,} sentences without labels ({steps} steps, "
-        f"{base.right:.0f}% of new holes right) gets a new last layer and learns to tell the topic "
-        f"of a title, such as “{test[0].text}”, one of {len(TOPICS)}: {tuning} steps of Adam on "
-        f"the labelled ones. With {few} of them: "
+        f"A BERT pretrained by masked language modelling on {SENTENCES:,} sentences without labels "
+        f"({steps} steps, {base.right:.0f}% of masked tokens in new sentences predicted correctly) "
+        f"gets a new last layer and learns the topic, one of {len(TOPICS)}, of titles such as "
+        f"“{test[0].text}”: {tuning} steps of Adam on the labelled titles. With {few} of them: "
         + ", ".join(f"{way} {lines[1]:.0f}%" for way, lines in means.items())
         + f"; with {many}: "
         + ", ".join(f"{lines[-1]:.0f}%" for lines in means.values())
-        + f". Measured on {TESTED} others; it had read none of them. Mean and range of {tries} "
-        f"draws of titles and new layers, seed {seed}."
+        + f". Accuracy on {TESTED} titles that were in no training. Mean and range of {tries} "
+        f"draws of titles and of the new layer, seed {seed}."
     )
     with Board(caption, (1.7, 1), details) as board:
-        axes = board.chart(0, "topics told right", "labelled titles", "percent")
+        axes = board.chart(0, "accuracy", "labelled titles", "percent")
         for (way, lines), style in zip(found.items(), LINE_STYLES, strict=False):
             low, high = ([pick(each) for each in lines] for pick in (min, max))
             axes.fill_between(EXAMPLES, low, high, color=style.colour, alpha=0.13, linewidth=0)
@@ -169,7 +169,7 @@ def _tune(
 
 def _draw_parts(board: Board, learned: dict[str, int]) -> None:
     """Draw the number of trainable parameters of each way to train."""
-    axes = board.chart(1, "what learns", "thousand parameters", "", ticks=10)
+    axes = board.chart(1, "trained parameters", "thousand parameters", "", ticks=10)
     for place, ((way, count), style) in enumerate(zip(learned.items(), LINE_STYLES, strict=False)):
         axes.barh(place, count / 1000, 0.45, color=style.colour)
         axes.write((0, place - 0.28), f" {way}: {count:,}", va="bottom")

@@ -62,22 +62,23 @@ def heads(heads: int, steps: int, seed: int) -> Drawing:
     best = [int(shares[heads][:, place].argmax()) for place in range(len(BACK))]
     final = {count: sum(line[-20:]) / len(line[-20:]) for count, line in curves.items()}
     caption = (
-        f"To name two earlier tokens at once, one head mixes both and ends at a loss of "
-        f"{final[1]:.2f}, {heads} heads end at {final[heads]:.3f}."
+        "The task is to predict two earlier tokens at once. One head mixes both and ends at a "
+        f"loss of {final[1]:.2f}; {heads} heads end at {final[heads]:.3f}."
     )
     details = (
-        f"At each place, name the token {BACK[0]} back and the token {BACK[1]} back: random tokens "
-        f"of {VOCAB}, one causal attention layer of width {DIM}, {sizes.pop():,} parameters "
-        f"whether cut into 1 head of {DIM} or {heads} of {DIM // heads}. One head mixes both "
-        "tokens into one sum, and can hardly tell which was which; a toss between the two costs "
-        f"ln 2 = {math.log(2):.2f}. {steps} steps of Adam, seed {seed}; maps of one new sequence."
+        f"At each position the model predicts the token {BACK[0]} back and the token {BACK[1]} "
+        f"back, in random sequences over {VOCAB} tokens. It is one causal attention layer of width "
+        f"{DIM} with {sizes.pop():,} parameters, as 1 head of width {DIM} or {heads} heads of "
+        f"width {DIM // heads}. One head adds both tokens into one vector and can hardly tell "
+        f"which is which; guessing between the two costs ln 2 = {math.log(2):.2f}. {steps} steps "
+        f"of Adam, seed {seed}. The maps are those of one new sequence."
     )
     with Board(caption, (1.25, 1, 1, 1), details) as board:
         axes = board.chart(0, "learning", "step", "cross-entropy")
         for (count, line), style in zip(curves.items(), LINE_STYLES[1::-1], strict=True):
             name = "1 head" if count == 1 else f"{count} heads"
             axes.curve(running_median(line), style=style, width=2.2, label=name)
-        axes.axhline(math.log(2), color=MUTED, linewidth=1.2, linestyle=":", label="a toss")
+        axes.axhline(math.log(2), color=MUTED, linewidth=1.2, linestyle=":", label="guess, ln 2")
         axes.set_ylim(0, math.log(VOCAB) * 1.05)
         axes.draw_legend("upper right")
         named = ([f"{i}" for i in range(LENGTH)],) * 2

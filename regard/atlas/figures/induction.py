@@ -234,12 +234,12 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
     table = measure.weights(two.model)[1][0, best]  # (query, key)
     caption, details = _said(two, one, found, measure, seed)
     with Board(caption, (1, 1, 1.05), details) as board:
-        losses = board.chart(0, "loss where it repeats", "step", "", (0, 0.54))
+        losses = board.chart(0, "loss in repetitions", "step", "", (0, 0.54))
         _draw_losses(losses, two, one, measure)
         _draw_bars(board.chart(0, "loss without heads", "", "", (0.56, 1)), found)
-        upper = board.chart(1, "layer 1: looks at the copy", "", "", (0, 0.47))
+        upper = board.chart(1, "layer 1: token to copy", "", "", (0, 0.47))
         _draw_scores(upper, two.steps, two.induction)
-        lower = board.chart(1, "layer 0: at the one before", "step", "", (0.48, 1))
+        lower = board.chart(1, "layer 0: previous token", "step", "", (0.48, 1))
         _draw_scores(lower, two.steps, two.previous)
         places = [str(i) if i % 8 == 0 else "" for i in range(LENGTH)]
         heading = f"weights of head 1.{best}"
@@ -280,33 +280,35 @@ def _said(two: Course, one: Course, found: Found, measure: Measure, seed: int) -
     """The caption and the details."""
     config, guess = two.model.config, math.log(VOCAB)
     fall = two.falls(guess)
-    when = f"fall between steps {fall[0]} and {fall[1]}" if fall else "have not fallen yet"
+    when = f"drops between steps {fall[0]} and {fall[1]}" if fall else "has not dropped yet"
     falls = one.late_fall()
     still = (
-        f"still falling by {falls:.2f} in the last fifth" if falls > 0.005 else "falling no more"
+        f"after falling by {falls:.2f} in the last fifth" if falls > 0.005 else "and is constant"
     )
     roles = (
-        ("copying, induction", found.induction, found.without_induction),
-        ("looking at the token before", found.previous, found.without_previous),
-        ("at the token itself", found.itself, found.without_itself),
+        ("induction heads", found.induction, found.without_induction),
+        ("previous-token heads", found.previous, found.without_previous),
+        ("same-token heads", found.itself, found.without_itself),
     )
     said = "; ".join(
-        f"{role}: {_short(heads)}, without {loss:.2f}" if heads else f"{role}: none"
+        f"{role}: {_short(heads)}, loss {loss:.2f} without" if heads else f"{role}: none"
         for role, heads, loss in roles
     )
     caption = (
-        f"Two layers {when} and end at {two.losses[-1]:.2f}; one ends at "
-        f"{one.losses[-1]:.2f}, {still}."
+        f"The loss of two layers {when} and ends at {two.losses[-1]:.2f}; that of one layer ends "
+        f"at {one.losses[-1]:.2f} {still}."
     )
     details = (
-        f"Decoders of attention alone, width {config.dim}, {config.heads} heads, rotary positions, "
-        f"read patterns of {PERIODS[0]} to {PERIODS[1]} random tokens of {VOCAB} that come again; "
-        f"{two.steps[-1]} steps of Adam at {RATE:g}, seed {seed}. Loss on {UNSEEN} new texts, "
-        f"where the pattern comes again. A guess costs ln {VOCAB} = {guess:.2f}; to know which "
-        f"tokens may come but not their order, {measure.unordered:.2f}: one layer alone cannot "
-        f"look for the token after an earlier one like this. Heads found (layer.head): "
-        f"{said}; as many others: {max(found.without_others):.2f} at worst. In the middle: "
-        "the mean weight of each head on the token to copy, and on the token before."
+        f"Attention-only decoders of width {config.dim} with {config.heads} heads and rotary "
+        f"positions read repeated patterns of {PERIODS[0]} to {PERIODS[1]} random tokens, out of "
+        f"{VOCAB}: {two.steps[-1]} steps of Adam at {RATE:g}, seed {seed}. The loss is measured on "
+        f"{UNSEEN} new texts, where the pattern repeats. Guessing costs ln {VOCAB} = {guess:.2f}; "
+        "knowing which tokens are possible but not their order costs "
+        f"{measure.unordered:.2f} (green line): a single layer cannot find the token after an "
+        "earlier occurrence of the current one. Heads found (layer.head): "
+        f"{said}; without as many other heads: {max(found.without_others):.2f} at worst. Middle: "
+        "the mean weight of each head on the token to copy (layer 1) and on the previous token "
+        "(layer 0)."
     )
     return caption, details
 

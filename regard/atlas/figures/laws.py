@@ -207,26 +207,26 @@ def _said(found: Measured, seed: int) -> tuple[str, str]:
     last = [line[-1] for line in found.losses]
     below, most = found.below()
     caption = (
-        f"The law of the four smaller sizes foretells {found.predicted[-1]:.2f} for the fifth "
-        f"(hollow), which reaches {last[-1]:.2f}; it is off by {np.mean(found.off):.1%} on average."
+        f"The law fitted to the four smaller sizes predicts {found.predicted[-1]:.2f} for the "
+        f"fifth (hollow), which reaches {last[-1]:.2f}; the mean error is {np.mean(found.off):.1%}."
     )
     details = (
         f"Five decoders of {LAYERS} layers and {found.sizes[0]:,} to {found.sizes[-1]:,} "
-        f"parameters (embeddings not counted) read {data / 1e6:.2g} million bytes of Python's own "
-        f"documentation, each once; Adam at {RATE:g} · √(64 / dim), weights averaged; seed "
-        f"{seed}. Least squares of ln L on the four smaller: L = E + A/N^α + B/D^β with "
+        f"parameters (without embeddings) read {data / 1e6:.2g} million bytes of Python's own "
+        f"documentation once; Adam at {RATE:g} · √(64 / dim), averaged weights, seed {seed}. "
+        "Fitted to the four smaller sizes by least squares of ln L: L = E + A/N^α + B/D^β with "
         f"E = {law.floor:.2f}, A = {law.size_factor:.3g}, α = {law.size_power:.2f}, "
         f"B = {law.data_factor:.3g}, β = {law.data_power:.2f} (Hoffmann et al. 2022, other text: "
-        f"1.69, 406, 0.34, 411, 0.28). The fourth size has {last[-2]:.3f}. For C = 6ND FLOPs the "
-        f"best size grows as C^{grows:.2f}. The black line is the least loss that the law gives "
-        f"for so many FLOPs, which is an estimate and no bound: {below} of "
+        f"1.69, 406, 0.34, 411, 0.28). The fourth size reaches {last[-2]:.3f}. For C = 6ND FLOPs "
+        f"the best size grows as C^{grows:.2f}. The black line is the smallest loss that the law "
+        f"gives for a number of FLOPs, which is an estimate and no bound: {below} of "
         f"{np.size(found.losses)} measured points lie below it, by {most:.1%} at most."
     )
     return caption, details
 
 
 def _draw_by_size(board: Board, found: Measured) -> None:
-    axes = board.chart(0, "by size", "parameters N", "nats a byte")
+    axes = board.chart(0, "by size", "parameters N", "nats per byte")
     span = np.geomspace(found.sizes[0] / 1.3, found.sizes[-1] * 1.3, 50)
     places = sorted({0, len(found.data) // 3, 2 * len(found.data) // 3, len(found.data) - 1})
     for place in places:
@@ -247,7 +247,7 @@ def _draw_by_size(board: Board, found: Measured) -> None:
 
 
 def _draw_by_data(board: Board, found: Measured) -> None:
-    axes = board.chart(1, "by data", "tokens read D", "nats a byte")
+    axes = board.chart(1, "by data", "tokens read D", "nats per byte")
     span = np.geomspace(found.data[0] / 1.3, found.data[-1] * 1.3, 50)
     for number, (size, line) in enumerate(zip(found.sizes, found.losses, strict=True)):
         axes.curve(span, found.law.loss(size, span), style=LINE_STYLES[number], width=1.6)
@@ -258,7 +258,7 @@ def _draw_by_data(board: Board, found: Measured) -> None:
 
 
 def _draw_by_compute(board: Board, found: Measured) -> None:
-    axes = board.chart(2, "by compute", "FLOPs, 6 N D", "black: best by the law")
+    axes = board.chart(2, "by compute", "FLOPs, 6 N D", "black: the law's best")
     for number, line in enumerate(found.losses):
         axes.curve(found.compute[number], line, style=LINE_STYLES[number], width=1.2)
         _points(axes, found.compute[number], line, found, number)

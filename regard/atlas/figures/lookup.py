@@ -204,8 +204,8 @@ def _draw(model: str, shown: Shown, scores: dict[str, Score], count: int, origin
     tables = [torch.as_tensor(each.weights[number]) for each in shown.maps]
     why = "" if shown.named else ", the head whose output changes most"
     caption = (
-        f"Attention is a mean, not a search: if every head takes the value of its nearest key, "
-        f"{hard.exact:.0f}% of {count} translations are right in place of {soft.exact:.0f}%."
+        "Attention is a weighted mean. If every head takes only the value of its nearest key, "
+        f"{hard.exact:.0f}% of {count} translations are right instead of {soft.exact:.0f}%."
     )
     details = (
         f"{model}. Nearest: the key with the largest q·k; its weight becomes 1, all others 0. "

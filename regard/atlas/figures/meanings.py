@@ -119,16 +119,17 @@ def meanings(word: str, model: str, steps: int, seed: int) -> Drawing:
     same, between = seen[word].cosines()
     one, two = (sense.name for sense in homonyms[word])
     caption = (
-        f"In the embedding “{word}” is one vector; above it each occurrence has its own, and at "
-        f"the top the two meanings are {abs(scores[word][-1]):.2f} apart (silhouette, of 1)."
+        f"The embedding has one vector for “{word}”; after the layers each occurrence has its own, "
+        f"and the silhouette of the two meanings is {scores[word][-1]:.2f} (at most 1)."
     )
     details = (
-        f"{said}; seed {seed}. At the top, the mean cosine of two occurrences is "
-        f"{same[-1]:.2f} in the same meaning, {between[-1]:.2f} across. Silhouette ({one} against "
-        f"{two}; 1: two far points, 0: one cloud): {scores[word][0]:.2f} in the embedding, "
-        f"{scores[word][-1]:.2f} at the top; {before.silhouettes()[-1]:.2f} with the weights "
-        f"before training. Hollow: other words of either kind; {seen[word].near():.0%} of the "
-        "occurrences lie towards those of their own. Each panel has its own two principal axes."
+        f"{said}; seed {seed}. After the last layer, the mean cosine of two occurrences is "
+        f"{same[-1]:.2f} with the same meaning and {between[-1]:.2f} with different meanings. The "
+        f"silhouette of {one} and {two} (1: two distant points, 0: one cloud) is "
+        f"{scores[word][0]:.2f} in the embedding, {scores[word][-1]:.2f} after the last layer, and "
+        f"{before.silhouettes()[-1]:.2f} there with the weights before training. Hollow: related "
+        f"words of each meaning; {seen[word].near():.0%} of the occurrences are closer to those of "
+        "their own meaning. Each panel shows its own first two principal components."
     )
     layers = encoder.config.layers
     shown = sorted({0, 1, layers})
@@ -187,9 +188,10 @@ def _drawn(word: str, seed: int) -> Homonym:
 def _said(trained: Pretrained, word: str) -> str:
     size = sum(parameter.numel() for parameter in trained.model.parameters())
     return (
-        f"A BERT of {size:,} parameters, trained just now on {SENTENCES:,} sentences of a small "
-        f"language of four topics, by masked tokens alone ({len(trained.losses)} steps, "
-        f"{trained.right:.0f}% of new holes right); {2 * OCCURRENCES} new sentences with “{word}”"
+        f"A BERT of {size:,} parameters, trained now by masked language modelling on "
+        f"{SENTENCES:,} sentences of an artificial language of four topics "
+        f"({len(trained.losses)} steps, {trained.right:.0f}% of masked tokens in new sentences "
+        f"predicted correctly); {2 * OCCURRENCES} new sentences with “{word}”"
     )
 
 

@@ -69,20 +69,20 @@ def objectives(text: str | None, draws: int, seed: int) -> Drawing:
     hidden = sum(size * count for size, count in lengths.items())
     cut, mean = 100 * hidden / (draws * TOKENS), hidden / lengths.total()
     caption = (
-        f"GPT learns from every token; BERT from {shares['chosen']:.1f}% of them (published: 15), "
-        f"in each epoch others; T5 says what was cut out, {cut:.1f}% (published: 15)."
+        f"GPT predicts every token; BERT {shares['chosen']:.1f}% of them (published: 15), other "
+        f"ones in each epoch; T5 writes the removed spans, {cut:.1f}% (published: 15)."
     )
     details = (
-        "By the library's own rows, holes and spans. Of the tokens that BERT chooses, blue ones "
-        "are hidden, orange ones replaced by another, green ones left as they are; what stood "
-        "there is written before the arrow, what stands there now behind it. T5 says each "
-        "span behind its sentinel; spans are drawn anew in each epoch, but the last one always "
-        "ends the text, as in T5's own code, and fewer than 31 tokens have only that one. Right: "
-        f"{draws} draws of a text of {TOKENS} tokens, seed {seed}. BERT chooses "
-        f"{shares['chosen']:.1f}% of the tokens, of which {shares['mask']:.1f}% become the mask, "
-        f"{shares['other']:.1f}% another token, {shares['kept']:.1f}% stay (published: 15; 80, 10, "
-        f"10; black lines). T5 cuts out {cut:.1f}% in spans of {mean:.2f} tokens (published: 15, "
-        "and 3)."
+        "Prepared with the library's own packing, masking and span corruption. Of the tokens that "
+        "BERT chooses, blue ones are masked, orange ones replaced by a random token, green ones "
+        "left unchanged; before the arrow is the original token, after it what the model reads. "
+        "T5 writes each span after its sentinel. Spans are drawn anew in each epoch, but the last "
+        "one always ends the text, as in T5's own code; a text of fewer than 31 tokens has only "
+        f"this one. Right: {draws} draws for a text of {TOKENS} tokens, seed {seed}. BERT chooses "
+        f"{shares['chosen']:.1f}% of the tokens: {shares['mask']:.1f}% become [MASK], "
+        f"{shares['other']:.1f}% a random token, {shares['kept']:.1f}% stay (black lines: the "
+        f"published 15; 80, 10, 10). T5 removes {cut:.1f}% in spans of {mean:.2f} tokens on "
+        "average (published: 15 and 3)."
     )
     with Board(caption, (2.9, 1), details) as board:
         _draw_lines(board, lines)
@@ -99,9 +99,9 @@ def objectives(text: str | None, draws: int, seed: int) -> Drawing:
 def _next_tokens(sentence: str) -> list[Line]:
     given = prepared(sentence, Generate.around, MOST)
     return [
-        Line("GPT: at each token, say the next"),
+        Line("GPT: at each token, predict the next"),
         Line("reads", _plain(given.names(given.row.source.ids)), aligned=True),
-        Line("says", _plain(given.names(given.row.targets.ids)), aligned=True),
+        Line("predicts", _plain(given.names(given.row.targets.ids)), aligned=True),
     ]
 
 
@@ -117,7 +117,7 @@ def _holes(sentence: str, seed: int) -> list[Line]:
     firsts = (_first(given, fate, seed) for fate in ("other", "kept"))
     shown = sorted({0, *(epoch for epoch in firsts if epoch is not None)})
     epochs = shown if len(shown) > 1 else [0, 1]
-    heading = Line("BERT: at the coloured places, say what stood there")
+    heading = Line("BERT: at the coloured tokens, predict the original")
     return [heading, *(Line(f"epoch {n}", tuple(_fates(given, n, seed))) for n in epochs)]
 
 
@@ -152,9 +152,9 @@ def _spans(sentence: str, seed: int) -> list[Line]:
     batch = prepared(sentence, Restore.around, MOST)
     cut = batch.cut(0, seed)
     return [
-        Line("T5: say what was cut out"),
+        Line("T5: write the spans that were removed"),
         *(Line(name, _plain(batch.names(ids)))
-          for name, ids in (("reads", cut.source.ids), ("says", cut.targets.ids))),
+          for name, ids in (("reads", cut.source.ids), ("writes", cut.targets.ids))),
     ]  # fmt: skip
 
 

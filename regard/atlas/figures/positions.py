@@ -34,14 +34,14 @@ def waves(length: int, dim: int) -> Drawing:
     table = sinusoid(length, dim)  # (length, dim)
     chosen = sorted({0, dim // 8 * 2, dim // 4 * 2} - {dim})  # even features: sines
     caption = (
-        "Early features turn fast and late ones hardly, as the last digit of a binary number "
-        "changes at every count and the first hardly ever."
+        "The first features change fast and the last ones slowly, as the lowest bit of a binary "
+        "number changes at every count and the highest one rarely."
     )
     details = (
-        "PE(i, 2j) = sin(i / 10000^(2j/d)), PE(i, 2j+1) = cos(same), positions i from 0; "
-        f"{length} positions, d = {dim}, from the table the models add: fine to coarse. The "
-        "darker, the nearer to 1; the lightest is −1. (The lecture's slides write 1000 in places; "
-        "the paper and the models have 10000.)"
+        "PE(i, 2j) = sin(i / 10000^(2j/d)) and PE(i, 2j+1) = cos(i / 10000^(2j/d)) for positions "
+        f"i from 0; {length} positions, d = {dim}, from the table that the models add. The darkest "
+        "colour is 1, the lightest −1. (The lecture's slides write 1000 in places; the paper and "
+        "the models use 10000.)"
     )
     with Board(caption, (1.15, 1.15, 0.85), details) as board:
         axes = board.chart(0, "the table", "feature", "position")
@@ -97,14 +97,14 @@ def wavelengths(dim: int) -> Drawing:
     formula = 2 * math.pi * 10000.0 ** (2 * pair.double() / dim)
     error = float((measured / formula - 1).abs().max())
     caption = (
-        f"Measured in the models' own table, from 2π to {float(formula[-1]):,.0f}; on the right "
-        "three pairs over 60 positions, sine solid and cosine dashed."
+        "The wavelengths of the feature pairs, measured in the table of the models, go from 2π to "
+        f"{float(formula[-1]):,.0f}. Right: three pairs, sine solid and cosine dashed."
     )
     details = (
-        f"d = {dim}. Dots: 2π over the angle by which pair j turns from position 0 to 1 in the "
-        "models' own table. Line: 2π · 10000^(2j/d), from 2π to nearly 10000 · 2π; they agree to "
-        f"{scientific(error)}. Each pair is a circle run through at its own speed. The slides "
-        "write 1000 in places: the dashed line."
+        f"d = {dim}. Dots: 2π divided by the angle by which pair j rotates from position 0 to 1 "
+        "in the table of the models. Line: 2π · 10000^(2j/d), from 2π to nearly 10000 · 2π; the "
+        f"relative difference is at most {scientific(error)}. The pair (sine, cosine) moves on a "
+        "circle, each pair with its own speed. Dashed: with 1000, as the slides write in places."
     )
     with Board(caption, (1.3, 1), details) as board:
         axes = board.chart(0, "positions until a pair repeats", "pair j", "")
@@ -170,17 +170,17 @@ def shift(by: int, dim: int) -> Drawing:
     spread = _spread(list(products.values()))
     naive_spread = _spread(list(naive.values()))
     caption = (
-        f"One rotation a pair of features shifts every position (error {scientific(error)}), so "
-        "products depend on the distance alone; with t appended they do not."
+        "One rotation of each feature pair shifts every position (error "
+        f"{scientific(error)}), so products depend on the distance alone; with an appended number "
+        "t they do not."
     )
     details = (
-        f"M_k for k = {by}, d = {dim}: one rotation block a pair of features, the same for every "
-        f"i; largest error over {length - by} positions {scientific(error)}. So PE(i)·PE(i+k) "
-        "depends on the distance k alone (three curves on one line, apart by at most "
-        f"{scientific(spread)}). The naive position, the number t appended to the vector, has no "
-        "such property: what it "
-        "adds to the product, t·(t+k), says where one stands, and drowns how far apart. Strokes "
-        "over a cell: below 0."
+        f"M for a shift of k = {by} with d = {dim}: one 2 × 2 rotation for each pair of features, "
+        f"the same for every i; the largest error over {length - by} positions is "
+        f"{scientific(error)}. So PE(i)·PE(i+k) depends on the distance k alone: the three curves "
+        f"differ by at most {scientific(spread)}. A position that is appended to the vector as a "
+        "number t lacks this property: it adds t·(t+k) to the product, which depends on t much "
+        "more than on the distance k. Hatched cells are negative."
     )
     with Board(caption, (1, 1, 1), details) as board:
         names = [str(feature) for feature in range(dim)]
@@ -231,15 +231,15 @@ def order(text: str | None, positions: str, seed: int) -> Drawing:
     means = {scheme: float(change.mean()) for scheme, change in changes.items()}
     every = "every order" if math.factorial(len(words)) <= MOST_ORDERS else "random orders"
     caption = (
-        "How far each word's output moves when the words are reordered: without positions, not at "
-        f"all (at most {scientific(float(changes['none'].max()))}: rounding)."
+        "How much each word's output changes when the words are reordered: without positions "
+        f"not at all (at most {scientific(float(changes['none'].max()))}, by rounding)."
     )
     details = (
-        f"A fresh encoder of 2 layers, width 64, 4 heads, seed {seed}. Shown: how far a word's "
-        "output moves, over its length, when the sentence is reordered. Without positions "
-        "self-attention is equivariant to permutations, and the sentence a bag of words. Right: "
-        f"mean over {every} ({len(orders)}). Learned positions start small and grow in training; "
-        "buckets are T5's."
+        f"An untrained encoder of 2 layers, width 64, 4 heads, seed {seed}, reads "
+        f"“{' '.join(words)}”. Shown is the change of a word's output vector when the sentence is "
+        "reordered, relative to its length. Without positions self-attention is equivariant to "
+        f"permutations. Right: the mean over {every} ({len(orders)}). Learned positions are small "
+        "before training; buckets are T5's relative positions."
     )
     with Board(caption, (1, 1, 0.72), details) as board:
         for place, scheme in enumerate(("none", positions)):

@@ -72,17 +72,16 @@ def bleu() -> Drawing:
     sizes = {size: found.total for size, found in plans.items()}
     share = {size: ours[size] / paper[size] for size in STEPS}
     caption = (
-        "Better for less: squares as published, dots the Transformer, triangles what our own count "
-        f"of its products gives, {share['base']:.0%} and {share['big']:.0%} of the paper's FLOPs."
+        "Squares and dots: BLEU and FLOPs as published. Triangles: the Transformer's FLOPs as we "
+        f"count them, {share['base']:.0%} (base) and {share['big']:.0%} (big) of the paper's."
     )
     details = (
-        "Table 2 of Vaswani et al. 2017, with its sources. The paper's cost, recomputed: hours × 8 "
+        "Table 2 of Vaswani et al. 2017, with its sources. The paper's FLOPs are training time × 8 "
         f"GPUs × 9.5 TFLOP/s = {scientific(paper['base'])} (base, 12 h) and "
-        f"{scientific(paper['big'])} (big, 3.5 days). Ours, the products that `regard plan` counts "
-        "in our own models over "
-        "100,000 and 300,000 steps of 25,000 source and 25,000 target tokens: "
-        f"{scientific(ours['base'])} and {scientific(ours['big'])}: the paper counts "
-        "what the GPUs could have done, we what the model needs. "
+        f"{scientific(paper['big'])} (big, 3.5 days). We count the matrix products of our own "
+        "models (`regard plan`) over 100,000 and 300,000 steps of 25,000 source and 25,000 target "
+        f"tokens: {scientific(ours['base'])} and {scientific(ours['big'])}. The paper's number is "
+        "what the GPUs could have computed in that time, ours what the model needs. "
         f"Parameters: {sizes['base'] / 1e6:.0f}M and {sizes['big'] / 1e6:.0f}M "
         "(the paper: 65M and 213M). No model was trained for this picture."
     )

@@ -122,23 +122,23 @@ def animal(model: str, seed: int) -> Drawing:
     )
     details = (
         f"{found.looks[0].source} → {found.looks[0].target} {found.looks[1].source} → "
-        f"{found.looks[1].target} Left: one head of {model}, the one whose gaze moves most. Right: "
-        f"{carriers.pairs} unseen pronouns: the share that is right with all heads; without "
-        f"{these}, which carry the pronoun: {'; '.join(map(in_words, carriers.heads))}; and "
+        f"{found.looks[1].target} Left: the head of {model} whose weights change most. Right: the "
+        f"share of {carriers.pairs} unseen pronouns that are right with all heads; without "
+        f"{these}, which carry the pronoun ({'; '.join(map(in_words, carriers.heads))}); and "
         f"without {rest}, drawn at random {len(others)} times (seed {seed}; the bar is the worst "
-        "draw). Two pronouns are possible each time, so a guess is right in half of them: the "
-        f"dotted line. Without the carriers: {found.broken[0].target} {found.broken[1].target}"
+        "draw). Two pronouns are possible each time, so a guess is right half of the time (dotted "
+        f"line). Without these heads: {found.broken[0].target} {found.broken[1].target}"
     )
     with Board(caption, (1.9, 1), details) as board:
         names = [f"… {look.source.split()[-1]}" for look in found.looks]
         words = [*maps[0].keys[:-2], "tired / wide", maps[0].keys[-1]]
         board.matrix(
             0,
-            f"where “{shift.query}” looks: {in_words(shift.head)}",
+            f"weights of “{shift.query}”: {in_words(shift.head)}",
             gaze,
             positive_scale(),
             (names, words),
-            ("", "the words looked at"),
+            ("", "the words attended to"),
             ".2f",
         )
         right = board.chart(1, "pronouns right, %", " ", "")

@@ -82,21 +82,21 @@ def sizes(price: float = 1.0, share: float = 0.3) -> Drawing:
     largest = ROWS[-1]
     cost = columns["cost_of_hours_computed"][-1]
     caption = (
-        f"Computed at {share:.0%} of a chip's peak and ${price:g} an hour of it, {largest.name} "
-        f"costs {_dollars(cost)}; its published {largest.hours:g} hours cost "
-        f"{_dollars(columns['cost_of_hours_published'][-1])} at that price."
+        f"At {share:.0%} of a chip's peak and ${price:g} per chip-hour, training {largest.name} "
+        f"costs {_dollars(cost)} as computed; its published {largest.hours:g} hours cost "
+        f"{_dollars(columns['cost_of_hours_published'][-1])}."
     )
     details = (
-        "The lecture's table (Johnson 2022) with what it says and what our own configs give. "
-        "FLOPs: every matrix product of forward and backward, over the "
-        "tokens that were published (GPT-2: 20 a parameter). Used: these FLOPs over chips × hours "
-        "× peak (P100 9.5, V100 125, TPUv3 123 TFLOP/s). Days and dollars computed: "
-        f"on the same chips (V100s where none are named: triangles) at {share:.0%} of peak, at "
-        f"${price:g} an hour of a chip; published days are priced by us, too, for the "
-        f"lecture has only Gopher's cost. {largest.hours:,.0f} hours of {largest.chips} chips, "
-        f"{largest.hours / 24:.1f} days, are ${largest.hours * largest.chips:,.0f} at $1. XLNet "
-        "and Gopher include a matrix for relative positions in each layer (dim² each). Hollow "
-        "squares: published."
+        "The lecture's table (Johnson 2022): published numbers, and those computed from our own "
+        "configs. FLOPs: all matrix products of forward and backward pass over the published "
+        "number of tokens (GPT-2: 20 per parameter). Used: these FLOPs divided by chips × hours × "
+        "peak (P100 9.5, V100 125, TPUv3 123 TFLOP/s). Computed days and dollars: on the same "
+        f"chips (triangles: V100s, where none were published) at {share:.0%} of peak and "
+        f"${price:g} per chip-hour. Published days have the same price, since the lecture states "
+        f"only Gopher's cost: {largest.hours:,.0f} hours ({largest.hours / 24:.1f} days) of "
+        f"{largest.chips} chips are ${largest.hours * largest.chips:,.0f} at $1. XLNet and Gopher "
+        "include a matrix for relative positions in each layer (dim² parameters). Hollow squares: "
+        "published."
     )
     with Board(caption, (1.9, 1), details) as board:
         _draw_table(board, columns)
@@ -211,8 +211,8 @@ def table(price: float = 1.0, share: float = 0.3) -> str:
     ]  # fmt: skip
     notes = [f"{row.name}: {row.note}." for row in ROWS if row.note]
     rests = (
-        f"Computed days: {share:.0%} of a chip's peak. Costs, of published days as well: our "
-        f"${price:g} an hour of a chip."
+        f"Computed days: at {share:.0%} of a chip's peak. All costs, also those of published days: "
+        f"${price:g} per chip-hour."
     )
     return "\n".join([*(line.rstrip() for line in lines), "", rests, *notes])
 
@@ -229,7 +229,7 @@ def _draw_table(board: Board, columns: dict[str, list[Any]]) -> None:
 
 
 def _draw_growth(board: Board, columns: dict[str, list[Any]]) -> None:
-    axes = board.chart(1, "ever larger", "parameters", "training FLOPs")
+    axes = board.chart(1, "larger and larger", "parameters", "training FLOPs")
     found = zip(
         ROWS, columns["parameters_computed"], columns["parameters_published"],
         columns["flops_computed"], strict=True,

@@ -91,25 +91,25 @@ def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
     gradients = {trial.name: _gradients(trial, layers, seed) for trial in trials[:2]}
     stuck = _final(curves["post-norm"])
     caption = (
-        f"At the full rate at once post-norm ends at {stuck:.2f}, pre-norm at "
-        f"{_final(curves['pre-norm']):.2f}; with warm-up post-norm ends at "
-        f"{_final(curves['post-norm, warm-up']):.2f}, pre-norm at "
+        f"Without warm-up, post-norm ends at a loss of {stuck:.2f} and pre-norm at "
+        f"{_final(curves['pre-norm']):.2f}; with warm-up, post-norm ends at "
+        f"{_final(curves['post-norm, warm-up']):.2f} and pre-norm at "
         f"{_final(curves['pre-norm, warm-up']):.2f}."
     )
     details = (
-        f"{layers} blocks of width {DIM} learn to copy the token before; {steps} steps of Adam at "
-        f"a rate of {rate:g}, at once or after a warm-up of {warmup} steps; seed {seed}. "
-        "Post-norm, LayerNorm(x + sublayer(x)), is the paper's; pre-norm, x + "
-        "sublayer(LayerNorm(x)), is what is used now. To "
-        f"guess costs ln {VOCAB} = {math.log(VOCAB):.2f}. Right: the norm of the gradient that "
-        "each block's weights get at the very first step, from the input up."
+        f"{layers} blocks of width {DIM} learn to copy the previous token: {steps} steps of Adam "
+        f"at a learning rate of {rate:g}, from the first step or after a warm-up of {warmup} "
+        f"steps; seed {seed}. The original paper uses post-norm, LayerNorm(x + sublayer(x)); "
+        "today's models use pre-norm, x + sublayer(LayerNorm(x)). Guessing costs "
+        f"ln {VOCAB} = {math.log(VOCAB):.2f}. Right: the gradient norm of each block's weights at "
+        "the first step, from the first block to the last."
     )
     with Board(caption, (1, 1, 0.85), details) as board:
         names = "pre-norm", "post-norm"
         board.legend({**_styles(names), "guessing": LineStyle(MUTED, ":")})
         at_once = {name: curves[name] for name in ("pre-norm", "post-norm")}
         warm = {name: curves[f"{name}, warm-up"] for name in ("pre-norm", "post-norm")}
-        _draw_curves(board, 0, "the full rate at once", at_once)
+        _draw_curves(board, 0, "without warm-up", at_once)
         _draw_curves(board, 1, "with warm-up", warm)
         _draw_gradients(board, 2, gradients)
         return board.drawing(**_numbers(curves, gradients))
@@ -129,16 +129,17 @@ def residuals(layers: int, steps: int, rate: float, seed: int) -> Drawing:
     ends = {name: _final(line) for name, line in curves.items()}
     largest = {name: max(values) for name, values in gradients.items()}
     caption = (
-        f"With both the loss ends at {ends['both']:.2g}, without norms at {ends['no norms']:.2g}, "
-        f"without residuals at {ends['no residuals']:.2g}, with neither at {ends['neither']:.2g}."
+        f"With both, the loss ends at {ends['both']:.2g}; without norms at "
+        f"{ends['no norms']:.2g}, without residuals at {ends['no residuals']:.2g}, with neither at "
+        f"{ends['neither']:.2g}."
     )
     details = (
-        f"{layers} pre-norm blocks of width {DIM} learn to copy the token before; {steps} steps of "
-        f"Adam at a rate of {rate:g}, no warm-up, seed {seed}. To guess costs "
+        f"{layers} pre-norm blocks of width {DIM} learn to copy the previous token: {steps} steps "
+        f"of Adam at a learning rate of {rate:g} without warm-up, seed {seed}. Guessing costs "
         f"ln {VOCAB} = {math.log(VOCAB):.2f}. Without residuals each block must first learn to "
-        "pass on what it was given. Right: the gradient that each block's weights get at the very "
-        f"first step, at most {largest['both']:.2g} with both, {largest['no norms']:,.0f} without "
-        f"norms and {largest['neither']:.1g} with neither."
+        "pass its input on. Right: the gradient norm of each block's weights at the first step, "
+        f"at most {largest['both']:.2g} with both, {largest['no norms']:,.0f} without norms and "
+        f"{largest['neither']:.1g} with neither."
     )
     with Board(caption, (1.3, 1), details) as board:
         board.legend({**_styles(curves), "guessing": LineStyle(MUTED, ":")})

@@ -45,14 +45,14 @@ def onehot(text: str | None, word: int, model: str) -> Drawing:
     product = one @ matrix
     apart = float((product - matrix[word - 1]).abs().max())
     caption = (
-        f"A one in the place of “{words[word - 1]}”, times the matrix of word vectors, is row "
-        f"{word}: {matrix.numel()} multiplications become none."
+        f"The one-hot vector of “{words[word - 1]}” times the matrix of word vectors is row {word} "
+        f"of the matrix: reading the row replaces {matrix.numel()} multiplications."
     )
     details = (
-        f"“{words[word - 1]}” is word {word} of {len(words)}: a one in its place, zeros elsewhere. "
-        f"Times the matrix of word vectors that is row {word}, to the last bit (largest difference "
-        f"{apart:g}), so a program reads the row instead of multiplying. "
-        f"The vectors are those of {model}; {SHOWN} of {table.dim} numbers are shown."
+        f"“{words[word - 1]}” is word {word} of {len(words)}: its one-hot vector has a 1 at this "
+        f"position and zeros elsewhere. The product with the matrix equals row {word} (largest "
+        f"difference {apart:g}), so an embedding layer reads the row instead of multiplying. The "
+        f"vectors are those of {model}; {SHOWN} of their {table.dim} numbers are shown."
     )
     names = [f"{number}" for number in range(1, SHOWN + 1)]
     scale = signed_scale(float(matrix.abs().max()))
@@ -76,14 +76,14 @@ def inputs() -> Drawing:
     distances["one_hot"] = torch.cdist(one_hot, one_hot)
     image = torch.tensor(PIXELS, dtype=torch.float64)
     caption = (
-        "As numbers 0 to 3, blond is three times as far from blue as from black, which means "
-        "nothing; one-hot, all are √2 apart."
+        "Numbered 0 to 3, blond is three times as far from blue as from black, which has no "
+        "meaning; one-hot vectors are all √2 apart."
     )
     details = (
-        "Left: the lecture's three people; each column less its mean, divided by its spread, or "
-        "else salaries of thousands would drown ages. Middle: distances between hair colours, as "
-        "numbers and one-hot. Right: the lecture's image, 3 × 3 grey values, row after row: "
-        "a vector of 9 numbers."
+        "Left: the lecture's three people. Each column is standardized (minus its mean, divided by "
+        "its standard deviation), because distances would otherwise depend on the salary alone. "
+        "Middle: distances between hair colours, encoded as a number and one-hot. Right: the "
+        "lecture's image of 3 × 3 grey values, row by row, as a vector of 9 numbers."
     )
     with Board(caption, (1.25, 1.35, 0.8), details) as board:
         columns = ("age", "salary", "savings")
@@ -117,16 +117,17 @@ def analogies(model: str) -> Drawing:
     wrong = [f"“{terms}” the slide says {SAID[terms]}, the vectors {answers[terms][0].word}"
              for terms in missed]  # fmt: skip
     caption = (
-        f"{sum(right.values())} of 3 analogies come out as the slides say"
-        + (f" ({answers[missed[0]][0].word}, not {SAID[missed[0]]}: struck bars)" if missed else "")
+        f"{sum(right.values())} of 3 analogies agree with the slides"
+        + (f" (hatched: {answers[missed[0]][0].word}, not {SAID[missed[0]]})" if missed else "")
         + f"; mother − father and woman − man have a cosine of {found.cosine:.2f}."
     )
     details = (
-        f"Cosines of {model} ({len(table):,} words of {table.dim} numbers). Words of a question "
-        f"are left out of its answers. {'For ' + '; for '.join(wrong) + '. ' if wrong else ''}"
-        f"Two differences of words drawn at random have a cosine of {found.by_chance:.2f} on "
-        "average, either way. Right: arrows from the man's word to the woman's, in the two "
-        "directions in which these words differ most."
+        f"Cosines between the vectors of {model} ({len(table):,} words, {table.dim} dimensions). "
+        "The words of a question are excluded from its answers. "
+        f"{'For ' + '; for '.join(wrong) + '. ' if wrong else ''}"
+        "The differences of two random pairs of words have an absolute cosine of "
+        f"{found.by_chance:.2f} on average. Right: arrows from the male to the female word, on the "
+        "first two principal components of these words."
     )
     words = list(dict.fromkeys(word for pair in STEPS for word in pair))
     spots, share = pca(table.unit[table.places(words)])
@@ -194,18 +195,18 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
     before = _angles(torch.randn(2 * FITTED[-1], FITTED[-1]))
     after = _angles(_pushed(2 * FITTED[-1], FITTED[-1], steps))
     caption = (
-        f"Random directions are nearly at right angles; pushed apart, {pushed[-1]} fit into "
-        f"{FITTED[-1]} dimensions within 90° ± {degrees:g}°."
+        f"Random directions are nearly at right angles; optimized, {pushed[-1]} directions in "
+        f"{FITTED[-1]} dimensions have all angles within 90° ± {degrees:g}°."
     )
     details = (
-        f"Left: {DRAWN} random vectors, all pairs: their angles are 90° ± 57°/√N; at N = 10,000, "
-        f"{within[-1]:.0%} are between 89° and 91°, at N = 100 {within[3]:.0%}. Middle: "
-        f"{2 * FITTED[-1]} vectors in {FITTED[-1]} dimensions, before and after gradient descent "
-        f"on the largest cosines. Right: how many were found with all angles within "
-        f"90° ± {degrees:g}°, kept from 20,000 random ones, or pushed apart; the latter grow like "
-        f"exp({slope:.2f} N). "
-        f"The lecture's exp(εN) with ε = sin {degrees:g}° = {reach:.2f} is the law's form, not its "
-        "constant: what chance alone promises is exp(ε²N/4)."
+        f"Left: all pairs of {DRAWN} random vectors have angles of 90° ± 57°/√N; "
+        f"{within[-1]:.0%} are between 89° and 91° at N = 10,000, {within[3]:.0%} at N = 100. "
+        f"Middle: {2 * FITTED[-1]} vectors in {FITTED[-1]} dimensions, before and after gradient "
+        "descent on the largest cosines. Right: the number of vectors found with all angles "
+        f"within 90° ± {degrees:g}°, selected from 20,000 random ones or optimized; the latter "
+        f"grows as exp({slope:.2f} N). The lecture's exp(εN) with ε = sin {degrees:g}° = "
+        f"{reach:.2f} has the right form, not the right constant; for random vectors alone, "
+        f"exp(ε²N/4) is guaranteed. Seed {seed}."
     )
     with Board(caption, (1, 1, 1.1), details) as board:
         axes = board.chart(0, "random directions", "dimension N", "degrees from 90°")
@@ -218,7 +219,7 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
         axes = board.chart(1, "angles of pairs", "angle in degrees", "share of pairs")
         for angles, colour, name, hatch in (
             (before, ORANGE, "random", "//"),
-            (after, BLUE, "pushed apart", ""),
+            (after, BLUE, "optimized", ""),
         ):
             weights = np.full(len(angles), 1 / len(angles))
             axes.hist(angles.numpy(), bins=40, range=(50, 130), weights=weights, color=colour,
@@ -243,8 +244,8 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
 
 def _fits(axes: Chart, drawn: list[int], pushed: list[int], reach: float) -> None:
     dims = np.array(FITTED)
-    axes.plot(dims, pushed, "o-", color=BLUE, label="pushed apart")
-    axes.plot(dims, drawn, "s-.", color=GREEN, label="random, kept")
+    axes.plot(dims, pushed, "o-", color=BLUE, label="optimized")
+    axes.plot(dims, drawn, "s-.", color=GREEN, label="random, selected")
     axes.plot(dims, np.exp(reach * dims), "--", color=ORANGE, label="exp(εN)")
     axes.plot(dims, np.exp(reach**2 * dims / 4), ":", color=MUTED, label="exp(ε²N/4)")
     axes.log_axis("y", (1, 10, 100, 1000, 10_000))
