@@ -241,8 +241,9 @@ def page_of(deck: Deck, slides: Sequence[Slide], shown: dict[str, Shown]) -> str
         slides: The slides to show.
         shown: The result of each of their commands, by command.
     """
+    from regard.explain.page import escaped
     from regard.explain.slides import Slide as Section
-    from regard.explain.slides import escaped, slides_page
+    from regard.explain.slides import slides_page
 
     sections = []
     for slide in slides:
@@ -260,7 +261,7 @@ def page_of(deck: Deck, slides: Sequence[Slide], shown: dict[str, Shown]) -> str
 
 
 def _body(shown: Shown) -> str:
-    from regard.explain.slides import escaped
+    from regard.explain.page import escaped
 
     if shown.picture is None:
         text = "\n".join(escaped(line) for line in shown.text.rstrip().splitlines())

@@ -32,7 +32,7 @@ MOST = 2  # the largest number of lines of a title or a caption
 
 
 @dataclass(frozen=True)
-class Said:
+class Texts:
     """The texts around a drawing: title above, caption below, optional details."""
 
     title: str
@@ -55,17 +55,17 @@ class Frame:
         return self.bottom - self.top
 
 
-def framed_sheet(said: Said, scales: Sequence[Scale]) -> Frame:
+def framed_sheet(texts: Texts, scales: Sequence[Scale]) -> Frame:
     """A sheet with title, caption, details and colour scales, ready for the drawing."""
     width = WIDTH - 2.0 * EDGE
-    details = said.details if said.medium.details else ""
+    details = texts.details if texts.medium.details else ""
     below = lines_height(details, width, TEXT) + 16 if details else 0.0
     sheet = Sheet(WIDTH, HEIGHT + below)
     top, bottom = float(RIM), float(HEIGHT - RIM)
-    if not said.medium.paper:
-        title = _cut(visible(said.title), width, TITLE, "bold")
+    if not texts.medium.paper:
+        title = _cut(visible(texts.title), width, TITLE, "bold")
         top = sheet.paragraph((EDGE, RIM), title, width, TITLE, weight="bold") + 6
-        caption = _cut(visible(said.caption), width, TEXT)
+        caption = _cut(visible(texts.caption), width, TEXT)
         bottom -= lines_height(caption, width, TEXT)
         sheet.paragraph((EDGE, bottom), caption, width)
         bottom -= 10

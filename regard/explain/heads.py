@@ -62,17 +62,17 @@ def summarise(
         batches: The evaluation texts, in batches.
         progress: Called after each head with the number done and the total.
     """
-    gazes: dict[str, _Gaze] = {}
+    statistics: dict[str, _HeadStatistics] = {}
     for site, weights in (record for some in batches for record in _recorded(model, some)):
         for number in range(weights.shape[0]):
-            gazes.setdefault(f"{site}.{number}", _Gaze()).add(weights[number])
+            statistics.setdefault(f"{site}.{number}", _HeadStatistics()).add(weights[number])
     loss = _loss(model, batches)
     found = []
     for done, head in enumerate(model.heads()):
         effect = _loss(without(model, [head]), batches) - loss
-        found.append(gazes[head].summary(head, effect))
+        found.append(statistics[head].summary(head, effect))
         if progress is not None:
-            progress(done + 1, len(gazes))
+            progress(done + 1, len(statistics))
     return found
 
 
@@ -97,7 +97,7 @@ def heads_table(heads: Sequence[HeadSummary], over: str, effect: str) -> str:
     return "\n".join(lines)
 
 
-class _Gaze:
+class _HeadStatistics:
     """Running sums over the maps (query, key) of one head."""
 
     def __init__(self) -> None:

@@ -30,8 +30,8 @@ from regard.runtime.files import write_file
 if TYPE_CHECKING:
     from regard.tasks.trace import Picture, Trace
 
-Kind = Literal["alignment", "grid", "self", "positions", "picture"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+PictureKind = Literal["alignment", "grid", "self", "positions", "picture"]
+KINDS: tuple[PictureKind, ...] = get_args(PictureKind)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Choice:
         note: A remark about that word, for example that it occurs more than once.
     """
 
-    kind: Kind
+    kind: PictureKind
     maps: tuple[AttentionMap, ...]
     head: int | None = None
     reason: str = ""
@@ -165,7 +165,10 @@ class Look:
         Raises:
             InputError: For an unknown kind, layer, head or word; the message lists the valid ones.
         """
-        kind = _known_kind(kind) if kind is not None else self._usual_kind(layer, word)
+        if kind is None:
+            kind = self._usual_kind(layer, word)
+        elif kind not in KINDS:
+            raise InputError("--kind", got=kind, expected=", ".join(KINDS))
         candidates, named_head = _matching(self.maps, kind, layer)
         head = named_head if head is None else head
         heads = min(m.heads for m in candidates)
@@ -179,14 +182,9 @@ class Look:
             return Choice(kind, candidates, head)
         if kind == "picture":
             return self._choose_picture(candidates, head, word)
-        entropies = [_mean_entropy(m.seen(head, self.away(m))) for m in candidates]
-        best = int(np.argmin(entropies))
-        sharpest = f"the sharpest layer: row entropy {entropies[best]:.2f} nats"
-        reason = sharpest if len(candidates) > 1 else ""
-        if word is None:
-            return Choice(kind, (candidates[best],), head, reason)
-        row, note = find_word(candidates[best].queries, word)
-        return Choice(kind, (candidates[best],), head, reason, row, note)
+        best, reason = _sharpest(candidates, [m.seen(head, self.away(m)) for m in candidates])
+        row, note = (None, "") if word is None else find_word(best.queries, word)
+        return Choice(kind, (best,), head, reason, row, note)
 
     def _choose_picture(
         self, candidates: Sequence[AttentionMap], head: int | None, word: str | None
@@ -201,11 +199,8 @@ class Look:
         if word is not None:
             row, _ = find_word(candidates[0].queries, word)
         rows = slice(None) if row is None else slice(row, row + 1)
-        entropies = [_mean_entropy(m.seen(head)[rows]) for m in candidates]
-        best = int(np.argmin(entropies))
-        sharpest = f"the sharpest layer: row entropy {entropies[best]:.2f} nats"
-        reason = sharpest if len(candidates) > 1 else ""
-        return Choice("picture", (candidates[best],), head, reason, row)
+        best, reason = _sharpest(candidates, [m.seen(head)[rows] for m in candidates])
+        return Choice("picture", (best,), head, reason, row)
 
     def save(
         self,
@@ -259,7 +254,7 @@ class Look:
         shown = '.save("look.html") for a page, .png, .svg or .pdf for a picture'
         return "\n".join([*lines, f"  to see it      {shown}"])
 
-    def _usual_kind(self, layer: int | str | None, word: str | None) -> Kind:
+    def _usual_kind(self, layer: int | str | None, word: str | None) -> PictureKind:
         if self.picture is not None:
             return "picture"
         cross = [m for m in self.maps if m.stack.endswith(".cross")]
@@ -267,10 +262,8 @@ class Look:
         if not cross or "self" in parts or "encoder" in parts:
             return "self"
         if word is not None and not _places(cross[0].queries, word):
-            in_source = any(
-                _places(m.queries, word) for m in self.maps if m.stack == "encoder.self"
-            )
-            return "self" if in_source else "alignment"
+            sources = [m.queries for m in self.maps if m.stack == "encoder.self"]
+            return "self" if any(_places(words, word) for words in sources) else "alignment"
         return "alignment"
 
     def _repr_html_(self) -> str:
@@ -382,12 +375,11 @@ def find_word(labels: Sequence[str], word: str) -> tuple[int, str]:
     """
     places = _places(labels, word)
     if not places:
-        known = " ".join(dict.fromkeys(visible(label) for label in labels))
-        known = known if len(known) <= 300 else known[:300] + "…"
+        known = shortened(" ".join(dict.fromkeys(map(visible, labels))), 300)
         raise InputError(
-            "--word", got=repr(word), expected="a word of this side", fix=f"try {known}"
+            "--word", got=repr(word), expected="one of the words in the rows", fix=f"try {known}"
         )
-    times = f"“{visible(word)}” stands there {len(places)} times; this is the first."
+    times = f"“{visible(word)}” occurs {len(places)} times; this is the first."
     return places[0], times if len(places) > 1 else ""
 
 
@@ -418,17 +410,23 @@ def _places(labels: Sequence[str], word: str) -> list[int]:
     return []
 
 
-def _known_kind(kind: str) -> Kind:
-    for known in KINDS:
-        if kind == known:
-            return known
-    raise InputError("--kind", got=kind, expected=", ".join(KINDS))
+def _sharpest(maps: Sequence[AttentionMap], drawn: Sequence[Weights]) -> tuple[AttentionMap, str]:
+    """The map whose drawn rows have the lowest mean entropy, and this reason if there are others.
 
+    Args:
+        maps: The candidates.
+        drawn: The weights (query, key) that would be drawn of each.
+    """
 
-def _mean_entropy(weights: Weights) -> float:
-    rows = row_entropy(weights)
-    rows = rows[~np.isnan(rows)]
-    return float(rows.mean()) if rows.size else float("inf")  # an empty map is chosen last
+    def mean_entropy(weights: Weights) -> float:
+        rows = row_entropy(weights)
+        rows = rows[~np.isnan(rows)]
+        return float(rows.mean()) if rows.size else float("inf")  # an empty map is chosen last
+
+    entropies = list(map(mean_entropy, drawn))
+    best = int(np.argmin(entropies))
+    reason = f"the sharpest layer: row entropy {entropies[best]:.2f} nats"
+    return maps[best], reason if len(maps) > 1 else ""
 
 
 def _sites(maps: Sequence[AttentionMap]) -> str:
@@ -436,7 +434,7 @@ def _sites(maps: Sequence[AttentionMap]) -> str:
 
 
 def _matching(
-    maps: Sequence[AttentionMap], kind: Kind, layer: int | str | None
+    maps: Sequence[AttentionMap], kind: PictureKind, layer: int | str | None
 ) -> tuple[tuple[AttentionMap, ...], int | None]:
     """The maps of one stack that fit `kind` and `layer`, and the head if `layer` names one."""
     ending = {"alignment": ".cross", "self": ".self", "picture": ".self"}.get(kind, "")

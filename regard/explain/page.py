@@ -89,23 +89,29 @@ def page(heading: str, sections: Sequence[Section]) -> str:
     Raises:
         InputError: If the site, head or word to open at does not exist, or the looks are too large.
     """
-    script = _part("viewer.js")
+    scales = {"light": hexadecimal(sequential()), "dark": hexadecimal(sequential(dark=True))}
+    return fill_template(
+        "viewer",
+        heading=escaped(heading),
+        sections="\n".join(WRITERS[type(section)](section) for section in sections),
+        scales=_json(scales),
+    )
+
+
+def fill_template(name: str, **parts: str) -> str:
+    """The text of NAME.html with its style NAME.css, its script NAME.js and other parts filled in.
+
+    The content security policy allows this script and no other, and no network.
+    """
+    script = _part(f"{name}.js")
     digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode()
-    parts = {
-        "policy": (
-            f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-            "img-src data:; base-uri 'none'; form-action 'none'"
-        ),
-        "heading": _escape(heading),
-        "style": _part("viewer.css"),
-        "sections": "\n".join(_write(section) for section in sections),
-        "scales": _json(
-            {"light": hexadecimal(sequential()), "dark": hexadecimal(sequential(dark=True))}
-        ),
-        "script": script,
-    }
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    parts |= {"policy": policy, "style": _part(f"{name}.css"), "script": script}
     # A single pass, so that braces in the inserted text are not taken for placeholders.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part("viewer.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part(f"{name}.html"))
 
 
 def save_page(path: str | os.PathLike[str], heading: str, sections: Sequence[Section]) -> Path:
@@ -156,7 +162,8 @@ def _part(name: str) -> str:
     return (resources.files("regard.explain") / name).read_text(encoding="utf-8").strip()
 
 
-def _escape(text: object) -> str:
+def escaped(text: object) -> str:
+    """Any text, escaped for HTML, with control characters made visible."""
     return html.escape(visible(str(text)) if str(text) else "")
 
 
@@ -166,14 +173,10 @@ def _json(value: Any) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _write(section: Section) -> str:
-    return WRITERS[type(section)](section)
-
-
 def _write_prose(prose: Prose) -> str:
-    heading = f"<h2>{_escape(prose.heading)}</h2>\n" if prose.heading else ""
+    heading = f"<h2>{escaped(prose.heading)}</h2>\n" if prose.heading else ""
     paragraphs = (" ".join(part.split()) for part in re.split(r"\n\s*\n", prose.text))
-    return heading + "\n".join(f"<p>{_escape(text)}</p>" for text in paragraphs if text)
+    return heading + "\n".join(f"<p>{escaped(text)}</p>" for text in paragraphs if text)
 
 
 def _write_table(table: Table) -> str:
@@ -186,11 +189,11 @@ def _write_table(table: Table) -> str:
 
     def line(tag: str, cells: Sequence[object]) -> str:
         marks = [' class="number"' if right else "" for right in number]
-        written = (f"<{tag}{m}>{_escape(c)}</{tag}>" for m, c in zip(marks, cells, strict=True))
+        written = (f"<{tag}{m}>{escaped(c)}</{tag}>" for m, c in zip(marks, cells, strict=True))
         return f"<tr>{''.join(written)}</tr>"
 
     body = "\n".join(line("td", row) for row in table.rows)
-    caption = f"<figcaption>{_escape(table.caption)}</figcaption>" if table.caption else ""
+    caption = f"<figcaption>{escaped(table.caption)}</figcaption>" if table.caption else ""
     head = line("th", table.headers)
     return (
         f'<figure class="wide"><table><thead>{head}</thead>\n'
@@ -199,7 +202,7 @@ def _write_table(table: Table) -> str:
 
 
 def _write_picture(picture: Picture) -> str:
-    caption = _escape(picture.caption)
+    caption = escaped(picture.caption)
     if isinstance(picture.content, str):
         drawn = _inline(picture.content, caption)
     else:

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from regard.explain.cells import scale_for
-from regard.explain.frame import EDGE, Said, framed_sheet
+from regard.explain.frame import EDGE, Texts, framed_sheet
 from regard.explain.look import Choice, Look
 from regard.explain.maps import Weights
 from regard.explain.plot import GAP, facts_of
@@ -34,8 +34,8 @@ def draw_picture(look: Look, choice: Choice, medium: Medium) -> Figure:
     looks = "look" if choice.row is None else "looks"
     caption = f"{choice.name}: {_share(weights, picture.first, name)}"
     details = " ".join(facts_of(look, choice))
-    said = Said(look.title, caption[:1].upper() + caption[1:], details, medium)
-    frame = framed_sheet(said, [scale])
+    texts = Texts(look.title, caption[:1].upper() + caption[1:], details, medium)
+    frame = framed_sheet(texts, [scale])
     above = LEADING * TEXT  # the line of headings
     side = (WIDTH - 2 * EDGE - 2 * GAP) / 3
     ratio = picture.pixels.shape[1] / picture.pixels.shape[2]  # height / width

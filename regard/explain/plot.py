@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 
 from regard.explain.cells import COLUMN, ROW, Scale, label, paint, round_up, scale_for, signed_scale
 from regard.explain.colours import ACCENT, MUTED
-from regard.explain.frame import EDGE, Said, framed_sheet
-from regard.explain.look import Choice, Comparison, Kind, Look
+from regard.explain.frame import EDGE, Texts, framed_sheet
+from regard.explain.look import Choice, Comparison, Look, PictureKind
 from regard.explain.maps import AttentionMap, Weights, mean_by_offset, visible
 from regard.explain.names import in_words
 from regard.explain.sheet import (
@@ -129,8 +129,8 @@ def draw_comparison(
         caption = f"{before.name}: {comparison.names[0]} and {comparison.names[1]}; {note}"
         facts = [*_orientation(comparison.before, first), *facts_of(comparison.after, before)]
         medium = Medium(paper=paper, details=details)
-        said = Said(comparison.before.title, _capital(caption), " ".join(facts), medium)
-        return _draw_panels(panels, said)
+        texts = Texts(comparison.before.title, _capital(caption), " ".join(facts), medium)
+        return _draw_panels(panels, texts)
 
 
 def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
@@ -148,8 +148,8 @@ def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
             Panel(m.seen(choice.head), m.queries, m.keys, scale, name, named_rows=number == 0)
             for number, (name, m) in enumerate(maps)
         ]
-        said = Said("The alignment as it forms", _sentence(last, choice), "", Medium())
-        return _draw_panels(panels, said)
+        texts = Texts("The alignment as it forms", _sentence(last, choice), "", Medium())
+        return _draw_panels(panels, texts)
 
 
 def _draw_matrix(look: Look, choice: Choice, medium: Medium) -> Figure:
@@ -157,7 +157,7 @@ def _draw_matrix(look: Look, choice: Choice, medium: Medium) -> Figure:
     panel = Panel(values, choice.map.queries, choice.map.keys, scale_for(values))
     details = [*_orientation(look, choice.map), *facts_of(look, choice)]
     return _draw_panels(
-        [panel], Said(look.title, _sentence(look, choice), " ".join(details), medium)
+        [panel], Texts(look.title, _sentence(look, choice), " ".join(details), medium)
     )
 
 
@@ -184,7 +184,7 @@ def _draw_positions(look: Look, choice: Choice, medium: Medium) -> Figure:
         f"Mean over those of the {len(choice.map.queries)} words that have a word so far away.",
         *facts_of(look, choice),
     ]
-    return _draw_panels([panel], Said(look.title, caption, " ".join(details), medium))
+    return _draw_panels([panel], Texts(look.title, caption, " ".join(details), medium))
 
 
 def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
@@ -201,8 +201,8 @@ def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
         *_orientation(look, choice.map),
         *facts_of(look, choice),
     ]
-    said = Said(look.title, _sentence(look, choice), " ".join(facts), medium)
-    frame = framed_sheet(said, [scale])
+    texts = Texts(look.title, _sentence(look, choice), " ".join(facts), medium)
+    frame = framed_sheet(texts, [scale])
     gap = 10
     width = (WIDTH - 2 * EDGE - (across - 1) * gap) / across
     height = (frame.height - (down - 1) * gap) / down
@@ -234,8 +234,8 @@ def _draw_word(look: Look, choice: Choice, medium: Medium) -> Figure:
     facts = [f"Left: {rows}.", f"Right: {columns}.", "The thicker the line, the more."]
     caption = f"What “{visible(queries[row])}” looks at, {choice.name}: the thicker, the more"
     details = " ".join([*facts, *facts_of(look, choice)])
-    said = Said(look.title, caption + _taken_away(look, choice) + ".", details, medium)
-    frame = framed_sheet(said, [])
+    texts = Texts(look.title, caption + _taken_away(look, choice) + ".", details, medium)
+    frame = framed_sheet(texts, [])
     sheet, longest = frame.sheet, max(len(queries), len(keys))
     size = _font_size(longest)
     pitch = min(frame.height / longest, 52)
@@ -318,17 +318,17 @@ def _draw_bars(
             axes.text(end, place, f"{weight:.2f}", va="center", fontsize=points(SMALLEST))
 
 
-def _draw_panels(panels: Sequence[Panel], said: Said) -> Figure:
+def _draw_panels(panels: Sequence[Panel], texts: Texts) -> Figure:
     """Draw matrices side by side, as large as fits; labels that would overlap are thinned out."""
     rows = max(len(panel.rows) for panel in panels)
     columns = max(len(panel.columns) for panel in panels)
     size = _font_size(max(rows, columns * len(panels)))
     scales = list({panel.scale.name: panel.scale for panel in panels}.values())
-    frame = framed_sheet(said, scales)
+    frame = framed_sheet(texts, scales)
     labels = [[shorten(visible(r), 230, size) for r in p.rows] for p in panels]
     margins = [
-        max(text_width(text, size) for text in texts) + 10 if panel.named_rows else 0.0
-        for panel, texts in zip(panels, labels, strict=True)
+        max(text_width(name, size) for name in names) + 10 if panel.named_rows else 0.0
+        for panel, names in zip(panels, labels, strict=True)
     ]
     heading = LEADING * TEXT + 4 if any(panel.heading for panel in panels) else 0
     most = 170 if len(panels) == 1 else 120  # several panels leave less room for labels
@@ -342,11 +342,11 @@ def _draw_panels(panels: Sequence[Panel], said: Said) -> Figure:
     total = fixed + len(panels) * (columns * column + heads.beside)
     top = frame.top + (frame.height - above - rows * row) / 2 + above
     left = EDGE + max(0.0, WIDTH - total) / 2
-    for panel, margin, texts, tops in zip(panels, margins, labels, heads.labels, strict=True):
+    for panel, margin, names, tops in zip(panels, margins, labels, heads.labels, strict=True):
         left += margin
         axes = frame.sheet.axes(left, top, len(panel.columns) * column, len(panel.rows) * row)
         paint(axes, panel.values, panel.scale, cell=(column, row))
-        label(axes, texts if panel.named_rows else [], tops, (column, row), (heads.angle, size))
+        label(axes, names if panel.named_rows else [], tops, (column, row), (heads.angle, size))
         if panel.heading:
             # the heading is on a line of its own above the column labels
             name = shorten(visible(panel.heading), 0.9 * columns * column, TEXT)
@@ -436,7 +436,7 @@ def _head_name(look: Look, attention_map: AttentionMap, head: int) -> str:
     return f"layer {attention_map.layer + 1}, head {head + 1}{out}"
 
 
-DRAWINGS: dict[Kind, Callable[[Look, Choice, Medium], Figure]] = {
+DRAWINGS: dict[PictureKind, Callable[[Look, Choice, Medium], Figure]] = {
     "alignment": _draw_matrix,
     "self": _draw_matrix,
     "grid": _draw_grid,

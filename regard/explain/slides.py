@@ -7,17 +7,12 @@ else. Without JavaScript the sections are shown one below the other.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 
 from regard.explain.colours import Colours, diverging
-from regard.explain.maps import visible
+from regard.explain.page import escaped, fill_template
 from regard.explain.scenes import Scene, SceneRow, Vector, written
 
 CELLS = 16
@@ -50,26 +45,17 @@ def slides_page(heading: str, place: str, slides: Sequence[Slide], start: int = 
         slides: The sections, in order.
         start: The section to open at, from 1.
     """
-    script = _part("slides.js")
-    digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode()
     sections = "\n".join(
         f'<section class="slide" aria-label="{number} of {len(slides)}">\n{slide.body}\n</section>'
         for number, slide in enumerate(slides, start=1)
     )
-    parts = {
-        "policy": (
-            f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-            "img-src data:; base-uri 'none'; form-action 'none'"
-        ),
-        "heading": escaped(heading),
-        "place": escaped(place),
-        "style": _part("slides.css"),
-        "slides": sections,
-        "list": _list(slides),
-        "script": script,
-    }
-    # A single pass, so that braces in the inserted text are not taken for placeholders.
-    page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part("slides.html"))
+    page = fill_template(
+        "slides",
+        heading=escaped(heading),
+        place=escaped(place),
+        slides=sections,
+        list=_list(slides),
+    )
     return page.replace('<main id="stage"', f'<main id="stage" data-start="{start}"', 1)
 
 
@@ -78,16 +64,6 @@ def _list(slides: Sequence[Slide]) -> str:
         return f'<input type="range" min="0" max="{len(slides) - 1}" value="0" aria-label="slide">'
     names = "".join(f'<button type="button">{subscripts(s.name)}</button>' for s in slides)
     return f'<nav aria-label="steps">{names}</nav>'
-
-
-@cache
-def _part(name: str) -> str:
-    return (resources.files("regard.explain") / name).read_text(encoding="utf-8").strip()
-
-
-def escaped(text: object) -> str:
-    """Any text, escaped for HTML, with control characters made visible."""
-    return html.escape(visible(str(text)) if str(text) else "")
 
 
 def subscripts(text: str) -> str:

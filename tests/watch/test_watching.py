@@ -352,7 +352,7 @@ def test_a_layer_that_computes_by_the_functions_name_is_refused(make):
     model = case.eager()
     for block in model.transformer.h:
         block.attn.reorder_and_upcast_attn = True
-    with pytest.raises(InputError, match='differently under the name "eager"'):
+    with pytest.raises(InputError, match='the function is called "eager"'):
         regard.watch(model)
 
 

@@ -21,8 +21,9 @@ from regard.atlas.drawing import Board, Drawing, Numbers
 from regard.atlas.figures import scenes_translated, scenes_written
 from regard.errors import InputError
 from regard.explain.colours import GREEN, INK, MUTED, ORANGE
+from regard.explain.page import escaped
 from regard.explain.sheet import SMALLEST, TEXT, points, render, shorten, style, wrap
-from regard.explain.slides import Slide, escaped, slides_page
+from regard.explain.slides import Slide, slides_page
 from regard.pipeline import Pipeline
 from regard.recipes.shelf import shipped
 from regard.runs.load import load
