@@ -21,7 +21,6 @@ from regard.errors import InputError, UserError
 
 RUNS = {
     "runs/recurrent": "regard train tiny/recurrent -o runs/recurrent",
-    "runs/fixed": "regard train tiny/recurrent model.attention=none -o runs/fixed",
     "runs/digits": "regard train tiny/digits -o runs/digits",
 }
 """Runs that commands use, and the trainings that make them."""
@@ -140,7 +139,7 @@ def _remark(command: str) -> str:
     from regard.recipes.shelf import shipped
 
     needed = re.findall(r"\b(?:tiny|small|words)/\w+", command)
-    if command.split()[1:2] == ["plan"]:  # which takes recipes
+    if command.split()[1] in ("plan", "compare"):  # which take recipes
         needed = []
     away = [f"{name} is not on the shelf" for name in needed if name not in shipped()]
     away += [f"first: {each}" for each in needed_first(command)]
@@ -173,6 +172,8 @@ def figure_file(command: str) -> str:
     Example:
         >>> figure_file("regard show steps step=q"), figure_file("regard look x -o x.png")
         ('show-steps-step-q.svg', 'x.png')
+        >>> figure_file("regard compare x -o runs/x")
+        'runs/x/compare.png'
         >>> figure_file("regard plan base"), figure_file("regard train x -o runs/x")
         ('', '')
     """
@@ -180,7 +181,8 @@ def figure_file(command: str) -> str:
     if words[1] == "train":
         return ""
     if "-o" in words:
-        return words[words.index("-o") + 1]
+        out = words[words.index("-o") + 1]
+        return f"{out}/compare.png" if words[1] == "compare" else out
     if words[1] != "show":
         return ""
     plain = "".join(letter if letter.isalnum() else "-" for letter in " ".join(words[1:]))
@@ -210,7 +212,7 @@ def draw(command: str, folder: Path, run: Run, *, fresh: bool) -> Shown:
     words, name = shlex.split(command), figure_file(command)
     stem = name or "".join(c if c.isalnum() else "-" for c in " ".join(words[1:]))
     picture, kept = folder / name if name else None, folder / f"{stem}.txt"
-    fresh = fresh and words[1] != "train"
+    fresh = fresh and words[1] not in ("train", "compare")
     if not fresh and kept.is_file() and (picture is None or picture.is_file()):
         return Shown(picture, kept.read_text(encoding="utf-8"))
     if DIGIT in words and not (folder / DIGIT).is_file():

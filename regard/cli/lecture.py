@@ -15,6 +15,9 @@ import typer
 
 from regard.cli.options import AsJson, Quiet, Threads, print_status
 
+QUIET = ("show", "look", "train", "compare")
+"""Commands with a progress bar of their own, which take --quiet and --threads."""
+
 
 def lecture(
     context: typer.Context,
@@ -39,7 +42,7 @@ def lecture(
 
     With --show: every command is run once, with a progress bar, and the page steps through the
     slides at a key press (F: full screen). A figure that trains takes a minute or two, and the
-    recurrent translator of D4 five.
+    translators of D4 ten and more.
     """
     from dataclasses import asdict
     from json import dumps
@@ -85,14 +88,8 @@ def lecture(
 
 def _calmly(words: Sequence[str], threads: int | None) -> list[str]:
     """Options to add to a command: no progress bar of its own, and the number of threads."""
-    return [
-        *(["--quiet"] if words[0] in ("show", "look", "train") else []),
-        *(
-            ["--threads", str(threads)]
-            if threads and words[0] in ("show", "look", "plan", "train")
-            else []
-        ),
-    ]
+    quiet = ["--quiet"] if words[0] in QUIET else []
+    return quiet + (["--threads", str(threads)] if threads and words[0] in (*QUIET, "plan") else [])
 
 
 def _printed(context: typer.Context, words: Sequence[str], folder: Path) -> str:
