@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, overload
 
 from pydantic import ValidationError
 
@@ -47,22 +47,30 @@ if TYPE_CHECKING:  # imported on first use, so that a verb loads only the module
 
     from regard.explain.heads import HeadSummary
     from regard.explain.look import Look
-    from regard.tasks import (
-        Filling,
-        FoundAnswer,
-        Labelled,
-        Output,
-        Restored,
-        Suggestion,
-        Tagged,
-        Translate,
-    )
+    from regard.tasks.answer import FoundAnswer
+    from regard.tasks.generate import Suggestion
     from regard.tasks.measures.accuracy import Measures
     from regard.tasks.measures.translation import Evaluation
-    from regard.tasks.reader import Text
+    from regard.tasks.reader import Filling, Labelled, Text
+    from regard.tasks.restore import Restored
+    from regard.tasks.tag import Tagged
+    from regard.tasks.translate import Translate
     from regard.tasks.words import Words
+    from regard.tasks.writer import Output
+
+ItemT = TypeVar("ItemT", contravariant=True)
+AnswerT = TypeVar("AnswerT")
 
 PRECISIONS = ("fp32", "int8")
+
+
+class VerbMethod(Protocol[ItemT, AnswerT]):
+    """A verb as a method of `Pipeline`: one item gives its answer, several a list of answers."""
+
+    @overload
+    def __call__(self, items: ItemT, *options: Any, **named: Any) -> AnswerT: ...
+    @overload
+    def __call__(self, items: Sequence[ItemT], *options: Any, **named: Any) -> list[AnswerT]: ...
 
 
 class Pipeline:
@@ -176,25 +184,19 @@ class Pipeline:
             InputError: The model does not have this verb, or an item or option is not valid.
         """
         verb = self._verb(name)
-        if self.reads_images:
-            if mask is not None:
-                raise InputError("mask", got="images", expected="ids beside it")
-            return self._run_images(verb, items, verb.read(positions, options))
-        some = items if is_ids(items) or isinstance(items, str) else [*items][:1]
-        if verb.takes_ids and (is_ids(some) or (some and is_ids(some[0]))):
-            return self._run_ids(verb, items, mask, verb.read(positions, options))
-        if mask is not None:
-            raise InputError("mask", got="texts", expected="ids beside it")
-        one = verb.is_single(items)
-        several = [items] if one else list(items)
         read, settings = verb.read(positions, options)
-        answers = self.answers(verb, several, read, settings)
+        if self.reads_images:
+            one = self.processor.source.is_one(items)
+        else:
+            some = items if is_ids(items) or isinstance(items, str) else [*items][:1]
+            if verb.takes_ids and (is_ids(some) or (some and is_ids(some[0]))):
+                return self._run_ids(verb, items, mask, read, settings)
+            one = verb.is_single(items)
+        if mask is not None:
+            got = "images" if self.reads_images else "texts"
+            raise InputError("mask", got=got, expected="ids beside it")
+        answers = self.answers(verb, [items] if one else list(items), read, settings)
         return verb.value(answers[0]) if one else verb.together(answers, read)
-
-    def _run_images(self, verb: Verb, items: Any, read: tuple[Any, dict[str, Any]]) -> Any:
-        one = self.processor.source.is_one(items)
-        answers = self.answers(verb, [items] if one else list(items), *read)
-        return verb.value(answers[0]) if one else verb.together(answers, read[0])
 
     def answers(
         self, verb: Verb, items: Sequence[Any], options: Options, settings: Mapping[str, Any]
@@ -271,78 +273,34 @@ class Pipeline:
     def __dir__(self) -> list[str]:
         return sorted([*super().__dir__(), *every_verb()])
 
-    if TYPE_CHECKING:  # the signatures of the built-in verbs, for editors and type checkers
-
-        @overload
-        def translate(self, texts: str, **options: Any) -> str: ...
-        @overload
-        def translate(self, texts: Sequence[str], **options: Any) -> list[str]: ...
-        def translate(self, texts: Any, **options: Any) -> Any:
-            """The best translation of a sentence, or of each of several."""
-
-        def generate(self, prompts: Any, **options: Any) -> Any:
-            """Continues a prompt, or each of several, without repeating it; ids give ids."""
-
-        @overload
-        def suggest(self, texts: str, top: int = 3, **options: Any) -> list[Suggestion]: ...
-        @overload
-        def suggest(
-            self, texts: Sequence[str], top: int = 3, **options: Any
-        ) -> list[list[Suggestion]]: ...
-        def suggest(self, texts: Any, top: int = 3, **options: Any) -> Any:
-            """The most probable next words with their probabilities, as on a phone keyboard."""
-
-        @overload
-        def fill(self, texts: str, top: int = 5, **options: Any) -> list[list[Filling]]: ...
-        @overload
-        def fill(
-            self, texts: Sequence[str], top: int = 5, **options: Any
-        ) -> list[list[list[Filling]]]: ...
-        def fill(self, texts: Any, top: int = 5, **options: Any) -> Any:
-            """The most probable words for each `[MASK]` of a text, or of each of several."""
-
-        @overload
-        def restore(self, texts: str, **options: Any) -> Restored: ...
-        @overload
-        def restore(self, texts: Sequence[str], **options: Any) -> list[Restored]: ...
-        def restore(self, texts: Any, **options: Any) -> Any:
-            """Fills the holes of a text (`<extra_id_0>`, or `___`), or of each of several."""
-
-        @overload
-        def classify(self, texts: Text, **options: Any) -> list[Labelled]: ...
-        @overload
-        def classify(self, texts: list[Text], **options: Any) -> list[list[Labelled]]: ...
-        def classify(self, texts: Any, **options: Any) -> Any:
-            """The classes of a text or pair, or of each of several, most probable first."""
-
-        @overload
-        def tag(self, texts: str | list[str], **options: Any) -> list[Tagged]: ...
-        @overload
-        def tag(self, texts: list[list[str]], **options: Any) -> list[list[Tagged]]: ...
-        def tag(self, texts: Any, **options: Any) -> Any:
-            """The tag of each word of a text (a string or a list of words), or of several."""
-
-        @overload
-        def answer(
-            self, questions: str, context: str, top: int = 1, **options: Any
-        ) -> list[FoundAnswer]: ...
-        @overload
-        def answer(
-            self, questions: list[str], context: str | list[str], top: int = 1, **options: Any
-        ) -> list[list[FoundAnswer]]: ...
-        def answer(self, questions: Any, context: Any, top: int = 1, **options: Any) -> Any:
-            """The most probable answers to a question, as spans of the context, best first."""
-
-        def embed(self, texts: Any, **options: Any) -> Any:
-            """A vector for a text, (dim,), or for each of several, (texts, dim)."""
+    if TYPE_CHECKING:  # the built-in verbs, for editors and type checkers
+        translate: VerbMethod[str, str]
+        """The best translation of a sentence, or of each of several."""
+        generate: VerbMethod[Any, Any]
+        """Continues a prompt, or each of several, without repeating it; ids give ids."""
+        suggest: VerbMethod[str, list[Suggestion]]
+        """The most probable next words with their probabilities, as on a phone keyboard."""
+        fill: VerbMethod[str, list[list[Filling]]]
+        """The most probable words for each `[MASK]` of a text, or of each of several."""
+        restore: VerbMethod[str, Restored]
+        """Fills the holes of a text (`<extra_id_0>`, or `___`), or of each of several."""
+        classify: VerbMethod[Text, list[Labelled]]
+        """The classes of a text or pair, or of each of several, most probable first."""
+        tag: VerbMethod[str | list[str], list[Tagged]]
+        """The tag of each word of a text (a string or a list of words), or of several."""
+        answer: VerbMethod[str, list[FoundAnswer]]
+        """The most probable answers to a question, as spans of the context, best first."""
+        embed: VerbMethod[Any, Any]
+        """A vector for a text, (dim,), or for each of several, (texts, dim)."""
 
     @cached_property
     def verbs(self) -> dict[str, str]:
         """The verbs of the model, each with the name of the task that implements it."""
         return dict(verbs_of(self.recipe.task, self.model.config, self._vocabulary))
 
-    def _run_ids(self, verb: Verb, items: Any, mask: Any, read: tuple[Any, dict[str, Any]]) -> Any:
-        options, settings = read
+    def _run_ids(
+        self, verb: Verb, items: Any, mask: Any, options: Any, settings: Mapping[str, Any]
+    ) -> Any:
         rows, _ = rows_of(items, mask)
         model = self._model(options.knock_out)
         found: Any

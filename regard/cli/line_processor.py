@@ -65,12 +65,12 @@ class LineProcessor:
         if texts:
             for text in texts:
                 self.check(text)
-            for some in _parts(texts, self.batch_size):
+            for _, some in _batches_of(texts, self.batch_size):
                 self._write(some)
         elif is_interactive(source):
             for _, [line] in read_lines(source):
                 with print_errors():
-                    text = decode_typed_line(line)
+                    text = decode_text(line)
                     self.check(text)
                     self._write([text])
         else:
@@ -83,7 +83,7 @@ class LineProcessor:
             batches = iter([(1, [line for _, lines in batches for line in lines])])
         for first, lines in batches:
             read = [self._readable(first + place, line) for place, line in enumerate(lines)]
-            for start, some in _parts_with_places(read, self.batch_size):
+            for start, some in _batches_of(read, self.batch_size):
                 self._answer(first + start, lines[start : start + len(some)], some)
 
     def _answer(self, first: int, lines: list[bytes], texts: list[str | None]) -> None:
@@ -141,11 +141,8 @@ def _written(block: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
-def _parts(texts: list[T], size: int | None) -> Iterator[list[T]]:
-    return (part for _, part in _parts_with_places(texts, size))
-
-
-def _parts_with_places(texts: list[T], size: int | None) -> Iterator[tuple[int, list[T]]]:
+def _batches_of(texts: list[T], size: int | None) -> Iterator[tuple[int, list[T]]]:
+    """Splits texts into batches of at most `size`, each with the index of its first text."""
     size = size or max(1, len(texts))
     return ((start, texts[start : start + size]) for start in range(0, len(texts), size))
 
@@ -192,23 +189,13 @@ def is_interactive(source: str | None) -> bool:
 
 @contextmanager
 def print_errors() -> Iterator[None]:
-    """Prints an `InputError` instead of raising it, so that a terminal session continues."""
+    """Prints what is wrong with a line instead of raising it, so that a session continues."""
     try:
         yield
     except InputError as error:
         sys.stderr.write(f"error: {error}\n")
-
-
-def decode_typed_line(line: bytes) -> str:
-    """Decodes a line typed at a terminal.
-
-    Raises:
-        InputError: The line is not UTF-8 or too long.
-    """
-    try:
-        return decode_text(line)
     except UnicodeDecodeError:
-        raise InputError("the line", got="no UTF-8", expected="text") from None
+        sys.stderr.write("error: the line: got no UTF-8, expected text\n")
 
 
 def _prompted_lines() -> Iterator[tuple[int, list[bytes]]]:

@@ -199,17 +199,11 @@ def budget_of(
     """
     known = named().get(what)
     trained = any(change.startswith("train.") for change in overrides)
-    if isinstance(recipe.data, NoData) and is_folder(what) and not trained:
-        return Budget(
-            float(TOKENS_PER_PARAMETER * sum(counts.values())),
-            f"{TOKENS_PER_PARAMETER} a parameter",
-        )
-    if known is not None and not trained:
-        if not known.steps:
-            return Budget(
-                float(TOKENS_PER_PARAMETER * sum(counts.values())),
-                f"{TOKENS_PER_PARAMETER} a parameter",
-            )
+    without_recipe = isinstance(recipe.data, NoData) and is_folder(what)
+    if not trained and (without_recipe or (known is not None and not known.steps)):
+        tokens = TOKENS_PER_PARAMETER * sum(counts.values())
+        return Budget(float(tokens), f"{TOKENS_PER_PARAMETER} a parameter")
+    if not trained and known is not None:
         return Budget(tokens_of(recipe), known.source)
     step = recipe.train.batch_tokens * recipe.train.accumulate
     return Budget(tokens_of(recipe), f"{recipe.train.steps:,} steps of {step:,}")

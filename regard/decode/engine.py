@@ -48,7 +48,6 @@ class Generative(Protocol[Source_contra, MemoryT, StateT]):
 
     def encode(self, source: Source_contra, tap: Tap | None = None) -> MemoryT:
         """Encodes the sources into a memory; None for a model without an encoder."""
-        ...
 
     def start(self, memory: MemoryT, rows: int, length: int) -> StateT:
         """The state before the first token, with capacity for `length` tokens per row.
@@ -56,7 +55,6 @@ class Generative(Protocol[Source_contra, MemoryT, StateT]):
         It has `rows` adjacent rows for each sequence of the memory; without a memory it has `rows`
         rows in all.
         """
-        ...
 
     def step(self, ids: Tensor, state: StateT, tap: Tap | None = None) -> Tensor:
         """Feeds one token to each row: ids (rows,) -> logits (rows, vocab); updates the state.
@@ -64,7 +62,6 @@ class Generative(Protocol[Source_contra, MemoryT, StateT]):
         At the first step the ids are on the model's `device`, or on the source's if the model has
         no such attribute; later they are on the device of the logits.
         """
-        ...
 
 
 class Prompted(Protocol[StateT_contra]):
@@ -74,7 +71,6 @@ class Prompted(Protocol[StateT_contra]):
 
     def read(self, prompts: Ragged, state: StateT_contra, tap: Tap | None = None) -> Tensor:
         """Appends several tokens to each row of the state -> logits of the next (rows, vocab)."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from random import Random
-from typing import NamedTuple, Protocol, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -219,33 +220,18 @@ class RunningRows:
         return places, tokens
 
 
-class Search(Protocol):
-    """A search method: chooses the next tokens from the logits."""
-
-    running: RunningRows
-
-    def choose(self, logits: Tensor) -> Choice:
-        """Takes one step with the model's logits (rows, vocab)."""
-        ...
-
-    def best_rows(self) -> list[int]:
-        """The rows to show while decoding continues."""
-        ...
-
-    def stable_prefixes(self) -> list[tuple[int, ...]]:
-        """For each unfinished sequence, the first output tokens that can no longer change."""
-        ...
-
-
-class Sampling:
-    """Greedy decoding or sampling: each row continues independently with one token.
+class Search(ABC):
+    """A search method: chooses the next tokens from the logits.
 
     Args:
         sentences: The sequences of the batch.
         symbols: The special tokens.
-        config: Settings; there are `n_best` rows for each sequence.
+        config: The decoding settings.
         forbidden: Tokens that must not be chosen.
     """
+
+    width_setting: ClassVar[str]
+    """The setting that is the number of rows for each sequence."""
 
     def __init__(
         self,
@@ -255,9 +241,55 @@ class Sampling:
         forbidden: Forbidden | None = None,
     ) -> None:
         self.symbols, self.config, self.forbidden = symbols, config, forbidden
-        self.running = RunningRows(sentences, config.n_best, symbols.begin, config.length_penalty)
-        self.open = [True] * (len(sentences) * config.n_best)
+        width = getattr(config, self.width_setting)
+        self.running = RunningRows(sentences, width, symbols.begin, config.length_penalty)
         self.found: dict[int, list[Hypothesis]] = {each.number: [] for each in sentences}
+        self.start()
+
+    @abstractmethod
+    def start(self) -> None:
+        """Sets what the search remembers in addition to the running hypotheses."""
+
+    @abstractmethod
+    def choose(self, logits: Tensor) -> Choice:
+        """Takes one step with the model's logits (rows, vocab)."""
+
+    @abstractmethod
+    def best_rows(self) -> list[int]:
+        """The rows to show while decoding continues."""
+
+    @abstractmethod
+    def continued(self) -> Sequence[bool]:
+        """For each row, whether it is still continued."""
+
+    def stable_prefixes(self) -> list[tuple[int, ...]]:
+        """For each unfinished sequence, the first output tokens that can no longer change.
+
+        They are the common prefix of all hypotheses that may still become its best: the running
+        ones and the best finished one.
+        """
+        running, goes_on = self.running, self.continued()
+        rows, width = running.generated.tolist(), running.width
+        prefixes = []
+        for place, sentence in enumerate(running.sentences):
+            here = range(place * width, (place + 1) * width)
+            ways = [rows[row] for row in here if goes_on[row]]
+            if self.found[sentence.number]:
+                ways.append(list(min(self.found[sentence.number], key=by_score).ids))
+            alike = takewhile(lambda column: len(set(column)) == 1, zip(*ways, strict=False))
+            prefixes.append(tuple(column[0] for column in alike))
+        return prefixes
+
+
+class Sampling(Search):
+    """Greedy decoding or sampling: each row continues independently with one token."""
+
+    width_setting = "n_best"
+
+    def start(self) -> None:
+        """All rows are open; each has random numbers of its own."""
+        sentences, config = self.running.sentences, self.config
+        self.open = [True] * (len(sentences) * config.n_best)
         self.generators = {
             each.number: [seeded(config.seed, each.key, i) for i in range(config.n_best)]
             for each in sentences
@@ -278,10 +310,8 @@ class Sampling:
             ruled_out[again, drawn[again]] = MINUS_INF
             scores = allow_end_if_stuck(ruled_out, scores, self.symbols.ends)
             drawn[again] = self._pick(scores, again)[again]
-        forced, frees = (
-            running.per_row(running.forced),
-            running.per_row([*map(running.free, running.sentences)]),
-        )
+        forced = running.per_row(running.forced)
+        frees = running.per_row([*map(running.free, running.sentences)])
         tokens = [
             token if held < 0 else held for token, held in zip(drawn.tolist(), forced, strict=True)
         ]
@@ -313,9 +343,9 @@ class Sampling:
         """The unfinished rows."""
         return [row for row, open_ in enumerate(self.open) if open_]
 
-    def stable_prefixes(self) -> list[tuple[int, ...]]:
-        """The common prefix of all samples of each sequence; of a single sample, all its tokens."""
-        return common_prefixes(self.running, self.open, self.found)
+    def continued(self) -> Sequence[bool]:
+        """The unfinished samples."""
+        return self.open
 
     def _taken(self, branch: Branch, *, free: bool) -> Branch:
         """Stores the hypothesis if this token ends it; returns the branch to continue with."""
@@ -364,33 +394,21 @@ class Sampling:
         return torch.searchsorted(reached, point * reached[:, -1:], right=True)[:, 0]
 
 
-class BeamSearch:
+class BeamSearch(Search):
     """Beam search: continues the `beam` best unfinished hypotheses of each sequence.
 
     The hypotheses are those of transformers' beam search: of the 2·beam best continuations (more
     with several end symbols), those among the first `beam` that end are stored as finished, and the
     first `beam` that do not end are continued. If there are fewer continuations than beams, as with
     a vocabulary smaller than the beam, the remaining beams have the sum -inf.
-
-    Args:
-        sentences: The sequences of the batch.
-        symbols: The special tokens.
-        config: Beam size, length penalty and stopping rule.
-        forbidden: Tokens that must not be chosen.
     """
 
-    def __init__(
-        self,
-        sentences: Sequence[Sentence],
-        symbols: Symbols,
-        config: DecodeConfig,
-        forbidden: Forbidden | None = None,
-    ) -> None:
-        self.symbols, self.config, self.forbidden = symbols, config, forbidden
-        self.running = RunningRows(sentences, config.beam, symbols.begin, config.length_penalty)
-        # All beams start equal. Only the first may be continued, or all would stay equal.
-        self.running.total = [0.0, *[MINUS_INF] * (config.beam - 1)] * len(sentences)
-        self.found: dict[int, list[Hypothesis]] = {each.number: [] for each in sentences}
+    width_setting = "beam"
+
+    def start(self) -> None:
+        """All beams start equal. Only the first may be continued, or all would stay equal."""
+        running = self.running
+        running.total = [0.0, *[MINUS_INF] * (running.width - 1)] * len(running.sentences)
 
     def choose(self, logits: Tensor) -> Choice:
         """Takes one step for all beams of all sequences with one top-k."""
@@ -424,11 +442,9 @@ class BeamSearch:
         """The row of the best beam of each sequence."""
         return list(range(0, len(self.running.tokens), self.running.width))
 
-    def stable_prefixes(self) -> list[tuple[int, ...]]:
-        """The common prefix of all running beams and the best finished hypothesis, per sequence."""
-        return common_prefixes(
-            self.running, [total > MINUS_INF for total in self.running.total], self.found
-        )
+    def continued(self) -> Sequence[bool]:
+        """The beams that can still be continued."""
+        return [total > MINUS_INF for total in self.running.total]
 
     def _best(self, sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """The best allowed continuations of each sequence (see `best`): (sequences, count) each.
@@ -524,28 +540,6 @@ class BeamSearch:
                 sentence.max_length
             )  # the length with the best possible score of a continuation
         return leader / length**alpha <= found[-1].score
-
-
-def common_prefixes(
-    running: RunningRows, goes_on: Sequence[bool], found: Mapping[int, Sequence[Hypothesis]]
-) -> list[tuple[int, ...]]:
-    """For each sequence, the common prefix of all hypotheses that may still become its best.
-
-    Args:
-        running: The unfinished hypotheses.
-        goes_on: For each row of `running`, whether it is still continued.
-        found: The finished hypotheses of each sequence, of which only the best one counts.
-    """
-    rows, width = running.generated.tolist(), running.width
-    stable_prefixes = []
-    for place, sentence in enumerate(running.sentences):
-        here = range(place * width, (place + 1) * width)
-        ways = [rows[row] for row in here if goes_on[row]]
-        if found[sentence.number]:
-            ways.append(list(min(found[sentence.number], key=by_score).ids))
-        alike = takewhile(lambda column: len(set(column)) == 1, zip(*ways, strict=False))
-        stable_prefixes.append(tuple(column[0] for column in alike))
-    return stable_prefixes
 
 
 def check_finite(some: Sequence[float]) -> None:

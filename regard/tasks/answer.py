@@ -86,8 +86,7 @@ class Answer(Supervised[Question]):
                     expected="one",
                     fix="data.unanswerable=true allows questions without",
                 )
-            answer = example.answers[0] if example.answers else None
-            rows += [part.row for part in self._parts(example, longest, answer)[0]]
+            rows += [part.row for part in self._parts(example, longest)[0]]
         return rows
 
     def _space(self, longest: int) -> int:
@@ -97,15 +96,12 @@ class Answer(Supervised[Question]):
         """
         return self.max_row_tokens(longest) - len(self.tokenizer.template([], []))
 
-    def _parts(
-        self, example: Question, longest: int, answer: Excerpt | None
-    ) -> tuple[list[_Part], list[Span]]:
+    def _parts(self, example: Question, longest: int) -> tuple[list[_Part], list[Span]]:
         """Splits a question's context into windows.
 
         Args:
-            example: The question with its context.
+            example: The question with its context; its first answer gives the targets of the rows.
             longest: The maximal number of tokens that the model can read.
-            answer: The answer, for the targets of the rows; None: no answer.
 
         Returns:
             The windows, and for each token of the context its characters (start, end).
@@ -116,7 +112,7 @@ class Answer(Supervised[Question]):
         space = self._space(longest)
         question = tokenizer.encode(example.question)[: space // 2]
         before = around.index(-2) - 1 + len(question)
-        place = None if answer is None else _tokens_of(answer, spans)
+        place = _tokens_of(example.answers[0], spans) if example.answers else None
         parts = []
         for window in windows(len(ids), space - len(question), self.options.overlap):
             inside = ids[window.start : window.stop]
@@ -163,6 +159,14 @@ class Answer(Supervised[Question]):
                     out[place] = row
         return out
 
+    def _read(
+        self, model: Encoder, examples: Sequence[Question]
+    ) -> list[tuple[list[_Part], list[Span], list[Tensor]]]:
+        """For each question its windows, the characters of its tokens, and the windows' logits."""
+        cut = [self._parts(example, model.config.max_length) for example in examples]
+        logits = iter(self._logits(model, [part.row for parts, _ in cut for part in parts]))
+        return [(parts, spans, [next(logits) for _ in parts]) for parts, spans in cut]
+
     def answer(
         self,
         model: Encoder,
@@ -192,38 +196,29 @@ class Answer(Supervised[Question]):
         most = self._space(model.config.max_length) // 2
         sizes = map(len, self.tokenizer.encode_batch(list(questions)))
         warn_cut(questions, [max(0, size - most) for size in sizes], most)
-        parted = [self._parts(each, model.config.max_length, None) for each in examples]
-        logits = self._logits(model, [part.row for parts, _ in parted for part in parts])
         none = self.options.unanswerable if unanswerable is None else unanswerable
-        found, place = [], 0
-        for example, (parts, spans) in zip(examples, parted, strict=True):
-            mine = logits[place : place + len(parts)]
-            place += len(parts)
-            found.append(_best(example.context, parts, spans, mine, top, unanswerable=none))
-        return found
+        return [
+            _best(example.context, *read, top, unanswerable=none)
+            for example, read in zip(examples, self._read(model, examples), strict=True)
+        ]
 
     def measure(self, model: Encoder, examples: Sequence[Question]) -> Measures:
         """Mean loss per target, and exact match and F1 as in SQuAD."""
-        rows, cuts = [], []
-        for example in examples:
-            answer = example.answers[0] if example.answers else None
-            parts, spans = self._parts(example, model.config.max_length, answer)
-            cuts.append((parts, spans))
-            rows += [part.row for part in parts]
-        logits = self._logits(model, rows)
+        found = self._read(model, examples)
+        windows = [pair for parts, _, logits in found for pair in zip(parts, logits, strict=True)]
         total = 0.0
-        for row, each in zip(rows, logits, strict=True):
-            total += float(F.cross_entropy(each.T, torch.tensor(row.targets), reduction="sum"))
-        texts, place = [], 0
-        for example, (parts, spans) in zip(examples, cuts, strict=True):
-            mine = logits[place : place + len(parts)]
-            place += len(parts)
-            none = self.options.unanswerable
-            [best] = _best(example.context, parts, spans, mine, 1, unanswerable=none)
+        for part, logits in windows:
+            targets = torch.tensor(part.row.targets)
+            total += float(F.cross_entropy(logits.T, targets, reduction="sum"))
+        texts, none = [], self.options.unanswerable
+        for example, read in zip(examples, found, strict=True):
+            [best] = _best(example.context, *read, 1, unanswerable=none)
             texts.append(best.text)
         accepted = [[answer.text for answer in example.answers] for example in examples]
         scores = answer_scores(texts, accepted)
-        return Measures({"loss": total / max(1, 2 * len(rows)), **scores.overall}, scores.by_label)
+        return Measures(
+            {"loss": total / max(1, 2 * len(windows)), **scores.overall}, scores.by_label
+        )
 
 
 def _tokens_of(answer: Excerpt, spans: Sequence[Span]) -> Span | None:

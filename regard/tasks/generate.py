@@ -16,10 +16,8 @@ from functools import cached_property
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.packing import BatchedCorpus
@@ -30,7 +28,7 @@ from regard.errors import InputError
 from regard.layers import KVCache, Tap
 from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
-from regard.tasks.head_batches import HeadBatch, batch_of_ids, of_texts, some_at_a_time
+from regard.tasks.head_batches import HeadBatch, batch_of_ids, of_tokens, some_at_a_time
 from regard.tasks.measures.plain_text import WordAccuracy
 from regard.tasks.measures.report import Scoring, counted
 from regard.tasks.plain_text import MakeRows, PlainTextWriter
@@ -110,8 +108,8 @@ class Generate(PlainTextWriter):
     def head_batches(self, model: Decoder, items: Any) -> list[HeadBatch]:
         """Batches of texts, given as such or as ids, on which heads are measured."""
         rows = self.id_rows(model, items, model.config.max_length + 1)
-        parts = some_at_a_time(rows)
-        return [_followed(model, batch_of_ids(some).to(model.device)) for some in parts]
+        batches = map(batch_of_ids, some_at_a_time(rows))
+        return [of_tokens(model, batch.to(model.device)) for batch in batches]
 
     def encode_start(self, text: str, most: int) -> list[int]:
         """Encodes a text as a prompt: of a long text, the last tokens are kept."""
@@ -367,16 +365,6 @@ def _next(model: Decoder, state: KVCache, last: int, some: Sequence[tuple[int, .
     logits = model.read(more.to(model.device), state)
     state.rewind(mark)
     return logits.log_softmax(dim=1)
-
-
-def _followed(model: Decoder, batch: Batch[Ragged]) -> HeadBatch:
-    """Wraps a batch of texts for measuring heads; the loss is that of the next tokens."""
-    source, targets = batch.source, batch.targets.ids
-
-    def loss(twin: Decoder) -> Tensor:
-        return F.cross_entropy(twin(source), targets, reduction="sum")
-
-    return of_texts(model, source, loss, targets.numel())
 
 
 def _warn_read(count: int) -> None:

@@ -16,7 +16,6 @@ from torch import Tensor
 from regard.data.batch import Batch
 from regard.data.input import Input, Ragged
 from regard.layers import Tap
-from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.model import Model
 
 T = TypeVar("T")
@@ -37,19 +36,25 @@ class HeadBatch:
     """For the name of a layer, the numbers of queries and of keys of each text in that layer."""
 
 
-def of_pairs(model: EncoderDecoder, batch: Batch[Ragged]) -> HeadBatch:
-    """Wraps a batch of sources and targets; the loss is that of the target tokens."""
-    (source, target), wanted = batch.sides, batch.targets.ids
+def of_tokens(model: Any, batch: Batch[Ragged]) -> HeadBatch:
+    """Wraps texts, or sources with their targets; the loss is that of the target tokens."""
+    inputs, targets = inputs_of(batch), batch.targets.ids
+    source, target = inputs[0], inputs[-1]  # the same for a model of a single stack
 
     def lengths(layer: str) -> tuple[Sequence[int], Sequence[int]]:
         queries = source if layer.startswith("encoder") else target
         keys = target if layer.startswith("decoder") and layer.endswith("self") else source
         return queries.lengths, keys.lengths
 
-    def loss(twin: EncoderDecoder) -> Tensor:
-        return F.cross_entropy(twin(source, target), wanted, reduction="sum")
+    def loss(twin: Any) -> Tensor:
+        return F.cross_entropy(twin(*inputs), targets, reduction="sum")
 
-    return HeadBatch(lambda tap: model(source, target, tap), loss, wanted.numel(), lengths)
+    return HeadBatch(lambda tap: model(*inputs, tap), loss, targets.numel(), lengths)
+
+
+def inputs_of(batch: Batch[Ragged]) -> tuple[Ragged, ...]:
+    """What a model that writes reads: source and target, or without an encoder the texts alone."""
+    return (batch.source,) if batch.decoder_input is None else batch.sides
 
 
 def of_texts(model: Model, texts: Input, loss: Callable[[Any], Tensor], targets: int) -> HeadBatch:

@@ -27,7 +27,7 @@ from regard.decode.filters import Symbols
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.tasks.head_batches import HeadBatch, batch_of_ids, of_pairs, some_at_a_time
+from regard.tasks.head_batches import HeadBatch, batch_of_ids, of_tokens, some_at_a_time
 from regard.tasks.measures.plain_text import SpanAccuracy
 from regard.tasks.measures.report import Scoring, counted
 from regard.tasks.plain_text import MakeRows, PlainTextWriter
@@ -174,7 +174,7 @@ class Restore(PlainTextWriter, ReadsAndWrites):
         rows = self.id_rows(model, items, self.max_text_tokens(model.config.max_length))
         corrupt = self.corruption(0)
         made = (corrupt(batch_of_ids(some), 0) for some in some_at_a_time(rows))
-        return [of_pairs(model, batch.to(model.device)) for batch in made]
+        return [of_tokens(model, batch.to(model.device)) for batch in made]
 
     def symbols(self) -> Symbols:
         """The special tokens of decoding; padding and the unknown token are never generated."""

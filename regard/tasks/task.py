@@ -40,27 +40,21 @@ class Task(Protocol):
         Args:
             start: The position in the data at which to begin or resume.
         """
-        ...
 
     def targets(self, batch: Any) -> int:
         """The number of targets in a micro-batch; the summed loss of a step is divided by it."""
-        ...
 
     def split(self, batch: Any, parts: int) -> Sequence[Any]:
         """Splits a micro-batch into at most `parts` similar parts whose losses add up to its."""
-        ...
 
     def loss(self, model: Any, batch: Any) -> Tensor:
         """The training loss of one micro-batch, summed over its targets: a scalar."""
-        ...
 
     def evaluate(self, model: Any) -> dict[str, float]:
         """Metrics on the validation split, by name; `loss` selects the best checkpoint."""
-        ...
 
     def name(self, batch: Any) -> str:
         """Names the examples of a micro-batch, to log one whose loss is not finite."""
-        ...
 
 
 def check_texts(what: str, texts: Any) -> None:
@@ -86,12 +80,10 @@ class TrainSettings(Protocol):
     @property
     def batch_tokens(self) -> int:
         """The maximal number of tokens in a micro-batch."""
-        ...
 
     @property
     def label_smoothing(self) -> float:
         """The share ε of each target's probability that is spread over all classes or tokens."""
-        ...
 
 
 class Settings(Protocol):
@@ -100,37 +92,30 @@ class Settings(Protocol):
     @property
     def task(self) -> str:
         """The name of the task in `TASKS`."""
-        ...
 
     @property
     def data(self) -> Any:
         """The data config; its `gives` says what can be learned from it, such as `pairs`."""
-        ...
 
     @property
     def tokens(self) -> TokensConfig:
         """The kind and size of the vocabulary to learn."""
-        ...
 
     @property
     def model(self) -> ModelConfig:
         """The model config."""
-        ...
 
     @property
     def train(self) -> TrainSettings:
         """The training settings."""
-        ...
 
     @property
     def decode(self) -> DecodeConfig:
         """The decoding settings."""
-        ...
 
     @property
     def seed(self) -> int:
         """The seed of the initial weights and of the order of the data."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,8 +227,9 @@ class BaseTask:
         return found
 
     def name(self, batch: Any) -> str:
-        """Names the examples of a batch."""
-        return listed(self.noun, batch.index)
+        """Names the first eight examples of a batch, for the log of a bad batch."""
+        shown = ", ".join(map(str, batch.index[:8]))
+        return f"{self.noun} {shown}{', …' if len(batch.index) > 8 else ''}"
 
 
 def max_lengths(lengths: Iterable[int]) -> list[int]:
@@ -292,14 +278,3 @@ def warn_cut(texts: Sequence[Any], left_out: Sequence[int], longest: int) -> Non
         longest,
         f"; so are parts of {len(cut) - 1} more" if len(cut) > 1 else "",
     )
-
-
-def listed(what: str, index: Sequence[int]) -> str:
-    """Lists the first eight examples of a batch, for the log of a bad batch.
-
-    Example:
-        >>> listed("pairs", range(20))
-        'pairs 0, 1, 2, 3, 4, 5, 6, 7, …'
-    """
-    shown = ", ".join(map(str, index[:8]))
-    return f"{what} {shown}{', …' if len(index) > 8 else ''}"

@@ -27,7 +27,7 @@ from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
-from regard.tasks.head_batches import HeadBatch, of_pairs
+from regard.tasks.head_batches import HeadBatch, of_tokens
 from regard.tasks.measures.bleu import score
 from regard.tasks.measures.report import Scoring, Selection
 from regard.tasks.measures.translation import Evaluation, SetReport, TranslationReport
@@ -264,7 +264,7 @@ class Translate(ReadsAndWrites):
     ) -> list[HeadBatch]:
         """One batch of pairs on which heads are measured; a few dozen pairs are enough."""
         encoded = self.readable(_pairs(pairs), model.config.max_length)
-        return [of_pairs(model, encoded.batch(range(len(pairs))).to(model.device))]
+        return [of_tokens(model, encoded.batch(range(len(pairs))).to(model.device))]
 
     def suggested_command(self, settings: Settings, place: str) -> str:
         """A command to suggest after training: translates a short source of known words."""

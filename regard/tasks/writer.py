@@ -24,6 +24,7 @@ from regard.decode.search import Forbidden, Hypothesis
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.mode import evaluating
+from regard.tasks.head_batches import inputs_of
 from regard.tasks.task import BaseTask, max_lengths, per_token
 
 Found = TypeVar("Found")
@@ -79,7 +80,7 @@ class WritesText(BaseTask, ABC):
         The smoothed target has 1 - ε on the right token and ε spread over all tokens. The
         cross-entropy differs from the KL divergence only by a constant.
         """
-        return model.loss(*_inputs(batch), batch.targets.ids, self.smoothing)
+        return model.loss(*inputs_of(batch), batch.targets.ids, self.smoothing)
 
     def likelihood(
         self,
@@ -98,10 +99,10 @@ class WritesText(BaseTask, ABC):
         with evaluating(model):
             for made in batches:
                 batch = made.to(model.device)
-                total += float(model.loss(*_inputs(batch), batch.targets.ids))
+                total += float(model.loss(*inputs_of(batch), batch.targets.ids))
                 count += self.targets(batch)
                 if on_progress is not None:
-                    on_progress(sum(each.ids.numel() for each in _inputs(batch)))
+                    on_progress(sum(each.ids.numel() for each in inputs_of(batch)))
         return per_token(total, count)
 
     def outputs(
@@ -162,11 +163,6 @@ class WritesText(BaseTask, ABC):
             limit=model.config.max_length,
             forbidden=self.forbidden(config),
         )
-
-
-def _inputs(batch: Batch[Ragged]) -> tuple[Ragged, ...]:
-    """What the model reads: source and target of an encoder-decoder, or the texts of a decoder."""
-    return (batch.source,) if batch.decoder_input is None else batch.sides
 
 
 def check_length(ids: list[int], what: str, longest: int) -> list[int]:

@@ -100,7 +100,7 @@ def test_the_best_answers_are_those_of_an_exhaustive_search(theirs_and_ours, una
     _, p = theirs_and_ours
     task = task_of(p, overlap=2 * LONGEST_ANSWER, longest=120)
     [found] = task.answer(p.model, ["where ?"], CONTEXT, 5, unanswerable=unanswerable)
-    parts, spans = task._parts(Question("where ?", CONTEXT, ()), 48, None)
+    parts, spans = task._parts(Question("where ?", CONTEXT, ()), 48)
     logits = task._logits(p.model, [part.row for part in parts])
     scores = {("", 0, 0): min(float(each[0].sum()) for each in logits)} if unanswerable else {}
     every, words = [*scores.values()], [each.span() for each in re.finditer(r"[^\W_]+", CONTEXT)]
