@@ -5,7 +5,7 @@ Heavy modules such as torch are imported inside the commands, so that `regard --
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +28,7 @@ from regard.cli.options import (
     Seed,
     Threads,
     load_pipeline,
+    print_result,
     print_status,
     silence_warnings,
 )
@@ -299,7 +300,7 @@ def words(
     """Compare a word's vectors in several sentences, and list the nearest words."""
     pipeline = load_pipeline(place, threads, precision, device, dtype)
     found = pipeline.words(word, sentences, layer=layer, count=top)
-    print(json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.table())
+    print_result(found.table(), found.to_json(), as_json=as_json)
 
 
 @app.command()
@@ -336,12 +337,9 @@ def heads(
     selection = Selection(split, files, "heads", pipeline.name)
     texts = pipeline.task.head_examples(pipeline.recipe, selection, count)
     found = pipeline.heads(texts)
-    if as_json:
-        for each in found:
-            print(json.dumps(asdict(each)))
-    else:
-        over = f"{len(texts)} {pipeline.task.items}"
-        print(heads_table(found, over, pipeline.task.effect))
+    over = f"{len(texts)} {pipeline.task.items}"
+    table = heads_table(found, over, pipeline.task.effect)
+    print_result(table, *map(asdict, found), as_json=as_json)
 
 
 @app.command()
@@ -383,13 +381,9 @@ def show(
     setup(threads, None)
     drawing = draw(name, None, text=text, details=details, paper=paper, fresh=fresh, **settings)
     path = drawing.save(out)
-    if as_json:
-        print(
-            json.dumps({"figure": name, "file": str(path), **drawing.numbers}, ensure_ascii=False)
-        )
-    else:
-        print(drawing.text if details else drawing.caption)
-        print_status(f"{path} is drawn", quiet=quiet)
+    row = {"figure": name, "file": str(path), **drawing.numbers}
+    print_result(drawing.text if details else drawing.caption, row, as_json=as_json)
+    print_status(f"{path} is drawn", quiet=quiet or as_json)
 
 
 @app.command()
@@ -441,7 +435,7 @@ def plan(
         length=length,
         threads=threads,
     )
-    print(json.dumps(found.to_json()) if as_json else found.table())
+    print_result(found.table(), found.to_json(), as_json=as_json)
 
 
 @app.command("bench")
@@ -478,7 +472,7 @@ def bench_command(
         quiet=quiet,
     )
     found = bench(EXPERIMENTS, request)
-    print(json.dumps(found.json, ensure_ascii=False) if as_json else found.report)
+    print_result(found.report, found.json, as_json=as_json)
     if out is not None:
         print_status(f"results and pictures are in {out}", quiet=quiet)
 
@@ -495,10 +489,7 @@ def recipe_command(
     if name is not None:
         print(recipes.text_of(name), end="")
         return
-    names = recipes.shipped()
-    width = max(map(len, names))
-    for each, description in names.items():
-        print(f"{each:<{width}}  {description}")
+    print(_aligned(recipes.shipped()))
 
 
 @app.command("ls")
@@ -516,13 +507,10 @@ def list_runs(
 
     if is_ours(place) and not Path(place).exists():
         card = card_of(find(place))
-        print(json.dumps(card.model_dump(), ensure_ascii=False) if as_json else card.describe())
+        print_result(card.describe(), card.model_dump(), as_json=as_json)
         return
     found = list(runs_in(Path(place)))
-    for entry in found if as_json else ():
-        print(json.dumps(entry))
-    if not as_json:
-        print(listing(found))
+    print_result(listing(found), *found, as_json=as_json)
 
 
 @app.command()
@@ -536,12 +524,13 @@ def env(
     from regard.runtime.device import describe
 
     found = describe(kernels=kernels)
-    if as_json:
-        print(json.dumps(found))
-        return
-    width = max(map(len, found))
-    for key, value in found.items():
-        print(f"{key:<{width}}  {value}")
+    print_result(_aligned(found), found, as_json=as_json)
+
+
+def _aligned(values: Mapping[str, Any]) -> str:
+    """Names and values in two columns."""
+    width = max(map(len, values))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in values.items())
 
 
 @data_app.command("check")
@@ -560,7 +549,7 @@ def data_check(
     from regard.data.text.files import check, split_files
 
     report = check(split_files(files), max_words)
-    print(json.dumps(asdict(report), ensure_ascii=False) if as_json else report.describe())
+    print_result(report.describe(), asdict(report), as_json=as_json)
     if report.problems:
         raise typer.Exit(1)
 

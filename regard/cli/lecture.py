@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.options import AsJson, Quiet, Threads, print_status
+from regard.cli.options import AsJson, Quiet, Threads, print_result, print_status
 
 QUIET = ("show", "look", "train", "compare")
 """Commands with a progress bar of their own, which take --quiet and --threads."""
@@ -45,7 +45,6 @@ def lecture(
     translators of D4 ten and more.
     """
     from dataclasses import asdict
-    from json import dumps
 
     from regard.atlas import lectures
 
@@ -55,10 +54,7 @@ def lecture(
     found = lectures.find_deck(deck)
     asked = lectures.chosen(found, slides)
     if not show:
-        for slide in asked if as_json else ():
-            print(dumps(asdict(slide), ensure_ascii=False))
-        if not as_json:
-            print(lectures.listing(asked))
+        print_result(lectures.listing(asked), *map(asdict, asked), as_json=as_json)
         return
     from regard.runtime.files import write_file
     from regard.runtime.progress import Progress

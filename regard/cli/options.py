@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -71,6 +72,13 @@ def silence_warnings(*, quiet: bool) -> None:
     """Turns off warnings if `quiet` is set; errors are always printed."""
     if quiet:
         logging.getLogger("regard").setLevel(logging.ERROR)
+
+
+def print_result(text: str, *rows: Any, as_json: bool) -> None:
+    """Prints a result as text, or as JSON with one object a line."""
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows] if as_json else [text]
+    for line in lines:
+        print(line)
 
 
 def print_status(message: str, *, quiet: bool = False) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.options import AsJson, Quiet, Seed, print_status
+from regard.cli.options import AsJson, Quiet, Seed, print_result, print_status
 from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.vectors.table import Near, WordVectors
 
-QUESTIONS = ("nearest", "analogy", "difference", "odd", "map", "save")
+QUESTIONS = {"nearest": 1, "analogy": 1, "difference": 4, "odd": 3, "map": 2, "save": 0}
+"""The questions, each with the least number of words it takes."""
 
 
 def vectors(
@@ -73,15 +74,8 @@ def vectors(
 
 def _check_count(question: str, words: list[str]) -> None:
     """Raises an error for too few or too many words, before anything is loaded."""
-    least, most = {
-        "nearest": (1, 10**6),
-        "analogy": (1, 10**6),
-        "difference": (4, 4),
-        "odd": (3, 10**6),
-        "map": (2, 10**6),
-        "save": (0, 0),
-    }[question]
-    if not least <= len(words) <= most:
+    least = QUESTIONS[question]
+    if len(words) < least or (question in ("difference", "save") and len(words) > least):
         expected = {0: "none", 1: "one or more", 4: "four"}.get(least, f"{least} or more")
         raise InputError(f"vectors … {question}", got=f"{len(words)} words", expected=expected)
 
@@ -115,14 +109,12 @@ def _near(
 def _difference(table: WordVectors, words: list[str], *, as_json: bool) -> None:
     first, second, third, fourth = words
     found = table.difference(first, second, third, fourth)
-    if as_json:
-        row: dict[str, Any] = {"words": words, **found.to_json()}
-        print(json.dumps(row, ensure_ascii=False))
-        return
-    one, two = f"{first} − {second}", f"{third} − {fourth}"
-    print(f"cosine of {one} and {two}: {found.cosine:.3f}")
-    print(f"lengths {found.lengths[0]:.3f} and {found.lengths[1]:.3f}, apart {found.apart:.3f}")
-    print(f"two differences of words drawn at random: {found.by_chance:.3f} on average, either way")
+    text = (
+        f"cosine of {first} − {second} and {third} − {fourth}: {found.cosine:.3f}\n"
+        f"lengths {found.lengths[0]:.3f} and {found.lengths[1]:.3f}, apart {found.apart:.3f}\n"
+        f"two differences of words drawn at random: {found.by_chance:.3f} on average, either way"
+    )
+    print_result(text, {"words": words, **found.to_json()}, as_json=as_json)
 
 
 def _map(
@@ -137,10 +129,8 @@ def _map(
 ) -> None:
     found = table.map(words, out, method=method, seed=seed)
     for word, (x, y) in found.items():
-        if as_json:
-            print(json.dumps({"word": word, "x": x, "y": y}, ensure_ascii=False))
-        else:
-            print(f"{word:<16}{x:9.3f}{y:9.3f}")
+        line = f"{word:<16}{x:9.3f}{y:9.3f}"
+        print_result(line, {"word": word, "x": x, "y": y}, as_json=as_json)
     print_status(f"{out} is drawn", quiet=quiet)
 
 
@@ -218,6 +208,5 @@ def evaluate_vectors(
     from regard.vectors.scores import evaluate
 
     found = evaluate(opened(place), analogies, similarity)
-    rows = [json.dumps(row, ensure_ascii=False) for row in found.to_json()]
-    print("\n".join(rows) if as_json else found.table())
+    print_result(found.table(), *found.to_json(), as_json=as_json)
     return True

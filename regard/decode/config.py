@@ -22,23 +22,20 @@ class DecodeConfig(Config):
 
     beam: int = Field(default=1, ge=1, le=1000, description="Beam width; 1 is greedy.")
     n_best: int = Field(
-        default=1, ge=1, le=10_000, description="Hypotheses to return for each input."
+        default=1, ge=1, le=10_000, description="Hypotheses, or samples, to return for each input."
     )
-    """Number of hypotheses to return for each input; with `sample`, the number of samples."""
     sample: bool = Field(default=False, description="Sample instead of searching.")
     temperature: float = Field(
         default=1.0, ge=MIN_TEMPERATURE, le=1 / MIN_TEMPERATURE, description="Sampling temperature."
     )
-    top_k: int = Field(default=0, ge=0, description="Sample from the k most likely tokens.")
-    """Sample from the k most likely tokens; 0: from all."""
+    top_k: int = Field(default=0, ge=0, description="Sample from the k most likely tokens; 0: all.")
     top_p: float = Field(
         default=1.0, gt=0, le=1, description="Sample from the top tokens of this total probability."
     )
     min_p: float = Field(
         default=0.0, ge=0, lt=1, description="Sample from tokens above this share of the best."
     )
-    min_length: int = Field(default=0, ge=0, description="Minimum number of tokens.")
-    """Minimum number of tokens before the end symbol."""
+    min_length: int = Field(default=0, ge=0, description="Minimum tokens before the end symbol.")
     max_length: int | None = Field(default=None, ge=1, description="Maximum number of tokens.")
     """Maximum number of tokens, end symbol included; default: twice the source's length plus 10."""
     length_penalty: float = Field(

@@ -38,6 +38,13 @@ class Verb:
         command_defaults: The command's own defaults of decoding settings.
         noun: The name of an item in the help of the command.
         key: The key of an item in JSON output.
+        other_flags: Additional flags of options at the command line, by option.
+        takes_ids: Whether items may be token ids, as for a model without a tokenizer.
+        streams: Whether the command streams answers: `never`, `asked` (with --stream) or `always`.
+        echoes_prompt: Whether a streamed answer is printed after its item, which it continues.
+        needs_all_items: Whether the command needs all items before it can print an answer.
+        empty_row: The JSON fields printed in place of an answer for a line that cannot be read.
+        lists_unknown: Whether JSON output lists the unknown words of an item.
     """
 
     name: ClassVar[str]
@@ -48,19 +55,12 @@ class Verb:
     noun: ClassVar[str] = "TEXT"
     key: ClassVar[str] = "text"
     other_flags: ClassVar[Mapping[str, str]] = {}
-    """Additional flags of options at the command line, by option."""
     takes_ids: ClassVar[bool] = False
-    """Whether items may be token ids, as for a model without a tokenizer."""
     streams: ClassVar[str] = "never"
-    """Whether the command streams answers: `never`, `asked` (with --stream) or `always`."""
     echoes_prompt: ClassVar[bool] = False
-    """Whether a streamed answer is printed after its item, which it continues."""
     needs_all_items: ClassVar[bool] = False
-    """Whether the command needs all items before it can print an answer."""
     empty_row: ClassVar[Mapping[str, Any]] = {}
-    """The JSON fields printed in place of an answer for a line that cannot be read."""
     lists_unknown: ClassVar[bool] = False
-    """Whether JSON output lists the unknown words of an item."""
 
     @property
     def options(self) -> type[Options]:
