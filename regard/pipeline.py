@@ -194,7 +194,7 @@ class Pipeline:
             one = verb.is_single(items)
         if mask is not None:
             got = "images" if self.reads_images else "texts"
-            raise InputError("mask", got=got, expected="ids beside it")
+            raise InputError("mask", got=got, expected="token ids with it")
         answers = self.answers(verb, [items] if one else list(items), read, settings)
         return verb.value(answers[0]) if one else verb.together(answers, read)
 
@@ -361,7 +361,7 @@ class Pipeline:
         if "max_new_tokens" in changes:  # the name that transformers uses
             if "max_length" in changes:
                 raise InputError(
-                    "max_new_tokens", got="max_length beside it", expected="one of the two"
+                    "max_new_tokens", got="max_length as well", expected="one of the two"
                 )
             changes["max_length"] = changes.pop("max_new_tokens")
         if changes.get("sample") is False:  # greedy decoding ignores the recipe's sampling options
@@ -461,16 +461,16 @@ class Pipeline:
                 "look", got="a target or a search", expected="a text alone, for a single stack"
             )
         self._check_attends("look")
-        gone = _as_sequence(knock_out)
+        removed = _as_sequence(knock_out)
         trace = self.task.task_for(text).trace(
             self.model,
             text,
-            Tap("*.weights", edits=[knocked_out(head) for head in gone]),
+            Tap("*.weights", edits=[knocked_out(head) for head in removed]),
             decode=self.decoding(**decode),
             target=target,
             allow_unknown=allow_unknown,
         )
-        return look_of(trace, text, model=self.name, without=gone)
+        return look_of(trace, text, model=self.name, without=removed)
 
     def _check_attends(self, what: str) -> None:
         """Raises an error if the model has no attention."""
@@ -478,7 +478,7 @@ class Pipeline:
             raise InputError(
                 what,
                 got=f"a {self.model.config.family} model without attention",
-                expected="a model that attends",
+                expected="a model with attention",
                 fix="train one with model.attention: additive"
                 if hasattr(self.model.config, "attention")
                 else None,
@@ -571,9 +571,9 @@ class Pipeline:
             recipe=recipes.dump(self.recipe),
         )
 
-    def _model(self, gone: Sequence[str]) -> Any:
-        """The model; if heads are named in `gone`, a version of it without them."""
-        return without(self.model, _as_sequence(gone)) if gone else self.model
+    def _model(self, removed: Sequence[str]) -> Any:
+        """The model; if heads are named in `removed`, a version of it without them."""
+        return without(self.model, _as_sequence(removed)) if removed else self.model
 
     def __repr__(self) -> str:
         size = f"{self.parameters:,} parameters"

@@ -299,7 +299,7 @@ def test_a_prompt_that_is_too_long_or_has_too_little_room_is_said(gpt, caplog):
     p.generate("the cat", max_length=5)
     assert not caplog.text
     p.generate("the " * (most - 3), max_length=9)
-    assert "room for 3 more tokens, not for 9" in caplog.text
+    assert "only 3 more tokens fit, not 9" in caplog.text
     caplog.clear()
     found = p.vocabulary.source.encode(p.generate("the " * 4 * most, max_length=4))
     assert f"only the last {most - 4} tokens of the prompt are read" in caplog.text

@@ -186,7 +186,7 @@ def test_of_a_line_without_end_no_more_is_kept_than_a_line_may_have(regard, fold
     assert first
     assert third
     assert (found.code, second, end) == (0, "", "")
-    assert "line 2: too long: expected at most 1,000 bytes; gave an empty line" in found.err
+    assert "line 2: too long: expected at most 1,000 bytes; printed an empty line" in found.err
 
 
 def test_a_context_may_come_through_a_pipe_and_is_bounded(regard, folders, tmp_path, monkeypatch):
@@ -358,7 +358,7 @@ def test_new_tokens_have_the_name_that_transformers_gives_them(folders):
         assert p.generate([5, 6], max_new_tokens=count) == p.generate([5, 6], max_length=count)
         assert len(p.generate([5, 6], max_new_tokens=count, min_length=count)) == count
     assert list(p.write("the cat", max_new_tokens=3)) == list(p.write("the cat", max_length=3))
-    with pytest.raises(InputError, match="max_new_tokens: got max_length beside it"):
+    with pytest.raises(InputError, match="max_new_tokens: got max_length as well"):
         p.generate("the cat", max_new_tokens=3, max_length=3)
     t = load("tiny/translate")
     assert t.translate("The dog sleeps.", max_new_tokens=2) == t.translate(

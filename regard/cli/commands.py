@@ -50,8 +50,8 @@ data_app = typer.Typer(help="Look at data before training on it.", no_args_is_he
 app.add_typer(data_app, name="data")
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         from importlib.metadata import version
 
         print(f"regard {version('regard')}")
@@ -96,7 +96,7 @@ def train(
         str | None, typer.Option("-o", "--out", metavar="RUN", help="The run's folder.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint.")
+        bool, typer.Option("--resume", help="Continue from the last checkpoint.")
     ] = False,
     quiet: Quiet = False,
     threads: Threads = None,
@@ -165,11 +165,15 @@ def evaluate(
     ] = False,
     analogies: Annotated[
         list[str] | None,
-        typer.Option("--analogies", help="Of vectors: four words a line, as questions-words.txt."),
+        typer.Option(
+            "--analogies", help="Word vectors: four words a line, as questions-words.txt."
+        ),
     ] = None,
     similarity: Annotated[
         list[str] | None,
-        typer.Option("--similarity", help="Of vectors: two words and a score a line; repeatable."),
+        typer.Option(
+            "--similarity", help="Word vectors: two words and a score a line; repeatable."
+        ),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -248,7 +252,7 @@ def look(
     knock_out: KnockOut = None,
     beam: Beam = None,
     allow_unknown: Annotated[
-        bool, typer.Option("--allow-unknown", help="Look at words it does not know, too.")
+        bool, typer.Option("--allow-unknown", help="Allow words that the model does not know.")
     ] = False,
     details: Details = False,
     paper: Paper = False,
@@ -288,7 +292,8 @@ def words(
         list[str], typer.Option("--in", help="A sentence with the word in it; repeatable.")
     ],
     layer: Annotated[
-        int | None, typer.Option("--layer", help="What leaves this block, from 0; else the top.")
+        int | None,
+        typer.Option("--layer", help="The output of this block, from 0; else of the whole stack."),
     ] = None,
     top: Annotated[int, typer.Option("--top", help="How many to show.", min=1)] = 5,
     as_json: AsJson = False,
@@ -345,11 +350,11 @@ def heads(
 @app.command()
 def show(
     name: Annotated[
-        str | None, typer.Argument(metavar="[FIGURE]", help="Without it: the list.")
+        str | None, typer.Argument(metavar="[FIGURE]", help="Without it, all are listed.")
     ] = None,
     options: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
     text: Annotated[
-        str | None, typer.Option(help="Your own input, where the figure takes one.")
+        str | None, typer.Option(help="Your own input, if the figure takes one.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -402,7 +407,9 @@ def plan(
     flops: Annotated[
         float | None, typer.Option(help="Matrix rate in FLOP/s; measured here if not given.")
     ] = None,
-    price: Annotated[float | None, typer.Option("--price-per-hour", help="For the cost.")] = None,
+    price: Annotated[
+        float | None, typer.Option("--price-per-hour", help="To estimate the cost.")
+    ] = None,
     vocab: Annotated[int | None, typer.Option(help="Entries of the vocabulary.")] = None,
     length: Annotated[int | None, typer.Option(help="Tokens of a text.", min=1)] = None,
     sizes: Annotated[
@@ -443,7 +450,9 @@ def bench_command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Toy sizes, to see that everything runs.")
     ] = False,
-    rounds: Annotated[int | None, typer.Option(help="Of each experiment; by default 5.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds of each experiment; by default 5.")
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Such as training-base, or decoding; repeatable.")
     ] = None,
@@ -480,7 +489,7 @@ def bench_command(
 @app.command("recipe")
 def recipe_command(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Without it: the list.")
+        str | None, typer.Argument(metavar="[NAME]", help="Without it, all are listed.")
     ] = None,
 ) -> None:
     """Print a shipped recipe, to read it or to start your own from it."""
@@ -496,7 +505,9 @@ def recipe_command(
 def list_runs(
     place: Annotated[
         str,
-        typer.Argument(metavar="[DIR|NAME]", help="Where runs are; or what to show the card of."),
+        typer.Argument(
+            metavar="[DIR|NAME]", help="A folder of runs, or a shipped model whose card to show."
+        ),
     ] = ".",
     as_json: AsJson = False,
 ) -> None:
@@ -516,7 +527,8 @@ def list_runs(
 @app.command()
 def env(
     kernels: Annotated[
-        bool, typer.Option("--kernels", help="And what torch computes with, which takes a second.")
+        bool,
+        typer.Option("--kernels", help="Also list the kernels that torch uses; it takes a second."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -539,7 +551,7 @@ def data_check(
         list[str], typer.Argument(help="x.tsv, x.csv, x.jsonl, or two aligned files.")
     ],
     max_words: Annotated[
-        int, typer.Option("--max-words", help="More words a side is over-long.", min=1)
+        int, typer.Option("--max-words", help="A side with more words is too long.", min=1)
     ] = 250,
     as_json: AsJson = False,
 ) -> None:

@@ -18,7 +18,7 @@ def import_model(
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="A new folder.")],
     tokenizer: Annotated[
-        Path | None, typer.Option(help="llama2.c's tokenizer.bin, if it is not beside it.")
+        Path | None, typer.Option(help="llama2.c's tokenizer.bin, if it is in another folder.")
     ] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -35,11 +35,11 @@ def export_model(
     out: Annotated[Path, typer.Option("-o", "--out", help="A new folder.")],
     to: Annotated[
         str | None,
-        typer.Option("--to", help="hf: as transformers loads it; regard: as our own checkpoint."),
+        typer.Option("--to", help="hf: for transformers; regard: as a Regard checkpoint."),
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option("--store", help="Of our own: fp32, fp16 (half the size), int8 (a quarter)."),
+        typer.Option("--store", help="For Regard: fp32, fp16 (half the size), int8 (a quarter)."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:

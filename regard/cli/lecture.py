@@ -22,17 +22,17 @@ QUIET = ("show", "look", "train", "compare")
 def lecture(
     context: typer.Context,
     deck: Annotated[
-        str | None, typer.Argument(metavar="[DECK]", help="D0 to D4; without it: the list.")
+        str | None, typer.Argument(metavar="[DECK]", help="D0 to D4; without it, all are listed.")
     ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Draw them, and open them as one page in the browser.")
     ] = False,
-    slides: Annotated[str, typer.Option("--slides", help="Only these: 12, or 12-20.")] = "",
+    slides: Annotated[str, typer.Option("--slides", help="Only these slides: 12, or 12-20.")] = "",
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The folder for page and figures.")
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Draw anew what is in the folder already.")
+        bool, typer.Option("--fresh", help="Draw figures again that are already there.")
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -52,16 +52,16 @@ def lecture(
         print(lectures.overview())
         return
     found = lectures.find_deck(deck)
-    asked = lectures.chosen(found, slides)
+    chosen = lectures.chosen(found, slides)
     if not show:
-        print_result(lectures.listing(asked), *map(asdict, asked), as_json=as_json)
+        print_result(lectures.listing(chosen), *map(asdict, chosen), as_json=as_json)
         return
     from regard.runtime.files import write_file
     from regard.runtime.progress import Progress
 
     folder = Path(f"lecture-{found.name}") if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = [each for slide in asked for each in slide.commands]
+    wanted = [each for slide in chosen for each in slide.commands]
     first = [each for command in wanted for each in lectures.needed_first(command)]
     commands = list(dict.fromkeys([*first, *wanted]))
     shown = {}
@@ -74,7 +74,7 @@ def lecture(
             bar.describe(command)
             shown[command] = lectures.draw(command, folder, run, fresh=fresh)
             bar.finish(1)
-    page = write_file(folder / "index.html", lectures.page_of(found, asked, shown).encode())
+    page = write_file(folder / "index.html", lectures.page_of(found, chosen, shown).encode())
     failed = [command for command, what in shown.items() if what.failed]
     for command in failed:
         print_status(f"not shown: {command}: {shown[command].text.splitlines()[0]}", quiet=quiet)

@@ -131,7 +131,7 @@ class LineProcessor:
     def _refuse(self, number: int, reason: str, error: Exception) -> None:
         if self.strict:
             raise InputError(f"line {number}: {reason}") from error
-        print_status(f"warning: line {number}: {reason}; gave an empty line", quiet=self.quiet)
+        print_status(f"warning: line {number}: {reason}; printed an empty line", quiet=self.quiet)
 
 
 def _written(block: Iterable[str]) -> None:

@@ -25,10 +25,10 @@ Input = Annotated[
     str | None,
     typer.Option("--input", "-i", help="A file, one text or path a line; - is standard input."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")]
 Details = Annotated[
-    bool, typer.Option("--details", help="Say what was computed and how, in the picture, too.")
+    bool, typer.Option("--details", help="Describe what was computed and how, also in the picture.")
 ]
 Paper = Annotated[
     bool, typer.Option("--paper", help="For print: 160 mm wide, 300 dpi, no title, no caption.")
@@ -46,7 +46,7 @@ Dtype = Annotated[
 Seed = Annotated[int | None, typer.Option("--seed", help="Random seed.")]
 KnockOut = Annotated[
     list[str] | None,
-    typer.Option("--knock-out", help="A head to take away, such as decoder.1.cross.3; repeatable."),
+    typer.Option("--knock-out", help="A head to remove, such as decoder.1.cross.3; repeatable."),
 ]
 Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; 1 is greedy.")]
 

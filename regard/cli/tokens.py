@@ -17,16 +17,19 @@ if TYPE_CHECKING:
 
 def tokens(
     place: Annotated[
-        str, typer.Argument(metavar="DIR", help="A model, as everywhere, or a tokenizer.json.")
+        str,
+        typer.Argument(metavar="DIR", help="A model, as in other commands, or a tokenizer.json."),
     ],
     texts: Texts = None,
     source: Input = None,
     target: Annotated[
-        bool, typer.Option("--target", help="The side that a translator writes.")
+        bool, typer.Option("--target", help="The tokenizer of the target side.")
     ] = False,
     compare: Annotated[
         list[str] | None,
-        typer.Option("--compare", metavar="DIR", help="Another tokenizer beside it; repeatable."),
+        typer.Option(
+            "--compare", metavar="DIR", help="Another tokenizer to compare with; repeatable."
+        ),
     ] = None,
     decode: Annotated[
         bool, typer.Option("--decode", help="The arguments, or each line, are ids.")

@@ -31,17 +31,18 @@ def vectors(
         list[str] | None, typer.Argument(metavar="[WORD]...", help="- and + are words here.")
     ] = None,
     top: Annotated[
-        int | None, typer.Option(help="How many neighbours, by default 10; of save, words.", min=1)
+        int | None,
+        typer.Option(help="Number of neighbours, by default 10; for save, of words.", min=1),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", help="map: x.png, x.svg; save: x.npz, .txt, .bin, a folder."),
     ] = None,
-    method: Annotated[str, typer.Option(help="Of map: pca or tsne.")] = "pca",
+    method: Annotated[str, typer.Option(help="map: pca or tsne.")] = "pca",
     also: Annotated[
-        list[str] | None, typer.Option("--also", help="save: words of another place, too.")
+        list[str] | None, typer.Option("--also", help="save: also words of another place.")
     ] = None,
-    half: Annotated[bool, typer.Option("--half", help="save: numbers of 16 bits.")] = False,
+    half: Annotated[bool, typer.Option("--half", help="save: as 16-bit numbers.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     seed: Seed = None,
@@ -85,21 +86,21 @@ def _near(
 ) -> None:
     from regard.vectors.table import TOP
 
-    asked: list[tuple[str, list[Near]]]
+    answers: list[tuple[str, list[Near]]]
     if question == "nearest":
         table.places(words)  # raises one error that names all unknown words
-        asked = [(word, table.nearest(word, top or TOP)) for word in words]
+        answers = [(word, table.nearest(word, top or TOP)) for word in words]
     elif question == "analogy":
-        asked = [(" ".join(words), table.analogy(words, top or TOP))]
+        answers = [(" ".join(words), table.analogy(words, top or TOP))]
     else:
-        asked = [(" ".join(words), table.odd(words))]
-    for about, found in asked:
+        answers = [(" ".join(words), table.odd(words))]
+    for about, found in answers:
         if as_json:
             key = {"nearest": "word", "analogy": "terms", "odd": "words"}[question]
             rows = [{"word": each.word, "cosine": round(each.cosine, 4)} for each in found]
             print(json.dumps({key: about, question: rows}, ensure_ascii=False))
             continue
-        if len(asked) > 1:
+        if len(answers) > 1:
             print(f"{about}:")
         width = max((len(each.word) for each in found), default=0)
         for each in found:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from regard.pipeline import Pipeline
 
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at a line that cannot be read.")]
-Stream = Annotated[bool, typer.Option("--stream", help="Show the answer as it grows.")]
+Stream = Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")]
 FILE = "_file"
 """The suffix of the name of an option whose value is read from a file."""
 
@@ -82,8 +82,8 @@ def command_of(verb: Verb) -> Callable[..., None]:
         options, settings = verb.read((), given)
         pipeline = load_pipeline(place, threads, precision, device, dtype)
         settings = verb.command_settings(options, settings, pipeline.recipe.decode)
-        asked = VerbCall(pipeline, verb, options, settings, **switches)
-        asked.line_processor(whole=bool(texts) or not is_interactive(source)).run(texts, source)
+        call = VerbCall(pipeline, verb, options, settings, **switches)
+        call.line_processor(whole=bool(texts) or not is_interactive(source)).run(texts, source)
 
     command.__name__, command.__doc__ = verb.name, verb.help
     parameters = list(_parameters(verb))
@@ -115,13 +115,17 @@ class VerbCall:
 
         if self.stream and self.as_json:
             raise InputError("--stream with --json", expected="one of the two")
-        grows = self.stream or (self.verb.streams == "always" and not self.as_json)
+        streams = self.stream or (self.verb.streams == "always" and not self.as_json)
         return LineProcessor(
-            self._grow if grows else self._show,
+            self._stream_answers if streams else self._show,
             self._blank,
             lambda text: self.pipeline.check(self.verb, self._item(text), self.options),
             strict=self.strict,
-            batch_size=1 if grows else None if self.verb.needs_all_items and whole else BATCH_SIZE,
+            batch_size=1
+            if streams
+            else None
+            if self.verb.needs_all_items and whole
+            else BATCH_SIZE,
             ranked=self.verb.ranks(self.options),
             quiet=self.quiet,
             dash_is_lines=not self.pipeline.reads_images,
@@ -169,11 +173,11 @@ class VerbCall:
             return self._json(text, dict(self.verb.empty_row))
         return "".join(f"{line}\n" for line in self.verb.blank(self.settings))
 
-    def _grow(self, texts: list[str]) -> Iterable[Iterable[str]]:
+    def _stream_answers(self, texts: list[str]) -> Iterable[Iterable[str]]:
         """The streamed answers to each text; errors are raised before the first is written."""
         found = []
         for text in texts:
-            grown = [self._grown(text, settings) for settings in self._draws()]
+            grown = [self._stream_answer(text, settings) for settings in self._draws()]
             found.append(piece for pieces in grown for piece in pieces)
         return found
 
@@ -183,7 +187,7 @@ class VerbCall:
         for sample in range(getattr(self.options, "samples", 1)):
             yield {**self.settings, "seed": first + sample} if sample else self.settings
 
-    def _grown(self, text: str, settings: dict[str, Any]) -> Iterator[str]:
+    def _stream_answer(self, text: str, settings: dict[str, Any]) -> Iterator[str]:
         pieces = self.pipeline.stream_answer(self.verb, text, self._allowing(), settings)
         first = next(pieces, "")  # raises errors before anything is written
 
@@ -222,7 +226,7 @@ def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
     for name, field in (fields | decode | last).items():
         yield from _option(verb, name, field)
     yield _keyword("strict", Strict, default=False)
-    if verb.streams == "asked":
+    if verb.streams == "optional":
         yield _keyword("stream", Stream, default=False)
     for name, kind, default in (
         ("as_json", AsJson, False),

@@ -301,7 +301,7 @@ def max_lengths_of(
         return [config.max_length] * count
     if max_lengths is None and count:
         expected = "max_length, or max_lengths: the most tokens of each"
-        raise InputError("decode", got="answers without an end", expected=expected)
+        raise InputError("decode", got="no maximum length", expected=expected)
     check_count("max_lengths", max_lengths or (), sentences=count)
     return max_lengths or ()
 
@@ -326,18 +326,18 @@ def clip_to_limit(limit: int | None, wanted: int, given: int) -> int:
 
 
 def sampling_keys(
-    source: Input | None, begun: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
+    source: Input | None, beginnings: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
 ) -> list[int]:
     """A hash of each sequence's source, prompt and prefix; the same on every machine.
 
     Args:
         source: The source sequences, if there are any.
-        begun: Prompt and prefix of each sequence.
+        beginnings: Prompt and prefix of each sequence.
     """
-    sources = ["[]"] * len(begun) if source is None else source.keys()
+    sources = ["[]"] * len(beginnings) if source is None else source.keys()
     texts = [
-        f"{said} {(*prompt, *prefix)}"
-        for said, (prompt, prefix) in zip(sources, begun, strict=True)
+        f"{source_key} {(*prompt, *prefix)}"
+        for source_key, (prompt, prefix) in zip(sources, beginnings, strict=True)
     ]
     return [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
 

@@ -175,8 +175,8 @@ class RunningRows:
         waits = [chosen < config.min_length for chosen in self.chosen]
         if any(waits):
             early = torch.tensor(self.per_row(waits), device=device)
-        asked = config.repetition_penalty != 1 or config.no_repeat_ngram
-        history = self.inputs.to(device) if asked else self.inputs
+        reads_history = config.repetition_penalty != 1 or config.no_repeat_ngram
+        history = self.inputs.to(device) if reads_history else self.inputs
         return constrain(scores, history, early, config, symbols)
 
     def history(self, row: int) -> list[int]:

@@ -112,7 +112,7 @@ class Fill(PlainText, Reader):
             raise InputError(
                 "model.next_sentence: true",
                 got="data.rows: stream",
-                expected="data.rows: packed, for a pair is cut from one document",
+                expected="data.rows: packed, because a pair is cut from one document",
             )
         return CorruptedCorpus(
             make(corpus, length=max_text_tokens(settings.model.max_length, pairs=pairs)),

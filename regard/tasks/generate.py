@@ -155,7 +155,7 @@ class Generate(PlainTextWriter):
             _warn_read(read)
             return ids[-read:]
         if left < wanted:
-            _logger.warning("warning: room for %d more tokens, not for %d", left, wanted)
+            _logger.warning("warning: only %d more tokens fit, not %d", left, wanted)
         return ids
 
     def _last(self, text: str, count: int) -> list[int]:
@@ -249,7 +249,7 @@ class Generate(PlainTextWriter):
 
         In beam search a token is final once all beams agree on it.
         """
-        writer, said = self.tokenizer.stream_decoder(), 0
+        writer, decoded = self.tokenizer.stream_decoder(), 0
         # The writer gets the prompt first: whether a space precedes a token depends on what comes
         # before it.
         for token in prompt:
@@ -258,9 +258,9 @@ class Generate(PlainTextWriter):
             for step in self.steps(model, prompt, config):
                 done = [hypotheses[0].ids for _, hypotheses in step.done]
                 for ids in [*step.stable_prefixes, *done]:
-                    for token in ids[said:]:
+                    for token in ids[decoded:]:
                         yield writer.push(token)
-                    said = len(ids)
+                    decoded = len(ids)
         yield writer.close()
 
     @cached_property
@@ -425,8 +425,8 @@ def word_accuracy(
     chosen = places[step // 2 :: step][:words]
     ranks = []
     for text, start, word in chosen:
-        said = [each.word for each in task.likeliest(model, text[:start], top)]
-        ranks.append(said.index(word) if word in said else top)
+        suggested = [each.word for each in task.likeliest(model, text[:start], top)]
+        ranks.append(suggested.index(word) if word in suggested else top)
         if on_progress is not None:
             on_progress(1)
     return WordAccuracy(

@@ -81,7 +81,9 @@ def _logits_of_images(model: Any, images: Any) -> Tensor:
 def _head(model: Any) -> Callable[[Ragged], Tensor]:
     """The function that computes a model's logits: of classes, tags, spans, or the vocabulary."""
     heads = {"classes": "classify", "tags": "tag", "spans": "answer"}
-    has = [getattr(model, says) for head, says in heads.items() if getattr(model.config, head, ())]
+    has = [
+        getattr(model, method) for head, method in heads.items() if getattr(model.config, head, ())
+    ]
     return next(iter(has), model)
 
 
@@ -181,11 +183,11 @@ def generate_ids(
     for row in rows:
         check_ids(row, model)
     if model.config.shape == "encoder":
-        raise InputError("generate", got="an encoder", expected="a model that writes")
+        raise InputError("generate", got="an encoder", expected="a model that generates text")
     both = model.config.sides == 2
     symbols = _symbols(vocabulary, begins=both)
     if both and symbols.with_overrides(config).begin == NO_SYMBOL:
-        fix = "say one: begin=0, or add a tokenizer"
+        fix = "give one: begin=0, or add a tokenizer"
         raise InputError("generate", got="no id to begin with", fix=fix)
     with evaluating(model):
         found = decode(

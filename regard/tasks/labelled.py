@@ -321,5 +321,7 @@ def numbered(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
     for label in wanted:
         if label not in places:
             known = ", ".join(labels[:10]) + (", …" if len(labels) > 10 else "")
-            raise InputError("the data has a label that is not trained", got=label, expected=known)
+            raise InputError(
+                "the data has a label that the model does not have", got=label, expected=known
+            )
     return [places[label] for label in wanted]

@@ -16,7 +16,7 @@ class Options(Config):
 
     knock_out: tuple[str, ...] = Field(
         default=(),
-        description="A head to take away, such as decoder.1.cross.3; repeatable.",
+        description="A head to remove, such as decoder.1.cross.3; repeatable.",
     )
 
 
@@ -25,7 +25,7 @@ class TranslateOptions(Options):
 
     prefix: str | tuple[str, ...] = Field(default="", description="How translations must begin.")
     allow_unknown: bool = Field(
-        default=False, description="Translate around words it does not know."
+        default=False, description="Allow words that are not in the vocabulary."
     )
 
 
@@ -33,11 +33,11 @@ class GenerateOptions(Options):
     """The options of `generate`."""
 
     greedy: bool = Field(
-        default=False, description="Always the likeliest token, instead of drawing."
+        default=False, description="Take the most probable token instead of sampling."
     )
     samples: int = Field(default=1, ge=1, description="Texts for each prompt.")
     allow_unknown: bool = Field(
-        default=False, description="Read around words it does not know, if it rewrites."
+        default=False, description="Allow words that are not in the vocabulary."
     )
 
 
@@ -59,7 +59,7 @@ class ClassifyOptions(Options):
     top: int | None = Field(
         default=None,
         ge=1,
-        description="How many classes to show; else the likeliest, in JSON all.",
+        description="Classes to show; by default the most probable, in JSON all.",
     )
 
 
@@ -72,7 +72,7 @@ class AnswerOptions(Options):
     top: int = Field(default=1, ge=1, description="How many to show.")
     unanswerable: bool | None = Field(
         default=None,
-        description="Whether there may be no answer; if not said, as it was trained.",
+        description="Whether there may be no answer; by default as in training.",
     )
 
 

@@ -147,10 +147,10 @@ class Restore(PlainTextWriter, ReadsAndWrites):
         sources = [source for source, _ in chosen]
         found = self.outputs(model, sources, config, on_progress=on_progress)
         for (_, target), [best, *_] in zip(chosen, found, strict=True):
-            said = self._spans(best.hypothesis.ids)
+            restored = self._spans(best.hypothesis.ids)
             cut = self._spans(target[1:])  # without the begin symbol
             spans += len(cut)
-            right += sum(said.get(hole) == span for hole, span in cut.items())
+            right += sum(restored.get(hole) == span for hole, span in cut.items())
         return SpanAccuracy(len(chosen), spans, 100 * right / max(1, spans))
 
     def details(
@@ -235,7 +235,9 @@ class Restore(PlainTextWriter, ReadsAndWrites):
             InputError: A text has no hole.
         """
         if not all(map(self.has_hole, texts)):
-            raise InputError("restore", got="no hole in the text", expected="___ where words miss")
+            raise InputError(
+                "restore", got="no hole in the text", expected="___ in place of missing words"
+            )
         outputs, longest = self.predict(model, texts, config), model.config.max_length
         return [
             self.restored(text, best, longest)
@@ -244,10 +246,10 @@ class Restore(PlainTextWriter, ReadsAndWrites):
 
     def restored(self, text: str, output: Output, longest: int) -> Restored:
         """Replaces the holes of a text by the spans of an output."""
-        shown, said = self.source_ids(text, longest), self._spans(output.hypothesis.ids)
-        whole = [token for each in shown for token in said.get(each, [each])]
+        shown, restored = self.source_ids(text, longest), self._spans(output.hypothesis.ids)
+        whole = [token for each in shown for token in restored.get(each, [each])]
         holes = [token for token in shown if token in self.sentinels]
-        spans = tuple(self._decoded(said.get(hole, [])) for hole in holes)
+        spans = tuple(self._decoded(restored.get(hole, [])) for hole in holes)
         return Restored(self._decoded(whole), spans)
 
     def _spans(self, ids: Sequence[int]) -> dict[int, list[int]]:
@@ -268,7 +270,7 @@ class Restore(PlainTextWriter, ReadsAndWrites):
     def written(self, ids: Sequence[int]) -> str:
         """Decodes the ids of an output to text, with its sentinels."""
         first = next((i for i, token in enumerate(ids) if token in self.sentinels), len(ids))
-        said = [self._decoded(ids[:first])]
+        parts = [self._decoded(ids[:first])]
         for token, span in self._spans(ids[first:]).items():
-            said += [self.tokenizer.symbol(token), self._decoded(span)]
-        return " ".join(filter(None, said))
+            parts += [self.tokenizer.symbol(token), self._decoded(span)]
+        return " ".join(filter(None, parts))

@@ -95,7 +95,7 @@ class Settings(Protocol):
 
     @property
     def data(self) -> Any:
-        """The data config; its `gives` says what can be learned from it, such as `pairs`."""
+        """The data config; its `example_type` says what can be learned from it, such as `pairs`."""
 
     @property
     def tokens(self) -> TokensConfig:

@@ -410,12 +410,12 @@ class Translate(ReadsAndWrites):
 
     def _pieces(self, model: EncoderDecoder, steps: Iterator[Step]) -> Iterator[str]:
         """Yields the text of the ids that each decoding step settles, and the rest at the end."""
-        writer, shown, said = self.vocabulary.target.stream_decoder(), "", 0
+        writer, shown, decoded = self.vocabulary.target.stream_decoder(), "", 0
         with evaluating(model):
             for step in steps:
                 for ids in step.stable_prefixes:
-                    more = "".join(map(writer.push, ids[said:]))
-                    said = len(ids)
+                    more = "".join(map(writer.push, ids[decoded:]))
+                    decoded = len(ids)
                     if more:
                         shown += more
                         yield more
@@ -470,4 +470,6 @@ def _warn_of_overlap(loaded: Loaded) -> None:
     for name, pairs in {"valid": loaded.splits.valid, **loaded.splits.tests}.items():
         seen = sum((pair.source, pair.target) in known for pair in pairs)
         if seen:
-            _logger.warning("data: %d of %d %s pairs are in train, too", seen, len(pairs), name)
+            _logger.warning(
+                "data: %d of %d %s pairs are also in the training set", seen, len(pairs), name
+            )

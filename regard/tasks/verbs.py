@@ -40,7 +40,7 @@ class Verb:
         key: The key of an item in JSON output.
         other_flags: Additional flags of options at the command line, by option.
         takes_ids: Whether items may be token ids, as for a model without a tokenizer.
-        streams: Whether the command streams answers: `never`, `asked` (with --stream) or `always`.
+        streams: When the command streams answers: `never`, `optional` (with --stream) or `always`.
         echoes_prompt: Whether a streamed answer is printed after its item, which it continues.
         needs_all_items: Whether the command needs all items before it can print an answer.
         empty_row: The JSON fields printed in place of an answer for a line that cannot be read.
@@ -98,8 +98,8 @@ class Verb:
         if settings and not self.decode:
             got, expected = next(iter(settings)), ", ".join(names)
             raise InputError(f"an option of {self.name}", got=got, expected=expected)
-        if isinstance(gone := found.get("knock_out"), str):
-            found["knock_out"] = (gone,)
+        if isinstance(head := found.get("knock_out"), str):
+            found["knock_out"] = (head,)
         from pydantic import ValidationError
 
         from regard.config import input_error
@@ -180,7 +180,7 @@ class _Translate(Verb):
         "length_penalty", *REPETITION_SETTINGS, "seed",
     )  # fmt: skip
     key = "source"
-    streams = "asked"
+    streams = "optional"
     empty_row: ClassVar[Mapping[str, Any]] = {"translations": []}
     lists_unknown = True
 
@@ -220,7 +220,7 @@ class _Translate(Verb):
 
 class _Generate(Verb):
     name = "generate"
-    help = "Go on writing after each prompt, shown as it is written."
+    help = "Continue each prompt, printed while it is generated."
     options_at = "regard.tasks.options.GenerateOptions"
     decode = ("max_length", "beam", *SAMPLING_SETTINGS, *REPETITION_SETTINGS, "no_copy", "seed")
     command_defaults: ClassVar[Mapping[str, Any]] = {"max_length": 200}
@@ -254,7 +254,7 @@ class _Generate(Verb):
 
 class _Suggest(Verb):
     name = "suggest"
-    help = "The likeliest next words, as a phone offers them."
+    help = "The most probable next words, as on a phone keyboard."
     options_at = "regard.tasks.options.SuggestOptions"
 
     def lines(self, answer: Any) -> list[str]:
@@ -266,7 +266,7 @@ class _Suggest(Verb):
 
 class _Fill(Verb):
     name = "fill"
-    help = "The likeliest words for each [MASK] in a text."
+    help = "The most probable words for each [MASK] in a text."
     options_at = "regard.tasks.options.FillOptions"
 
     def lines(self, answer: Any) -> list[str]:
@@ -278,7 +278,7 @@ class _Fill(Verb):
 
 class _Restore(Verb):
     name = "restore"
-    help = "Each text with its holes filled: <extra_id_0>, <extra_id_1>, …, or ___ for any."
+    help = "Fill the holes of each text, written <extra_id_0>, <extra_id_1>, …, or ___."
     decode = ("beam",)
 
     def lines(self, answer: Any) -> list[str]:
@@ -315,7 +315,7 @@ class _Classify(Verb):
 
 class _Tag(Verb):
     name = "tag"
-    help = "The tag of each word, and the names that tags mark: people, places, …."
+    help = "The tag of each word, and the named entities that tags mark."
 
     def is_single(self, items: Any) -> bool:
         return isinstance(items, str) or not items or isinstance(items[0], str)

@@ -128,8 +128,8 @@ class WritesText(BaseTask, ABC):
         """
 
         def some(part: list[int]) -> list[list[Hypothesis]]:
-            begun = None if prefixes is None else [prefixes[i] for i in part]
-            return self._run(engine.decode, model, [ids[i] for i in part], config, begun, tap)
+            chosen = None if prefixes is None else [prefixes[i] for i in part]
+            return self._run(engine.decode, model, [ids[i] for i in part], config, chosen, tap)
 
         with evaluating(model):
             lengths, rows = [*map(len, ids)], self.rows_at_once

@@ -309,9 +309,7 @@ def test_each_answer_has_the_room_that_the_caller_gives_it(settings):
 
 def test_answers_without_an_end_are_refused(model):
     source = Ragged.of([[5], [6]])
-    with pytest.raises(
-        InputError, match="answers without an end, expected max_length, or max_lengths"
-    ):
+    with pytest.raises(InputError, match="no maximum length, expected max_length, or max_lengths"):
         engine.stream(model, source, SYMBOLS, DecodeConfig())
     with pytest.raises(
         InputError, match="max_lengths: got 1, expected one for each of 2 sentences"

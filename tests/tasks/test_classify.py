@@ -87,7 +87,7 @@ def test_a_batch_gives_what_each_text_gives_alone_and_measures_follow(theirs_and
 
 
 def test_a_label_that_was_not_trained_is_refused(theirs_and_ours):
-    with pytest.raises(InputError, match="a label that is not trained"):
+    with pytest.raises(InputError, match="a label that the model does not have"):
         theirs_and_ours[1].measure([LabelledText("the cat", None, "other")])
     with pytest.raises(InputError, match="cannot tag"):
         theirs_and_ours[1].tag("the cat")

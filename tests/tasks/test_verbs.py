@@ -127,7 +127,7 @@ def test_and_a_command_that_reads_lines(regard):
     assert regard("shout", place, "hey", "you", "--marks", "2").out == "HEY!!\nYOU!!\n"
     found = regard("shout", place, feed=b"hey\n\nbe quiet\nyou\n")
     assert found.out == "HEY!\n\n\nYOU!\n"
-    assert "line 3: shout: got quiet, expected noise; gave an empty line" in found.err
+    assert "line 3: shout: got quiet, expected noise; printed an empty line" in found.err
     rows = regard("shout", place, "--json", feed=b"hey\n\nbe quiet\n").out.splitlines()
     assert [json.loads(row) for row in rows] == [
         {"text": "hey", "loud": "HEY!"}, {"text": ""}, {"text": "be quiet"}]  # fmt: skip

@@ -55,7 +55,7 @@ def class_scores(wanted: Sequence[str], found: Sequence[str], classes: Sequence[
     by_label = {
         name: _scores(
             right=pairs[name, name],
-            found=sum(count for (_, said), count in pairs.items() if said == name),
+            found=sum(count for (_, predicted), count in pairs.items() if predicted == name),
             wanted=sum(count for (right, _), count in pairs.items() if right == name),
         )
         for name in classes
@@ -118,8 +118,8 @@ def entity_scores(wanted: Sequence[Sequence[str]], found: Sequence[Sequence[str]
         return Measures(overall)
     counts: dict[str, Counter[str]] = {"right": Counter(), "found": Counter(), "wanted": Counter()}
     for one, other in zip(wanted, found, strict=True):
-        marked, said = set(entities(one)), set(entities(other))
-        for name, some in (("right", marked & said), ("found", said), ("wanted", marked)):
+        marked, predicted = set(entities(one)), set(entities(other))
+        for name, some in (("right", marked & predicted), ("found", predicted), ("wanted", marked)):
             counts[name].update(entity.kind for entity in some)
     kinds = sorted({kind for counter in counts.values() for kind in counter})
     by_label = {

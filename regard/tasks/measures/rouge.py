@@ -76,11 +76,11 @@ def _words(text: str) -> list[str]:
 
 
 def _common_ngrams(ours: list[str], theirs: list[str], size: int) -> Overlap:
-    mine, yours = (
+    first, second = (
         Counter(zip(*(words[start:] for start in range(size)), strict=False))
         for words in (ours, theirs)
     )
-    return _overlap((mine & yours).total(), mine.total(), yours.total())
+    return _overlap((first & second).total(), first.total(), second.total())
 
 
 def _overlap(common: int, ours: int, theirs: int) -> Overlap:

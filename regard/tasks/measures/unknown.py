@@ -30,8 +30,7 @@ def check_known(tokenizer: Tokenizer, text: str, *, allow_unknown: bool) -> None
     if words:
         raise InputError(
             f"the model does not know: {', '.join(words)}",
-            fix="use other words, or --allow-unknown (in Python allow_unknown=True) to go on "
-            "around them",
+            fix="use other words, or --allow-unknown (in Python allow_unknown=True) to allow them",
         )
 
 
