@@ -116,16 +116,13 @@ class VerbCall:
         if self.stream and self.as_json:
             raise InputError("--stream with --json", expected="one of the two")
         streams = self.stream or (self.verb.streams == "always" and not self.as_json)
+        batch_size = None if self.verb.needs_all_items and whole else BATCH_SIZE
         return LineProcessor(
             self._stream_answers if streams else self._show,
             self._blank,
             lambda text: self.pipeline.check(self.verb, self._item(text), self.options),
             strict=self.strict,
-            batch_size=1
-            if streams
-            else None
-            if self.verb.needs_all_items and whole
-            else BATCH_SIZE,
+            batch_size=1 if streams else batch_size,
             ranked=self.verb.ranks(self.options),
             quiet=self.quiet,
             dash_is_lines=not self.pipeline.reads_images,
