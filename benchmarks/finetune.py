@@ -32,7 +32,7 @@ from regard.runtime.device import setup
 from regard.runtime.progress import Progress
 from regard.tasks import TASKS
 from regard.tasks.measures.accuracy import class_scores, entity_scores
-from regard.tasks.tag import LEFT_OUT, joined
+from regard.tasks.tag import NO_TAG, joined
 from regard.train.log import read_metrics
 from regard.train.optim import learning_rate, optimizer
 
@@ -112,7 +112,7 @@ def theirs(recipe, prepared, labels: tuple[str, ...]):
                 group["lr"] = learning_rate(number, config, dim)
             steps.zero_grad()
             logits = their_logits(model, batch, recipe.task)
-            F.cross_entropy(logits, batch.targets.ids, ignore_index=LEFT_OUT).backward()
+            F.cross_entropy(logits, batch.targets.ids, ignore_index=NO_TAG).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip or float("inf"))
             steps.step()
             progress.advance(1)
@@ -140,7 +140,7 @@ def their_scores(model, ours, longest, examples, labels: tuple[str, ...], task: 
             best = their_logits(model, batch, task).argmax(1).tolist()
             tags = ["O"] * len(example.words)
             for word, tag in zip(batch.targets.ids.tolist(), best, strict=True):
-                if word != LEFT_OUT:
+                if word != NO_TAG:
                     tags[word] = labels[tag]
             said_all.append(tags)
     return entity_scores([each.tags for each in examples], said_all).overall

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import regard
-from regard.cost.names import RECIPES, named
+from regard.cost.names import RECIPES, published_models
 from regard.cost.plan import PAPER, measure_rate, paper_training_flops, plan, training_flops
 from regard.data.input import Ragged
 from regard.errors import InputError
@@ -171,11 +171,11 @@ def test_an_unknown_name_is_told_the_nearest(name, near):
 
 
 def test_every_size_of_every_family_has_one_name():
-    sizes = {(n.model["family"], n.model.get("size")) for n in named().values()}
+    sizes = {(n.model["family"], n.model.get("size")) for n in published_models().values()}
     for family, config in CONFIGS.items():
         if family != "transformer":
             assert {size for of, size in sizes if of == family and size} == set(config.SIZES)
-    assert not {*RECIPES} & {*named()}
+    assert not {*RECIPES} & {*published_models()}
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ class FoundRecipe(NamedTuple):
     """Where the sizes come from."""
 
 
-def named() -> dict[str, Named]:
+def published_models() -> dict[str, Named]:
     """The published models by name; families of a single stack come first."""
     families = sorted(FAMILIES.values(), key=lambda family: family.config.sides)
     return {name: each for family in families for name, each in family.named.items()} | OTHER_MODELS
@@ -104,7 +104,7 @@ def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found
     if sizes:
         return FoundRecipe(name, recipe, sizes, "start.folder's")
     most = BYTES_AND_SPECIAL if recipe.tokens.kind == "bytes" else recipe.tokens.vocab
-    source = "its own" if what in named() else "the recipe's maximum"
+    source = "its own" if what in published_models() else "the recipe's maximum"
     return FoundRecipe(name, recipe, (most,) * len(recipe.model.VOCABULARIES), source)
 
 
@@ -113,15 +113,15 @@ def is_folder(what: str) -> bool:
 
     Names of sizes, published models and shipped recipes have precedence.
     """
-    if what in {*named(), *RECIPES, *recipes.shipped()}:
+    if what in {*published_models(), *RECIPES, *recipes.shipped()}:
         return False
     return Path(what).is_dir() or (not Path(what).exists() and is_cached(what))
 
 
 def _named_or_loaded(what: str, overrides: Sequence[str]) -> tuple[str, Recipe]:
-    shipped, path, known = recipes.shipped(), Path(what), named()
+    shipped, path, known = recipes.shipped(), Path(what), published_models()
     if what in known:
-        return what, named_recipe(what, known[what], overrides)
+        return what, published_recipe(what, known[what], overrides)
     if what in RECIPES or what in shipped or path.suffix in (".yaml", ".yml") or path.exists():
         name = RECIPES.get(what, what)
         return name, recipes.load(name, overrides)
@@ -135,7 +135,7 @@ def _named_or_loaded(what: str, overrides: Sequence[str]) -> tuple[str, Recipe]:
     )
 
 
-def named_recipe(name: str, known: Named, overrides: Sequence[str] = ()) -> Recipe:
+def published_recipe(name: str, known: Named, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe of a published model that has no recipe file: its sizes and its training."""
     batch = EXAMPLES_PER_BATCH * sum(known.lengths)
     train = {"batch_tokens": batch, "accumulate": max(1, known.step_tokens // batch)}
@@ -197,7 +197,7 @@ def budget_of(
         overrides: Changes of the recipe; one of `train.` replaces a published budget.
         counts: The number of parameters of each part.
     """
-    known = named().get(what)
+    known = published_models().get(what)
     trained = any(change.startswith("train.") for change in overrides)
     without_recipe = isinstance(recipe.data, NoData) and is_folder(what)
     if not trained and (without_recipe or (known is not None and not known.steps)):

@@ -34,8 +34,8 @@ from regard.cost.names import (
     budget_of,
     find,
     lengths_of,
-    named,
-    named_recipe,
+    published_models,
+    published_recipe,
     targets_of,
     tokens_of,
 )
@@ -201,9 +201,13 @@ class Plan:
     @property
     def _published(self) -> tuple[float, str] | None:
         """The published FLOPs of this training, and their source."""
-        size, known = self.recipe.model.size, named().get(self.what)
+        size, known = self.recipe.model.size, published_models().get(self.what)
         if known is not None:
-            theirs, count, note = named_recipe(self.what, known), known.flops, known.flops_source
+            theirs, count, note = (
+                published_recipe(self.what, known),
+                known.flops,
+                known.flops_source,
+            )
         elif size in PAPER:
             gpus, hours = PAPER[size]
             theirs, count = recipes.load(RECIPES[size]), paper_training_flops(gpus, hours)
@@ -345,8 +349,8 @@ def plan(
     """Estimates the cost of a recipe, a size or a published model, without allocating it.
 
     Args:
-        what: A size of `RECIPES`, a name of `named()`, a shipped recipe, a recipe file, or the
-            folder of a model: a run, a checkpoint, or a Hugging Face model.
+        what: A size of `RECIPES`, a name of `published_models()`, a shipped recipe, a recipe file,
+            or the folder of a model: a run, a checkpoint, or a Hugging Face model.
         overrides: Changes of the recipe, such as `model.dim=1024`.
         tokens: The number of training tokens, source and target together; by default that of the
             recipe's steps.
@@ -379,7 +383,7 @@ def plan(
     name, recipe, vocabularies, vocab_from = find(what, overrides, vocab)
     config = recipe.model
     model = sketch(config, *vocabularies)
-    lengths = lengths_of(recipe, named().get(what), length)
+    lengths = lengths_of(recipe, published_models().get(what), length)
     forward = forward_flops(model, *lengths, targets=targets_of(config, lengths))
     counts = parameters(model)
     used = threads or torch.get_num_threads()

@@ -23,7 +23,7 @@ from regard.recipes import recipe as recipes
 from regard.recipes.recipe import MAY_DIFFER, Recipe
 from regard.runs.load import check_weights, load, outline
 from regard.tasks.entries import TASKS
-from regard.tasks.labelled import NAMES, headed, is_labelled
+from regard.tasks.labelled import NAMES, is_labelled, with_task_head
 from regard.tokens import Vocabulary
 from regard.train.checkpoint.folder import Snapshot, folder_name
 from regard.train.config import Freeze
@@ -178,7 +178,7 @@ def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
         )
     # Names of classes or tags come from the recipe, else from the data.
     values |= {key: () for key in NAMES if key in base.HEADS}
-    return headed(recipe.task, type(base).model_validate(values | given))
+    return with_task_head(recipe.task, type(base).model_validate(values | given))
 
 
 def freeze(model: Model, what: Freeze) -> None:

@@ -26,7 +26,7 @@ from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.tasks.labelled import Supervised
 from regard.tasks.measures.accuracy import Measures, answer_scores
-from regard.tasks.task import check_texts, rise, warn_cut
+from regard.tasks.task import check_texts, rise, warn_truncated
 
 _INSIDE = re.compile(
     "(?:(?![\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
@@ -36,7 +36,7 @@ _INSIDE = re.compile(
 LONGEST_ANSWER = 30
 """The maximal number of tokens of an answer, as in BERT. Windows overlap by more than twice as many
 tokens by default, so that every answer lies within one window."""
-NOT_HERE = 0
+NO_ANSWER_TOKEN = 0
 """The target of a window without the answer: its first token."""
 Span = tuple[int, int]
 
@@ -116,7 +116,7 @@ class Answer(Supervised[Question]):
         parts = []
         for window in windows(len(ids), space - len(question), self.options.overlap):
             inside = ids[window.start : window.stop]
-            targets = [NOT_HERE, NOT_HERE]
+            targets = [NO_ANSWER_TOKEN, NO_ANSWER_TOKEN]
             if place is not None and window.start <= place[0] and place[1] < window.stop:
                 targets = [before + token - window.start for token in place]
             row = Row(
@@ -195,7 +195,7 @@ class Answer(Supervised[Question]):
         ]
         most = self._space(model.config.max_length) // 2
         sizes = map(len, self.tokenizer.encode_batch(list(questions)))
-        warn_cut(questions, [max(0, size - most) for size in sizes], most)
+        warn_truncated(questions, [max(0, size - most) for size in sizes], most)
         none = self.options.unanswerable if unanswerable is None else unanswerable
         return [
             _best(example.context, *read, top, unanswerable=none)
@@ -270,7 +270,7 @@ def _best(
         scores.append(pairs[firsts, lasts])
         places.append(torch.stack([firsts, lasts], 1) + start)
     score, place = torch.cat(scores), torch.cat(places)  # (spans,), (spans, 2)
-    nothing = min(float(each[NOT_HERE].sum()) for each in logits)
+    nothing = min(float(each[NO_ANSWER_TOKEN].sum()) for each in logits)
     whole = torch.cat([score, torch.tensor([nothing])]) if unanswerable else score
     if not len(whole):
         return [FoundAnswer("", 0, 0, 0.0)]

@@ -20,7 +20,7 @@ from regard.data.text.annotations import LabelledText
 from regard.data.text.windows import Row, evaluation
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.labelled import Supervised, class_loss, numbered
+from regard.tasks.labelled import Supervised, class_loss, label_indices
 from regard.tasks.measures.accuracy import Measures, class_scores
 from regard.tasks.pictures import ClassifyPictures
 from regard.tasks.task import Prepared, Settings, rise
@@ -58,7 +58,7 @@ class Classify(Supervised[LabelledText]):
         self, examples: Sequence[LabelledText], labels: Sequence[str], longest: int
     ) -> list[Row]:
         """One row per text, truncated to `longest` tokens; its target is the index of its class."""
-        numbers = numbered(labels, [example.label for example in examples])
+        numbers = label_indices(labels, [example.label for example in examples])
         texts = [
             example.text if example.pair is None else (example.text, example.pair)
             for example in examples

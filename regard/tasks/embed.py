@@ -12,7 +12,7 @@ from regard.errors import InputError
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.tasks.entries import TASKS
-from regard.tasks.head_batches import HeadBatch, of_texts, some_at_a_time
+from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
 from regard.tasks.pictures import ClassifyPictures
 from regard.tasks.plain_text import ReadsText
 from regard.tasks.reader import Reader, vectors_of
@@ -45,7 +45,7 @@ class Embed(ReadsText, Reader):
         The loss of a model without a head is how far it moves the vectors of the texts.
         """
         found = []
-        for some in some_at_a_time(self.id_rows(model, items, self.max_text_tokens(model))):
+        for some in in_batches(self.id_rows(model, items, self.max_text_tokens(model))):
             texts = Ragged.of([self.tokenizer.template(ids) for ids in some]).to(model.device)
             with evaluating(model):
                 usual = vectors_of(model, texts, pool="mean", normalise=True)

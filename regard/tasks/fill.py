@@ -33,7 +33,7 @@ from regard.data.text.packing import Packed
 from regard.errors import InputError
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.head_batches import HeadBatch, of_texts, some_at_a_time
+from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
 from regard.tasks.measures.report import Scoring
 from regard.tasks.plain_text import MakeRows, PlainText
 from regard.tasks.reader import READING, Reader
@@ -187,7 +187,7 @@ class Fill(PlainText, Reader):
         """Batches of masked texts, given as such or as ids, on which heads are measured."""
         masking = Masking(symbols_of(self.tokenizer))
         found = []
-        for some in some_at_a_time(self.id_rows(model, items, self.max_text_tokens(model))):
+        for some in in_batches(self.id_rows(model, items, self.max_text_tokens(model))):
             rows = [np.array(self.tokenizer.template(ids)) for ids in some]
             batch = masking.hide(rows, tuple(range(len(some))), 0).to(model.device)
             loss = partial(_said, batch)

@@ -28,31 +28,31 @@ from regard.errors import InputError
 from regard.layers import KVCache, Tap
 from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
-from regard.tasks.head_batches import HeadBatch, batch_of_ids, of_tokens, some_at_a_time
+from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import WordAccuracy
 from regard.tasks.measures.report import Scoring, counted
 from regard.tasks.plain_text import MakeRows, PlainTextWriter
 from regard.tasks.task import Settings
-from regard.tasks.trace import Trace, read_alone
+from regard.tasks.trace import Trace, trace_single_stack
 from regard.tasks.writer import Output
 from regard.tokens import TaskSymbols, Tokenizer
 
 _WORD = re.compile(r"[^\W_][\w'’-]*")
 WORDS_AT_ONCE = 16
 """Partial words per batch in the search for the next word."""
-WAYS_ON = 64
+BRANCHES = 64
 """The search for the next word extends a partial word by this many of the most probable tokens."""
 TOKENS_OF_A_WORD = 32
 """The last n words of a text are looked for among its last 32·n tokens."""
-TORN = 32
+DROPPED_AT_CUT = 32
 """Tokens dropped where a long text is cut: the first word may be cut off and tokenize otherwise."""
 LONGEST_WORD = 12
 """The maximal number of tokens of a suggested word."""
-MOST_SUGGESTED = 1000
+MAX_SUGGESTED = 1000
 """The maximal number of suggested words; the model has to read each of them."""
-MOST_READ = 4096
+MAX_PARTIAL_WORDS = 4096
 """The maximal number of partial words that the model reads, to bound the search in any case."""
-SUGGESTED = 300
+SUGGESTED_PLACES = 300
 """The number of places in a text at which an evaluation report asks for the next word."""
 DOCUMENTS = 100
 """A report asks for next words in at least this many documents, if there are so many."""
@@ -96,19 +96,24 @@ class Generate(PlainTextWriter):
         del found
         if not scoring.suggest:
             return {}
-        corpus, on_progress = rows.corpus, counted(scoring.on_progress, SUGGESTED, "next words")
+        corpus, on_progress = (
+            rows.corpus,
+            counted(scoring.on_progress, SUGGESTED_PLACES, "next words"),
+        )
         step = max(1, len(corpus) // DOCUMENTS)
         texts = [
             self.tokenizer.decode(corpus.document(i).tolist()) for i in range(0, len(corpus), step)
         ]
         return {
-            "words": word_accuracy(self, model, texts, words=SUGGESTED, on_progress=on_progress)
+            "words": word_accuracy(
+                self, model, texts, words=SUGGESTED_PLACES, on_progress=on_progress
+            )
         }
 
     def head_batches(self, model: Decoder, items: Any) -> list[HeadBatch]:
         """Batches of texts, given as such or as ids, on which heads are measured."""
         rows = self.id_rows(model, items, model.config.max_length + 1)
-        batches = map(batch_of_ids, some_at_a_time(rows))
+        batches = map(batch_of_ids, in_batches(rows))
         return [of_tokens(model, batch.to(model.device)) for batch in batches]
 
     def encode_start(self, text: str, most: int) -> list[int]:
@@ -117,7 +122,7 @@ class Generate(PlainTextWriter):
 
     def trace(self, model: Decoder, text: str, tap: Tap, **_: Any) -> Trace:
         """Encodes one text and returns what the tap records in the forward pass."""
-        return read_alone(
+        return trace_single_stack(
             model, self.tokenizer, text, tap, "decoder", lambda ids, _: Ragged.of([ids])
         )
 
@@ -167,8 +172,8 @@ class Generate(PlainTextWriter):
         while characters < len(text):
             # The first word may be cut off and so tokenize otherwise: its tokens are dropped.
             ids = self.tokenizer.template(self.tokenizer.encode(text[-characters:]))
-            if len(ids) > count + TORN:
-                return ids[TORN:]
+            if len(ids) > count + DROPPED_AT_CUT:
+                return ids[DROPPED_AT_CUT:]
             characters *= 2
         return self.tokenizer.template(self.tokenizer.encode(text))
 
@@ -287,10 +292,10 @@ class Generate(PlainTextWriter):
             count: The number of words to suggest.
 
         Raises:
-            InputError: `count` is not between 1 and `MOST_SUGGESTED`.
+            InputError: `count` is not between 1 and `MAX_SUGGESTED`.
         """
-        if not 1 <= count <= MOST_SUGGESTED:
-            expected = f"1 to {MOST_SUGGESTED}"
+        if not 1 <= count <= MAX_SUGGESTED:
+            expected = f"1 to {MAX_SUGGESTED}"
             raise InputError("the number of words (--top)", got=count, expected=expected)
         most = self._word_and_prompt_limits(model)[1] - 1
         if len(self._last(text.rstrip(), most)) > most:
@@ -308,7 +313,7 @@ class Generate(PlainTextWriter):
         P(word) = P(its tokens) · P(the next token does not continue the word), summed over all
         tokenizations of the word. The search extends partial words best first. No word is more
         probable than its beginning, so the search stops when the best partial word left is less
-        probable than the `count`-th word found, and in any case after `MOST_READ` partial words.
+        probable than the `count`-th word found, and after `MAX_PARTIAL_WORDS` at the latest.
 
         Args:
             model: The language model.
@@ -326,7 +331,7 @@ class Generate(PlainTextWriter):
             state = model.start(None, 1, len(prompt) + word_limit)
             if prompt[:-1]:  # read once; the last token is read again with each partial word
                 model.read(Ragged.of([prompt[:-1]]).to(model.device), state)
-            for _ in range(MOST_READ // WORDS_AT_ONCE):
+            for _ in range(MAX_PARTIAL_WORDS // WORDS_AT_ONCE):
                 enough = sorted(words.values(), reverse=True)[count - 1 : count]
                 if not waiting or (enough and enough[0] >= math.exp(-waiting[0][0])):
                     break
@@ -377,14 +382,14 @@ def has_begin_token(tokenizer: Tokenizer) -> bool:
 
 
 def _likeliest(log_probs: Tensor, allowed: Tensor) -> Iterator[tuple[float, int]]:
-    """Yields the most probable allowed tokens as (log-probability, token), at most `WAYS_ON`.
+    """Yields the most probable allowed tokens as (log-probability, token), at most `BRANCHES`.
 
     Args:
         log_probs: (vocab,) Log-probabilities.
         allowed: (vocab,) True for allowed tokens.
     """
     found = log_probs.masked_fill(~allowed, -math.inf)
-    values, tokens = found.topk(min(WAYS_ON, len(found)))
+    values, tokens = found.topk(min(BRANCHES, len(found)))
     for value, token in zip(values.tolist(), tokens.tolist(), strict=True):
         if value > -math.inf:
             yield value, token

@@ -70,6 +70,6 @@ def batch_of_ids(texts: Sequence[Sequence[int]]) -> Batch[Ragged]:
     return Batch(Ragged.of([ids[:-1] for ids in texts]), wanted, tuple(range(len(texts))))
 
 
-def some_at_a_time(texts: Sequence[T]) -> list[Sequence[T]]:
+def in_batches(texts: Sequence[T]) -> list[Sequence[T]]:
     """Splits texts into parts of at most `AT_ONCE`."""
     return [texts[first : first + AT_ONCE] for first in range(0, len(texts), AT_ONCE)]

@@ -62,7 +62,7 @@ class ReadingOptions:
     seed: int = 0
 
 
-class LearnsLabels(BaseTask, ABC, Generic[Examples]):
+class LabelledTask(BaseTask, ABC, Generic[Examples]):
     """Base class of the tasks that learn from labelled texts or images."""
 
     example_type: ClassVar[str] = "labels"
@@ -150,7 +150,7 @@ class LearnsLabels(BaseTask, ABC, Generic[Examples]):
         return self.measure(model, self.valid).overall
 
 
-class Supervised(LearnsLabels[Sequence[Example]], Reader, ABC, Generic[Example]):
+class Supervised(LabelledTask[Sequence[Example]], Reader, ABC, Generic[Example]):
     """Base class of the tasks that learn from labelled examples.
 
     Args:
@@ -208,7 +208,7 @@ class Supervised(LearnsLabels[Sequence[Example]], Reader, ABC, Generic[Example])
                 got = f"{names[0]!r} alone" if names else "none"
                 raise InputError(f"{key} in {data.train}", got=got, expected="at least two of them")
             model = model.model_copy(update={key: names})
-        completed: Any = headed(settings.task, model)
+        completed: Any = with_task_head(settings.task, model)
         options = ReadingOptions(
             longest=min(completed.max_length, data.longest or completed.max_length),
             overlap=data.overlap,
@@ -235,7 +235,7 @@ class Supervised(LearnsLabels[Sequence[Example]], Reader, ABC, Generic[Example])
         """The config of a resumed run, with its head and its labels."""
         kinds = [key for key in NAMES if key in config.HEADS]
         names = {key: getattr(config, key) or getattr(before, key, ()) for key in kinds}
-        return headed(task, config.model_copy(update=names))
+        return with_task_head(task, config.model_copy(update=names))
 
     @abstractmethod
     def rows(self, examples: Sequence[Example], labels: Sequence[str], longest: int) -> list[Row]:
@@ -287,7 +287,7 @@ def is_labelled(task: str) -> bool:
     return issubclass(TASKS[task].task_class, Supervised)
 
 
-def headed(task: str, config: Any) -> Any:
+def with_task_head(task: str, config: Any) -> Any:
     """The config with the head of a task in place of all other heads.
 
     A classifier reads the pooled first token. If the config has no pooler, it gets the one that
@@ -311,7 +311,7 @@ def class_loss(model: Any, batch: Batch[Any], smoothing: float) -> Tensor:
     return F.cross_entropy(logits, batch.targets.ids, reduction="sum", label_smoothing=smoothing)
 
 
-def numbered(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
+def label_indices(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """The index of each wanted label among the labels of the model.
 
     Raises:

@@ -29,11 +29,11 @@ from regard.layers import Tap
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
 from regard.runtime.cores import parallel_map
-from regard.tasks.labelled import LearnsLabels, class_loss, numbered
+from regard.tasks.labelled import LabelledTask, class_loss, label_indices
 from regard.tasks.measures.accuracy import Measures, class_scores
-from regard.tasks.reader import TOKENS_AT_ONCE, Encodes
+from regard.tasks.reader import TOKENS_AT_ONCE, EncoderTask
 from regard.tasks.task import Prepared, Settings, rise
-from regard.tasks.trace import Picture, Trace, firsts
+from regard.tasks.trace import Picture, Trace, first_records
 from regard.tokens.processor import Processor
 
 
@@ -50,7 +50,7 @@ class PictureOptions:
     seed: int = 0
 
 
-class ClassifyPictures(LearnsLabels[Pictures], Encodes):
+class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
     """Image classification: training, evaluation and prediction.
 
     Args:
@@ -127,7 +127,7 @@ class ClassifyPictures(LearnsLabels[Pictures], Encodes):
         if not train:
             raise InputError("training", got="no images", expected="some to learn from")
         pixels = torch.from_numpy(train.values)
-        wanted = torch.tensor(numbered(options.classes, train.labels))
+        wanted = torch.tensor(label_indices(options.classes, train.labels))
 
         def make(index: list[int], epoch: int) -> Batch[Dense]:
             chosen = augmented(pixels[index], index, options.seed, epoch, options.augment)
@@ -152,7 +152,7 @@ class ClassifyPictures(LearnsLabels[Pictures], Encodes):
         if not len(examples):
             raise InputError("images", got="none", expected="some, with classes")
         classes = model.config.classes
-        wanted = torch.tensor(numbered(classes, examples.labels))
+        wanted = torch.tensor(label_indices(classes, examples.labels))
         with evaluating(model):
             parts = [
                 batch.source.to(model.device) for batch in self.labelled_batches(model, examples)
@@ -165,7 +165,7 @@ class ClassifyPictures(LearnsLabels[Pictures], Encodes):
 
     def labelled_batches(self, model: ImageEncoder, examples: Pictures) -> Iterator[Batch[Dense]]:
         """Batches of images with their classes, in their order."""
-        numbers = torch.tensor(numbered(model.config.classes, examples.labels))
+        numbers = torch.tensor(label_indices(model.config.classes, examples.labels))
         source = Dense(self.reader.normalised(torch.from_numpy(examples.values)))
         for rows in _some(len(examples), model):
             targets = Ragged(numbers[rows], (1,) * len(rows))
@@ -205,7 +205,7 @@ class ClassifyPictures(LearnsLabels[Pictures], Encodes):
         layout = model.embed.layout(source)
         picture = Picture(pixels, model.config.grid, layout.first)
         words = picture.names, range(len(picture.names))
-        return Trace(firsts(tap), {"encoder.self": (words, words)}, written, note, picture)
+        return Trace(first_records(tap), {"encoder.self": (words, words)}, written, note, picture)
 
 
 def _some(count: int, model: ImageEncoder) -> Iterator[list[int]]:

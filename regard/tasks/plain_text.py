@@ -32,7 +32,7 @@ from regard.tokens.learn import TaskSymbols, learn_plain
 KINDS_OF_ROWS: dict[str, type[Packed] | type[Stream]] = {"packed": Packed, "stream": Stream}
 MakeRows = partial[Packed] | partial[Stream]
 """Cuts a corpus into rows of a given length."""
-PIECE = 64
+HEAD_TEXT_TOKENS = 64
 """The number of tokens in a piece of text on which heads are measured."""
 
 
@@ -87,7 +87,7 @@ class ReadsText(BaseTask):
             got, expected = "a model of plain text", "--data FILES, or what was held out"
             raise InputError("--split", got=got, expected=expected)
         _, corpus = self.chosen(settings, selection)
-        length = min(PIECE, settings.model.max_length - self.symbols_around)
+        length = min(HEAD_TEXT_TOKENS, settings.model.max_length - self.symbols_around)
         starts = [
             (number, start)
             for number in range(len(corpus))

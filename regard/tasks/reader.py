@@ -24,8 +24,8 @@ from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.models.model import Model
 from regard.runtime.cores import parallel_map
-from regard.tasks.task import BaseTask, check_texts, warn_cut
-from regard.tasks.trace import Trace, read_alone
+from regard.tasks.task import BaseTask, check_texts, warn_truncated
+from regard.tasks.trace import Trace, trace_single_stack
 from regard.tasks.verbs import Closeness
 from regard.tokens import TaskSymbols
 
@@ -60,7 +60,7 @@ class Labelled:
     probability: float
 
 
-class Encodes(BaseTask, ABC):
+class EncoderTask(BaseTask, ABC):
     """Base class of the tasks of encoders: vectors and classes of texts or images."""
 
     @abstractmethod
@@ -131,7 +131,7 @@ class Encodes(BaseTask, ABC):
         ]
 
 
-class Reader(Encodes):
+class Reader(EncoderTask):
     """Base class of the tasks of encoders of text: encodes texts and computes predictions.
 
     Args:
@@ -177,7 +177,7 @@ class Reader(Encodes):
         """Encodes texts as `read` does, and warns about those that were truncated."""
         read = self.read(texts, longest, symbols=symbols)
         cut = [len(each.ids) for each in read if each.left_out]
-        warn_cut(texts, [each.left_out for each in read], max(cut, default=longest))
+        warn_truncated(texts, [each.left_out for each in read], max(cut, default=longest))
         return read
 
     def parts(self, read: Sequence[EncodedText]) -> Iterator[tuple[list[int], Ragged]]:
@@ -228,7 +228,7 @@ class Reader(Encodes):
         def read(ids: list[int], types: list[int]) -> Ragged:
             return Ragged.of([ids]).typed(torch.tensor(types))
 
-        return read_alone(model, self.tokenizer, text, tap, "encoder", read)
+        return trace_single_stack(model, self.tokenizer, text, tap, "encoder", read)
 
 
 def vectors_of(model: Model, source: Input, *, pool: str, normalise: bool) -> Tensor:

@@ -27,19 +27,19 @@ from regard.decode.filters import Symbols
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.tasks.head_batches import HeadBatch, batch_of_ids, of_tokens, some_at_a_time
+from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import SpanAccuracy
 from regard.tasks.measures.report import Scoring, counted
 from regard.tasks.plain_text import MakeRows, PlainTextWriter
 from regard.tasks.task import Settings
-from regard.tasks.trace import ReadsAndWrites
+from regard.tasks.trace import SequenceToSequence
 from regard.tasks.writer import Output, check_length
 from regard.tokens import Vocabulary
 from regard.tokens.learn import TaskSymbols, sentinels_of
 
 HOLES = ("[MASK]", "<mask>", "___")
 """The ways to write a hole in a text; the first hole becomes `<extra_id_0>`, and so on."""
-SPANNED = 100
+MAX_RESTORED_TEXTS = 100
 """The maximal number of texts that are restored for an evaluation report."""
 
 
@@ -51,7 +51,7 @@ class Restored:
     spans: tuple[str, ...]
 
 
-class Restore(PlainTextWriter, ReadsAndWrites):
+class Restore(PlainTextWriter, SequenceToSequence):
     """Span corruption: training, evaluation and prediction.
 
     Args:
@@ -162,10 +162,10 @@ class Restore(PlainTextWriter, ReadsAndWrites):
     ) -> dict[str, Any]:
         """The accuracy of restored spans."""
         del found
-        on_progress = counted(scoring.on_progress, SPANNED, "spans")
+        on_progress = counted(scoring.on_progress, MAX_RESTORED_TEXTS, "spans")
         return {
             "spans": self.accuracy(
-                model, scoring.decode, rows, texts=SPANNED, on_progress=on_progress
+                model, scoring.decode, rows, texts=MAX_RESTORED_TEXTS, on_progress=on_progress
             )
         }
 
@@ -173,7 +173,7 @@ class Restore(PlainTextWriter, ReadsAndWrites):
         """Batches of texts with spans cut out, given as such or as ids, to measure heads on."""
         rows = self.id_rows(model, items, self.max_text_tokens(model.config.max_length))
         corrupt = self.corruption(0)
-        made = (corrupt(batch_of_ids(some), 0) for some in some_at_a_time(rows))
+        made = (corrupt(batch_of_ids(some), 0) for some in in_batches(rows))
         return [of_tokens(model, batch.to(model.device)) for batch in made]
 
     def symbols(self) -> Symbols:

@@ -25,11 +25,11 @@ from regard.data.text.windows import Row, evaluation, windows
 from regard.errors import InputError
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.labelled import Supervised, numbered
+from regard.tasks.labelled import Supervised, label_indices
 from regard.tasks.measures.accuracy import Measures, entity_scores
 from regard.tasks.task import rise
 
-LEFT_OUT = -1
+NO_TAG = -1
 """The target of a token that has no tag."""
 OUTSIDE = "O"
 Span = tuple[int, int]
@@ -74,9 +74,11 @@ class Tag(Supervised[TaggedWords]):
         rows = [
             row
             for example in examples
-            for row in self._cut(*joined(example.words), numbered(labels, example.tags), longest)
+            for row in self._cut(
+                *joined(example.words), label_indices(labels, example.tags), longest
+            )
         ]
-        return [row for row in rows if max(row.targets, default=LEFT_OUT) > LEFT_OUT]
+        return [row for row in rows if max(row.targets, default=NO_TAG) > NO_TAG]
 
     def _cut(
         self, text: str, words: Sequence[Span], values: Sequence[int], longest: int
@@ -90,17 +92,17 @@ class Tag(Supervised[TaggedWords]):
             longest: The maximal number of tokens that the model can read.
         """
         ids, spans = self.tokenizer.spans(text)
-        wanted = [LEFT_OUT] * len(ids)
+        wanted = [NO_TAG] * len(ids)
         for word, token in enumerate(first_pieces(words, spans)):
             if token is not None:
                 wanted[token] = values[word]
-        around = self.tokenizer.template([LEFT_OUT])
-        before = around.index(LEFT_OUT)
+        around = self.tokenizer.template([NO_TAG])
+        before = around.index(NO_TAG)
         size = self.max_row_tokens(longest) - len(around) + 1
         for window in windows(len(ids), size, self.options.overlap):
             part = ids[window.start : window.stop]
             row = self.tokenizer.template(part)
-            targets = [LEFT_OUT] * len(row)
+            targets = [NO_TAG] * len(row)
             for token in window.own:
                 targets[before + token - window.start] = wanted[token]
             yield Row(row, self.tokenizer.token_types(part), targets)
@@ -190,7 +192,9 @@ class Tag(Supervised[TaggedWords]):
         """Mean loss per word, accuracy and entity F1 as in conlleval, and scores per type."""
         model.require_head("tags")
         logs, read = self.log_probabilities(model, [joined(each.words) for each in examples])
-        wanted = [number for each in examples for number in numbered(model.config.tags, each.tags)]
+        wanted = [
+            number for each in examples for number in label_indices(model.config.tags, each.tags)
+        ]
         right = logs[torch.arange(len(logs)), torch.tensor(wanted)]
         loss = -float(right[read].sum()) / max(1, int(read.sum()))
         names = self._names(model, logs, read)

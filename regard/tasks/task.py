@@ -22,7 +22,7 @@ from regard.models.config import ModelConfig
 from regard.tasks.measures.report import Selection
 from regard.tokens import Processor, Tokenizer, TokensConfig, Vocabulary
 
-SHOWN = 40
+QUOTED_CHARACTERS = 40
 """A warning quotes at most this many characters of a text."""
 _logger = logging.getLogger(__name__)
 
@@ -256,7 +256,7 @@ def per_token(total: float, count: int) -> dict[str, float]:
     return {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
 
 
-def warn_cut(texts: Sequence[Any], left_out: Sequence[int], longest: int) -> None:
+def warn_truncated(texts: Sequence[Any], left_out: Sequence[int], longest: int) -> None:
     """Logs one warning for all texts that were truncated to what the model can read.
 
     Args:
@@ -269,7 +269,7 @@ def warn_cut(texts: Sequence[Any], left_out: Sequence[int], longest: int) -> Non
         return
     first, several = cut[0], len(texts) > 1
     text = texts[first] if isinstance(texts[first], str) else " ".join(texts[first])
-    name = repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
+    name = repr(text if len(text) <= QUOTED_CHARACTERS else f"{text[:QUOTED_CHARACTERS]}…")
     _logger.warning(
         "warning: %s%s is cut: its last %d tokens are left out, the model reads %d at once%s",
         f"text {first + 1}, " if several else "",

@@ -68,7 +68,7 @@ class Trace:
     translating decoder is the word that it writes; here it is the token that it reads."""
 
 
-class ReadsAndWrites(WritesText, ABC):
+class SequenceToSequence(WritesText, ABC):
     """Base class of the tasks whose models read a source and write a target."""
 
     @abstractmethod
@@ -111,7 +111,7 @@ class ReadsAndWrites(WritesText, ABC):
         if target is None:
             [[best, *_]] = self.predict(model, [text], decode, tap=tap)
             ids, finished = list(best.hypothesis.ids), best.hypothesis.finished
-            weights = firsts(tap) | tap.follow(best.hypothesis.rows)
+            weights = first_records(tap) | tap.follow(best.hypothesis.rows)
             if not finished:
                 note = "the output did not end by itself: it was cut at the maximal length"
         else:
@@ -119,7 +119,7 @@ class ReadsAndWrites(WritesText, ABC):
             with evaluating(model):
                 sides = Ragged.of([source]), Ragged.of([[both.target.begin, *ids]])
                 model(*(side.to(model.device) for side in sides), tap)
-            weights, note = firsts(tap), "the output was given"
+            weights, note = first_records(tap), "the output was given"
         # An output cut at its maximal length has no step that writes the end symbol, so its
         # last token is never read.
         out = [*ids, both.target.end] if finished else ids
@@ -139,7 +139,7 @@ class ReadsAndWrites(WritesText, ABC):
         return Trace(weights, words, self.written(ids), note, pieces=pieces)
 
 
-def read_alone(
+def trace_single_stack(
     model: Any, tokenizer: Tokenizer, text: str, tap: Tap, stack: str, read: AsInput
 ) -> Trace:
     """Reads one text with a model of a single stack, and returns the recorded attention.
@@ -164,9 +164,9 @@ def read_alone(
         model.hidden(read(ids, tokenizer.token_types(plain)).to(model.device), tap)
     words, pieces = tokenizer.words(ids), tokenizer.tokens(ids)
     kind = f"{stack}.self"
-    return Trace(firsts(tap), {kind: (words, words)}, pieces={kind: (pieces, pieces)})
+    return Trace(first_records(tap), {kind: (words, words)}, pieces={kind: (pieces, pieces)})
 
 
-def firsts(tap: Tap) -> dict[str, Tensor]:
+def first_records(tap: Tap) -> dict[str, Tensor]:
     """The records of the first example of a batch, which is the only one, by site."""
     return {site: value[0] for site, value in tap.records.items()}

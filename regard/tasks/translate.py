@@ -33,7 +33,7 @@ from regard.tasks.measures.report import Scoring, Selection
 from regard.tasks.measures.translation import Evaluation, SetReport, TranslationReport
 from regard.tasks.measures.unknown import Unknown, check_known
 from regard.tasks.task import BaseTask, Prepared, Settings
-from regard.tasks.trace import ReadsAndWrites
+from regard.tasks.trace import SequenceToSequence
 from regard.tasks.writer import Output, check_length
 from regard.tokens import Vocabulary, learn
 from regard.tokens.learn import has_sentinels
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-FEW = 50
+PAIRS_TO_CHOOSE_FROM = 50
 """The number of pairs from which the source of the suggested command is chosen."""
 
 
-class Translate(ReadsAndWrites):
+class Translate(SequenceToSequence):
     """Translation: training, evaluation and prediction.
 
     Args:
@@ -270,7 +270,7 @@ class Translate(ReadsAndWrites):
         """A command to suggest after training: translates a short source of known words."""
         # The closest to six words: short, and yet a sentence.
         sources = sorted(
-            (pair.source for pair in few_pairs(settings.data, FEW)),
+            (pair.source for pair in few_pairs(settings.data, PAIRS_TO_CHOOSE_FROM)),
             key=lambda text: abs(len(text.split()) - 6),
         )
         if not sources:

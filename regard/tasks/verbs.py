@@ -166,7 +166,7 @@ class Verb:
         return [self.value(answer) for answer in answers]
 
 
-def likely(words: Sequence[Any]) -> str:
+def format_words(words: Sequence[Any]) -> str:
     """Formats words with their probabilities on one line."""
     return "  ".join(f"{each.word} {each.probability:.0%}" for each in words)
 
@@ -258,7 +258,7 @@ class _Suggest(Verb):
     options_at = "regard.tasks.options.SuggestOptions"
 
     def lines(self, answer: Any) -> list[str]:
-        return [likely(answer)]
+        return [format_words(answer)]
 
     def to_json(self, answer: Any) -> dict[str, Any]:
         return {"words": [asdict(word) for word in answer]}
@@ -270,7 +270,7 @@ class _Fill(Verb):
     options_at = "regard.tasks.options.FillOptions"
 
     def lines(self, answer: Any) -> list[str]:
-        return [" | ".join(map(likely, answer))]
+        return [" | ".join(map(format_words, answer))]
 
     def to_json(self, answer: Any) -> dict[str, Any]:
         return {"masks": [[asdict(word) for word in mask] for mask in answer]}

@@ -22,7 +22,7 @@ from regard.errors import InputError
 from regard.layers import Tap
 from regard.models import Model
 from regard.models.mode import evaluating
-from regard.tasks.task import warn_cut
+from regard.tasks.task import warn_truncated
 from regard.tokens import Tokenizer
 
 TOKENS_AT_ONCE = 4096
@@ -136,7 +136,7 @@ def compare(
         raise InputError(f"the model does not know the word {unknown[0]!r}", fix="ask for another")
     longest = model.config.max_length
     read = [_Sentence.of(tokenizer, text, longest) for text in sentences]
-    warn_cut(sentences, [sentence.left_out for sentence in read], longest)
+    warn_truncated(sentences, [sentence.left_out for sentence in read], longest)
     with evaluating(model):
         vectors = _vectors(model, [sentence.ids for sentence in read], layer)
     wanted = _folded(tokenizer.words(tokenizer.encode(word))[0])

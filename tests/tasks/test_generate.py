@@ -125,7 +125,7 @@ def test_suggesting_ends_for_a_model_that_knows_no_end_of_words(letters, monkeyp
 
     monkeypatch.setattr(generate, "_next", endless)
     assert len(task.next_words(model, "ab", 5)) == 5
-    assert sum(reads) <= generate.MOST_READ
+    assert sum(reads) <= generate.MAX_PARTIAL_WORDS
 
 
 def test_a_long_text_before_a_suggestion_is_cut_with_a_warning(letters, caplog):

@@ -16,7 +16,7 @@ from regard.data.text.windows import batch_of, windows
 from regard.errors import InputError
 from regard.tasks import Tag
 from regard.tasks.labelled import ReadingOptions
-from regard.tasks.tag import LEFT_OUT, joined, words_in
+from regard.tasks.tag import NO_TAG, joined, words_in
 from regard.tokens import Roles, Tokenizer, Vocabulary
 from tests import tiny_bert
 
@@ -48,9 +48,9 @@ def test_a_words_label_is_on_its_first_piece_and_nowhere_else(words, firsts):
     [row] = task.rows([TaggedWords(tuple(words), tuple(labels))], labels, 40)
     marked = {target: TOKENIZER.tokens([token])[0]
               for token, target in zip(row.ids, row.targets, strict=True)
-              if target != LEFT_OUT}  # fmt: skip
+              if target != NO_TAG}  # fmt: skip
     assert [marked.get(number) for number in range(len(words))] == firsts
-    assert sum(target != LEFT_OUT for target in row.targets) == len(marked)
+    assert sum(target != NO_TAG for target in row.targets) == len(marked)
 
 
 @settings(deadline=None)

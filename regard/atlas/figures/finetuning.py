@@ -34,7 +34,7 @@ from regard.models import Encoder, build
 from regard.recipes import recipe as recipes
 from regard.runs.start import RunStart
 from regard.tasks import Classify
-from regard.tasks.labelled import ReadingOptions, headed
+from regard.tasks.labelled import ReadingOptions, with_task_head
 from regard.train.adam import Adam
 
 EXAMPLES = (4, 8, 16, 32, 64)
@@ -131,7 +131,7 @@ def _begin(base: Pretrained, way: str, seed: int) -> Encoder:
     """A model with a new layer for the topics; other weights are pretrained or new, by `way`."""
     torch.manual_seed(seed)
     named = base.model.config.model_copy(update={"classes": tuple(TOPICS)})
-    model: Encoder = build(headed("classify", named), base.model.vocab)
+    model: Encoder = build(with_task_head("classify", named), base.model.vocab)
     frozen = WAYS[way]
     if frozen is not None:
         recipe = recipes.load("own/classify", [f"start.freeze={frozen}"])

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from regard.errors import FoundProblems, InputError
 from regard.tokens import Tokenizer
 
-MOST = 0.5
+MAX_UNKNOWN_SHARE = 0.5
 """The share of unknown words above which scores are meaningless."""
-SHOWN = 3
+EXAMPLES_SHOWN = 3
 
 
 def check_known(tokenizer: Tokenizer, text: str, *, allow_unknown: bool) -> None:
@@ -51,7 +51,7 @@ class Unknown:
                 if any(map(str.isalnum, word)):
                     count += 1
                     lost += [word] if is_lost else []
-        return Unknown(len(lost) / max(1, count), tuple(dict.fromkeys(lost))[:SHOWN])
+        return Unknown(len(lost) / max(1, count), tuple(dict.fromkeys(lost))[:EXAMPLES_SHOWN])
 
     def check(self, what: str) -> None:
         """Checks that scores on these texts are meaningful.
@@ -62,7 +62,7 @@ class Unknown:
         Raises:
             FoundProblems: More than half of the words are unknown; the message names some.
         """
-        if self.share > MOST:
+        if self.share > MAX_UNKNOWN_SHARE:
             such = f", such as {', '.join(self.examples)}" if self.examples else ""
             raise FoundProblems(
                 f"unknown words: the model's vocabulary lacks {self.share:.0%} of {what}{such}",
