@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -95,16 +94,12 @@ def _near(
     else:
         answers = [(" ".join(words), table.odd(words))]
     for about, found in answers:
-        if as_json:
-            key = {"nearest": "word", "analogy": "terms", "odd": "words"}[question]
-            rows = [{"word": each.word, "cosine": round(each.cosine, 4)} for each in found]
-            print(json.dumps({key: about, question: rows}, ensure_ascii=False))
-            continue
-        if len(answers) > 1:
-            print(f"{about}:")
+        key = {"nearest": "word", "analogy": "terms", "odd": "words"}[question]
+        rows = [{"word": each.word, "cosine": round(each.cosine, 4)} for each in found]
         width = max((len(each.word) for each in found), default=0)
-        for each in found:
-            print(f"{each.word:<{width}}  {each.cosine:6.3f}")
+        lines = [f"{each.word:<{width}}  {each.cosine:6.3f}" for each in found]
+        title = [f"{about}:"] if len(answers) > 1 else []
+        print_result("\n".join([*title, *lines]), {key: about, question: rows}, as_json=as_json)
 
 
 def _difference(table: WordVectors, words: list[str], *, as_json: bool) -> None:

@@ -274,20 +274,13 @@ class Plan:
             height, width = model.image
             patches = f"patches of {model.patch} x {model.patch}"
             return f"images of {height} x {width} in {patches}: {self.lengths[0]:,} tokens"
-        return f"vocabulary of {self.vocab:,}{self._whose} ({self.vocab_from}), {self._texts}"
-
-    @property
-    def _whose(self) -> str:
-        if self.recipe.model.sides == 1:
-            return ""
-        return " for both sides" if self.recipe.tokens.shared else " for each side"
-
-    @property
-    def _texts(self) -> str:
-        if len(set(self.lengths)) > 1:
-            return f"{self.lengths[0]:,} tokens in, {self.lengths[1]:,} out"
-        what = "texts" if len(self.lengths) == 1 else "sentences"
-        return f"{what} of {self.lengths[0]:,} tokens"
+        shared = " for both sides" if self.recipe.tokens.shared else " for each side"
+        sides = "" if model.sides == 1 else shared
+        source, target = self.lengths[0], self.lengths[-1]
+        texts = f"{'texts' if len(self.lengths) == 1 else 'sentences'} of {source:,} tokens"
+        if source != target:
+            texts = f"{source:,} tokens in, {target:,} out"
+        return f"vocabulary of {self.vocab:,}{sides} ({self.vocab_from}), {texts}"
 
     def _sections(self) -> list[list[Row]]:
         notes = {part: f"the {owner}'s matrix" for part, owner in self.shared.items()}
