@@ -93,7 +93,7 @@ def embed_ids(model: Model, ids: Any, *, pool: str, normalise: bool) -> Tensor:
     for row in rows:
         check_ids(row, model)
     if model.config.shape != "encoder" and not model.config.contextual:
-        raise InputError("embed", got="a model that writes", expected="an encoder")
+        raise InputError("embed", got="a model that generates text", expected="an encoder")
     with evaluating(model):
         texts = Ragged.of(rows).to(model.device)
         return vectors_of(model, texts, pool=pool, normalise=normalise).float().cpu()
