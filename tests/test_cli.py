@@ -392,10 +392,10 @@ def test_a_command_without_its_second_word_gets_help(regard) -> None:
 
 
 def test_the_version_is_said_at_once(regard):
-    from importlib.metadata import version
+    from regard import __version__
 
     result = regard("--version")
-    assert (result.code, result.out) == (0, f"regard {version('regard')}\n")
+    assert (result.code, result.out) == (0, f"regard {__version__}\n")
 
 
 def test_env_tells_the_threads_that_a_command_would_use(regard, monkeypatch):

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from regard import __version__
 from regard.cli.compare import compare
 from regard.cli.exchange import export_model, import_model
 from regard.cli.lecture import lecture
@@ -52,9 +53,7 @@ app.add_typer(data_app, name="data")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        print(f"regard {version('regard')}")
+        print(f"regard {__version__}")
         raise typer.Exit
 
 
