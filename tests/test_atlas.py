@@ -30,15 +30,17 @@ from tests.legible import problems, texts
 ROOT = Path(__file__).parents[1]
 FAST = (
     "softmax", "scaling", "mask", "waves", "wavelengths", "shift", "order", "bleu", "sizes",
-    "families", "objectives", "onehot", "inputs", "analogies",
+    "families", "objectives", "onehot", "inputs", "analogies", "pair",
 )  # fmt: skip
 SHORT = {  # steps, where drawing is all
     "bilinear": 3, "heads": 3, "norms": 3, "residuals": 3, "induction": 3, "laws": 3,
-    "meanings": 3, "finetuning": 3, "orthogonal": 3,
+    "meanings": 3, "finetuning": 3, "orthogonal": 3, "loss": 3,
 }  # fmt: skip
 
 SMALL: dict[str, dict[str, int | str]] = {  # options of figures that measure a model
     "growth": {"length": 128, "dim": 8, "rounds": 1},
+    "layers": {"model": "tiny/translate", "text": "The old dog sleeps."},
+    "question": {"pairs": 6},
     "costs": {"length": 64, "dim": 8, "heads": 2, "rounds": 1},
     "lookup": {"model": "tiny/translate", "pairs": 4},
 }
@@ -548,7 +550,10 @@ def test_the_ledger_and_the_atlas_name_the_same_figures():
 
 
 def test_every_figure_that_uses_a_model_takes_it_by_one_name(caplog):
-    for name in ("onehot", "analogies", "animal", "gallery", "lookup", "meanings", "steps"):
+    for name in (
+        "onehot", "analogies", "animal", "gallery", "layers", "lookup", "meanings", "pair",
+        "question", "steps",
+    ):  # fmt: skip
         assert "model" in FIGURES[name].options, name
     assert not any("place" in figure.options for figure in FIGURES.values())
     assert parse_options("analogies", ["place=words/glove"]) == {"model": "words/glove"}

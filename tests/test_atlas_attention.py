@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,10 @@ from regard.atlas import show
 from regard.atlas.figures.costs import attention_flops, peak_bytes
 from regard.atlas.figures.growth import restricted
 from regard.atlas.figures.lookup import look_up, nearest
+from regard.atlas.figures.pair import fresh_scores, shared_words
+from regard.atlas.figures.question import asked_of
 from regard.data.grammar import corpus as grammar
+from regard.data.text.pairs import Pair
 from regard.errors import InputError
 from regard.layers import Attention, DotScore
 from regard.models.mode import evaluating
@@ -136,3 +141,81 @@ def test_the_cost_of_attention_grows_with_the_square_of_the_length():
         "recurrent": 4096, "convolution": 2048, "attention": 1, "restricted_attention": 127,
         "attention_stored_weights": 1,
     }  # fmt: skip
+
+
+def test_an_adjective_is_found_with_its_ending_and_the_words_before():
+    found = asked_of(Pair("I saw a small dog yesterday.", "Ich sah gestern einen kleinen Hund."))
+    assert (found.noun, found.before, found.stem) == (4, "Ich sah gestern einen", "klein")
+    assert found.ending == "en"
+    assert found.forms()[2] == "Ich sah gestern einen kleiner"
+    assert asked_of(Pair("The dog is small.", "Der Hund ist klein.")) is None
+    assert asked_of(Pair("The small dog saw a small cat.", "Der kleine Hund sah eine …")) is None
+
+
+@pytest.mark.slow
+def test_the_head_that_asks_for_adjectives_and_the_endings_without_it():
+    drawing = show("question", pairs=8)
+    numbers = drawing.numbers
+    pipeline = regard.load("tiny/translate", device="cpu")
+    asked = [each for each in map(asked_of, grammar.sample(320, 0)) if each is not None][:8]
+    head = numbers["head"]
+    weights, endings = [], []
+    for each in asked:
+        table = pipeline.look(each.source, beam=1).site(head.rpartition(".")[0])
+        words = re.findall(r"[\w-]+|[^\w\s]", each.source)[each.noun - 1 : each.noun + 1]
+        [noun] = [
+            n for n in range(1, len(table.queries)) if [*table.queries[n - 1 : n + 1]] == words
+        ]
+        weights.append(table.weights[int(head[-1]), noun, noun - 1])
+        # The endings one by one, each word a token of this model.
+        target = pipeline.vocabulary.target
+        ids = [target.encode(form)[-1] for form in each.forms()]
+        before = [target.begin, *target.encode(each.before)]
+        source = pipeline.vocabulary.source.encode(each.source)
+        logits = pipeline.logits(source, before)[-1]
+        endings.append(
+            int(logits[ids].argmax()) == ("e", "en", "er", "es", "em").index(each.ending)
+        )
+    assert max(numbers["weight"]) == pytest.approx(np.mean(weights), abs=1e-4)
+    assert numbers["failed_with_all"] == pytest.approx(100 * (1 - np.mean(endings)))
+    assert numbers["heads"] == [f"encoder.0.self.{n}" for n in range(8)]
+    said = "more than without any other" if numbers["stands_out"] else "no clear difference"
+    assert said in drawing.caption
+
+
+@pytest.mark.parametrize("text", [None, "The old dog sleeps / today the old dog sleeps a lot"])
+def test_scores_of_words_elsewhere_stay_with_relative_positions_alone(text):
+    drawing = show("pair", text=text, seed=1)
+    numbers = drawing.numbers
+    for scheme in ("rotary", "buckets"):
+        assert numbers[f"largest_difference_{scheme}"] < 1e-5
+    for scheme in ("sinusoidal", "learned"):
+        assert numbers[f"largest_difference_{scheme}"] > 0.01
+        one, two = np.array(numbers[f"scores_{scheme}"])
+        assert np.abs(one - two).max() <= numbers[f"largest_difference_{scheme}"] + 1e-6
+    assert problems(drawing.figure) == []
+    assert "stay with buckets and rotary" in drawing.caption
+
+
+def test_scores_without_positions_are_products_of_the_words_alone():
+    shared = shared_words("I walk my dog every day / every single day I walk my dog")
+    assert (shared.words, shared.starts) == (["I", "walk", "my", "dog"], (0, 3))
+    plain = fresh_scores(shared, "none", 0)
+    assert plain.shape == (2, 4, 4, 4)
+    assert torch.allclose(plain[0], plain[1], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_trained_models_scores_are_those_of_the_steps():
+    text = "The dog sleeps. / I know that the dog sleeps."
+    numbers = show("pair", text=text, model="tiny/translate", head=2).numbers
+    assert numbers["words"] == ["The", "dog", "sleeps."]
+    for row, sentence in enumerate(part.strip() for part in text.split("/")):
+        found = show("steps", model="tiny/translate", text=sentence, part="encoder", head=2).numbers
+        start = numbers["starts"][row]
+        scaled = np.array(found["scaled"])[start : start + 3, start : start + 3]
+        assert np.array(numbers["scores_tiny/translate"])[row] == pytest.approx(scaled, abs=1e-4)
+    with pytest.raises(InputError, match="two sentences that share two words"):
+        show("pair", text="one sentence")
+    with pytest.raises(InputError, match="head: got 9"):
+        show("pair", head=9)

@@ -40,13 +40,12 @@ def test_fresh_and_other_options_train(name, tmp_path, monkeypatch):
     monkeypatch.setattr(prompts, "SIZES", prompts.SIZES[:1])
     monkeypatch.setattr(prompts, "UNSEEN", 8)
     stored = results.stored(name, FIGURES[name].read({}))
-    path = results.write(
-        tmp_path, name, {"steps": 2}, FIGURES[name].result({"steps": 2, "seed": 3})
-    )
+    values = FIGURES[name].read({"steps": 2, "seed": 3})
+    path = results.write(tmp_path, name, {"steps": 2}, FIGURES[name].result(values))
     content = json.loads(path.read_text())
     assert content["options"] == {"steps": 2}
     assert content["result"] != stored
-    again = FIGURES[name].result({"steps": 2, "seed": 3}, fresh=True)
+    again = FIGURES[name].result(values, fresh=True)
     assert results._rounded(again) == content["result"]  # the same seed, the same numbers
     assert problems(show(name, steps=2, seed=3).figure) == []
 

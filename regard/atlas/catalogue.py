@@ -193,22 +193,26 @@ class Figure:
         # a figure sets its own seed: keep the caller's random state
         with fork_rng(devices=()), drawn_for(self.title, medium):
             if self.measured:
-                drawing = paint(self.result(values, fresh=fresh), **values)
+                drawing = paint(self.result(values, text, fresh=fresh), **values)
             else:
                 drawing = paint(text, **values) if self.text else paint(**values)
         drawing.name = self.name
         return drawing
 
-    def result(self, values: Mapping[str, Value], *, fresh: bool = False) -> dict[str, Any]:
+    def result(
+        self, values: Mapping[str, Value], text: str | None = None, *, fresh: bool = False
+    ) -> dict[str, Any]:
         """The result of a figure with `measured`: the stored one, else that of a training now.
 
         Args:
             values: The values of all options.
+            text: The user's own input, for figures that take one; no result of it is stored.
             fresh: Train even if a result for these values is stored.
         """
-        found = None if fresh else results.stored(self.name, values)
+        found = None if fresh or text is not None else results.stored(self.name, values)
         measure: Callable[..., dict[str, Any]] = self._function("measure")
-        return measure(**values) if found is None else found
+        given = {"text": text} if self.text else {}
+        return measure(**given, **values) if found is None else found
 
     def store(self, folder: Path) -> Path:
         """Train with the default options, and write the result into a folder of results."""
@@ -371,6 +375,17 @@ _FIGURES = {
             "seed": SEED,
         },
     ),
+    "question": Figure(
+        title="A head found by its question: “Any adjectives in front of me?”",
+        lectures=("3.4",),
+        module="question",
+        text="a sentence to show the head's weights on",
+        options={
+            "model": Option("tiny/translate", "a translator trained on the same grammar"),
+            "pairs": Option(300, "sentences with an adjective", low=2, high=5000),
+            "seed": SEED,
+        },
+    ),
     "waves": Figure(
         title="Sinusoidal positions: fast and slow waves",
         lectures=("4.1", "4.3"),
@@ -407,6 +422,17 @@ _FIGURES = {
             "seed": SEED,
         },
     ),
+    "pair": Figure(
+        title="The same words in another place: the same scores, or not",
+        lectures=("4.12",),
+        module="pair",
+        text="two sentences with a slash between them",
+        options={
+            "model": Option("", "a trained encoder, in place of new absolute ones"),
+            "head": Option(0, "whose scores to draw", low=0),
+            "seed": SEED,
+        },
+    ),
     "norms": Figure(
         title="Post-norm needs warm-up, pre-norm does not",
         lectures=("5.1", "5.2"),
@@ -421,13 +447,27 @@ _FIGURES = {
     "residuals": Figure(
         title="Why residual connections and norms",
         lectures=("5.1b",),
-        module="training",
+        module="residuals",
         options={
             "layers": Option(8, "number of blocks", high=24),
             "steps": Option(200, "training steps", low=1, high=5000),
             "rate": Option(0.003, "learning rate", low=1e-6, high=1.0),
             "seed": SEED,
         },
+        measured=True,
+    ),
+    "loss": Figure(
+        title="The loss as a picture: the model's distribution beside its target",
+        lectures=("5.5b",),
+        module="loss",
+        text="a pair of known words, such as 'merci = thanks'",
+        options={
+            "word": Option(1, "which word of the translation", high=32),
+            "steps": Option(200, "training steps", high=10_000),
+            "smoothing": Option(0.1, "label smoothing", low=0, high=0.9),
+            "seed": SEED,
+        },
+        measured=True,
     ),
     "bleu": Figure(
         title="Better translations for less computation: the published table, recomputed",
@@ -502,6 +542,17 @@ _FIGURES = {
             "model": Option("", "a translator or a writer; by default those of the shelf"),
         },
         usual=".html",
+    ),
+    "layers": Figure(
+        title="One word's vector from layer to layer, by what is near it",
+        lectures=("5.8c",),
+        module="contexts",
+        text="a text with the word in it",
+        options={
+            "word": Option("", "the word; by default the last"),
+            "model": Option("", "a model that reads text; by default one that is shipped"),
+            "bank": Option("", "a file of sentences to compare with, one on each line"),
+        },
     ),
     "induction": Figure(
         title="Learning in context: two attention layers learn it, one does not",

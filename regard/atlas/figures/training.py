@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.atlas.drawing import Board, Drawing, Numbers
 from regard.atlas.figures.descent import descend, running_median
+from regard.atlas.progress import Tell, training_progress
 from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
 from regard.layers import (
     BlockShape,
@@ -87,14 +88,17 @@ def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
         Trial("pre-norm, warm-up", warmup=warmup),
         Trial("post-norm, warm-up", norm_place="post", warmup=warmup),
     ]
-    curves = {trial.name: _train(trial, layers, steps, rate, seed) for trial in trials}
-    gradients = {trial.name: _gradients(trial, layers, seed) for trial in trials[:2]}
-    stuck = _final(curves["post-norm"])
+    with training_progress(steps * len(trials)) as tell:
+        curves = {
+            trial.name: train_trial(trial, layers, steps, rate, seed, tell) for trial in trials
+        }
+    gradients = {trial.name: first_gradients(trial, layers, seed) for trial in trials[:2]}
+    stuck = final_loss(curves["post-norm"])
     caption = (
         f"Without warm-up, post-norm ends at a loss of {stuck:.2f} and pre-norm at "
-        f"{_final(curves['pre-norm']):.2f}; with warm-up, post-norm ends at "
-        f"{_final(curves['post-norm, warm-up']):.2f} and pre-norm at "
-        f"{_final(curves['pre-norm, warm-up']):.2f}."
+        f"{final_loss(curves['pre-norm']):.2f}; with warm-up, post-norm ends at "
+        f"{final_loss(curves['post-norm, warm-up']):.2f} and pre-norm at "
+        f"{final_loss(curves['pre-norm, warm-up']):.2f}."
     )
     details = (
         f"{layers} blocks of width {DIM} learn to copy the previous token: {steps} steps of Adam "
@@ -106,46 +110,13 @@ def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
     )
     with Board(caption, (1, 1, 0.85), details) as board:
         names = "pre-norm", "post-norm"
-        board.legend({**_styles(names), "guessing": LineStyle(MUTED, ":")})
+        board.legend({**trial_styles(names), "guessing": LineStyle(MUTED, ":")})
         at_once = {name: curves[name] for name in ("pre-norm", "post-norm")}
         warm = {name: curves[f"{name}, warm-up"] for name in ("pre-norm", "post-norm")}
-        _draw_curves(board, 0, "without warm-up", at_once)
-        _draw_curves(board, 1, "with warm-up", warm)
-        _draw_gradients(board, 2, gradients)
-        return board.drawing(**_numbers(curves, gradients))
-
-
-def residuals(layers: int, steps: int, rate: float, seed: int) -> Drawing:
-    """Compare training with and without residual connections and norms."""
-    whole = Trial("both")
-    trials = [
-        whole,
-        replace(whole, name="no norms", norm="none"),
-        replace(whole, name="no residuals", residual=False),
-        replace(whole, name="neither", residual=False, norm="none"),
-    ]
-    curves = {trial.name: _train(trial, layers, steps, rate, seed) for trial in trials}
-    gradients = {trial.name: _gradients(trial, layers, seed) for trial in trials}
-    ends = {name: _final(line) for name, line in curves.items()}
-    largest = {name: max(values) for name, values in gradients.items()}
-    caption = (
-        f"With both, the loss ends at {ends['both']:.2g}; without norms at "
-        f"{ends['no norms']:.2g}, without residuals at {ends['no residuals']:.2g}, with neither at "
-        f"{ends['neither']:.2g}."
-    )
-    details = (
-        f"{layers} pre-norm blocks of width {DIM} learn to copy the previous token: {steps} steps "
-        f"of Adam at a learning rate of {rate:g} without warm-up, seed {seed}. Guessing costs "
-        f"ln {VOCAB} = {math.log(VOCAB):.2f}. Without residuals each block must first learn to "
-        "pass its input on. Right: the gradient norm of each block's weights at the first step, "
-        f"at most {largest['both']:.2g} with both, {largest['no norms']:,.0f} without norms and "
-        f"{largest['neither']:.1g} with neither."
-    )
-    with Board(caption, (1.3, 1), details) as board:
-        board.legend({**_styles(curves), "guessing": LineStyle(MUTED, ":")})
-        _draw_curves(board, 0, "learning", curves)
-        _draw_gradients(board, 1, gradients)
-        return board.drawing(**_numbers(curves, gradients))
+        draw_curves(board, 0, "without warm-up", at_once)
+        draw_curves(board, 1, "with warm-up", warm)
+        draw_gradients(board, 2, gradients)
+        return board.drawing(**trial_numbers(curves, gradients))
 
 
 def _batch(data: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -158,7 +129,9 @@ def _loss(model: Copier, data: torch.Generator) -> Tensor:
     return F.cross_entropy(model(ids), wanted.flatten())
 
 
-def _train(trial: Trial, layers: int, steps: int, rate: float, seed: int) -> list[float]:
+def train_trial(
+    trial: Trial, layers: int, steps: int, rate: float, seed: int, tell: Tell
+) -> list[float]:
     """The loss at each step; after a non-finite loss, the last finite one is repeated."""
     torch.manual_seed(seed)
     model = Copier(trial, layers)
@@ -173,11 +146,12 @@ def _train(trial: Trial, layers: int, steps: int, rate: float, seed: int) -> lis
         if not torch.isfinite(loss):
             return losses + [losses[-1]] * (steps - len(losses))
         losses.append(descend(optimizer, loss))
+        tell(losses[-1], BATCH * LENGTH)
         schedule.step()
     return losses
 
 
-def _gradients(trial: Trial, layers: int, seed: int) -> list[float]:
+def first_gradients(trial: Trial, layers: int, seed: int) -> list[float]:
     """The gradient norm of each block's matrices at initialisation, from first to last block."""
     torch.manual_seed(seed)
     model = Copier(trial, layers)
@@ -189,11 +163,13 @@ def _gradients(trial: Trial, layers: int, seed: int) -> list[float]:
     return norms
 
 
-def _styles(names: Iterable[str]) -> dict[str, LineStyle]:
+def trial_styles(names: Iterable[str]) -> dict[str, LineStyle]:
+    """A line style for each name."""
     return dict(zip(names, LINE_STYLES, strict=False))
 
 
-def _draw_curves(board: Board, place: int, heading: str, curves: dict[str, list[float]]) -> None:
+def draw_curves(board: Board, place: int, heading: str, curves: dict[str, list[float]]) -> None:
+    """Draw the loss of each trial by step, in a panel of the board."""
     axes = board.chart(place, heading, "step", "cross-entropy")
     highest = max(max(line) for line in curves.values())
     for line, style in zip(curves.values(), LINE_STYLES, strict=False):
@@ -208,7 +184,8 @@ def _draw_curves(board: Board, place: int, heading: str, curves: dict[str, list[
         axes.set_ylim(0, math.log(VOCAB) * 1.2)
 
 
-def _draw_gradients(board: Board, place: int, gradients: dict[str, list[float]]) -> None:
+def draw_gradients(board: Board, place: int, gradients: dict[str, list[float]]) -> None:
+    """Draw the first gradient of each block, for each trial."""
     axes = board.chart(place, "first gradient", "block", "norm")
     for values, style in zip(gradients.values(), LINE_STYLES, strict=False):
         axes.curve(values, style=style, width=2.4, marker=style.marker)
@@ -221,17 +198,26 @@ def _draw_gradients(board: Board, place: int, gradients: dict[str, list[float]])
         axes.set_ylim(0, 1.2 * max(every))
 
 
-def _final(losses: list[float]) -> float:
+def final_loss(losses: list[float]) -> float:
+    """The mean of the last ten losses."""
     last = losses[-10:]
     return sum(last) / len(last)
 
 
-def _numbers(curves: dict[str, list[float]], gradients: dict[str, list[float]]) -> Numbers:
-    def named(what: str, name: str) -> str:
-        return f"{what}_{name}".replace(", ", "_").replace("-", "_").replace(" ", "_")
+def number_name(what: str, name: str) -> str:
+    """The name of a number.
 
+    Example:
+        >>> number_name("loss", "post-norm, warm-up")
+        'loss_post_norm_warm_up'
+    """
+    return f"{what}_{name}".replace(", ", "_").replace("-", "_").replace(" ", "_")
+
+
+def trial_numbers(curves: dict[str, list[float]], gradients: dict[str, list[float]]) -> Numbers:
+    """The last loss, the first gradients and the curve of each trial, by name."""
     return {
-        **{named("loss", name): _final(line) for name, line in curves.items()},
-        **{named("gradients", name): values for name, values in gradients.items()},
-        **{named("curve", name): line for name, line in curves.items()},
+        **{number_name("loss", name): final_loss(line) for name, line in curves.items()},
+        **{number_name("gradients", name): values for name, values in gradients.items()},
+        **{number_name("curve", name): line for name, line in curves.items()},
     }
