@@ -55,7 +55,7 @@ def test_a_gpt_2_folder_is_asked_looked_into_saved_and_loaded(gpt, tmp_path):
     assert len(p.suggest("the", count=3)) == 3
     look = p.look("the cat sat")
     assert look.maps[0].queries == ("the", "cat", "sat")
-    assert look.orientation(look.maps[0])[0] == "the word that looks"
+    assert look.orientation(look.maps[0])[0] == "the query word"
     page = look.save(tmp_path / "look.html").read_text()
     assert "being written" not in page
     p.save(tmp_path / "ours")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from regard.atlas.catalogue import FIGURES, Figure, Option, Value
+from regard.atlas.catalogue import FIGURES, Figure, Option, Value, look_up
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,15 +63,7 @@ def find(name: str) -> Figure:
     Raises:
         InputError: If there is none; the message suggests the most similar name.
     """
-    if name not in FIGURES:
-        close = get_close_matches(name, FIGURES, n=1)
-        raise InputError(
-            "no such figure",
-            got=name,
-            expected=f"one of {', '.join(FIGURES)}",
-            fix=f"did you mean {close[0]}?" if close else None,
-        )
-    return FIGURES[name]
+    return look_up("figure", name, FIGURES)
 
 
 def listing() -> str:

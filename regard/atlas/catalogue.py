@@ -11,9 +11,10 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.atlas import results
 from regard.errors import InputError
@@ -21,6 +22,7 @@ from regard.errors import InputError
 if TYPE_CHECKING:
     from regard.atlas.drawing import Drawing
 
+T = TypeVar("T")
 Value = int | float | str
 PICTURES = (".html", ".png", ".svg", ".pdf")
 OLD_NAMES = {"place": "model"}
@@ -119,13 +121,9 @@ class Figure:
         Raises:
             InputError: For another ending than `endings`.
         """
-        if Path(path).suffix.lower() not in self.endings:
-            raise InputError(
-                str(path),
-                got=Path(path).suffix or "no ending",
-                expected=f"{', '.join(self.endings[:-1])} or {self.endings[-1]}",
-                fix=f"name the kind by the ending, as in -o {self.name}{self.endings[0]}",
-            )
+        from regard.explain.look import picture_ending
+
+        picture_ending(path, self.endings, self.name)
 
     def renamed(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """Options under their current names; an old name is accepted with a warning."""
@@ -225,6 +223,23 @@ class Figure:
             import_module(f"regard.atlas.figures.{self.module}"), name
         )
         return found
+
+
+def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:
+    """The entry of this name.
+
+    Raises:
+        InputError: If there is none; the message suggests the most similar name.
+    """
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        raise InputError(
+            f"no such {kind}",
+            got=name,
+            expected=f"one of {', '.join(known)}",
+            fix=f"did you mean {close[0]}?" if close else None,
+        )
+    return known[name]
 
 
 SEED = Option(0, "seed of everything random", low=0)

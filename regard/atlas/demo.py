@@ -106,9 +106,9 @@ def _one_word(pipeline: Pipeline, console: Console) -> Intervention:
     for look in found.looks:
         console.print(f"  {look.source}\n    → {look.target}")
     console.print(
-        f"\n  At “{shift.query}”, {in_words(shift.head)} looks at animal {shift.before[0]:.0%} and "
-        f"street {shift.before[1]:.0%}\n  when it is tired, and at animal {shift.after[0]:.0%} and "
-        f"street {shift.after[1]:.0%} when it is wide."
+        f"\n  At “{shift.query}”, {in_words(shift.head)} puts {shift.before[0]:.0%} of its weight "
+        f"on animal and {shift.before[1]:.0%} on street\n  when it is tired, {shift.after[0]:.0%} "
+        f"on animal and {shift.after[1]:.0%} on street when it is wide."
     )
     console.print(f"\n  Without {_named(carriers.heads)}:")
     for look in found.broken:
@@ -154,7 +154,7 @@ def _first_act(found: Intervention) -> list[Section]:
             f"“{tired.source}” becomes “{tired.target}” “{wide.source}” becomes “{wide.target}” "
             "Only one word of the English differs, and the German pronoun flips: what gets tired "
             "is the animal, das Tier, es; what is wide is the street, die Straße, sie.\n\n"
-            f"One head, {in_words(shift.head)}, moves from one noun to the other. At "
+            f"The weights of {in_words(shift.head)} move from one noun to the other. At "
             f"“{shift.query}” it puts "
             f"{shift.before[0]:.0%} of its weight on animal and {shift.before[1]:.0%} on street "
             f"when the animal is tired, {shift.after[0]:.0%} and {shift.after[1]:.0%} when the "
@@ -162,13 +162,13 @@ def _first_act(found: Intervention) -> list[Section]:
         ),
         Looks([("tired", tired), ("wide", wide)], site, int(head), word, "sentence"),
         Prose(
-            "A map suggests; taking away tests. The smallest set of heads found without which "
-            f"a pronoun fails is {_named(carriers.heads)}. As many other heads, drawn at "
-            "random, leave it as it is.",
-            "Take them away and see",
+            "An attention map only suggests what a head does; knocking the head out tests it. The "
+            f"smallest set found without which a pronoun fails is {_named(carriers.heads)}. "
+            "Knocking out as many other heads, drawn at random, changes nothing.",
+            "Knock the heads out",
         ),
         Table(
-            ["heads taken away", "tired", "wide", "unseen pronouns right, %"],
+            ["heads knocked out", "tired", "wide", "unseen pronouns right, %"],
             [
                 ["none", tired.target, wide.target, round(carriers.right_before, 1)],
                 [
@@ -187,7 +187,7 @@ def _first_act(found: Intervention) -> list[Section]:
             f"{_range(carriers)}% of the pronouns stay right. A guess is right half of the time.",
         ),
         Looks(
-            [("tired, heads away", found.broken[0]), ("wide, heads away", found.broken[1])],
+            [("tired, knocked out", found.broken[0]), ("wide, knocked out", found.broken[1])],
             site,
             int(head),
         ),
@@ -230,7 +230,7 @@ def _print_alignment(moment: tuple[str, Look], console: Console) -> None:
     name, look = moment
     chosen = look.choose("alignment")
     weights, keys = chosen.map.seen(chosen.head), chosen.map.keys
-    console.print(f"\n  {name}: what each German word looked at ({chosen.name})", markup=False)
+    console.print(f"\n  {name}: weights of each German word ({chosen.name})", markup=False)
     wide = max(map(len, chosen.map.queries))
     console.print(" " * (wide + 4) + " ".join(key[:5].ljust(5) for key in keys), markup=False)
     for word, row in zip(chosen.map.queries, weights, strict=True):

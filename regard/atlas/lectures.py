@@ -12,11 +12,11 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from regard.atlas.catalogue import look_up
 from regard.errors import InputError, UserError
 
 RUNS = {
@@ -94,16 +94,7 @@ def find_deck(name: str) -> Deck:
     Raises:
         InputError: If there is none; the message suggests the most similar name.
     """
-    known = decks()
-    if name.upper() not in known:
-        close = get_close_matches(name.upper(), known, n=1)
-        raise InputError(
-            "no such lecture",
-            got=name,
-            expected=f"one of {', '.join(known)}",
-            fix=f"did you mean {close[0]}?" if close else None,
-        )
-    return known[name.upper()]
+    return look_up("lecture", name.upper(), decks())
 
 
 def chosen(deck: Deck, numbers: str) -> list[Slide]:

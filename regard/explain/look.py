@@ -132,14 +132,14 @@ class Look:
     def orientation(self, attention_map: AttentionMap) -> tuple[str, str]:
         """Two phrases: what the rows of a map are, and what its columns are."""
         if self.picture is not None:
-            return "the patch that looks", "the patches looked at"
+            return "the query patch", "the patches attended to"
         written = f"the {self.target_language} word".replace("  ", " ") + " being written"
         if attention_map.stack.endswith(".cross"):
             kind = self.source_language or "source"
-            return written, f"the {kind} words looked at"
+            return written, f"the {kind} words attended to"
         if attention_map.writes:
-            return written, "the words before it that are looked at"
-        return "the word that looks", "the words looked at"
+            return written, "the earlier words attended to"
+        return "the query word", "the words attended to"
 
     def choose(
         self,
@@ -383,19 +383,23 @@ def find_word(labels: Sequence[str], word: str) -> tuple[int, str]:
     return places[0], times if len(places) > 1 else ""
 
 
-def picture_ending(path: str | os.PathLike[str]) -> str:
-    """The ending of an output file in lower case: .html, .png, .svg or .pdf.
+def picture_ending(
+    path: str | os.PathLike[str],
+    endings: Sequence[str] = (".html", ".png", ".svg", ".pdf"),
+    example: str = "look",
+) -> str:
+    """The suffix of an output file in lower case, which selects the format.
 
     Raises:
-        InputError: For any other ending.
+        InputError: For any other than `endings`; the message names the file `example`.
     """
     ending = Path(path).suffix.lower()
-    if ending not in (".html", ".png", ".svg", ".pdf"):
+    if ending not in endings:
         raise InputError(
             str(path),
-            got=ending or "no ending",
-            expected=".html, .png, .svg or .pdf",
-            fix="name the kind by the ending, as in -o look.html",
+            got=ending or "no file suffix",
+            expected=f"{', '.join(endings[:-1])} or {endings[-1]}",
+            fix=f"name the file by its format, as in -o {example}{endings[0]}",
         )
     return ending
 

@@ -123,9 +123,9 @@ def draw_comparison(
             panels.append(
                 Panel(change, first.queries, first.keys, shift, "difference", named_rows=False)
             )
-            note = "blue: more weight after; orange or struck: less."
+            note = "blue: more weight after; orange or hatched: less."
         else:
-            note = "the words differ, so there is no difference to draw."
+            note = "the words differ, so no difference is drawn."
         caption = f"{before.name}: {comparison.names[0]} and {comparison.names[1]}; {note}"
         facts = [*_orientation(comparison.before, first), *facts_of(comparison.after, before)]
         medium = Medium(paper=paper, details=details)
@@ -177,11 +177,11 @@ def _draw_positions(look: Look, choice: Choice, medium: Medium) -> Figure:
     if choice.map.stack.endswith(".self"):
         which = "written last" if choice.map.writes else "itself"
         origin = f"0 is the word {which}, −1 the one before"
-    caption = f"How far from its own place a word looks, the mean of each head: {origin}."
+    caption = f"Mean weight of each head by distance from the query word: {origin}."
     details = [
         "Rows: the heads.",
-        f"Columns: how far from its own place a word looks; {origin}.",
-        f"Mean over those of the {len(choice.map.queries)} words that have a word so far away.",
+        f"Columns: the distance from the query word; {origin}.",
+        f"Mean over those of the {len(choice.map.queries)} words with a word at that distance.",
         *facts_of(look, choice),
     ]
     return _draw_panels([panel], Texts(look.title, caption, " ".join(details), medium))
@@ -231,10 +231,12 @@ def _draw_word(look: Look, choice: Choice, medium: Medium) -> Figure:
     weights = np.nan_to_num(choice.map.seen(choice.head, look.away(choice.map))[row])  # (key)
     scale = scale_for(weights)
     rows, columns = look.orientation(choice.map)
-    facts = [f"Left: {rows}.", f"Right: {columns}.", "The thicker the line, the more."]
-    caption = f"What “{visible(queries[row])}” looks at, {choice.name}: the thicker, the more"
+    facts = [f"Left: {rows}.", f"Right: {columns}.", "Thicker lines: larger weights."]
+    caption = (
+        f"Weights of “{visible(queries[row])}”, {choice.name}: thicker lines for larger weights"
+    )
     details = " ".join([*facts, *facts_of(look, choice)])
-    texts = Texts(look.title, caption + _taken_away(look, choice) + ".", details, medium)
+    texts = Texts(look.title, caption + _knocked_out(look, choice) + ".", details, medium)
     frame = framed_sheet(texts, [])
     sheet, longest = frame.sheet, max(len(queries), len(keys))
     size = _font_size(longest)
@@ -388,7 +390,7 @@ def _place_columns(panels: Sequence[Panel], room: float, size: float, tallest: f
 def _sentence(look: Look, choice: Choice) -> str:
     """The caption: layer, head, and what rows and columns are."""
     rows, columns = look.orientation(choice.map)
-    text = f"{choice.name}: rows are {rows}, columns {columns}{_taken_away(look, choice)}."
+    text = f"{choice.name}: rows are {rows}, columns {columns}{_knocked_out(look, choice)}."
     return _capital(text)
 
 
@@ -396,15 +398,15 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _taken_away(look: Look, choice: Choice) -> str:
+def _knocked_out(look: Look, choice: Choice) -> str:
     """A clause for the caption that names the knocked-out heads; empty if there are none."""
     if choice.head is not None and choice.head in look.away(choice.map) and len(choice.maps) == 1:
-        return "; this head is taken away, so nothing is seen of it"
+        return "; this head is knocked out, so its weights are not shown"
     if not look.knocked_out:
         return ""
     if len(look.knocked_out) > 2:
-        return f"; {len(look.knocked_out)} heads are taken away"
-    return f"; taken away: {' and '.join(map(in_words, look.knocked_out))}"
+        return f"; {len(look.knocked_out)} heads are knocked out"
+    return f"; knocked out: {' and '.join(map(in_words, look.knocked_out))}"
 
 
 def _orientation(look: Look, attention_map: AttentionMap) -> list[str]:

@@ -50,7 +50,7 @@ function inWords(name, heads, last) {
 class Layer {
   constructor(data, width, knockedOut) {
     Object.assign(this, data);
-    // What a head looks at that was taken away reaches nobody: it is left out of means, and not shown.
+    // The weights of a knocked-out head have no effect: they are left out of means, and not shown.
     this.away = new Set([...Array(this.heads).keys()].filter((head) => knockedOut.includes(`${data.site}.${head}`)));
     [this.stackName, this.number, this.kind] = data.site.split(".");
     this.stack = `${this.stackName}.${this.kind}`;
@@ -331,7 +331,7 @@ class Viewer {
       sentence: `Left: ${layer.orientation[0]}. Right: ${layer.orientation[1]}.`, positions: "Rows: heads. Columns: how far from its own place a word looks; −1 is one word before.",
     };
     const gone = state.view !== "grid" && state.view !== "positions" && layer.isAway(state.head)
-      && "This head is taken away: what it looks at reaches nobody, and is not shown.";
+      && "This head is knocked out: its weights have no effect and are not shown.";
     const parts = [gone, places[state.view], typed, tab.model && `Model: ${tab.model}.`, tab.knockedOut.length && `Knocked out: ${tab.knockedOut.map((head) => inWords(head)).join("; ")}.`, tab.note];
     this.facts.replaceChildren(element("strong", {}, name), ` ${parts.filter(Boolean).join(" ")}`);
     const exact = this.bytes === 1 ? "0.004, small to 0.0002" : "0.00001";
@@ -453,7 +453,7 @@ class Viewer {
     this.drawLabels(x, y, seen);
   }
 
-  cross(x, y, wide, tall) { // over a head that was taken away
+  cross(x, y, wide, tall) { // over a head that is knocked out
     const { context, ink } = this;
     Object.assign(context, { strokeStyle: ink.accent, lineWidth: 1.5 });
     context.beginPath();
@@ -573,7 +573,7 @@ class Viewer {
     return pairs.sort((a, b) => weight(...a) - weight(...b));
   }
 
-  drawBars(lines, weight, top, centre) { // beside the words looked at, or those that look
+  drawBars(lines, weight, top, centre) { // beside the keys, or the queries
     const { context, state, place: at, ink } = this;
     if (state.row === null && state.column === null) return;
     const forward = state.row !== null;

@@ -135,18 +135,18 @@ def test_orientation_names_the_languages():
     seen = look(source_language="English", target_language="German")
     assert seen.orientation(seen.site("decoder.0.cross")) == (
         "the German word being written",
-        "the English words looked at",
+        "the English words attended to",
     )
     assert look().orientation(seen.site("decoder.0.cross")) == (
         "the word being written",
-        "the source words looked at",
+        "the source words attended to",
     )
 
 
 def test_rows_of_a_model_that_only_reads_are_the_words_that_look():
     alone = AttentionMap("decoder.0.self", blurred(5, 5, 1.0), SOURCE, SOURCE)
     rows, columns = look().orientation(alone)
-    assert (rows, columns) == ("the word that looks", "the words looked at")
+    assert (rows, columns) == ("the query word", "the words attended to")
     rows, columns = look().orientation(look().site("decoder.0.self"))
     assert rows == "the word being written"
 

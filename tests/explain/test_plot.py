@@ -103,7 +103,7 @@ def test_the_picture_says_what_it_is():
     choice = seen.choose(layer=1, head=0)
     plain = " ".join(t.get_text() for t in visible_texts(draw(seen, choice)))
     assert "Decoder layer 2, head 1 (cross): rows are the word being written" in plain
-    assert "this head is taken away" in plain
+    assert "this head is knocked out" in plain
     assert "Model:" not in plain
     detailed = draw(seen, choice, details=True)
     assert problems(detailed) == []
@@ -111,7 +111,7 @@ def test_the_picture_says_what_it_is():
     for part in (
         "A sentence", "decoder layer 2, head 1 (cross)", "attention weight",
         "To type: decoder.1.cross.0.",
-        "Rows: the word being written.", "Columns: the English words looked at.",
+        "Rows: the word being written.", "Columns: the English words attended to.",
         "Knocked out: decoder layer 2, head 1 (cross).", "A note.", "Model: tiny/translate",
     ):  # fmt: skip
         assert part in said

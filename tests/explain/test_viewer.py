@@ -123,4 +123,4 @@ def test_a_head_that_was_taken_away_shows_no_weights(browser, page):
     np.testing.assert_allclose(mean, weights[[0, 1, 3]].mean(0).ravel(), atol=1e-4)
     assert browser.run(f"return {layer}.headName(null)") == "mean over 3 of 4 heads"
     browser.run("viewers[0].set({ head: 2 });")
-    assert "taken away" in browser.run("return viewers[0].facts.textContent")
+    assert "knocked out" in browser.run("return viewers[0].facts.textContent")

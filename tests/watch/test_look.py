@@ -137,7 +137,7 @@ def test_what_generate_returns_is_looked_at_as_it_is(make):
     assert found.queries == found.keys == plain.site("layers.1.self").queries
     assert found.queries[0] == "the"
     assert found.queries[1].startswith("dogs")
-    assert whole.orientation(found)[0] == "the word that looks"
+    assert whole.orientation(found)[0] == "the query word"
     with torch.no_grad(), pytest.raises(InputError, match="an output without ids"):
         seen.look(case.model(ids), tokenizer=tokenizer)
 
