@@ -284,7 +284,7 @@ def test_gophers_price_is_a_dollar_for_each_hour_of_each_chip():
     said = drawn("sizes").text + numbers["notes"][-1]
     assert "38 days are 920" not in said
     assert "38 days are 912 hours" in said
-    assert "920 hours of 4096 chips, 38.3 days, are $3,768,320" in said
+    assert "920 hours (38.3 days) of 4096 chips are $3,768,320" in said
     used = [share for share in numbers["share_of_peak"] if share is not None]
     assert len(used) == 6
     assert all(0.05 < share < 0.5 for share in used)
@@ -301,7 +301,7 @@ def test_the_size_table_is_also_text():
     assert "280B" in lines[11]
     # the lecture has no price of its own but Gopher's: both costs are ours
     assert "their" not in lines[0]
-    assert "Costs, of published days as well: our $1" in table()
+    assert "All costs, also those of published days: $1" in table()
 
 
 def test_the_published_costs_are_reproduced():

@@ -126,8 +126,8 @@ def families(text: str | None, seed: int) -> Drawing:
         f"{t5.never.sum()} in T5, all of them among the {t5.never[own, own].size} of its decoder's "
         "self-attention. T5's encoder does not attend to the decoder; the decoder attends to the "
         "whole encoder (cross-attention) and to its own earlier tokens. The size of the weights is "
-        "not drawn, because the models are not trained and mean nothing. Which attention is "
-        "allowed belongs to the family and is not learned. "
+        "not drawn: they are not trained and mean nothing. Which attention is allowed is fixed by "
+        "the family and not learned. "
         + " ".join(f"{each.name.split(':')[0]}: {each.asked}" for each in patterns)
     )
     with Board(caption, (1, 1, 1.3), details) as board:

@@ -233,7 +233,8 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
     best = max(range(heads), key=two.induction[-1].__getitem__)
     table = measure.weights(two.model)[1][0, best]  # (query, key)
     caption, details = _said(two, one, found, measure, seed)
-    with Board(caption, (1, 1, 1.05), details) as board:
+    title = f"Learning in context: two layers learn it, one not in {steps} steps"
+    with Board(caption, (1, 1, 1.05), details, title) as board:
         losses = board.chart(0, "loss in repetitions", "step", "", (0, 0.54))
         _draw_losses(losses, two, one, measure)
         _draw_bars(board.chart(0, "loss without heads", "", "", (0.56, 1)), found)

@@ -133,7 +133,8 @@ def meanings(word: str, model: str, steps: int, seed: int) -> Drawing:
     )
     layers = encoder.config.layers
     shown = sorted({0, 1, layers})
-    with Board(caption, [1] * len(shown) + [1.25], details) as board:
+    title = f"Contextual embeddings separate the meanings of “{word}”"
+    with Board(caption, [1] * len(shown) + [1.25], details, title) as board:
         board.legend(dict(zip((one, two), SENSE_STYLES, strict=True)))
         for place, layer in enumerate(shown):
             axes = board.chart(place, f"after layer {layer}" if layer else "embedding", ticks=6)

@@ -235,13 +235,14 @@ def order(text: str | None, positions: str, seed: int) -> Drawing:
         f"not at all (at most {scientific(float(changes['none'].max()))}, by rounding)."
     )
     details = (
-        f"An untrained encoder of 2 layers, width 64, 4 heads, seed {seed}, reads "
-        f"“{' '.join(words)}”. Shown is the change of a word's output vector when the sentence is "
-        "reordered, relative to its length. Without positions self-attention is equivariant to "
+        f"An untrained encoder of 2 layers, width 64, 4 heads, seed {seed}. Shown is the change of "
+        "a word's output vector when the sentence is reordered, relative to the vector's length. "
+        "Without positions self-attention is equivariant to "
         f"permutations. Right: the mean over {every} ({len(orders)}). Learned positions are small "
         "before training; buckets are T5's relative positions."
     )
-    with Board(caption, (1, 1, 0.72), details) as board:
+    title = f"Without positions, “{' '.join(words)}” is a bag of words"
+    with Board(caption, (1, 1, 0.72), details, title) as board:
         for place, scheme in enumerate(("none", positions)):
             heading = "without positions" if scheme == "none" else f"{scheme} positions"
             chosen = [(orders[number], changes[scheme][number]) for number in shown]
