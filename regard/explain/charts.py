@@ -7,11 +7,8 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from regard.explain.colours import INK, RULE
+from regard.explain.colours import INK, LINE_STYLES, RULE
 from regard.explain.sheet import HEIGHT, TEXT, TITLE, WIDTH, Sheet, points, style
-
-STROKES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"))
-"""Line colours that colour-blind people can tell apart, each with its own marker."""
 
 Groups = Sequence[tuple[str, int, float]]
 """For each group of sentences: range of lengths in words, number of sentences, BLEU; ascending."""
@@ -29,12 +26,13 @@ def length_chart(curves: Mapping[str, Groups], model: str) -> Figure:
         sheet.text((90, 20), f"BLEU by sentence length: {model}", TITLE, weight="bold")
         axes = sheet.axes(90, 84, WIDTH - 120, HEIGHT - 170)
         for number, (name, groups) in enumerate(curves.items()):
-            colour, mark = STROKES[number % len(STROKES)]
+            line_style = LINE_STYLES[number % len(LINE_STYLES)]
             middles = [_middle(words) for words, _, _ in groups]
             scores = [bleu for _, _, bleu in groups]
             axes.plot(
-                middles, scores, color=colour, marker=mark, linewidth=2.5, markersize=9, label=name
-            )
+                middles, scores, color=line_style.colour, marker=line_style.marker, linewidth=2.5,
+                markersize=9, label=name,
+            )  # fmt: skip
         axes.set_ylim(0, 105)
         axes.set_xlabel("words in the source", fontsize=points(TEXT), color=INK)
         axes.set_ylabel("BLEU", fontsize=points(TEXT), color=INK, labelpad=2)

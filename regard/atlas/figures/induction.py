@@ -176,25 +176,25 @@ def train(layers: int, dim: int, heads: int, steps: int, seed: int, tell: Tell) 
 
 
 @dataclass(frozen=True)
-class Found:
-    """The heads of each role, and the loss at repeated positions when they are knocked out."""
+class KnockOuts:
+    """The heads of each role, and the loss at repeated positions when they are knocked out.
 
-    induction: list[str]
-    previous: list[str]
-    itself: list[str]
-    """Heads of the first layer that attend to the token itself: in models without feed-forward
-    layers they act as a per-token layer."""
+    Attributes:
+        heads: The names of the heads, by role: `induction`, `previous` and `same`. Heads of the
+            first layer that attend to the `same` token act as a per-token layer, which models
+            without feed-forward layers lack.
+        losses: The loss without the heads of each role.
+        others: The number of other heads that were knocked out at a time.
+        without_others: The loss for each set of other heads.
+    """
+
+    heads: dict[str, list[str]]
+    losses: dict[str, float]
     others: int
-    """The number of other heads that were knocked out at a time."""
-    whole: float
-    without_induction: float
-    without_previous: float
-    without_itself: float
     without_others: list[float]
-    """The loss for each set of other heads."""
 
 
-def find(course: Course, measure: Measure) -> Found:
+def find(course: Course, measure: Measure) -> KnockOuts:
     """Find the heads of each role by their attention weights, and measure losses without them."""
     model = course.model
     weights = measure.weights(model)
@@ -204,19 +204,15 @@ def find(course: Course, measure: Measure) -> Found:
 
     induction = named(len(weights) - 1, measure.induction(weights[-1]))
     previous = named(0, measure.back(weights[0], 1))
-    itself = [head for head in named(0, measure.back(weights[0], 0)) if head not in previous]
-    rest = [head for head in model.heads() if head not in {*induction, *previous, *itself}]
+    same = [head for head in named(0, measure.back(weights[0], 0)) if head not in previous]
+    heads = {"induction": induction, "previous": previous, "same": same}
+    rest = [head for head in model.heads() if head not in {*induction, *previous, *same}]
     others = min(len(rest), max(len(induction), len(previous)))
-    return Found(
-        induction,
-        previous,
-        itself,
+    return KnockOuts(
+        heads,
+        {role: measure.loss(model, some) for role, some in heads.items()},
         others,
-        measure.loss(model),
-        measure.loss(model, induction),
-        measure.loss(model, previous),
-        measure.loss(model, itself),
-        [measure.loss(model, heads) for heads in islice(combinations(rest, others), DRAWS)],
+        [measure.loss(model, some) for some in islice(combinations(rest, others), DRAWS)],
     )
 
 
@@ -237,7 +233,7 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
     with Board(caption, (1, 1, 1.05), details, title) as board:
         losses = board.chart(0, "loss in repetitions", "step", "", (0, 0.54))
         _draw_losses(losses, two, one, measure)
-        _draw_bars(board.chart(0, "loss without heads", "", "", (0.56, 1)), found)
+        _draw_bars(board.chart(0, "loss without heads", "", "", (0.56, 1)), found, two.losses[-1])
         upper = board.chart(1, "layer 1: token to copy", "", "", (0, 0.47))
         _draw_scores(upper, two.steps, two.induction)
         lower = board.chart(1, "layer 0: previous token", "step", "", (0.48, 1))
@@ -249,7 +245,7 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
         return board.drawing(**(_numbers(two, one, found) | shown))
 
 
-def _numbers(two: Course, one: Course, found: Found) -> Numbers:
+def _numbers(two: Course, one: Course, found: KnockOuts) -> Numbers:
     guess = math.log(VOCAB)
     return {
         "guess": guess,
@@ -258,15 +254,13 @@ def _numbers(two: Course, one: Course, found: Found) -> Numbers:
         "one_layer_still_falls_by": one.late_fall(),
         "fall": list(two.falls(guess) or ()),
         "fall_one_layer": list(one.falls(guess) or ()),
-        "induction_heads": found.induction,
-        "previous_token_heads": found.previous,
-        "same_token_heads": found.itself,
+        "induction_heads": found.heads["induction"],
+        "previous_token_heads": found.heads["previous"],
+        "same_token_heads": found.heads["same"],
         "induction_scores": two.induction[-1],
         "previous_token_scores": two.previous[-1],
         "induction_scores_one_layer": one.induction[-1],
-        "loss_without_induction": found.without_induction,
-        "loss_without_previous": found.without_previous,
-        "loss_without_same": found.without_itself,
+        **{f"loss_without_{role}": loss for role, loss in found.losses.items()},
         "other_heads": found.others,
         "loss_without_others": found.without_others,
         "steps": two.steps,
@@ -277,7 +271,9 @@ def _numbers(two: Course, one: Course, found: Found) -> Numbers:
     }
 
 
-def _said(two: Course, one: Course, found: Found, measure: Measure, seed: int) -> tuple[str, str]:
+def _said(
+    two: Course, one: Course, found: KnockOuts, measure: Measure, seed: int
+) -> tuple[str, str]:
     """The caption and the details."""
     config, guess = two.model.config, math.log(VOCAB)
     fall = two.falls(guess)
@@ -286,14 +282,12 @@ def _said(two: Course, one: Course, found: Found, measure: Measure, seed: int) -
     still = (
         f"after falling by {falls:.2f} in the last fifth" if falls > 0.005 else "and is constant"
     )
-    roles = (
-        ("induction heads", found.induction, found.without_induction),
-        ("previous-token heads", found.previous, found.without_previous),
-        ("same-token heads", found.itself, found.without_itself),
-    )
+    names = ("induction heads", "previous-token heads", "same-token heads")
     said = "; ".join(
-        f"{role}: {_short(heads)}, loss {loss:.2f} without" if heads else f"{role}: none"
-        for role, heads, loss in roles
+        f"{name}: {_short(heads)}, loss {loss:.2f} without" if heads else f"{name}: none"
+        for name, heads, loss in zip(
+            names, found.heads.values(), found.losses.values(), strict=True
+        )
     )
     caption = (
         f"The loss of two layers {when} and ends at {two.losses[-1]:.2f}; that of one layer ends "
@@ -336,12 +330,13 @@ def _draw_losses(axes: Chart, two: Course, one: Course, measure: Measure) -> Non
     axes.set_ylim(0, guess * 1.3)
 
 
-def _draw_bars(axes: Chart, found: Found) -> None:
+def _draw_bars(axes: Chart, found: KnockOuts, whole: float) -> None:
+    """Draw the loss of the whole model, and without the heads of each role."""
     bars = {
-        "none": found.whole,
-        "copy": found.without_induction,
-        "before": found.without_previous,
-        "itself": found.without_itself,
+        "none": whole,
+        "copy": found.losses["induction"],
+        "before": found.losses["previous"],
+        "itself": found.losses["same"],
         "others": max(found.without_others),
     }
     axes.bar(range(len(bars)), list(bars.values()), 0.6, color=[BLUE, ORANGE, ORANGE, ORANGE, BLUE])
