@@ -227,21 +227,10 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
     }
     fixed = float(F.binary_cross_entropy_with_logits(plain, target))
     pairs, never = len(nouns), float((target == 0).float().mean())
-    caption = (
-        f"The dot product finds {judged['plain'].found} of {pairs} pairs with "
-        f"{judged['plain'].false} false alarms; with learned matrices it finds "
-        f"{judged['learned'].found}, with {judged['learned'].false} false alarms."
-    )
-    details = (
-        "Each cell answers: does this key matter to this query? An adjective matters to its noun, "
-        f"the noun does not matter to its adjective. The {len(words)} words are random vectors of "
-        f"width {dim} and equal length. x xᵀ is symmetric and largest for a word with itself, and "
-        f"has nothing to learn: {judged['plain'].right:.0%} of the cells are right, which is "
-        f"little, since always answering no is right in {never:.0%}. W_q and W_k of one attention "
-        f"head, trained for {steps} steps of Adam: {judged['learned'].right:.0%} right, "
-        f"{judged['learned'].found} of {pairs} pairs found. With W_q = W_k the scores stay "
-        f"symmetric: {judged['shared'].found} pairs found, {judged['shared'].false} false alarms. "
-        f"Shown is the sigmoid of the score, the probability that the key matters. Seed {seed}."
+    caption, details = _bilinear_texts(judged, pairs, never)
+    details += (
+        f" {len(words)} random word vectors of width {dim} and equal length; W_q and W_k of one "
+        f"attention head, {steps} steps of Adam, seed {seed}."
     )
     with Board(caption, (1, 1, 0.8), details) as board:
         headings = "dot product: x xᵀ", "learned: x W_q W_kᵀ xᵀ"
@@ -282,6 +271,25 @@ class Judged:
     """The number of true positives."""
     false: int
     """The number of false positives."""
+
+
+def _bilinear_texts(judged: dict[str, Judged], pairs: int, never: float) -> tuple[str, str]:
+    """The caption and the details."""
+    plain, shared, learned = judged["plain"], judged["shared"], judged["learned"]
+    caption = (
+        f"The dot product finds {plain.found} of {pairs} pairs with {plain.false} false alarms; "
+        f"with learned matrices it finds {learned.found}, with {learned.false} false alarms."
+    )
+    details = (
+        "Each cell answers: does this key matter to this query? An adjective matters to its noun, "
+        "the noun does not matter to its adjective. x xᵀ is symmetric and largest for a word with "
+        f"itself, and has nothing to learn: {plain.right:.0%} of the cells are right, which is "
+        f"little, since always answering no is right in {never:.0%}. With learned W_q and W_k, "
+        f"{learned.right:.0%} are right. With W_q = W_k the scores stay symmetric: {shared.found} "
+        f"pairs found, {shared.false} false alarms. Shown is the sigmoid of the score, the "
+        "probability that the key matters."
+    )
+    return caption, details
 
 
 def _judged(scores: Tensor, target: Tensor) -> Judged:
@@ -328,29 +336,7 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
         raise InputError("--text", got=f"{len(words)} words", expected="2 to 12")
     length = len(words) or size
     lecture = not words and size == len(LECTURE_SCORES) and rule == "causal"
-    if lecture:
-        scores = torch.tensor(LECTURE_SCORES).T  # (query, key)
-        origin = (
-            "The lecture's 6×6 example. 20 of its 21 weights agree with the slide to the last "
-            "printed digit; 0.4652 (Q5, K1) is printed there as 0.46, because the slide was "
-            "computed from scores with more digits."
-        )
-    elif words:
-        table = vectors("words/glove")
-        x = torch.from_numpy(np.stack([table[word.strip(MARKS_OF_TEXT)] for word in words]))
-        unit = F.normalize(x, dim=-1)  # (word, dim)
-        scores = DotScore(ALIKE).scores(unit, unit)
-        origin = (
-            f"Scores: {ALIKE:g} times the cosine of the GloVe vectors of two words, which is "
-            "largest for a word with itself."
-        )
-    else:
-        torch.manual_seed(seed)
-        head = Attention(32, heads=1)
-        x = torch.randn(length, 32)
-        q, (k, _) = head.query(x), head.key_value(x).chunk(2, dim=-1)
-        scores = 4 * head.score.scores(q, k).detach()
-        origin = f"Scores of an untrained attention head on random vectors, times 4; seed {seed}."
+    scores, origin = _scores_to_mask(words, length, seed, lecture=lecture)
     rules = {
         "causal": (Mask(causal=True), "no query attends to a later position"),
         "window": (Mask(window=1), "a query attends to positions at most one away"),
@@ -392,3 +378,29 @@ def mask(text: str | None, rule: str, rows: str, size: int, seed: int) -> Drawin
             may_look=turn(allowed).int().tolist(),
             weights=turn(weights).tolist(),
         )
+
+
+def _scores_to_mask(
+    words: list[str], length: int, seed: int, *, lecture: bool
+) -> tuple[Tensor, str]:
+    """Scores (query, key) of the lecture, of words, or random ones; and where they come from."""
+    if lecture:
+        return torch.tensor(LECTURE_SCORES).T, (
+            "The lecture's 6×6 example. 20 of its 21 weights agree with the slide to the last "
+            "printed digit; 0.4652 (Q5, K1) is printed there as 0.46, because the slide was "
+            "computed from scores with more digits."
+        )
+    if words:
+        table = vectors("words/glove")
+        x = torch.from_numpy(np.stack([table[word.strip(MARKS_OF_TEXT)] for word in words]))
+        unit = F.normalize(x, dim=-1)  # (word, dim)
+        return DotScore(ALIKE).scores(unit, unit), (
+            f"Scores: {ALIKE:g} times the cosine of the GloVe vectors of two words, which is "
+            "largest for a word with itself."
+        )
+    torch.manual_seed(seed)
+    head = Attention(32, heads=1)
+    x = torch.randn(length, 32)
+    q, (k, _) = head.query(x), head.key_value(x).chunk(2, dim=-1)
+    origin = f"Scores of an untrained attention head on random vectors, times 4; seed {seed}."
+    return 4 * head.score.scores(q, k).detach(), origin
