@@ -36,57 +36,45 @@ NORM_PLACES = ("pre", "post", "inside")
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The settings that all blocks of a stack share."""
+    """The settings that all blocks of a stack share.
+
+    Those that are keys of a recipe's `model` are explained in `regard.models.config.BlocksConfig`.
+    """
 
     dim: int
     heads: int
     hidden: int
     kv_heads: int | None = None
     head_dim: int | None = None
-    """Width of a head; None: dim / heads."""
     activation: str = "relu"
     norm: str = "layer"
     norm_place: str = "pre"
     norm_places: Mapping[str, str] = field(default_factory=dict)
-    """Norm places of single sub-layers, by name, where they differ from `norm_place`."""
     norm_epsilon: float | None = None
     score: str = "scaled_dot"
     dropout: float = 0.0
     drop_path: float = 0.0
-    """Probability that a sequence skips a sub-layer in training (stochastic depth)."""
     hidden_dropout: float = 0.0
-    """Dropout rate on the feed-forward's hidden layer."""
     attention_dropout: float = 0.0
     bias: bool = True
     attention_bias: str | None = None
-    """Which of attention's projections have a bias: `all`, `qkv` or `none`; None: as `bias`."""
     query_key_norm: bool = False
     sublayers: Sequence[str] = ("self_attention", "feed_forward")
-    """Names of the sub-layers, in order. In a stack with a memory, cross-attention is inserted
-    before the last feed-forward, unless it is named here."""
     feed_forward: bool = True
     """False for blocks of attention alone."""
     block_norm: bool = False
-    """Whether each block ends with one more norm (Conformer)."""
     causal: bool = False
     """Whether a convolution sees past tokens only; attention gets this from the mask."""
     kernel: int = 31
-    """Kernel size of a convolution, in tokens."""
     convolution_norm: str = "layer"
     cell: str = "gru"
     """The cell of a recurrent sub-layer: `rnn`, `gru`, `gru_before` or `lstm`."""
     direction: str = "forward"
     """How a recurrent sub-layer reads: `forward`, `backward`, `both` or `apart`."""
     grid_window: int | None = None
-    """The side of the square windows of an image within which attention stays (Swin); every other
-    block shifts them by half of it."""
     grid_bias: str = "none"
-    """The bias added to attention scores by offset within a window: `none`, a learned `table`
-    (Swin), or the output of a small `net` (Swin-V2)."""
     scales: Mapping[str, float] = field(default_factory=dict)
-    """Factors on the outputs of sub-layers, by name (Conformer's feed-forwards: ½)."""
     residual: bool = True
-    """False only to show how a model trains without residual connections."""
 
     def make_norm(self) -> nn.Module:
         """Builds a norm over the dim features of a token."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ def stack_of(
     cross: bool = False,
     feed_forward: bool = True,
 ) -> Stack:
-    """Builds one stack of blocks.
+    """Builds one stack of blocks; the settings of its `BlockShape` are those of the config.
 
     Args:
         config: The model's config.
@@ -46,38 +47,13 @@ def stack_of(
         cross: Whether the blocks attend to a memory.
         feed_forward: False for blocks of attention alone.
     """
-    shape = BlockShape(
-        dim=config.dim,
-        heads=config.heads,
-        hidden=config.hidden,
-        kv_heads=config.kv_heads,
-        head_dim=config.head_dim,
-        activation=config.activation,
-        norm=config.norm,
-        norm_place=config.norm_place,
-        norm_epsilon=config.norm_epsilon,
-        score=config.score,
-        dropout=config.dropout,
-        hidden_dropout=config.dropout if config.hidden_dropout is None else config.hidden_dropout,
-        attention_dropout=config.attention_dropout,
-        bias=config.bias,
-        attention_bias=config.attention_bias,
-        query_key_norm=config.query_key_norm,
-        feed_forward=feed_forward,
-        residual=config.residual,
-        sublayers=config.sublayers,
-        scales=config.scales,
-        norm_places=config.norm_places,
-        block_norm=config.block_norm,
-        drop_path=config.drop_path,
-        causal=causal,
-        kernel=config.kernel,
-        convolution_norm=config.convolution_norm,
-        cell=config.cell,
-        direction="both" if config.both_ways and not causal else "forward",
-        grid_window=config.grid_window,
-        grid_bias=config.grid_bias,
-    )
+    alike = {field.name for field in fields(BlockShape)} & type(config).model_fields.keys()
+    settings = {name: getattr(config, name) for name in alike}
+    settings |= {"causal": causal, "feed_forward": feed_forward}
+    settings["direction"] = "both" if config.both_ways and not causal else "forward"
+    if config.hidden_dropout is None:
+        settings["hidden_dropout"] = config.dropout
+    shape = BlockShape(**settings)
     usual = config.norm_place == "pre" and not config.block_norm
     final_norm = usual if config.final_norm is None else config.final_norm
     scheme = _positions(config, causal=causal)

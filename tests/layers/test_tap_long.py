@@ -218,7 +218,7 @@ def test_what_is_kept_is_the_smaller_of_the_weights_and_q_and_k(wide, chosen, nu
     layer, x, length = wide
     tap = Tap(SITE, **chosen)
     layer(x, plain_context((length,), tap=tap))
-    kept = tap.records._values[SITE]
+    kept = tap.records.data[SITE]
     if numbers is None:  # two queries of weights are less than all of k
         assert kept.shape == (1, HEADS, 2, length)
     else:
@@ -230,7 +230,7 @@ def test_what_is_kept_is_the_smaller_of_the_weights_and_q_and_k(wide, chosen, nu
 def test_short_records_are_numbers_at_once():
     layer, tap = Attention(DIM, HEADS), Tap(SITE)
     layer(torch.randn(6, DIM), plain_context((6,), tap=tap))
-    assert isinstance(tap.records._values[SITE], torch.Tensor)
+    assert isinstance(tap.records.data[SITE], torch.Tensor)
 
 
 # What is read later is what was there

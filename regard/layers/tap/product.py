@@ -9,10 +9,11 @@ a time. At 4,096 tokens a layer takes 16 MB that way instead of 537.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -202,7 +203,7 @@ class Pattern:
         return self.k if list(heads) == list(range(self.k.shape[1])) else self.k[:, list(heads)]
 
 
-class Records(MutableMapping[str, Tensor]):
+class Records(UserDict[str, Any]):
     """The recorded tensors by site; scores and weights may be computed only when they are read.
 
     `records[site]` is the whole tensor. For long inputs, `part` computes some heads and queries
@@ -219,25 +220,24 @@ class Records(MutableMapping[str, Tensor]):
         torch.Size([1, 200, 200])
     """
 
-    def __init__(self) -> None:
-        self._values: dict[str, Tensor | Pattern] = {}
+    data: dict[str, Tensor | Pattern]
 
     def keep(self, site: str, pattern: Pattern) -> None:
         """Stores scores or weights in the smaller of the two forms (see `Pattern.kept`)."""
-        self._values[site] = pattern.kept()
+        self.data[site] = pattern.kept()
 
     def part(
         self, site: str, heads: Sequence[int] | None = None, queries: Sequence[int] | None = None
     ) -> Tensor:
         """`records[site][:, heads][:, :, queries]`, without computing the rest (None: all)."""
-        value = self._values[site]
+        value = self.data[site]
         if isinstance(value, Tensor):
             return chosen(value, heads, queries)
         return value.part(heads, queries).whole()
 
     def blocks(self, site: str) -> Iterator[tuple[slice, Tensor]]:
         """Iterates over groups of queries: their slice, and (batch, heads, some queries, key)."""
-        value = self._values[site]
+        value = self.data[site]
         if not isinstance(value, Tensor):
             yield from value.blocks()
             return
@@ -245,22 +245,10 @@ class Records(MutableMapping[str, Tensor]):
             yield some, value[:, :, some]
 
     def __getitem__(self, site: str) -> Tensor:
-        value = self._values[site]
+        value = self.data[site]
         if not isinstance(value, Tensor):
-            value = self._values[site] = value.whole()
+            value = self.data[site] = value.whole()
         return value
-
-    def __setitem__(self, site: str, value: Tensor) -> None:
-        self._values[site] = value
-
-    def __delitem__(self, site: str) -> None:
-        del self._values[site]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
 
 
 def chosen(x: Tensor, heads: Sequence[int] | None, queries: Sequence[int] | None = None) -> Tensor:

@@ -11,19 +11,8 @@ from regard.config import input_error
 from regard.errors import InputError
 from regard.models.config import ModelConfig
 from regard.models.families import bert, convs2s, gpt, rnn, seq2seq, t5, transformer, vit
-from regard.models.families.family import Family, Named
-
-__all__ = [
-    "CONFIGS",
-    "FAMILIES",
-    "Family",
-    "Named",
-    "build",
-    "describe",
-    "parse_description",
-    "rebuild",
-    "vocabularies_in",
-]
+from regard.models.families.family import Family as Family
+from regard.models.families.family import Named as Named
 
 FAMILIES: dict[str, Family] = {
     "transformer": transformer.FAMILY,

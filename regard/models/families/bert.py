@@ -39,13 +39,6 @@ class BertConfig(EncoderConfig):
     scaled_embedding: bool = False
 
 
-def build(config: BertConfig, vocab: int) -> Any:
-    """Builds the encoder, with the heads that the config names."""
-    from regard.models.encoder import Encoder
-
-    return Encoder(config, vocab)
-
-
 def _named(size: str) -> Named:
     length = BertConfig(size=size).max_length
     return Named({"family": "bert", "size": size}, lengths=(length,))
@@ -58,7 +51,7 @@ _TRAINING: dict[str, Any] = {
 
 FAMILY = Family(
     BertConfig,
-    build,
+    "regard.models.encoder.Encoder",
     task="fill",
     named={
         "bert-tiny": _named("tiny"),

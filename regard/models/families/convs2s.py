@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -65,16 +65,9 @@ class ConvS2SConfig(EncoderDecoderConfig):
         return self.decoder_layers * (windows + 2 * self.heads * self.head_width * source)
 
 
-def build(config: ConvS2SConfig, source_vocab: int, target_vocab: int) -> Any:
-    """Builds the encoder and decoder."""
-    from regard.models.encoder_decoder import EncoderDecoder
-
-    return EncoderDecoder(config, source_vocab, target_vocab)
-
-
 FAMILY = Family(
     ConvS2SConfig,
-    build,
+    "regard.models.encoder_decoder.EncoderDecoder",
     task="translate",
     named={
         f"convs2s-{size}": Named({"family": "convs2s", "size": size}, lengths=(50, 50))

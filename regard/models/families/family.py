@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regard.models.config import ModelConfig, Shape
+from regard.runtime.lazy import imported
 
 BROWN = "Brown et al. 2020"
 """Table D.1 of this paper gives training FLOPs of other models, too."""
@@ -48,16 +49,22 @@ class Family:
 
     Attributes:
         config: The config class, with named sizes.
-        build: Builds the model with initial weights from a config and the vocabulary sizes. It
-            imports torch when called; the family's file does not.
+        model: The class of its models, or a function that builds one with initial weights, from a
+            config and the vocabulary sizes. A dotted path is imported when a model is built, so
+            that the family's file does not import torch.
         task: The default task of such a model.
         named: The models of this family that `regard plan` knows by name.
     """
 
     config: type[ModelConfig]
-    build: Callable[..., Any]
+    model: str | Callable[..., Any]
     task: str
     named: Mapping[str, Named] = field(default_factory=dict)
+
+    def build(self, config: ModelConfig, *vocabularies: int) -> Any:
+        """Builds a model with initial weights from a config and the vocabulary sizes."""
+        model = imported(self.model) if isinstance(self.model, str) else self.model
+        return model(config, *vocabularies)
 
     @property
     def shape(self) -> Shape:

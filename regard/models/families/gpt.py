@@ -45,13 +45,6 @@ class GPTConfig(DecoderConfig):
     scaled_embedding: bool = False
 
 
-def build(config: GPTConfig, vocab: int) -> Any:
-    """Builds the decoder."""
-    from regard.models.decoder import Decoder
-
-    return Decoder(config, vocab)
-
-
 def _named(size: str, **training: Any) -> Named:
     length = GPTConfig(size=size).max_length
     return Named({"family": "gpt", "size": size}, lengths=(length,), **training)
@@ -63,7 +56,7 @@ _MEGATRON: dict[str, Any] = {
 
 FAMILY = Family(
     GPTConfig,
-    build,
+    "regard.models.decoder.Decoder",
     task="generate",
     named={
         "nano": _named("nano"),

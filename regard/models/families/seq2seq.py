@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -110,16 +110,9 @@ class Seq2SeqConfig(ModelConfig):
         return (rows * states + 2 * source) * self.dim
 
 
-def build(config: Seq2SeqConfig, source_vocab: int, target_vocab: int) -> Any:
-    """Builds the encoder and decoder."""
-    from regard.models.recurrent import Seq2Seq
-
-    return Seq2Seq(config, source_vocab, target_vocab)
-
-
 FAMILY = Family(
     Seq2SeqConfig,
-    build,
+    "regard.models.recurrent.Seq2Seq",
     task="translate",
     named={
         f"seq2seq-{size}": Named({"family": "seq2seq", "size": size}, lengths=(50, 50))

@@ -37,13 +37,6 @@ class T5Config(EncoderDecoderConfig):
     scaled_output: bool = True
 
 
-def build(config: T5Config, source_vocab: int, target_vocab: int) -> Any:
-    """Builds the encoder and decoder."""
-    from regard.models.encoder_decoder import EncoderDecoder
-
-    return EncoderDecoder(config, source_vocab, target_vocab)
-
-
 _TRAINING: dict[str, Any] = {
     "vocab": 32128, "lengths": (512, 114), "step_tokens": 2048 * (512 + 114), "steps": 1_000_000,
     "source": "Raffel et al. 2020, section 3.7",
@@ -52,7 +45,7 @@ _FLOPS = {"small": 1.8e20, "base": 6.6e20, "large": 2.31e21}
 
 FAMILY = Family(
     T5Config,
-    build,
+    "regard.models.encoder_decoder.EncoderDecoder",
     task="translate",
     named={
         "t5-tiny": Named({"family": "t5", "size": "tiny"}, lengths=(512, 114)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from regard.models.config import EncoderDecoderConfig, Sizes
 from regard.models.families.family import Family
@@ -24,12 +24,5 @@ class TransformerConfig(EncoderDecoderConfig):
     size: Literal["tiny", "small", "base", "big"] | None = None
 
 
-def build(config: TransformerConfig, source_vocab: int, target_vocab: int) -> Any:
-    """Builds the encoder and decoder."""
-    from regard.models.encoder_decoder import EncoderDecoder
-
-    return EncoderDecoder(config, source_vocab, target_vocab)
-
-
-FAMILY = Family(TransformerConfig, build, task="translate")
+FAMILY = Family(TransformerConfig, "regard.models.encoder_decoder.EncoderDecoder", task="translate")
 SIZES = TransformerConfig.SIZES

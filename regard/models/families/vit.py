@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -28,13 +28,6 @@ class ViTConfig(ImageEncoderConfig):
     positions: PositionKind = "learned"
 
 
-def build(config: ViTConfig) -> Any:
-    """Builds the encoder, with a head for the classes that the config names."""
-    from regard.models.image_encoder import ImageEncoder
-
-    return ImageEncoder(config)
-
-
 CLASSES = tuple(str(number) for number in range(1000))
 """Class names, as many as ImageNet has, for the sizes that `regard plan` knows by name."""
 
@@ -50,7 +43,7 @@ _VIT = "Dosovitskiy et al. 2021: 300 epochs of ImageNet, batches of 4,096 images
 
 FAMILY = Family(
     ViTConfig,
-    build,
+    "regard.models.image_encoder.ImageEncoder",
     task="classify",
     named={
         "vit-nano": Named(
