@@ -224,23 +224,13 @@ def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | No
     if not resume:
         recipes.check_unused(run)
         return None
-    found = checkpoint.to_resume(run)
-    if found is None:
-        return None
-    folder, snapshot = found
-    old = recipes.from_text(snapshot.recipe, str(folder / "recipe.yaml"))
-    changed = [
-        key
-        for key in recipes.changed(old, continued(recipe, old))
-        if key not in MAY_CHANGE and not key.startswith("decode.")
-    ]
-    if changed:
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        raise InputError(
-            f"--resume with another recipe: {', '.join(changed[:3])}{more} changed",
-            fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
-        )
-    return snapshot
+
+    def changed_keys(text: str, file: str) -> list[str]:
+        old = recipes.from_text(text, file)
+        changed = recipes.changed(old, continued(recipe, old))
+        return [key for key in changed if key not in MAY_CHANGE and not key.startswith("decode.")]
+
+    return checkpoint.to_resume(run, changed_keys)
 
 
 class _Facts(Config):

@@ -131,17 +131,12 @@ def _where_to_start(run: Path, recipe: VectorsRecipe, *, resume: bool) -> Snapsh
     if not resume:
         recipes.check_unused(run, FORM)
         return None
-    found = checkpoint.to_resume(run)
-    if found is None:
-        return None
-    folder, snapshot = found
-    old = recipes.form_from_text(FORM, snapshot.recipe, str(folder / "recipe.yaml"))
-    if changed := [key for key in recipes.changed(old, recipe) if key not in MAY_CHANGE]:
-        raise InputError(
-            f"--resume with another recipe: {', '.join(changed[:3])} changed",
-            fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
-        )
-    return snapshot
+
+    def changed_keys(text: str, file: str) -> list[str]:
+        old = recipes.form_from_text(FORM, text, file)
+        return [key for key in recipes.changed(old, recipe) if key not in MAY_CHANGE]
+
+    return checkpoint.to_resume(run, changed_keys)
 
 
 @dataclass(frozen=True, eq=False)

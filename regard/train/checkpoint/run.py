@@ -183,14 +183,19 @@ def latest(run: Path) -> tuple[Path, Snapshot, list[str]] | None:
     )
 
 
-def to_resume(run: Path) -> tuple[Path, Snapshot] | None:
+def to_resume(run: Path, changed_keys: Callable[[str, str], list[str]]) -> Snapshot | None:
     """Finds the checkpoint that a run resumes from, and warns of damaged ones or of none.
 
+    Args:
+        run: The folder of the run.
+        changed_keys: From the text and the file of the run's recipe, the keys that have changed
+            since and may not.
+
     Returns:
-        Its folder and its contents; None if the run has no checkpoint yet.
+        The contents of the checkpoint; None if the run has none yet.
 
     Raises:
-        InputError: As `latest`.
+        InputError: As `latest`; or the recipe has changed.
     """
     found = latest(run)
     if found is None:
@@ -199,7 +204,13 @@ def to_resume(run: Path) -> tuple[Path, Snapshot] | None:
     folder, snapshot, messages = found
     for message in messages:
         _logger.warning(message)
-    return folder, snapshot
+    if changed := changed_keys(snapshot.recipe, str(folder / RECIPE)):
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise InputError(
+            f"--resume with another recipe: {', '.join(changed[:3])}{more} changed",
+            fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
+        )
+    return snapshot
 
 
 def read_chosen(place: Path, config: bytes = b"") -> Snapshot:
