@@ -99,7 +99,8 @@ def test_it_is_saved_loaded_and_begun_from(run, regard, tmp_path):
 
 def test_published_weights_of_it_are_one_entry(run, regard, tmp_path, monkeypatch):
     is_refused(
-        regard("export", "run", "-o", "theirs", "--to", "hf"), "a near, whose weights have no names"
+        regard("export", "run", "-o", "theirs", "--to", "hf"),
+        "a near, which transformers does not have",
     )
     kind = Kind(
         "nearby",
