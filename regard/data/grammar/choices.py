@@ -279,6 +279,15 @@ class Choices:
             return self.weighted(((0.6, "too"), (0.2, "very"), (0.2, "")))
         return self.choose(("very", ""))
 
+    def described(
+        self, subject: Nominal, adjective: Adjective, tense: str, time: Adverb | None = None
+    ) -> Clause:
+        """Make a clause with "is", and draw the degree; a time begins the clause."""
+        fronted, degree = time is not None, self.degree(adjective)
+        return Clause(
+            subject, predicate=adjective, degree=degree, tense=tense, time=time, fronted=fronted
+        )
+
     def state(self, tense: str, *, small: bool = False, third: bool = True) -> Clause:
         """Draw a clause with "is": the old bridge was very narrow."""
         adjective = self.choose(ADJECTIVES)

@@ -239,10 +239,7 @@ class Frames(People):
             again = subject if isinstance(subject, Pronoun) else None
         if again and self.happens(0.5):
             if self.happens(still):
-                adjective = self.choose(MOODS)
-                return Clause(
-                    again, predicate=adjective, degree=self.degree(adjective), tense=tense
-                )
+                return self.described(again, self.choose(MOODS), tense)
             return self.clause(tense, again, small=True)
         if self.happens(still):
             return self.state(tense, small=True, third=False)
@@ -270,7 +267,7 @@ class Frames(People):
         subject = Phrase(noun, word, plural, relative=self._inner(noun, plural, tense))
         if noun.kind in (*PERSON, "beast") and self.happens(0.4):
             return replace(self.clause(tense, subject, small=True), negated=False)
-        return Clause(subject, predicate=adjective, tense=tense, degree=self.degree(adjective))
+        return self.described(subject, adjective, tense)
 
     def _inner(self, noun: Noun, plural: bool, tense: str) -> Clause:
         """Draw a relative clause, in which the noun is the subject or the object."""

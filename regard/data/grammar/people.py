@@ -52,7 +52,7 @@ class People(Choices):
         """Draw, for example, "The teacher was tired, and the children helped her"."""
         tense, mood = self.tense(), self.choose(MOODS)
         person = self._person(mood)
-        return Joined(self._state(person, mood, tense), "and", self._care(CARES, person, tense))
+        return Joined(self._mood(person, mood, tense), "and", self._care(CARES, person, tense))
 
     def event_and_care(self) -> Joined:
         """Draw, for example, "The doctor came back, and we thanked her"."""
@@ -66,7 +66,7 @@ class People(Choices):
         tense, mood = self.tense(), self.choose(MOODS)
         person = self._person(mood)
         still = self.happens(0.4)
-        main = self._state(person, mood, tense) if still else self._event(person, tense)
+        main = self._mood(person, mood, tense) if still else self._event(person, tense)
         if self.happens(0.65):
             return Linked(main, "because", self._care(CAUSES, person, tense))
         return Linked(main, "although", self._care(MISSING, person, tense, negated=True))
@@ -111,13 +111,8 @@ class People(Choices):
         one = None if phrase.adjective is mood else phrase.adjective
         return replace(phrase, word="the" if phrase.word == "a" else phrase.word, adjective=one)
 
-    def _state(self, person: Phrase, mood: Adjective, tense: str) -> Clause:
-        time = self.time(tense, 0.15, negated=False)
-        fronted = time is not None
-        degree = self.degree(mood)
-        return Clause(
-            person, predicate=mood, degree=degree, tense=tense, time=time, fronted=fronted
-        )
+    def _mood(self, person: Phrase, mood: Adjective, tense: str) -> Clause:
+        return self.described(person, mood, tense, self.time(tense, 0.15, negated=False))
 
     def _event(self, person: Phrase, tense: str) -> Clause:
         verb, time = self.choose(EVENTS), self.time(tense, 0.15, negated=False)

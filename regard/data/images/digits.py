@@ -69,14 +69,11 @@ def splits(data: DigitsData) -> PictureSplits:
         rank = np.arange(len(places))
         outside = np.where(rank // FOLDS % VALID == 0, 1, 0)
         roles[places] = np.where(rank % FOLDS == data.fold, 2, outside)
-    train, valid, test = (_chosen(values, labels, roles == role) for role in range(3))
+    train, valid, test = (
+        Pictures(values[chosen], tuple(CLASSES[number] for number in labels[chosen].tolist()))
+        for chosen in (roles == 0, roles == 1, roles == 2)
+    )
     return PictureSplits(train, valid, {"test": test}, {"digits": checksum})
-
-
-def _chosen(
-    values: NDArray[np.float32], labels: NDArray[np.int64], keep: NDArray[np.bool_]
-) -> Pictures:
-    return Pictures(values[keep], tuple(CLASSES[number] for number in labels[keep].tolist()))
 
 
 @cache

@@ -53,7 +53,8 @@ def ink_of(image: Image.Image, name: str = "the image") -> Ink:
 
     An image with transparency is put on white or on black, whichever gives more contrast.
     """
-    image = _reduced(image)
+    factor = max(image.size) // LARGEST_SIDE
+    image = image.reduce(factor) if factor > 1 else image
     if image.mode == "RGBA":
         found = [_contrast(_on(image, shade)) for shade in ("white", "black")]
         ink = max(found, key=lambda each: float(each.max()))
@@ -74,11 +75,6 @@ def _contrast(image: Image.Image) -> Ink:
 def _on(image: Image.Image, shade: str) -> Image.Image:
     ground = Image.new("RGBA", image.size, shade)
     return Image.alpha_composite(ground, image).convert("L")
-
-
-def _reduced(image: Image.Image) -> Image.Image:
-    factor = max(image.size) // LARGEST_SIDE
-    return image.reduce(factor) if factor > 1 else image
 
 
 def _clean(ink: Ink) -> Ink:

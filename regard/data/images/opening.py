@@ -41,9 +41,9 @@ def opened(item: Any) -> Image.Image:
     if isinstance(item, Image.Image):
         return _plain(item, "the image")
     if isinstance(item, str | os.PathLike):
-        return _from_bytes(_content(Path(item)), str(item))
+        return _plain(_header(_content(Path(item)), str(item)), str(item))
     if isinstance(item, bytes | bytearray):
-        return _from_bytes(bytes(item), "the image")
+        return _plain(_header(bytes(item), "the image"), "the image")
     if hasattr(item, "__array__") or hasattr(item, "detach"):
         return _from_array(item)
     expected = "a path, bytes, a Pillow image or an array"
@@ -111,10 +111,6 @@ def _check_size(image: Image.Image, name: str) -> None:
 
 def _too_large(name: str, got: str) -> InputError:
     return InputError(name, got=got, expected=f"at most {MOST_PIXELS:,} pixels")
-
-
-def _from_bytes(data: bytes, name: str) -> Image.Image:
-    return _plain(_header(data, name), name)
 
 
 def _plain(image: Image.Image, name: str) -> Image.Image:

@@ -286,15 +286,8 @@ def _byte_pairs(entries: Sequence[Piece]) -> models.BPE:
 
 
 def _added(token: int, piece: Piece) -> dict[str, Any]:
-    return {
-        "id": token,
-        "content": piece.text,
-        "single_word": False,
-        "lstrip": False,
-        "rstrip": False,
-        "normalized": False,
-        "special": piece.kind != USER_DEFINED,
-    }
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": token, "content": piece.text, **flags, "special": piece.kind != USER_DEFINED}
 
 
 def _spec(inner: Inner) -> Spec:
