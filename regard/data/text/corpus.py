@@ -204,7 +204,9 @@ class Corpus:
         """Return the ids from `start` to `stop` in the concatenation of the documents."""
         if start >= stop:
             return np.zeros(0, dtype=np.int64)
-        return self.ids[self.documents.between(start, stop).places()].astype(np.int64)
+        some = self.documents.between(start, stop)
+        slices = zip(some.starts.tolist(), some.sizes.tolist(), strict=True)
+        return np.concatenate([self.ids[at : at + size] for at, size in slices]).astype(np.int64)
 
     def split(self, held_out: float, seed: int) -> tuple[Corpus, Corpus]:
         """Split into a training and a held-out corpus, which share the array of ids.
