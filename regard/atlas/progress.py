@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 from regard.train.log import TrainingProgress
 
-Tell = Callable[[float, int], None]
+OnStep = Callable[[float, int], None]
 """Called after each step, with its loss and how many tokens it read."""
 
 
 @contextmanager
-def training_progress(steps: int) -> Iterator[Tell]:
+def training_progress(steps: int) -> Iterator[OnStep]:
     """A progress bar over the steps of all trainings of a figure.
 
     It is shown on a terminal only, since figures are also drawn in notebooks, and not with
@@ -31,9 +31,9 @@ def training_progress(steps: int) -> Iterator[Tell]:
     wanted = sys.stderr.isatty() and logging.getLogger("regard").isEnabledFor(logging.WARNING)
     with TrainingProgress(steps, quiet=not wanted) as progress:
 
-        def tell(loss: float, tokens: int) -> None:
+        def on_step(loss: float, tokens: int) -> None:
             nonlocal done, read
             done, read = done + 1, read + tokens
             progress.update(done, loss, read / max(time.monotonic() - begun, 1e-9))
 
-        yield tell
+        yield on_step

@@ -124,7 +124,7 @@ class Look:
             raise InputError("site", got=name, expected=_sites(self.maps))
         return found[0]
 
-    def away(self, attention_map: AttentionMap) -> tuple[int, ...]:
+    def knocked_out_in(self, attention_map: AttentionMap) -> tuple[int, ...]:
         """The numbers of the heads of a map that were knocked out."""
         heads = range(attention_map.heads)
         return tuple(n for n in heads if f"{attention_map.site}.{n}" in self.knocked_out)
@@ -182,7 +182,9 @@ class Look:
             return Choice(kind, candidates, head)
         if kind == "picture":
             return self._choose_picture(candidates, head, word)
-        best, reason = _sharpest(candidates, [m.seen(head, self.away(m)) for m in candidates])
+        best, reason = _sharpest(
+            candidates, [m.seen(head, self.knocked_out_in(m)) for m in candidates]
+        )
         row, note = (None, "") if word is None else find_word(best.queries, word)
         return Choice(kind, (best,), head, reason, row, note)
 

@@ -76,16 +76,16 @@ class AttentionMap:
         heads, queries, keys = self.weights.shape
         return f"AttentionMap({self.site!r}, {heads} heads, {queries} queries, {keys} keys)"
 
-    def seen(self, head: int | None = None, away: Collection[int] = ()) -> Weights:
+    def seen(self, head: int | None = None, knocked_out: Collection[int] = ()) -> Weights:
         """The weights of one head, or the mean over heads: (query, key).
 
         Args:
             head: The head's number; None for the mean.
-            away: Heads that were knocked out. Their weights have no effect on the output, so they
-                are left out of the mean, and the map of such a head is all NaN.
+            knocked_out: Heads that were knocked out. Their weights have no effect on the output,
+                so they are left out of the mean, and the map of such a head is all NaN.
         """
-        rest = [one for one in range(self.heads) if one not in away]
-        if head in away or not rest:
+        rest = [one for one in range(self.heads) if one not in knocked_out]
+        if head in knocked_out or not rest:
             return np.full(self.weights.shape[1:], np.nan)
         return self.weights[rest].mean(axis=0) if head is None else self.weights[head]
 

@@ -267,7 +267,7 @@ def _look_data(name: str, look: Look, width: int, *, means_only: bool) -> dict[s
 def _map_data(
     look: Look, attention_map: AttentionMap, width: int, *, means_only: bool
 ) -> dict[str, Any]:
-    mean = np.nan_to_num(attention_map.seen(away=look.away(attention_map)))[None]
+    mean = np.nan_to_num(attention_map.seen(knocked_out=look.knocked_out_in(attention_map)))[None]
     weights = mean if means_only else attention_map.weights
     top = max(1.0, float(weights.max()))  # an edited pattern may exceed 1
     return {

@@ -26,7 +26,9 @@ def draw_picture(look: Look, choice: Choice, medium: Medium) -> Figure:
     """
     picture = look.picture
     assert picture is not None  # checked in `Look.choose`
-    seen = np.nan_to_num(choice.map.seen(choice.head, look.away(choice.map)))  # (tokens, tokens)
+    seen = np.nan_to_num(
+        choice.map.seen(choice.head, look.knocked_out_in(choice.map))
+    )  # (tokens, tokens)
     weights = seen.mean(axis=0) if choice.row is None else seen[choice.row]  # (tokens,)
     patches = weights[picture.first :].reshape(picture.grid)
     scale = scale_for(patches)

@@ -99,7 +99,7 @@ def draw_comparison(
         first, second = before.map, after.map
         looks = comparison.before, comparison.after
         values = [
-            look.site(m.site).seen(choice.head, look.away(m))
+            look.site(m.site).seen(choice.head, look.knocked_out_in(m))
             for look, m, choice in zip(looks, (first, second), (before, after), strict=True)
         ]
         scale = scale_for(np.concatenate([v.ravel() for v in values]))
@@ -153,7 +153,7 @@ def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
 
 
 def _draw_matrix(look: Look, choice: Choice, medium: Medium) -> Figure:
-    values = choice.map.seen(choice.head, look.away(choice.map))
+    values = choice.map.seen(choice.head, look.knocked_out_in(choice.map))
     panel = Panel(values, choice.map.queries, choice.map.keys, scale_for(values))
     details = [*_orientation(look, choice.map), *facts_of(look, choice)]
     return _draw_panels(
@@ -167,7 +167,7 @@ def _draw_positions(look: Look, choice: Choice, medium: Medium) -> Figure:
     chosen = [(m, h) for m in choice.maps for h in _heads(m, choice)]
     means = {m.site: mean_by_offset(m.weights, window) for m in choice.maps}
     for m in choice.maps:
-        means[m.site][list(look.away(m))] = np.nan
+        means[m.site][list(look.knocked_out_in(m))] = np.nan
     values = np.stack([means[m.site][head] for m, head in chosen])
     rows = [_head_name(look, m, head) for m, head in chosen]
     columns = [f"{offset:+d}" if offset else "0" for offset in range(-window, window + 1)]
@@ -192,7 +192,7 @@ def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
     across = max(len(_heads(m, choice)) for m in choice.maps)
     down = len(choice.maps)
     scale = scale_for(
-        np.concatenate([m.seen(h, look.away(m)).ravel() for m in choice.maps
+        np.concatenate([m.seen(h, look.knocked_out_in(m)).ravel() for m in choice.maps
                         for h in range(m.heads)])
     )  # fmt: skip
     facts = [
@@ -213,11 +213,11 @@ def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
             left = EDGE + column * (width + gap)
             top = frame.top + row * (height + gap) + LEADING * size
             name = _head_name(look, attention_map, head)
-            away = head in look.away(attention_map)
+            away = head in look.knocked_out_in(attention_map)
             if text_width(name, size) > width:
                 name = f"L{attention_map.layer + 1} H{head + 1}{' out' if away else ''}"
             axes = frame.sheet.axes(left, top, width, max(height - LEADING * size, 8))
-            paint(axes, attention_map.seen(head, look.away(attention_map)), scale)
+            paint(axes, attention_map.seen(head, look.knocked_out_in(attention_map)), scale)
             axes.text(
                 0, 1.0, name, transform=axes.transAxes, va="bottom", fontsize=points(size),
                 color=ACCENT if away else MUTED,
@@ -228,7 +228,9 @@ def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
 def _draw_word(look: Look, choice: Choice, medium: Medium) -> Figure:
     """Queries on the left, keys on the right: line width shows the weight of the chosen query."""
     row, queries, keys = choice.row or 0, choice.map.queries, choice.map.keys
-    weights = np.nan_to_num(choice.map.seen(choice.head, look.away(choice.map))[row])  # (key)
+    weights = np.nan_to_num(
+        choice.map.seen(choice.head, look.knocked_out_in(choice.map))[row]
+    )  # (key)
     scale = scale_for(weights)
     rows, columns = look.orientation(choice.map)
     facts = [f"Left: {rows}.", f"Right: {columns}.", "Thicker lines: larger weights."]
@@ -400,7 +402,11 @@ def _capital(text: str) -> str:
 
 def _knocked_out(look: Look, choice: Choice) -> str:
     """A clause for the caption that names the knocked-out heads; empty if there are none."""
-    if choice.head is not None and choice.head in look.away(choice.map) and len(choice.maps) == 1:
+    if (
+        choice.head is not None
+        and choice.head in look.knocked_out_in(choice.map)
+        and len(choice.maps) == 1
+    ):
         return "; this head is knocked out, so its weights are not shown"
     if not look.knocked_out:
         return ""

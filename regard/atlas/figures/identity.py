@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.atlas.figures.descent import descend
-from regard.atlas.progress import Tell
+from regard.atlas.progress import OnStep
 from regard.layers import FeedForward
 from regard.train.adam import Adam
 
@@ -44,7 +44,7 @@ def identity_error(chain: Chain, x: Tensor) -> Tensor:
 
 
 def learn_identity(
-    layers: int, steps: int, rate: float, seed: int, tell: Tell, *, residual: bool
+    layers: int, steps: int, rate: float, seed: int, on_step: OnStep, *, residual: bool
 ) -> float:
     """Train a chain to give back its input; returns its error on new vectors."""
     torch.manual_seed(seed)
@@ -53,6 +53,6 @@ def learn_identity(
     data = torch.Generator().manual_seed(seed)  # the same vectors for every chain
     for _ in range(steps):
         loss = identity_error(chain, torch.randn(BATCH, DIM, generator=data))
-        tell(descend(optimizer, loss), BATCH)
+        on_step(descend(optimizer, loss), BATCH)
     with torch.no_grad():
         return float(identity_error(chain, torch.randn(TESTED, DIM, generator=data)))

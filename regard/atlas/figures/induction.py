@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.atlas.drawing import Board, Drawing, Numbers
 from regard.atlas.figures.descent import descend
-from regard.atlas.progress import Tell, training_progress
+from regard.atlas.progress import OnStep, training_progress
 from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.explain.cells import positive_scale
@@ -149,7 +149,7 @@ class Course:
         return self.losses[begin] - self.losses[-1]
 
 
-def train(layers: int, dim: int, heads: int, steps: int, seed: int, tell: Tell) -> Course:
+def train(layers: int, dim: int, heads: int, steps: int, seed: int, on_step: OnStep) -> Course:
     """Train an attention-only decoder and measure it at several steps."""
     torch.manual_seed(seed)
     config = GPTConfig(
@@ -168,7 +168,7 @@ def train(layers: int, dim: int, heads: int, steps: int, seed: int, tell: Tell) 
         text = draw_texts(BATCH, data)
         texts = Ragged(text[:, :-1].flatten(), (LENGTH,) * BATCH)
         total = model.loss(texts, text[:, 1:].flatten())
-        tell(descend(optimizer, total / (BATCH * LENGTH)), BATCH * LENGTH)
+        on_step(descend(optimizer, total / (BATCH * LENGTH)), BATCH * LENGTH)
         schedule.step()
         if step % every == 0 or step == steps:
             course.look(step, measure)
@@ -223,8 +223,8 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
             "heads", got=heads, expected=f"a number that cuts dim={dim} into even widths"
         )
     measure = Measure(seed)
-    with training_progress(2 * steps) as tell:
-        two, one = (train(layers, dim, heads, steps, seed, tell) for layers in (2, 1))
+    with training_progress(2 * steps) as on_step:
+        two, one = (train(layers, dim, heads, steps, seed, on_step) for layers in (2, 1))
     found = find(two, measure)
     best = max(range(heads), key=two.induction[-1].__getitem__)
     table = measure.weights(two.model)[1][0, best]  # (query, key)

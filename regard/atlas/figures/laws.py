@@ -20,7 +20,7 @@ from torch.optim.swa_utils import AveragedModel
 from regard.atlas.drawing import Board, Drawing, Numbers
 from regard.atlas.figures.descent import descend
 from regard.atlas.figures.fitting import Array, Law, fit
-from regard.atlas.progress import Tell, training_progress
+from regard.atlas.progress import OnStep, training_progress
 from regard.data.input import Ragged
 from regard.data.text.python_docs import python_text
 from regard.errors import InputError
@@ -91,7 +91,7 @@ def marks(steps: int) -> list[int]:
     return sorted({max(1, round(steps * RANGE ** (k / (MARKS - 1) - 1))) for k in range(MARKS)})
 
 
-def train(dim: int, rows: Tensor, at: Sequence[int], seed: int, tell: Tell) -> Run:
+def train(dim: int, rows: Tensor, at: Sequence[int], seed: int, on_step: OnStep) -> Run:
     """Train one size, and measure its loss at the given steps.
 
     A scaling law needs, for each amount of data, the loss of a training that ends there with its
@@ -115,7 +115,7 @@ def train(dim: int, rows: Tensor, at: Sequence[int], seed: int, tell: Tell) -> R
     unseen, losses = rows[:UNSEEN], []
     for step in range(1, at[-1] + 1):
         batch = rows[UNSEEN + (step - 1) * BATCH : UNSEEN + step * BATCH]
-        tell(descend(optimizer, _loss(model, batch)), BATCH * LENGTH)
+        on_step(descend(optimizer, _loss(model, batch)), BATCH * LENGTH)
         schedule.step()
         averaged.update_parameters(model)
         if step in at:
@@ -187,8 +187,10 @@ def laws(steps: int, seed: int) -> Drawing:
     """Draw the loss by size, by data and by compute, with the law of the four smaller sizes."""
     at = marks(steps)
     rows = read_rows(UNSEEN + steps * BATCH, seed)
-    with training_progress(steps * len(SHAPES)) as tell:  # largest first, for a realistic time left
-        runs = [train(dim, rows, at, seed, tell) for dim in reversed(SHAPES)][::-1]
+    with training_progress(
+        steps * len(SHAPES)
+    ) as on_step:  # largest first, for a realistic time left
+        runs = [train(dim, rows, at, seed, on_step) for dim in reversed(SHAPES)][::-1]
     found = fit_runs(runs, [step * BATCH * LENGTH for step in at])
     caption, details = _said(found, seed)
     with Board(caption, (1, 1, 1), details) as board:

@@ -86,11 +86,11 @@ def measure(text: str | None, word: int, steps: int, smoothing: float, seed: int
         optimizer, lambda step: min((step + 1) / warm, 1.0, (steps - step) / max(1, steps // 2))
     )
     curve = []
-    with training_progress(steps) as tell:
+    with training_progress(steps) as on_step:
         for _, (batch, _) in zip(range(steps), task.batches(Cursor()), strict=False):
             count = task.targets(batch)
             curve.append(descend(optimizer, task.loss(model, batch) / count))
-            tell(curve[-1], count)
+            on_step(curve[-1], count)
             schedule.step()
     after = _distribution(model, task, pair, place)
     names = vocabulary.target.tokens(range(len(after)))

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.atlas.drawing import Board, Drawing
 from regard.atlas.figures.descent import descend, draw_for_narrow
-from regard.atlas.progress import Tell, training_progress
+from regard.atlas.progress import OnStep, training_progress
 from regard.data.input import Ragged
 from regard.explain.colours import BLUE, LINE_STYLES, MUTED, PURPLE, SKY, LineStyle
 from regard.models import GPTConfig
@@ -106,7 +106,7 @@ def build(size: Size, vocab: int, length: int, seed: int) -> Decoder:
 
 
 def fit(
-    model: Decoder, batches: Callable[[], Tensor], asked: slice, steps: int, tell: Tell
+    model: Decoder, batches: Callable[[], Tensor], asked: slice, steps: int, on_step: OnStep
 ) -> Decoder:
     """Train a decoder on the tokens that follow some positions of each text.
 
@@ -115,7 +115,7 @@ def fit(
         batches: A function without arguments that draws texts: (count, length + 1).
         asked: The positions whose next token is to be predicted.
         steps: Training steps.
-        tell: Called after each step.
+        on_step: Called after each step.
     """
     optimizer = Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -126,7 +126,7 @@ def fit(
         hidden = _hidden(model, text[:, :-1])[:, asked]
         wanted = text[:, 1:][:, asked]
         total = model.head.loss(hidden.flatten(0, 1), wanted.flatten())
-        tell(descend(optimizer, total / wanted.numel()), text.numel())
+        on_step(descend(optimizer, total / wanted.numel()), text.numel())
         schedule.step()
     return model.eval()
 
@@ -137,21 +137,23 @@ def _hidden(model: Decoder, ids: Tensor) -> Tensor:
     return x.view(*ids.shape, -1)
 
 
-def learn_rules(size: Size, steps: int, seed: int, tell: Tell) -> Decoder:
+def learn_rules(size: Size, steps: int, seed: int, on_step: OnStep) -> Decoder:
     """Train a model to tell colours by the rule that a prompt names or shows."""
     rules, data = draw_rules(seed), torch.Generator().manual_seed(seed)
     model = build(size, BLANK + 1, 2 * SHOTS + 2, seed)
     asked = slice(1, None, 2)  # at each letter, its colour
-    return fit(model, lambda: draw_prompts(rules, BATCH, data, named=None)[0], asked, steps, tell)
+    return fit(
+        model, lambda: draw_prompts(rules, BATCH, data, named=None)[0], asked, steps, on_step
+    )
 
 
-def learn_sums(size: Size, steps: int, seed: int, tell: Tell, *, written: bool) -> Decoder:
+def learn_sums(size: Size, steps: int, seed: int, on_step: OnStep, *, written: bool) -> Decoder:
     """Train a model to add, with or without written steps."""
     data = torch.Generator().manual_seed(seed)
     length = TERMS + (TERMS - 1 if written else 1)
     model = build(size, EQUALS + 1, length, seed)
     return fit(
-        model, lambda: draw_sums(BATCH, data, written=written), slice(TERMS, None), steps, tell
+        model, lambda: draw_sums(BATCH, data, written=written), slice(TERMS, None), steps, on_step
     )
 
 
@@ -203,14 +205,14 @@ def measure(steps: int, seed: int) -> dict[str, Any]:
         "best": best_by_shots(rules, shown),
         "examples": {}, "named": {}, "at_once": {}, "written": {}, "parameters": {},
     }  # fmt: skip
-    with training_progress(3 * len(SIZES) * steps) as tell:
+    with training_progress(3 * len(SIZES) * steps) as on_step:
         for size in SIZES:
-            model = learn_rules(size, steps, seed, tell)
+            model = learn_rules(size, steps, seed, on_step)
             result["parameters"][size.name] = sum(p.numel() for p in model.parameters())
             result["examples"][size.name] = right_by_shots(model, shown)
             result["named"][size.name] = right_by_shots(model, named)[0]
             for written in (False, True):
-                model = learn_sums(size, steps, seed, tell, written=written)
+                model = learn_sums(size, steps, seed, on_step, written=written)
                 share = right_sums(model, seed, written=written)
                 result["written" if written else "at_once"][size.name] = share
     return result

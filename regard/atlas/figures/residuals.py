@@ -40,13 +40,13 @@ def measure(layers: int, steps: int, rate: float, seed: int) -> dict[str, Any]:
         replace(whole, name="neither", residual=False, norm="none"),
     ]
     depths = sorted({2**i for i in range(layers.bit_length()) if 2**i <= layers} | {layers})
-    with training_progress(steps * (len(trials) + 2 * len(depths))) as tell:
+    with training_progress(steps * (len(trials) + 2 * len(depths))) as on_step:
         curves = {
-            trial.name: train_trial(trial, layers, steps, rate, seed, tell) for trial in trials
+            trial.name: train_trial(trial, layers, steps, rate, seed, on_step) for trial in trials
         }
         errors = {
             f"identity_error_{name}": [
-                learn_identity(depth, steps, rate, seed, tell, residual=residual)
+                learn_identity(depth, steps, rate, seed, on_step, residual=residual)
                 for depth in depths
             ]
             for name, residual in (("plain", False), ("residual", True))

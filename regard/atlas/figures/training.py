@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.atlas.drawing import Board, Drawing, Numbers
 from regard.atlas.figures.descent import descend, running_median
-from regard.atlas.progress import Tell, training_progress
+from regard.atlas.progress import OnStep, training_progress
 from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
 from regard.layers import (
     BlockShape,
@@ -88,9 +88,9 @@ def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
         Trial("pre-norm, warm-up", warmup=warmup),
         Trial("post-norm, warm-up", norm_place="post", warmup=warmup),
     ]
-    with training_progress(steps * len(trials)) as tell:
+    with training_progress(steps * len(trials)) as on_step:
         curves = {
-            trial.name: train_trial(trial, layers, steps, rate, seed, tell) for trial in trials
+            trial.name: train_trial(trial, layers, steps, rate, seed, on_step) for trial in trials
         }
     gradients = {trial.name: first_gradients(trial, layers, seed) for trial in trials[:2]}
     stuck = final_loss(curves["post-norm"])
@@ -130,7 +130,7 @@ def _loss(model: Copier, data: torch.Generator) -> Tensor:
 
 
 def train_trial(
-    trial: Trial, layers: int, steps: int, rate: float, seed: int, tell: Tell
+    trial: Trial, layers: int, steps: int, rate: float, seed: int, on_step: OnStep
 ) -> list[float]:
     """The loss at each step; after a non-finite loss, the last finite one is repeated."""
     torch.manual_seed(seed)
@@ -146,7 +146,7 @@ def train_trial(
         if not torch.isfinite(loss):
             return losses + [losses[-1]] * (steps - len(losses))
         losses.append(descend(optimizer, loss))
-        tell(losses[-1], BATCH * LENGTH)
+        on_step(losses[-1], BATCH * LENGTH)
         schedule.step()
     return losses
 
