@@ -116,7 +116,7 @@ def families(text: str | None, seed: int) -> Drawing:
     gpt, bert, t5 = patterns = _gpt(sentence), _bert(sentence, seed), _t5(sentence, seed)
     own = slice(t5.border, None)
     caption = (
-        "Blue: attention is allowed. 0: the weight is 0 in every layer and head; grey: there is no "
+        "Blue: attention is allowed; 0: the weight is 0 in every layer and head; grey: there is no "
         "attention. Columns are the same tokens as rows."
     )
     details = (
