@@ -118,7 +118,19 @@ def pair(text: str | None, model: str, head: int, seed: int) -> Drawing:
 
 
 def _named(verb: str, names: Sequence[str]) -> str:
-    return f"{verb} with {' and '.join(names)} positions" if names else ""
+    """A phrase about some schemes and models.
+
+    Example:
+        >>> _named("stay", ["buckets", "rotary"]), _named("change", ["small/translate"])
+        ('stay with buckets and rotary positions', 'change in small/translate')
+    """
+    if not names:
+        return ""
+    schemes, models = (
+        [name for name in names if (name in SCHEMES) == known] for known in (True, False)
+    )
+    parts = [f"with {' and '.join(schemes)} positions"] * bool(schemes)
+    return f"{verb} {' and '.join([*parts, *(f'in {model}' for model in models)])}"
 
 
 def fresh_scores(shared: Shared, scheme: str, seed: int) -> Tensor:

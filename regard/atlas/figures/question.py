@@ -227,11 +227,11 @@ def _draw(
     ending = (
         f"more than without any other head (at most {failed[worst]:.1f}%)"
         if clear
-        else f"no clear difference to the others (up to {failed[worst]:.1f}%)"
+        else f"not clearly more than without another head (up to {failed[worst]:.1f}%)"
     )
     caption = (
-        f"The head that asks most puts {looks[found]:.0%} of a noun's weight on its adjective; "
-        f"without it {failed[found]:.1f}% of {count} endings fail: {ending}."
+        f"The head that attends most from nouns to adjectives (weight {looks[found]:.2f}): without "
+        f"it {failed[found]:.1f}% of {count} German endings are wrong, {ending}."
     )
     most = max(lost, key=lost.__getitem__)
     details = (
