@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from regard.atlas import FIGURES, results, show
-from regard.atlas.figures import prompts
+from regard.atlas.figures import lengths, prompts
 from tests.legible import problems
 
 STORED = [name for name, figure in FIGURES.items() if figure.measured]
 
 
 def test_there_are_such_figures():
-    assert "prompts" in STORED
+    assert {"long", "prompts"} <= set(STORED)
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -38,6 +38,8 @@ def test_a_stored_result_is_drawn_without_training(name, monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", STORED)
 def test_fresh_and_other_options_train(name, tmp_path, monkeypatch):
     monkeypatch.setattr(prompts, "SIZES", prompts.SIZES[:1])
+    monkeypatch.setattr(lengths, "SCHEMES", {"rotary": "rotary", "none": "none"})
+    monkeypatch.setattr(lengths, "UNSEEN", 8)
     monkeypatch.setattr(prompts, "UNSEEN", 8)
     stored = results.stored(name, FIGURES[name].read({}))
     values = FIGURES[name].read({"steps": 2, "seed": 3})

@@ -448,6 +448,16 @@ _FIGURES = {
             "seed": SEED,
         },
     ),
+    "long": Figure(
+        title="Train short, test long: which positions hold?",
+        lectures=("4.13",),
+        module="lengths",
+        options={
+            "steps": Option(1000, "training steps of each scheme", low=1, high=100_000),
+            "seed": SEED,
+        },
+        measured=True,
+    ),
     "norms": Figure(
         title="Post-norm needs warm-up, pre-norm does not",
         lectures=("5.1", "5.2"),

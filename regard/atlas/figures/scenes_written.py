@@ -53,7 +53,7 @@ def hello(pipeline: Pipeline, text: str) -> Drawing:
         "Shown are eight."
     )
     with Board(says, (1,), details, f"“{text} …”: three words, as on a phone") as board:
-        _bars(board, 0, f"“{text}” …", found, 3)
+        _bars(board, 0, "the likeliest next words, the first three as a phone shows them", found, 3)
         return board.drawing(holds=found[0].word == GREETING, says=says, suggestions=_plain(found))
 
 
