@@ -42,7 +42,7 @@ SHORTER = {
     "laws": ["steps=3"],
 }
 """What is added to a command so that it ends soon."""
-PRETRAINING = {"tiny/generate", "tiny/fill", "tiny/restore"}
+PRETRAINING = {"tiny/generate", "tiny/fill", "tiny/restore", "tiny/rnn", "tiny/elmo"}
 """Recipes that read Python's documentation, which takes seconds; here they read one page."""
 
 

@@ -367,6 +367,23 @@ _FIGURES = {
             "seed": SEED,
         },
     ),
+    "gates": Figure(
+        title="A gate, unrolled, is a weighted sum over the past",
+        lectures=("2.4",),
+        module="recurrence",
+        text="2 to 12 words of words/glove that a GRU reads",
+        options={"seed": SEED},
+    ),
+    "vanishing": Figure(
+        title="Gradients through time: recurrent cells and attention",
+        lectures=("2.4b",),
+        module="recurrence",
+        options={
+            "length": Option(60, "tokens of a text", low=4, high=500),
+            "dim": Option(64, "width of input and state", low=4, high=512),
+            "seed": SEED,
+        },
+    ),
     "growth": Figure(
         title="Recurrence, convolution and attention as a text becomes longer",
         lectures=("2.9",),
