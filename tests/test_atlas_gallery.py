@@ -110,13 +110,14 @@ def test_what_german_says_in_two_words_is_looked_at_twice():
 @pytest.mark.slow
 @pytest.mark.skipif(WRITER not in shipped(), reason=f"{WRITER} is not on the shelf")
 @pytest.mark.parametrize("scene", ["once", "hello"])
-def test_the_writers_scenes_say_whether_they_hold(scene):
+def test_the_writer_goes_on_as_in_the_lectures(scene):
     numbers = drawn(scene).numbers
+    assert numbers["holds"]
     if scene == "once":
-        assert numbers["holds"] == (numbers["words"] == ["upon", "a", "time"])
+        assert numbers["words"] == ["upon", "a", "time"]
         assert [found[0][0] for found in numbers["suggestions"]] == numbers["words"]
     else:
-        assert numbers["holds"] == (numbers["suggestions"][0][0] == "you")
+        assert numbers["suggestions"][0][0] == "you"
     assert problems(drawn(scene).figure) == []
 
 
