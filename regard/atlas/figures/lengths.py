@@ -22,7 +22,7 @@ from torch import Tensor
 
 from regard.atlas.drawing import Board, Drawing
 from regard.atlas.figures.descent import descend
-from regard.atlas.progress import Tell, training_progress
+from regard.atlas.progress import OnStep, training_progress
 from regard.data.input import Ragged
 from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
 from regard.models import GPTConfig
@@ -92,7 +92,7 @@ def draw_parts(count: int, data: torch.Generator) -> tuple[Tensor, Tensor]:
     return patterns.gather(2, places % periods).flatten(1), told.flatten(1)
 
 
-def train(scheme: str, steps: int, seed: int, tell: Tell) -> Decoder:
+def train(scheme: str, steps: int, seed: int, tell: OnStep) -> Decoder:
     """Train a decoder with a position scheme on texts of `TRAINED` tokens."""
     torch.manual_seed(seed)
     config = GPTConfig(

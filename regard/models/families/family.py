@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.models.config import ModelConfig, Shape
+from regard.models.config import ModelConfig
 from regard.runtime.lazy import imported
 
 BROWN = "Brown et al. 2020"
@@ -65,8 +65,3 @@ class Family:
         """Builds a model with initial weights from a config and the vocabulary sizes."""
         model = imported(self.model) if isinstance(self.model, str) else self.model
         return model(config, *vocabularies)
-
-    @property
-    def shape(self) -> Shape:
-        """`encoder`, `decoder` or `encoder_decoder`."""
-        return self.config.shape
