@@ -92,7 +92,7 @@ def draw_parts(count: int, data: torch.Generator) -> tuple[Tensor, Tensor]:
     return patterns.gather(2, places % periods).flatten(1), told.flatten(1)
 
 
-def train(scheme: str, steps: int, seed: int, tell: OnStep) -> Decoder:
+def train(scheme: str, steps: int, seed: int, on_step: OnStep) -> Decoder:
     """Train a decoder with a position scheme on texts of `TRAINED` tokens."""
     torch.manual_seed(seed)
     config = GPTConfig(
@@ -109,7 +109,7 @@ def train(scheme: str, steps: int, seed: int, tell: OnStep) -> Decoder:
         text = draw_texts(BATCH, data)
         texts = Ragged(text[:, :-1].flatten(), (TRAINED,) * BATCH)
         total = model.loss(texts, text[:, 1:].flatten())
-        tell(descend(optimizer, total / (BATCH * TRAINED)), BATCH * TRAINED)
+        on_step(descend(optimizer, total / (BATCH * TRAINED)), BATCH * TRAINED)
         schedule.step()
     return model.eval()
 
@@ -143,9 +143,9 @@ def further_apart(model: Decoder, seed: int) -> list[float]:
 def measure(steps: int, seed: int) -> dict[str, Any]:
     """Train a model with each scheme and test it on longer texts."""
     result: dict[str, Any] = {"further_on": {}, "further_apart": {}}
-    with training_progress(len(SCHEMES) * steps) as tell:
+    with training_progress(len(SCHEMES) * steps) as on_step:
         for scheme in SCHEMES:
-            model = train(scheme, steps, seed, tell)
+            model = train(scheme, steps, seed, on_step)
             result["further_on"][scheme] = further_on(model, seed)
             result["further_apart"][scheme] = further_apart(model, seed)
     return result
