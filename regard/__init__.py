@@ -1,4 +1,4 @@
-"""Regard: attention models that can be trained, run, looked into, edited and watched change.
+"""Regard: train, run, look into and edit attention models.
 
 Public names are imported on first use, so that `import regard` and `regard --help` are fast.
 """

@@ -86,7 +86,7 @@ def input_error(error: ValidationError, what: str) -> InputError:
     if fault["type"] == "missing":
         return InputError(place, got="nothing", expected="a value")
     if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return InputError(place, got="an unknown key", expected="none of that name")
+        return InputError(place, got="an unknown key", expected="only known keys")
     usual = "Input should be "
     if not fault["msg"].startswith(usual):
         return InputError(place, got=fault["msg"])

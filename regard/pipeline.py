@@ -194,7 +194,7 @@ class Pipeline:
             one = verb.is_single(items)
         if mask is not None:
             got = "images" if self.reads_images else "texts"
-            raise InputError("mask", got=got, expected="token ids with it")
+            raise InputError("mask", got=f"{got} as items", expected="token ids")
         answers = self.answers(verb, [items] if one else list(items), read, settings)
         return verb.value(answers[0]) if one else verb.together(answers, read)
 
@@ -446,8 +446,8 @@ class Pipeline:
         """The attention weights of every layer and head while the model reads (and writes) a text.
 
         Args:
-            text: The sentence; a text with holes for a model that restores; a path or an image for
-                a model that reads images.
+            text: The sentence; for a T5, a text with gaps (`<extra_id_0>`); for a model that reads
+                images, an image or its path.
             target: The output to force, instead of decoding one; for an encoder-decoder.
             knock_out: Heads to remove, such as `decoder.1.cross.3`.
             allow_unknown: Whether the text may contain words that are not in a word vocabulary.

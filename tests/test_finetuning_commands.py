@@ -86,7 +86,7 @@ def test_a_model_that_writes_is_given_no_head(regard, theirs, tmp_path, task):
     start = (f"start.folder={theirs / 'gpt2'}", f"data.train={file}")
     result = regard("train", f"own/{task}", *start, *SHORT, "-o", "run")
     assert result.code == 2
-    assert "a gpt model, to begin from, expected an encoder: BERT, RoBERTa" in result.err
+    assert "a gpt model, to start from, expected an encoder: BERT, RoBERTa" in result.err
     assert not (tmp_path / "run").exists()
 
 

@@ -368,7 +368,7 @@ def test_without_the_hubs_library_it_is_said_what_to_install(hub_cache, monkeypa
 
 def test_a_name_that_begins_as_a_folder_here_is_not_asked_for(online):
     Path("me").mkdir()
-    with pytest.raises(InputError, match="begins as a folder here does"):
+    with pytest.raises(InputError, match="its first part is a folder here"):
         load("me/gpt")
     assert online.asked == []
 

@@ -573,20 +573,20 @@ _FIGURES = {
         },
     ),
     "gallery": Figure(
-        title="The lectures' sentences, each with its model and what is to be seen",
+        title="The lectures' sentences, each with a model and what it shows",
         lectures=("5.8b",),
         module="gallery",
         text="a sentence of your own in place of the lectures'",
         options={
             "scene": Option(
-                "", "one alone", choices=("", "dogs", "her", "gender", "walk", "once", "hello")
+                "", "one scene", choices=("", "dogs", "her", "gender", "walk", "once", "hello")
             ),
             "model": Option("", "a translator or a writer; by default those of the shelf"),
         },
         usual=".html",
     ),
     "layers": Figure(
-        title="One word's vector from layer to layer, by what is near it",
+        title="The words nearest to a word's vector, layer by layer",
         lectures=("5.8c",),
         module="contexts",
         text="a text with the word in it",

@@ -126,7 +126,7 @@ def listing(slides: Sequence[Slide]) -> str:
 
 
 def _remark(command: str) -> str:
-    """In brackets, what a command needs that is not there; empty if there is nothing."""
+    """In brackets, the models, trainings and files that a command still lacks; else empty."""
     from regard.recipes.shelf import shipped
 
     needed = re.findall(r"\b(?:tiny|small|words)/\w+", command)

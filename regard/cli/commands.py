@@ -40,7 +40,7 @@ from regard.errors import InputError
 
 app = typer.Typer(
     name="regard",
-    help="Attention models that can be trained, run, looked into, edited and watched change.",
+    help="Train, run, look into and edit attention models.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -66,7 +66,7 @@ def _regard(
         ),
     ] = False,
 ) -> None:
-    """Attention models that can be trained, run, looked into, edited and watched change."""
+    """Train, run, look into and edit attention models."""
     del version  # handled by its callback
 
 
@@ -152,7 +152,7 @@ def evaluate(
         Path | None, typer.Option("-o", "--out", help="A folder for hypotheses and picture.")
     ] = None,
     lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Score without regard to case.")
+        bool, typer.Option("--lowercase", help="Ignore case in the scores.")
     ] = False,
     beam: Beam = None,
     suggest: Annotated[
@@ -165,13 +165,15 @@ def evaluate(
     analogies: Annotated[
         list[str] | None,
         typer.Option(
-            "--analogies", help="Word vectors: four words a line, as questions-words.txt."
+            "--analogies",
+            help="Word vectors: a file with four words per line, such as questions-words.txt.",
         ),
     ] = None,
     similarity: Annotated[
         list[str] | None,
         typer.Option(
-            "--similarity", help="Word vectors: two words and a score a line; repeatable."
+            "--similarity",
+            help="Word vectors: a file with two words and a score per line; repeatable.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -235,15 +237,15 @@ def look(
         Path | None, typer.Option("-o", "--out", help="out.html, out.png, out.svg or out.pdf")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="alignment, grid, self or positions; picture of an image")
+        str | None, typer.Option(help="alignment, grid, self or positions; for an image, picture.")
     ] = None,
     layer: Annotated[str | None, typer.Option(help="A number, or a name such as encoder.1")] = None,
     head: Annotated[
-        int | None, typer.Option(help="A head's number; by default their mean.")
+        int | None, typer.Option(help="A head's number, from 0; by default the mean of all heads.")
     ] = None,
     word: Annotated[
         str | None,
-        typer.Option(help="The word whose attention to highlight; of an image a patch, as 2,3."),
+        typer.Option(help="The word whose attention to highlight; for an image, a patch: 2,3."),
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="A translation to follow (forced decoding).")
@@ -292,7 +294,9 @@ def words(
     ],
     layer: Annotated[
         int | None,
-        typer.Option("--layer", help="The output of this block, from 0; else of the whole stack."),
+        typer.Option(
+            "--layer", help="The block whose output is used, from 0; by default the whole stack."
+        ),
     ] = None,
     top: Annotated[int, typer.Option("--top", help="How many to show.", min=1)] = 5,
     as_json: AsJson = False,
@@ -349,7 +353,8 @@ def heads(
 @app.command()
 def show(
     name: Annotated[
-        str | None, typer.Argument(metavar="[FIGURE]", help="Without it, all are listed.")
+        str | None,
+        typer.Argument(metavar="[FIGURE]", help="A figure's name; by default, all are listed."),
     ] = None,
     options: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
     text: Annotated[
@@ -360,7 +365,7 @@ def show(
         typer.Option("-o", "--out", help="FIGURE.png, .svg, .pdf or .html; steps: .json, too"),
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Train anew, where a stored result is drawn.")
+        bool, typer.Option("--fresh", help="Train again instead of drawing a stored result.")
     ] = False,
     details: Details = False,
     paper: Paper = False,
@@ -456,7 +461,8 @@ def bench_command(
         list[str] | None, typer.Option(help="Such as training-base, or decoding; repeatable.")
     ] = None,
     files: Annotated[
-        str | None, typer.Option("--data", help="Own parallel text: x.tsv, x.jsonl, or x.en,x.de")
+        str | None,
+        typer.Option("--data", help="Your own parallel text: x.tsv, x.jsonl, or x.en,x.de"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="A folder for results and pictures.")
@@ -488,7 +494,8 @@ def bench_command(
 @app.command("recipe")
 def recipe_command(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Without it, all are listed.")
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A recipe's name; by default, all are listed."),
     ] = None,
 ) -> None:
     """Print a shipped recipe, to read it or to start your own from it."""
@@ -550,7 +557,8 @@ def data_check(
         list[str], typer.Argument(help="x.tsv, x.csv, x.jsonl, or two aligned files.")
     ],
     max_words: Annotated[
-        int, typer.Option("--max-words", help="A side with more words is too long.", min=1)
+        int,
+        typer.Option("--max-words", help="Report sentences with more words as too long.", min=1),
     ] = 250,
     as_json: AsJson = False,
 ) -> None:
@@ -569,7 +577,7 @@ def data_check(
 def data_sample(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE")] = "tiny/translate",
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
-    split: Annotated[str, typer.Option(help="train, valid, or a test's name.")] = "train",
+    split: Annotated[str, typer.Option(help="train, valid, or the name of a test set.")] = "train",
     count: Annotated[int, typer.Option("--pairs", help="How many.", min=1)] = 10,
 ) -> None:
     """Print pairs of a recipe's data: source and target, separated by a tab."""

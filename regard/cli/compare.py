@@ -21,7 +21,8 @@ def compare(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder to work in.")
+        Path | None,
+        typer.Option("-o", "--out", metavar="DIR", help="The folder for models and results."),
     ] = None,
     text: Annotated[
         list[str] | None, typer.Option("--text", help="A sentence for all models; repeatable.")

@@ -52,7 +52,7 @@ def export_model(
     pipeline = load_pipeline(place, None, device="cpu")
     if to == "regard":
         pipeline.save(out, store=store or "fp32")
-        print_status(f"{out} holds {pipeline.name} in {store or 'fp32'}", quiet=quiet)
+        print_status(f"{pipeline.name} is in {out}, in {store or 'fp32'}", quiet=quiet)
         return
     pipeline.export(out)
-    print_status(f"{out} holds {pipeline.name} as transformers reads it", quiet=quiet)
+    print_status(f"{pipeline.name} is in {out}, for transformers", quiet=quiet)

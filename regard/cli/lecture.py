@@ -25,14 +25,15 @@ def lecture(
         str | None, typer.Argument(metavar="[DECK]", help="D0 to D4; without it, all are listed.")
     ] = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Draw them, and open them as one page in the browser.")
+        bool,
+        typer.Option("--show", help="Draw all slides, and open them as one page in the browser."),
     ] = False,
     slides: Annotated[str, typer.Option("--slides", help="Only these slides: 12, or 12-20.")] = "",
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The folder for page and figures.")
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Draw figures again that are already there.")
+        bool, typer.Option("--fresh", help="Draw again the figures that are already in the folder.")
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,

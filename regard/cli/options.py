@@ -33,7 +33,7 @@ Details = Annotated[
 Paper = Annotated[
     bool, typer.Option("--paper", help="For print: 160 mm wide, 300 dpi, no title, no caption.")
 ]
-Threads = Annotated[int | None, typer.Option("--threads", help="Threads to compute with.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Number of threads.")]
 Precision = Annotated[
     str, typer.Option("--precision", help="fp32, or int8: matrices in 8 bits, faster to decode.")
 ]

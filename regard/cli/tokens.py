@@ -23,7 +23,7 @@ def tokens(
     texts: Texts = None,
     source: Input = None,
     target: Annotated[
-        bool, typer.Option("--target", help="The tokenizer of the target side.")
+        bool, typer.Option("--target", help="Use the tokenizer of the target side.")
     ] = False,
     compare: Annotated[
         list[str] | None,
@@ -32,20 +32,21 @@ def tokens(
         ),
     ] = None,
     decode: Annotated[
-        bool, typer.Option("--decode", help="The arguments, or each line, are ids.")
+        bool, typer.Option("--decode", help="Convert ids, given as arguments or lines, to text.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the tokens of a text with their ids and positions.
 
     One line per token: the token (spaces as ▁), its id, and the characters of the text that it
-    stands for. Below it says what of the text the ids cannot reproduce. Weights are not loaded.
+    covers. If decoding the ids does not give the text back, a last line says what is lost. Weights
+    are not loaded.
     """
     from regard.cli.line_processor import LineProcessor
 
     if decode and compare:
         raise InputError("--decode", got="--compare", expected="one of the two",
-                         fix="an id means something in one vocabulary alone")  # fmt: skip
+                         fix="the same id is another token in another vocabulary")  # fmt: skip
     names = [place, *(compare or ())]
     sides = [_side(name, target=target) for name in names]
     if decode:

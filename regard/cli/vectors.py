@@ -27,7 +27,8 @@ def vectors(
     ],
     question: Annotated[str, typer.Argument(metavar="|".join(QUESTIONS))],
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD]...", help="- and + are words here.")
+        list[str] | None,
+        typer.Argument(metavar="[WORD]...", help="Words; for analogy, with + and - between them."),
     ] = None,
     top: Annotated[
         int | None,
@@ -39,9 +40,10 @@ def vectors(
     ] = None,
     method: Annotated[str, typer.Option(help="map: pca or tsne.")] = "pca",
     also: Annotated[
-        list[str] | None, typer.Option("--also", help="save: also words of another place.")
+        list[str] | None,
+        typer.Option("--also", help="save: add the words of another model or file."),
     ] = None,
-    half: Annotated[bool, typer.Option("--half", help="save: as 16-bit numbers.")] = False,
+    half: Annotated[bool, typer.Option("--half", help="save: store 16-bit numbers.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     seed: Seed = None,

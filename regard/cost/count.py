@@ -45,7 +45,7 @@ _SUBLAYERS = {
     "feed_forward": "feed-forward",
     "norm": "norms",
 }
-"""The parts of a block, by the end of the names of its modules; a prefix may tell two apart."""
+"""The parts of a block, by the end of the names of its modules; names may also have a prefix."""
 _ENDS = {"first": "first state", "readout": "readout"}
 """The parts below and above the layers of a recurrent decoder."""
 _OF_A_STACK = ("positions", *dict.fromkeys(_SUBLAYERS.values()), *_ENDS.values())

@@ -158,8 +158,8 @@ class Plan:
     def training_memory(self) -> dict[str, int]:
         """Bytes in training: 16 per parameter, and the activations of a micro-batch.
 
-        This is for one thread; each further thread that computes a part of the micro-batch has
-        gradients of its own.
+        This is for one thread; each further thread that computes a part of the micro-batch needs
+        another copy of the gradients.
         """
         model, tokens, length = self.recipe.model, self.recipe.train.batch_tokens, sum(self.lengths)
         targets = targets_of(model, self.lengths)

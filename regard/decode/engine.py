@@ -310,7 +310,7 @@ def clip_to_limit(limit: int | None, wanted: int, given: int) -> int:
     """The maximum output length of one sequence, in a model with `limit` positions.
 
     Args:
-        limit: The maximum number of tokens that the model can hold; None: any number.
+        limit: The maximum number of tokens that the model has positions for; None: any number.
         wanted: The maximum output length that was asked for.
         given: Number of tokens of prompt and prefix, which take positions, too.
     """
@@ -320,7 +320,7 @@ def clip_to_limit(limit: int | None, wanted: int, given: int) -> int:
         raise InputError(
             "prefix",
             got=f"{given} tokens",
-            expected=f"fewer than {limit}, the most this model can hold",
+            expected=f"fewer than {limit}, the model's maximum length",
         )
     return min(wanted, limit - given)
 

@@ -287,7 +287,7 @@ class Sampling(Search):
     width_setting = "n_best"
 
     def start(self) -> None:
-        """All rows are open; each has random numbers of its own."""
+        """All rows are open; each has a random generator."""
         sentences, config = self.running.sentences, self.config
         self.open = [True] * (len(sentences) * config.n_best)
         self.generators = {

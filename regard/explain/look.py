@@ -223,7 +223,7 @@ class Look:
             layer: See `choose`.
             head: See `choose`.
             word: See `choose`.
-            details: Also write below the picture what the page tells, such as the model's name.
+            details: Also write the page's details, such as the model's name, below the picture.
             paper: Draw the picture for print: 160 mm wide, without title and caption.
 
         Raises:

@@ -34,7 +34,7 @@ def recipe_of(
         config: The model's config.
         vocabularies: The sizes of its vocabularies.
         folder: The folder it was read from, or a single file.
-        their: The contents of their `config.json`, if it was read already.
+        their: The contents of Hugging Face's `config.json`, if it was read already.
     """
     length, both = config.max_length, config.sides == 2
     return Recipe(

@@ -105,7 +105,7 @@ def _parsed(
     Args:
         folder: The model's folder, for error messages.
         their: The contents of their `config.json`.
-        tensors: Their tensors by name, whose names tell which heads there are.
+        tensors: Their tensors by name; the names show which heads there are.
         count: Number of tensors, as a limit for the number of layers.
     """
     kind = kind_of(their, folder)
@@ -163,7 +163,7 @@ def _kind_for(model: Model) -> Kind:
     names = [name for name, kind in KINDS.items() if kind.family == family]
     raise InputError(
         "export to Hugging Face",
-        got=f"a {family} with settings that none of its models has" if names
+        got=f"a {family} with settings that no such model has" if names
         else f"a {family}, which transformers does not have",
         expected=f"what one of {', '.join(names or KINDS)} computes",
     )  # fmt: skip

@@ -39,7 +39,7 @@ class Names:
         Args:
             copy: Name of the matrix that may be a copy.
             original: Name of the other matrix.
-            usual: The default if the config does not tell.
+            usual: The default if the config does not say.
         """
         if copy in self._tensors and original in self._tensors:
             return torch.equal(self._tensors[copy], self._tensors[original])

@@ -67,8 +67,8 @@ def _packed(stream: Any, file: Path) -> Iterator[bytes]:
         if sum(part.file_size for part in parts) > size or any(p.compress_type for p in parts):
             raise InputError(
                 f"{file}: its parts",
-                got="compressed ones, or one in another",
-                expected=f"parts as torch stores them, of at most {size:,} bytes, the file's own",
+                got="compressed or overlapping parts",
+                expected=f"parts as torch stores them, together at most {size:,} bytes",
             )
         for part in parts:
             if part.filename.endswith(".pkl"):
@@ -114,4 +114,4 @@ def _refuse_repeated(tensors: dict[str, Tensor], file: Path) -> None:
     named = sum(each.numel() * each.element_size() for each in tensors.values())
     most = REPEATED * sum(stored.values())
     if named > most:
-        raise InputError(str(file), got=f"{named:,} bytes by name", expected=f"at most {most:,}")
+        raise InputError(str(file), got=f"tensors of {named:,} bytes", expected=f"at most {most:,}")

@@ -153,7 +153,7 @@ class Table:
         left = ours.keys() - {name for rule in self.rules for name in rule.ours}
         if left:
             raise InputError(
-                "export", got=f"a {min(left)}", expected="only tensors that their model has"
+                "export", got=f"a {min(left)}", expected="only tensors that transformers' model has"
             )
         theirs: dict[str, Tensor] = {}
         for rule in self.rules:
@@ -182,7 +182,9 @@ def _import(
         )
     if any(name not in shapes for name in rule.ours):
         raise InputError(
-            "the weights", got=f"a tensor {rule.theirs[0]}", expected="none of it, by config.json"
+            "the weights",
+            got=f"a tensor {rule.theirs[0]}",
+            expected="no such tensor, by config.json",
         )
     parts = [_real(name, theirs[name]) for name in rule.theirs]
     if rule.transposed:
@@ -203,7 +205,7 @@ def _import(
         raise InputError(
             f"{rule.theirs[0]}: its shape does not fit config.json",
             got=got,
-            expected=f"what gives {_shapes(expected)}",
+            expected=f"shapes that give {_shapes(expected)}",
         )
     return {name: _own(piece) for name, piece in zip(rule.ours, pieces, strict=True)}
 

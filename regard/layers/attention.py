@@ -151,7 +151,7 @@ class Attention(Mixer):
         cross: Keys and values come from the memory (the encoder's output) instead of x.
         score: `scaled_dot`, `dot`, `additive`; `cosine`: q·k / (|q| |k|) times a number that each
             head learns (Swin-V2); or `location`: q·p_i, with a learned vector p_i for each place i
-            of the memory as its key, whatever is there (Luong et al. 2015, equation 8).
+            of the memory as its key, independent of the content (Luong et al. 2015, equation 8).
         dropout: Dropout rate on the attention weights in training. The fused kernel is not used
             then.
         head_dim: Width of a head, if it is not dim / heads.
@@ -200,7 +200,7 @@ class Attention(Mixer):
             raise InputError(
                 "heads",
                 got=f"dim {dim}, heads {heads}, kv_heads {kv_heads}",
-                expected="each to divide the one before",
+                expected="heads to divide dim, and kv_heads to divide heads",
             )
         self.name, self.heads, self.kv_heads, self.cross = name, heads, kv_heads or heads, cross
         self.head_dim = head_dim or dim // heads
@@ -212,7 +212,7 @@ class Attention(Mixer):
             raise InputError(
                 name,
                 got=f"values {values}, memory_dim {memory_dim}, cross {cross}",
-                expected="values own or memory; a memory's width and values only with cross",
+                expected="values own or memory; memory_dim, and values memory, only with cross",
             )
         # Output widths of the query projection, and of the joint key-value projection.
         keys = self.kv_heads * self.head_dim

@@ -45,7 +45,7 @@ class AttentiveBlock(Block):
             `states` (Cho et al. 2014).
         last_word: Whether the query is [s_{t-1}; y_{t-1}], not s_{t-1} alone.
         hard: Whether a token attends to one source token only.
-        places: Number of source tokens that the score `location` can tell apart.
+        places: Number of source positions that the score `location` has a vector for.
     """
 
     recurrent: Recurrent
@@ -133,7 +133,7 @@ class AttentiveBlock(Block):
         return tap is not None and any(tap.edits_at(site) for site in sites)
 
     def _look(self, ctx: Context) -> Look:
-        """A function that computes c_t from the latest query: one for each row."""
+        """A function that computes c_t of each row from its latest query."""
         layout = Layout((1,) * ctx.layout.batch, ctx.layout.device)
         one = replace(ctx, layout=layout, tap=None, cache=None)
         return lambda found: self.cross_attention(found[-1], one)

@@ -35,7 +35,7 @@ class Memory:
     def select(self, sentences: Tensor) -> Memory:
         """The memory of the given sequences alone, in the given order."""
         layout, sentences = self.layout.take(sentences.tolist()), sentences.to(self.x.device)
-        longest = layout.longest  # the longest sequence may be gone
+        longest = layout.longest  # the longest sequence may not be among them
         x = layout.unpad(self.layout.pad(self.x)[sentences, :longest])
         projected = {
             name: (k[sentences, :, :longest], v[sentences, :, :longest])

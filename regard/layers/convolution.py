@@ -33,7 +33,7 @@ class OverTime(Mixer):
     def __init__(self, dim: int, name: str, kernel: int, *, causal: bool) -> None:
         super().__init__()
         if kernel < 1 or not (causal or kernel % 2):
-            raise InputError("kernel", got=kernel, expected="an odd number, a token in its middle")
+            raise InputError("kernel", got=kernel, expected="an odd number, to have a middle")
         self.dim, self.name, self.kernel, self.has_state = dim, name, kernel, causal
 
     def start(self, rows: int, like: Tensor) -> tuple[Tensor, ...]:

@@ -88,7 +88,7 @@ class Layout:
         return Layout([self.lengths[row] for row in rows], self.device, self.grid, self.first)
 
     def keys(self, query: int) -> list[int]:
-        """The tokens that the key columns of recorded weights stand for, for one query: all."""
+        """For one query, the token of each key column of recorded weights: here, all tokens."""
         del query
         return list(range(self.longest))
 
@@ -244,7 +244,7 @@ class Windows(Layout):
         return found.view(self.each, self.longest)
 
     def keys(self, query: int) -> list[int]:
-        """The tokens that the key columns stand for, for one query: its window's; -1: padding."""
+        """For one query, the token of each key column: those of its window; -1 is padding."""
         return self.tokens_of[int(self.own_slots[query]) // self.longest].tolist()
 
     @cached_property

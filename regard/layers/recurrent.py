@@ -157,7 +157,8 @@ class Recurrent(Mixer):
             raise InputError("direction", got=direction, expected=expected)
         halves = direction in ("both", "apart")
         if halves and dim % 2:
-            raise InputError("both ways", got=f"dim {dim}", expected="an even one, half for each")
+            expected = "an even dim: half for each direction"
+            raise InputError("both ways", got=f"dim {dim}", expected=expected)
         self.name, self.cell, self.direction = name, cell, direction
         self.has_state = direction in ("forward", "apart")
         self.width = dim // 2 if halves else dim
@@ -179,7 +180,7 @@ class Recurrent(Mixer):
         return (zeros, zeros) if self.cell == "lstm" else (zeros,)
 
     def sites(self) -> dict[str, int]:
-        """The tap sites: the output, and the gates; those of a backward reader in `.backward`."""
+        """The tap sites: the output, and the gates; backward gates are in `.backward`."""
         inside = [f"{way.place}.{gate}" for way in self.ways for gate in GATES[self.cell]]
         return {self.name: 0, **dict.fromkeys(inside, 0)}
 
@@ -188,7 +189,7 @@ class Recurrent(Mixer):
         cache, tap, layout = ctx.cache, ctx.tap, ctx.layout
         if cache is not None and not self.has_state:
             raise InputError(
-                self.name, got="a token at a time", expected="whole texts: it reads from the end"
+                self.name, got="one token at a time", expected="whole texts, as it reads backward"
             )
         held = None if cache is None else cache.states[self.slot]
         ways = self.ways if cache is None else self.ways[:1]

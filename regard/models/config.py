@@ -260,12 +260,12 @@ class BlocksConfig(ModelConfig):
         if not (self.sublayers and known and len(set(words)) == len(words)):
             raise ValueError(
                 f"sublayers [{', '.join(self.sublayers)}]: each must end in "
-                f"{', '.join(SUBLAYERS)}, and begin with a word of its own, as first_feed_forward"
+                f"{', '.join(SUBLAYERS)}, and differ in its first word, as first_feed_forward"
             )
         named = {*self.sublayers, "cross_attention"}
         strange = sorted((set(self.scales) | set(self.norm_places)) - named)
         if strange:
-            raise ValueError(f"{strange[0]} is none of the sublayers {', '.join(self.sublayers)}")
+            raise ValueError(f"{strange[0]} is not in the sublayers {', '.join(self.sublayers)}")
         if self.both_ways and self.dim % 2:
             raise ValueError(f"both_ways needs an even dim, got {self.dim}")
         return self

@@ -144,7 +144,7 @@ class RecipeFormat(Generic[AnyRecipe]):
     keys: Keys
 
     def validate(self, values: Any) -> AnyRecipe:
-        """Validates the values of a recipe's text, without conversions, into a recipe."""
+        """Makes a recipe from the values of its text; raises if one has a wrong type or value."""
         return self.kind.model_validate(values, strict=True, context=STRICT)
 
 
@@ -157,7 +157,7 @@ TASKS_WITH_OWN_FORMAT = {
     "compare": ("several models", "train all of them with `regard compare NAME -o FOLDER`"),
 }
 """Tasks whose recipes have other sections. `task_of` finds the task before the recipe is read, and
-the training code reads it by a `RecipeFormat` of its own. The values say what such a recipe is of,
+the training code reads it by another `RecipeFormat`. The values say what such a recipe describes,
 and how it is used."""
 
 
@@ -190,7 +190,7 @@ def load(name_or_path: str | os.PathLike[str], overrides: Sequence[str] = ()) ->
 
 
 def from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """As `load`, for the text of a recipe; `name` stands for the file in messages."""
+    """As `load`, for the text of a recipe; messages use `name` as the file's name."""
     return form_from_text(FORM, text, name, overrides)
 
 

@@ -245,7 +245,7 @@ def _forbidden(repo: Repository, *, download: bool) -> str | None:
     if offline():
         return "HF_HUB_OFFLINE is set: unset it to download such names"
     if "/" in repo.name and Path(repo.name).parent.is_dir():
-        return "it begins as a folder here does, so that the hub is not asked"
+        return "its first part is a folder here, so the hub is not asked"
     return None
 
 

@@ -2,7 +2,7 @@
 
 In: a recipe, and the checkpoint if the run is resumed. Out: a `RunStart`: the recipe completed
 with the model config and tokenizer of `start.folder`, and the weights to copy. A resumed run takes
-all of that from its own checkpoint, since the folder may be gone.
+all of that from its own checkpoint, since the folder may no longer exist.
 """
 
 from __future__ import annotations
@@ -166,14 +166,14 @@ def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
                 f"model.{key}",
                 got=value,
                 expected=f"{values.get(key)}, as in {folder}",
-                fix=f"with start.folder, model has only {', '.join(sorted(MAY_DIFFER))}",
+                fix=f"with start.folder, only {', '.join(sorted(MAY_DIFFER))} may be set in model",
             )
     if not is_labelled(recipe.task):
         return type(base).model_validate(values | given)
     if base.shape != "encoder":
         raise InputError(
             f"task: {recipe.task}",
-            got=f"{folder}, a {base.family} model, to begin from",
+            got=f"{folder}, a {base.family} model, to start from",
             expected="an encoder: BERT, RoBERTa, DistilBERT",
         )
     # Names of classes or tags come from the recipe, else from the data.

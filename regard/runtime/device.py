@@ -272,7 +272,7 @@ def _version(package: str) -> str:
 
 
 def memory() -> int | None:
-    """Bytes of memory that this process may use at most; None if the system does not tell."""
+    """Bytes of memory that this process may use at most; None if unknown."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # Windows has no sysconf

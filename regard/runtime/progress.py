@@ -79,7 +79,7 @@ class Progress:
         self._done += more
 
     def finish(self, part: float) -> None:
-        """Marks a part of the work as done, whatever `advance` has counted of it."""
+        """Marks a part of the work as done, replacing what `advance` has counted of it."""
         self._settled += part
         self._done = self._settled
 

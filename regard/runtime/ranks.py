@@ -210,7 +210,7 @@ def is_lost(error: BaseException) -> bool:
 
 @contextmanager
 def first_process_reports() -> Iterator[None]:
-    """For errors that all processes meet: in the body, only process 0 reports them."""
+    """A context for errors that occur in all processes: only process 0 reports them."""
     try:
         yield
     except UserError as error:

@@ -84,7 +84,7 @@ class Answer(Supervised[Question]):
                     f"the question {example.question[:40]!r}",
                     got="no answer",
                     expected="one",
-                    fix="data.unanswerable=true allows questions without",
+                    fix="data.unanswerable=true allows questions without an answer",
                 )
             rows += [part.row for part in self._parts(example, longest)[0]]
         return rows

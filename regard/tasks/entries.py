@@ -42,7 +42,7 @@ class Entry:
         verbs: What a model of this task can be asked to do; each is a method of the class.
         head: The config key of the output head that the task needs; empty if the logits over the
             vocabulary suffice.
-        needs: The import path of a function that tells whether a vocabulary suits the task; empty
+        needs: The import path of a function that checks whether a vocabulary suits the task; empty
             if every vocabulary does.
         reads: The kinds of input that its models can read.
         contextual: Whether a model that writes can do it, too, if its vectors of tokens depend on

@@ -425,7 +425,9 @@ def word_accuracy(
         if found.start() > 0 and text[found.start() - 1] == " "
     ]
     if not places:
-        raise InputError("the text", got="no word after another", expected="some words")
+        raise InputError(
+            "the text", got="no word that follows another", expected="two or more words"
+        )
     step = max(1, len(places) // words)
     chosen = places[step // 2 :: step][:words]
     ranks = []

@@ -173,7 +173,7 @@ def format_words(words: Sequence[Any]) -> str:
 
 class _Translate(Verb):
     name = "translate"
-    help = "Translate sentences, a file, or what comes through a pipe."
+    help = "Translate sentences, the lines of a file, or those of a pipe."
     options_at = "regard.tasks.options.TranslateOptions"
     decode = (
         "beam", "n_best", "sample", *SAMPLING_SETTINGS, "max_length", "min_length",
@@ -220,7 +220,7 @@ class _Translate(Verb):
 
 class _Generate(Verb):
     name = "generate"
-    help = "Continue each prompt, printed while it is generated."
+    help = "Continue each prompt; the text is printed while it is generated."
     options_at = "regard.tasks.options.GenerateOptions"
     decode = ("max_length", "beam", *SAMPLING_SETTINGS, *REPETITION_SETTINGS, "no_copy", "seed")
     command_defaults: ClassVar[Mapping[str, Any]] = {"max_length": 200}
@@ -254,7 +254,7 @@ class _Generate(Verb):
 
 class _Suggest(Verb):
     name = "suggest"
-    help = "The most probable next words, as on a phone keyboard."
+    help = "Suggest the most probable next words, as a phone keyboard does."
     options_at = "regard.tasks.options.SuggestOptions"
 
     def lines(self, answer: Any) -> list[str]:
@@ -266,7 +266,7 @@ class _Suggest(Verb):
 
 class _Fill(Verb):
     name = "fill"
-    help = "The most probable words for each [MASK] in a text."
+    help = "Print the most probable words for each [MASK] in a text."
     options_at = "regard.tasks.options.FillOptions"
 
     def lines(self, answer: Any) -> list[str]:
@@ -278,7 +278,7 @@ class _Fill(Verb):
 
 class _Restore(Verb):
     name = "restore"
-    help = "Fill the holes of each text, written <extra_id_0>, <extra_id_1>, …, or ___."
+    help = "Fill the gaps in each text, written <extra_id_0>, <extra_id_1>, …, or ___."
     decode = ("beam",)
 
     def lines(self, answer: Any) -> list[str]:
@@ -290,7 +290,7 @@ class _Restore(Verb):
 
 class _Classify(Verb):
     name = "classify"
-    help = "The class of each text or image file; a tab separates the two texts of a pair."
+    help = "Classify each text or image file; a tab separates the two texts of a pair."
     options_at = "regard.tasks.options.ClassifyOptions"
     noun = "TEXT|FILE"
 
@@ -315,7 +315,7 @@ class _Classify(Verb):
 
 class _Tag(Verb):
     name = "tag"
-    help = "The tag of each word, and the named entities that tags mark."
+    help = "Tag each word; with --json also list the named entities."
 
     def is_single(self, items: Any) -> bool:
         return isinstance(items, str) or not items or isinstance(items[0], str)
@@ -337,7 +337,7 @@ class _Tag(Verb):
 
 class _Answer(Verb):
     name = "answer"
-    help = "The answer to each question, cut out of a text; an empty line if the text has none."
+    help = "Find the answer to each question in a text; an empty line if there is none."
     options_at = "regard.tasks.options.AnswerOptions"
     noun = "QUESTION"
 
@@ -362,7 +362,7 @@ class Closeness:
 
 class _Embed(Verb):
     name = "embed"
-    help = "A vector for each text or image file, or which of them are nearest in meaning."
+    help = "Print a vector for each text or image file, or those nearest to a text."
     options_at = "regard.tasks.options.EmbedOptions"
     takes_ids = True
     needs_all_items = True

@@ -368,7 +368,7 @@ class Tokenizer:
         raise InputError(
             f"{self._file}: the {role} symbol",
             got="none",
-            expected="one, which this use of the model needs",
+            expected="one: the model needs it here",
         )
 
     def _check_ids(self) -> None:

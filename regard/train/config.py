@@ -50,7 +50,7 @@ class TrainConfig(Config):
     weight_decay: float = Field(default=0.0, ge=0)
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     clip: float | None = Field(default=1.0, gt=0)
-    """Gradients are scaled down to this norm if theirs is larger; null turns clipping off."""
+    """Gradients with a larger norm are scaled down to this norm; null turns clipping off."""
     log_every: int = Field(default=20, ge=1)
     evaluate_every: int = Field(default=500, ge=1)
     save_every: int = Field(default=500, ge=1)

@@ -106,8 +106,8 @@ def check_optimizer(
         kind: The optimizer, as `train.optimizer` names it.
 
     Raises:
-        InputError: A tensor is missing, unknown, of a wrong shape or type, or holds values that no
-            training gives.
+        InputError: A tensor is missing, unknown, of a wrong shape or type, or has impossible values
+            (NaN, infinite, a negative square, a wrong step).
     """
     wanted: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP during training: the step is finished and saved, then it stops."""
+"""Ctrl-C, SIGTERM and SIGHUP during training: finish and save the step, then stop the training."""
 
 from __future__ import annotations
 

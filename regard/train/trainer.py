@@ -272,7 +272,7 @@ class Trainer:
         """The micro-batches from the present position in the data on, each with its cursor.
 
         Raises:
-            InputError: The checkpoint's position lies beyond the end of its epoch.
+            InputError: The checkpoint's position is beyond the end of its epoch.
         """
         place, batches = self.place, self.task.batches(self.place.cursor)
         if not place.step:
@@ -282,7 +282,7 @@ class Trainer:
             raise InputError(
                 f"{folder_name(place.step)}/{TRAINING}: place.cursor.batch",
                 got=at.batch,
-                expected=f"a batch of epoch {at.epoch}, which has fewer",
+                expected=f"a smaller number: epoch {at.epoch} has fewer batches",
             )
         return chain([first], batches)
 

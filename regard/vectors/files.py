@@ -270,7 +270,7 @@ class _Rows:
             raise InputError(
                 what,
                 got=f"{text!r} again",
-                expected=f"each word once; it is the {first:,}. word, too",
+                expected=f"each word once; it is already word {first:,}",
             )
         with np.errstate(over="ignore", invalid="ignore"):
             row = np.array(numbers, np.float32)
@@ -347,7 +347,7 @@ def _read_npz(path: Path, file: IO[bytes], size: int) -> WordVectors:
     words, vectors = found["words"], found["vectors"]
     if words.ndim != 1 or words.dtype.kind not in "US" or vectors.dtype.kind not in "fiu":
         got = f"words of {words.dtype}, vectors of {vectors.dtype}"
-        raise InputError(str(path), got=got, expected="texts, and numbers")
+        raise InputError(str(path), got=got, expected="words as texts, vectors as numbers")
     if vectors.ndim != 2 or len(vectors) != len(words) or not vectors.size:
         shape = "×".join(map(str, vectors.shape))
         got = f"{len(words):,} words, vectors of {shape}"
@@ -368,7 +368,9 @@ def _texts(path: Path, words: npt.NDArray[Any]) -> Iterator[str]:
             text = word.decode() if isinstance(word, bytes) else word
             text.encode()  # a lone surrogate cannot be encoded
         except UnicodeError:
-            raise InputError(f"{path}: word {number:,}", got="no UTF-8", expected="text") from None
+            raise InputError(
+                f"{path}: word {number:,}", got="bytes that are not UTF-8", expected="text"
+            ) from None
         if not text:
             raise InputError(f"{path}: word {number:,}", got="no word", expected="one")
         yield text

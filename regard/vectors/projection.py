@@ -164,7 +164,7 @@ def draw_map(words: list[str], points: Points, title: str, caption: str, path: P
 
 
 def _label_sides(words: list[str], points: Points) -> list[tuple[str, float, float, bool]]:
-    """For each word its label side: True for above, False (below) if a point is close above."""
+    """(word, x, y, above) of each word: its label is above, or below if a point is close above."""
     reach = np.ptp(points, axis=0).clip(min=1e-12)
     found = []
     for at, (word, (x, y)) in enumerate(zip(words, points.tolist(), strict=True)):

@@ -201,7 +201,9 @@ def _texts(file: str, expected: str) -> Iterable[tuple[int, str]]:
         try:
             text = line.decode().strip()
         except UnicodeDecodeError:
-            raise InputError(f"{file}:{number}", got="no UTF-8", expected="text") from None
+            raise InputError(
+                f"{file}:{number}", got="bytes that are not UTF-8", expected="text"
+            ) from None
         if text and not text.startswith("#"):
             yield number, text
 

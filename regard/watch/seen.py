@@ -61,7 +61,7 @@ class Recorded:
         return cls(records, shape, queries, keys, first[:, -1].cpu().clone(), before)
 
     def before_at(self, rows: int | slice) -> Tensor | None:
-        """`before` of some rows of the batch."""
+        """The rows `rows` of `before`; None if there is no earlier key."""
         return None if self.before is None else self.before[rows]
 
 

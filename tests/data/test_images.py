@@ -143,7 +143,7 @@ def test_a_file_larger_than_any_image_is_not_read(tmp_path, monkeypatch):
     [
         (3, "expected a path, bytes, a Pillow image or an array"),
         (np.zeros((2, 2, 2, 2)), "height x width"),
-        (np.zeros((0, 3)), "some pixels"),
+        (np.zeros((0, 3)), "at least one pixel"),
         (np.full((3, 3), 2.0), "pixels from 2 to 2"),
         (np.full((3, 3), np.nan), "expected 0 to 1"),
         (np.full((3, 3), -1), "pixels from -1 to -1"),

@@ -457,11 +457,13 @@ def test_a_pickle_that_asks_for_memory_is_refused_before_it_gets_any(tmp_path, m
 def test_a_deflated_pickle_and_many_names_for_the_same_numbers_are_refused(tmp_path):
     file = tmp_path / "pytorch_model.bin"
     packed(file, method=zipfile.ZIP_DEFLATED, more=10**7)
-    with pytest.raises(InputError, match=r"got compressed ones.* at most \d+,\d+ bytes"):
+    with pytest.raises(
+        InputError, match=r"got compressed or overlapping parts.* at most \d+,\d+ bytes"
+    ):
         _load(file)
     one = torch.zeros(1000, dtype=torch.half)
     torch.save({f"w{start}": one[start:] for start in range(50)}, file)
-    with pytest.raises(InputError, match=r"by name, expected at most 16,000"):
+    with pytest.raises(InputError, match=r"bytes, expected at most 16,000"):
         _load(file)
     torch.save({"a": one, "b": one}, file)
     assert _load(file).keys() == {"a", "b"}
@@ -506,7 +508,11 @@ def test_weights_that_the_machine_cannot_hold_are_refused_with_both_sizes(make, 
         ("gpt2", {"model_type": "\ud800"}, r"model_type: got \\ud800, expected one of gpt2"),
         ("gpt2", {"model_type": "x" * 10**6}, "model_type: got xxx"),
         ("gpt2", {"n_layer": True}, "unknown tensor"),
-        ("bert-masked", {"type_vocab_size": 0}, "token_type_embeddings.weight, expected none"),
+        (
+            "bert-masked",
+            {"type_vocab_size": 0},
+            "token_type_embeddings.weight, expected no such tensor",
+        ),
     ],
 )
 def test_a_value_that_no_model_has_is_said_in_two_printable_lines(make, name, changes, said):

@@ -311,8 +311,8 @@ def test_a_decoder_with_a_memory_looks_at_it_before_its_last_feed_forward():
     [
         ({"sublayers": ("attention",)}, r"\[attention\]: each must end in self_attention"),
         ({"sublayers": ()}, r"sublayers \[\]"),
-        ({"sublayers": ("feed_forward", "feed_forward")}, "a word of its own"),
-        ({"scales": {"convolution": 0.5}}, "convolution is none of the sublayers self_attention"),
+        ({"sublayers": ("feed_forward", "feed_forward")}, "differ in its first word"),
+        ({"scales": {"convolution": 0.5}}, "convolution is not in the sublayers self_attention"),
         ({"norm_places": {"feed_forward": "below"}}, "pre"),
         ({"both_ways": True, "dim": 9, "heads": 3}, "both_ways needs an even dim, got 9"),
     ],

@@ -367,7 +367,7 @@ def test_a_place_beside_the_data_is_refused(stopped: Snapshot) -> None:
             assert trainer.run().step == 12
         else:
             with pytest.raises(
-                InputError, match=r"cursor\.batch: got 3, expected a batch of epoch"
+                InputError, match=r"cursor\.batch: got 3, expected a smaller number: epoch"
             ):
                 trainer.run()
 

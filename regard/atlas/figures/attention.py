@@ -75,7 +75,7 @@ def softmax(text: str | None) -> Drawing:
 
 
 def _draw_numbers(axes: Chart, x: Tensor, values: Tensor, colour: str, *, shares: bool) -> None:
-    """Draw a bar per value, with the value above it if there is room.
+    """Draw a bar per value, with the value above it if it fits.
 
     Args:
         axes: The axes.

@@ -188,7 +188,7 @@ class _Found:
         return float(getattr(one, what) / getattr(two, what))
 
     def slower(self, kind: str, what: str = "times") -> list[float]:
-        """Time or FLOPs of each number of heads, over those of one head."""
+        """Time or FLOPs for each number of heads, relative to one head."""
         values = [
             self.times[kind, count].seconds if what == "times" else self.flops[kind, count]
             for count in self.counts

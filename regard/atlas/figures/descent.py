@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 
 def draw_for_narrow(model: nn.Module) -> None:
-    """Draw every matrix anew with a standard deviation of 1/√(columns); biases and norms stay.
+    """Initialize every matrix again, with a standard deviation of 1/√(columns).
 
-    Our decoders begin with GPT-2's 0.02, which is meant for a width of 768. Models that are ten
-    times narrower learn several times faster from larger weights. Tables of positions stay.
+    Regard's decoders are initialized as GPT-2, with a standard deviation of 0.02, which is meant
+    for a width of 768. Models that are ten times narrower learn several times faster from larger
+    weights. Biases, norms and position tables stay as they are.
     """
     for name, weights in model.named_parameters():
         if weights.dim() == 2 and "positions" not in name:

@@ -1,4 +1,4 @@
-"""The gallery: the lectures' sentences, each with the model that shows it and what is to be seen.
+"""The gallery: the lectures' sentences, each with a model and what it shows.
 
 A scene (`scenes_translated.py`, `scenes_written.py`) is a picture of one sentence in one model, and
 a claim that is measured there: it holds, or the picture says that it does not. All of them together
@@ -62,14 +62,14 @@ SCENES = {
 
 @dataclass(frozen=True)
 class Shown:
-    """A scene as it came out.
+    """The result of a scene.
 
     Attributes:
         name: The name of the scene.
         sentence: The sentence that was read.
         model: The name of the model; empty if none could be used.
         drawing: The picture; None if it could not be drawn.
-        says: What is to be seen, or why there is no picture.
+        says: What the picture shows, in a sentence, or why there is no picture.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Gallery(Drawing):
             else:
                 body = _picture(each.drawing)
             slides.append(Slide(each.name, f"{head}\n{body}"))
-        return slides_page("Gallery", "The lectures' sentences, and what is to be seen", slides)
+        return slides_page("Gallery", "The lectures' sentences, and what models show", slides)
 
 
 def _picture(drawing: Drawing) -> str:
@@ -198,7 +198,7 @@ def _shown(name: str, text: str | None, models: dict[str, Pipeline]) -> Shown:
 
 
 def _overview(scenes: Sequence[Shown]) -> Gallery:
-    """A sheet with each sentence, its model, and what is to be seen."""
+    """A sheet with each sentence, its model, and what the picture shows."""
     held = sum(each.mark == "✓" for each in scenes)
     drawn = sum(each.drawing is not None for each in scenes)
     caption = (

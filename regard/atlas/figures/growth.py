@@ -140,11 +140,11 @@ def _draw(found: _Found, kernel: int, reach: int, rounds: int) -> Drawing:
         f"take turns. Exponents are fitted to texts of at least {FITTED} × {dim} tokens. The "
         f"recurrent layer is a GRU: O(n d²) work, in n steps that wait for each other. The "
         f"convolution sees {kernel} tokens: O(k n d²). Attention: O(n² d) for its products, and "
-        f"O(n d²) for its projections, so that n passes d before its products are most of the "
+        f"O(n d²) for its projections; only for n well above d are the products most of the "
         f"work. Restricted attention sees its block of {reach} tokens and the one before: "
         "O(r n d). Memory: the largest sum of what torch allocated; the fused kernel never "
-        "stores all n² weights. In turn: the steps that wait for each other. Path: the layers, or "
-        "steps, until the first token acts on the last."
+        "stores all n² weights. In turn: the number of steps that must wait for each other. Path: "
+        "the number of layers, or steps, until the first token acts on the last."
     )
     styles = dict(zip(KINDS, LINE_STYLES, strict=False))
     with Board(caption, (1, 1, 1.15), details) as board:

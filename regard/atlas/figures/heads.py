@@ -2,8 +2,8 @@
 
 The task needs two tokens at once: at each position, predict the token one back and the token three
 back. A head has only one set of attention weights. With one head, both tokens arrive as one
-weighted sum that hardly tells which is which: a guess between the two costs ln 2. With several
-heads, each can attend to one of them.
+weighted sum, from which their order can hardly be read: a guess between the two costs ln 2. With
+several heads, each can attend to one of them.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def heads(heads: int, steps: int, seed: int) -> Drawing:
         f"At each position the model predicts the token {BACK[0]} back and the token {BACK[1]} "
         f"back, in random sequences over {VOCAB} tokens. It is one causal attention layer of width "
         f"{DIM} with {sizes.pop():,} parameters, as 1 head of width {DIM} or {heads} heads of "
-        f"width {DIM // heads}. One head adds both tokens into one vector and can hardly tell "
-        f"which is which; guessing between the two costs ln 2 = {math.log(2):.2f}. {steps} steps "
+        f"width {DIM // heads}. One head adds both tokens into one vector, in which their order is "
+        f"nearly lost; guessing between the two costs ln 2 = {math.log(2):.2f}. {steps} steps "
         f"of Adam, seed {seed}. The maps are those of one new sequence."
     )
     with Board(caption, (1.25, 1, 1, 1), details) as board:

@@ -220,7 +220,7 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
     """Compare two layers with one: losses, heads during training, knock-outs, and one map."""
     if dim % heads or dim // heads % 2:
         raise InputError(
-            "heads", got=heads, expected=f"a number that cuts dim={dim} into even widths"
+            "heads", got=heads, expected=f"a number for which dim / heads = {dim} / heads is even"
         )
     measure = Measure(seed)
     with training_progress(2 * steps) as on_step:

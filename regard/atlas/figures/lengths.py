@@ -1,14 +1,13 @@
 """Figure of part 4: train on short texts, test on longer ones, with each position scheme.
 
-The texts are random patterns that come again, so that the next token stands in the text itself,
-after the previous occurrence of the current one. A model that was trained on texts of 32 tokens
-with patterns of 4 to 16, one that comes again and, from some place on, another, is asked two
-things:
+The texts repeat random patterns, so the next token can be copied: it followed the previous
+occurrence of the current token. The models are trained on texts of 32 tokens, in which a pattern of
+4 to 16 tokens is repeated and, from a random position on, another one. Two tests follow:
 
-- *further on*: texts of 128 tokens, made of eight parts of 16, each with a pattern of its own that
-  comes again within the part. Only positions are new; the distances between a token and what it
-  has to look at are those of the training. (If one pattern came again and again, all models would
-  do well: they would look at its first occurrence, at positions that were trained.)
+- *further on*: texts of 128 tokens in eight parts of 16; each part repeats a different pattern.
+  Only the positions are new; the distance from a token to its previous occurrence is one that
+  training had. (If the whole text repeated one pattern, all models would do well: they would attend
+  to its first occurrence, at positions that were trained.)
 - *further apart*: a pattern of half the text, twice. Now the distances are new as well.
 """
 
@@ -45,17 +44,17 @@ PERIODS = (4, 16)
 BATCH, UNSEEN = 32, 256
 """Texts of a training step, and of a test."""
 FARTHEST = 24
-"""The distance from which on T5's buckets are one. T5 has 128 for texts of 512: a bucket of longer
-distances than in training would keep its first, random bias."""
+"""Distances from this one on share one of T5's buckets. T5 has 128 for texts of 512; here, a bucket
+of distances that training never has would keep its random initial bias."""
 RATE, WARMUP = 0.003, 50
 PART = 16
-"""Tokens of a part of the first test, which has a pattern of its own."""
+"""Tokens of a part of the first test; each part repeats a different pattern."""
 APART = (16, 24, 32, 48, 64, 96, 128)
 """Lengths of the second test, in which a pattern of half the length comes twice."""
 
 
 def draw_texts(count: int, data: torch.Generator) -> Tensor:
-    """Training texts: a pattern that comes again, and, from some place on, another one.
+    """Training texts: a repeated pattern and, from a random position on, another one.
 
     The tokens of both patterns differ, so that the previous occurrence of a token is unique.
 
@@ -80,8 +79,8 @@ def draw_parts(count: int, data: torch.Generator) -> tuple[Tensor, Tensor]:
     """Long texts of parts with a pattern each, no token in two parts.
 
     Returns:
-        The texts (count, LONGEST), and which tokens have come before in their part, so that the
-        next one can be told (count, LONGEST).
+        The texts (count, LONGEST), and whether each token occurred before in its part, so that the
+        next one is known (count, LONGEST).
     """
     parts = LONGEST // PART
     most = VOCAB // parts  # different tokens of a part
@@ -161,12 +160,12 @@ def long(found: dict[str, Any], steps: int, seed: int) -> Drawing:
     details = (
         f"Decoders of {LAYERS} layers, width {DIM} and {HEADS} heads, one for each scheme, read "
         f"texts of {TRAINED} tokens in which a pattern of {PERIODS[0]} to {PERIODS[1]} random "
-        f"tokens of {VOCAB} comes again, and from some place on another; {steps} steps of Adam at "
-        f"{RATE:g}, seed {seed}. Counted is where the text tells the next token: the current one "
-        f"has come before. Left: {UNSEEN} new texts of {LONGEST} tokens, in parts of {PART} that "
-        "have a pattern each. Right: a pattern of half the text, twice. Distances from "
-        f"{FARTHEST} on are one bucket of T5's. Learned vectors of positions beyond the training "
-        "length are as they were drawn, never trained."
+        f"tokens of {VOCAB} is repeated, and another from a random position on; {steps} steps of "
+        f"Adam at {RATE:g}, seed {seed}. Only tokens that follow from the text count: the current "
+        f"one has occurred before. Left: {UNSEEN} new texts of {LONGEST} tokens, in parts of "
+        f"{PART}, each with another pattern. Right: a pattern of half the text, twice. Distances "
+        f"from {FARTHEST} on share one of T5's buckets. Learned vectors of positions beyond the "
+        "training length keep their random initial values."
     )
     with Board(caption, (1, 1), details) as board:
         styles = dict(zip(SCHEMES.values(), LINE_STYLES, strict=False))

@@ -43,7 +43,7 @@ KINDS = {
 def nearest(weights: Tensor) -> Tensor:
     """A one at the largest weight of each query, zeros elsewhere: (…, query, key).
 
-    A query that may look at no key has no weights, and keeps none.
+    If all keys are masked, all weights of the query stay zero.
     """
     best = weights.argmax(-1, keepdim=True)
     return torch.zeros_like(weights).scatter_(-1, best, 1.0) * (weights.sum(-1, keepdim=True) > 0)

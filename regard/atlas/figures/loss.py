@@ -121,7 +121,7 @@ def _target(task: Translate, pair: Pair, word: int) -> tuple[list[int], int]:
             raise InputError(
                 "--text",
                 got=f"the word {unknown[0]!r}",
-                expected="words of the phrases it learns",
+                expected="words of the training phrases",
                 fix=f"try some of {some}",
             )
     ids = [*both.target.encode(pair.target), both.target.end]

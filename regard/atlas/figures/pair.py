@@ -166,7 +166,7 @@ def model_scores(shared: Shared, name: str) -> Tensor:
     """
     pipeline = load(name, device="cpu")
     if SITE not in pipeline.model.sites():
-        raise InputError("model", got=name, expected="a model with an encoder that attends")
+        raise InputError("model", got=name, expected="a model with self-attention in its encoder")
     tokenizer, rows, places = pipeline.vocabulary.source, [], []
     for sentence, start in zip(shared.sentences, shared.starts, strict=True):
         text = " ".join(sentence)

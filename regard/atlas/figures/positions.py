@@ -138,7 +138,7 @@ def wavelengths(dim: int) -> Drawing:
 
 def _check_even(dim: int) -> None:
     if dim % 2:
-        raise InputError("dim", got=dim, expected="an even number: a sine and a cosine a pair")
+        raise InputError("dim", got=dim, expected="an even number: a sine and a cosine per pair")
 
 
 def rotation(by: int, dim: int) -> Tensor:

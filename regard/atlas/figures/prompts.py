@@ -2,8 +2,8 @@
 
 *Examples.* A rule gives each of 8 letters one of 4 colours; the models are trained on 16 rules. A
 prompt is the name of a rule or a blank, and then letters, each followed by itself with its colour
-(`a`, `a=red`), all different. The more examples stand before a letter, the better its colour can be
-told, up to a bound that is computed: the guess of one who knows all 16 rules and the examples.
+(`a`, `a=red`), all different. The more examples precede a letter, the better its colour can be
+predicted, up to a computed bound: the best guess given all 16 rules and the examples.
 
 *Steps.* The last digit of a sum of several digits, answered at once, or after the last digits of
 all partial sums, which the model writes itself. Each step is then one sum of two digits.
@@ -138,7 +138,7 @@ def _hidden(model: Decoder, ids: Tensor) -> Tensor:
 
 
 def learn_rules(size: Size, steps: int, seed: int, on_step: OnStep) -> Decoder:
-    """Train a model to tell colours by the rule that a prompt names or shows."""
+    """Train a model to predict colours by the rule that a prompt names or shows by examples."""
     rules, data = draw_rules(seed), torch.Generator().manual_seed(seed)
     model = build(size, BLANK + 1, 2 * SHOTS + 2, seed)
     asked = slice(1, None, 2)  # at each letter, its colour

@@ -1,9 +1,9 @@
 """Figure of part 3: a head found by its question: are there adjectives in front of me?
 
 The lecture describes a head by what its queries ask. Here a noun asks for the adjective before it:
-of all heads of a translator's encoder, the one is taken that puts the most weight from nouns on
-their adjectives, over sentences of the grammar. Then it is put to the test: each head is knocked
-out in turn, and what is counted is how many German adjectives get a wrong ending.
+of all heads in a translator's encoder, we take the one with the largest mean weight from nouns to
+their adjectives, over sentences of the grammar. Then it is tested: each head is knocked out, one at
+a time, and the German adjectives with a wrong ending are counted.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def question(text: str | None, model: str, pairs: int, seed: int) -> Drawing:
     pipeline.translator()
     heads = [head for head in pipeline.model.heads() if head.startswith("encoder.")]
     if not heads:
-        raise InputError("model", got=f"{model}, without an encoder that attends", expected="one")
+        expected = "a model with self-attention in its encoder"
+        raise InputError("model", got=model, expected=expected)
     asked = _sentences(pipeline, pairs, seed)
     looks, previous = noun_to_adjective(pipeline, asked, heads)
     batch = _forms(pipeline, asked)
@@ -117,7 +118,7 @@ def _sentences(pipeline: Pipeline, count: int, seed: int) -> list[Asked]:
     raise InputError(
         f"show question: {pipeline.name}",
         got=f"a model that knows {len(found)} of the sentences",
-        expected=f"one trained on the grammar, that knows {count}",
+        expected=f"one trained on the grammar, which knows {count}",
     )
 
 
@@ -136,7 +137,7 @@ def _tokens(pipeline: Pipeline, each: Asked) -> tuple[list[int], list[int], list
 def noun_to_adjective(
     pipeline: Pipeline, asked: Sequence[Asked], heads: Sequence[str]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """The mean weight of each head from a noun to the adjective before it, and to any one before.
+    """The mean weight of each head from nouns to their adjectives, and to the token before.
 
     If a word has several tokens: the sum over the adjective's, the mean over the noun's.
 
@@ -181,7 +182,7 @@ def form_scores(pipeline: Pipeline, batch: Any, without: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Effect:
-    """What is left of the endings without a head."""
+    """How well the endings are predicted without a head."""
 
     failed: float
     """The percentage of adjectives for which another ending is more probable than the right one."""
@@ -238,7 +239,7 @@ def _draw(
         f"{model}, {count} sentences of the grammar with one adjective, seed {seed}. Weight: from "
         f"a noun to the adjective before it, the mean of all sentences; most in {in_words(found)}, "
         f"in the bars {found.split('.')[1]}.{split_head(found)[1]}, "
-        f"which puts {previous[found]:.2f} on the token before whatever token asks. A "
+        f"which puts {previous[found]:.2f} on the token before, averaged over all tokens. A "
         "German adjective has one of five endings; given the source and the German words before "
         "it, it fails if another is more probable than the right one: "
         f"{whole.failed:.1f}% with all heads. Bars on the right: how much of log p(right) − "

@@ -151,8 +151,8 @@ def vanishing(length: int, dim: int, seed: int) -> Drawing:
         f"One layer of width {dim} with PyTorch's initial weights, untrained, on {TEXTS} texts of "
         f"{length} random tokens: the length of ∂(v·y_n)/∂x_{{n−k}} for a random v, as a geometric "
         f"mean. In the second RNN the matrix U is {LARGE:g} times as large. Attention is one "
-        "causal head without residual connection: each token has a share of about 1/n, whatever "
-        "its distance. Training changes the gates, above all an LSTM's forget gate."
+        "causal head without residual connection: each token has a share of about 1/n at every "
+        "distance. Training changes the gates, above all an LSTM's forget gate."
     )
     styles = dict(zip(layers, LINE_STYLES, strict=True))
     lowest = min(min(line) for line in found.values())

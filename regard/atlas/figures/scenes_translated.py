@@ -1,7 +1,8 @@
 """Scenes of the gallery that a translator shows: two dogs, her and teacher, a flipped gender.
 
 Each function takes a translator and a sentence, and returns a `Drawing` whose numbers have `holds`
-(whether what the lectures say of the sentence is so in this model) and `says` (what is to be seen).
+(whether the lectures' claim about the sentence holds in this model) and `says` (what the picture
+shows, in a sentence).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def dogs(pipeline: Pipeline, text: str) -> Drawing:
         f"{pipeline.name} reads “{text}” as it is, and with its positions taken away. Left: "
         f"|a − b| of the vectors of the two “{word}”s, in percent of their mean length, at the "
         "input and after each layer of the encoder. Right: where each of them looks in the first "
-        "layer, mean over the heads. Two equal tokens are told apart by their positions alone."
+        "layer, mean over the heads. Two equal tokens differ only in their positions."
     )
     title = f"Without positions, “{word}” and “{word}” are one"
     with Board(says, (1.1, 1, 1), details, title) as board:
@@ -105,15 +106,16 @@ def dogs(pipeline: Pipeline, text: str) -> Drawing:
 
 
 def _twice(tokens: Sequence[str]) -> tuple[str, tuple[int, int]]:
-    """The longest token that comes twice, and its first two places.
+    """The longest token that occurs twice, and its first two positions.
 
     Raises:
-        InputError: If no word comes twice.
+        InputError: If no word occurs twice.
     """
     words = [token for token in tokens if any(letter.isalpha() for letter in token)]
     found = sorted({word for word in words if words.count(word) > 1}, key=lambda word: -len(word))
     if not found:
-        raise InputError("gallery: dogs", got="no word twice", expected="a sentence with one")
+        expected = "a sentence in which a word occurs twice"
+        raise InputError("gallery: dogs", got="no word twice", expected=expected)
     first = tokens.index(found[0])
     return found[0].replace("▁", "").strip(), (first, tokens.index(found[0], first + 1))
 
@@ -180,8 +182,8 @@ def her(pipeline: Pipeline, text: str) -> Drawing:
     )
     details = (
         f"{pipeline.name}: “{text}” → “{look.target}” Each row is a head of the encoder (layer, "
-        f"head), and shows where “{word}” looks. Without {in_words(name)}: “{broken}” A gaze is a "
-        "hint, taking away is the test: what decides the gender stands in the next scene."
+        f"head), and shows where “{word}” looks. Without {in_words(name)}: “{broken}” The weights "
+        "are a hint, removing the head is the test: the next scene shows what decides the gender."
     )
     with Board(says, (1,), details, f"“{word}” looks at “{noun}”") as board:
         names = [f"{each.layer + 1}, {n + 1}" for each in maps for n in range(each.heads)]
@@ -256,7 +258,7 @@ def gender(pipeline: Pipeline, text: str) -> Drawing:
     looks = pipeline.look(text), pipeline.look(other)
     margin = _Margin(pipeline, (text, other), (looks[0].target, looks[1].target))
     heads = [head for head in pipeline.model.heads() if head.startswith("encoder")]
-    # the head without which the two sentences are told apart least
+    # the head without which the margins of the two sentences differ least
     name = min(heads, key=lambda head: margin.told_apart([head]))
     site, _, number = name.rpartition(".")
     maps = [look.site(site) for look in looks]
@@ -280,8 +282,9 @@ def gender(pipeline: Pipeline, text: str) -> Drawing:
     details = (
         f"{pipeline.name}: “{text}” → “{looks[0].target}” “{other}” → “{looks[1].target}” Without "
         f"{in_words(name)}: “{broken[0]}” “{broken[1]}” Left: that head, the one of the encoder "
-        f"without which the two are told apart least. Right: log p({margin.names[0]}) − log "
-        f"p({margin.names[1]}) where the translations part, above 0 for {margin.names[0]}."
+        f"without which the two differ least. Right: log p({margin.names[0]}) − log "
+        f"p({margin.names[1]}) at the first word in which the translations differ; above 0 means "
+        f"{margin.names[0]}."
     )
     title = f"{changed[0]} or {changed[1]}? “{words[0]}” decides" if flips else "No word flips"
     with Board(says, (2.1, 1), details, title) as board:
@@ -386,7 +389,7 @@ class _Margin:
         return found
 
     def told_apart(self, without: Sequence[str]) -> float:
-        """How far the two margins are from each other."""
+        """The difference of the two margins, with some heads knocked out."""
         first, second = self.of(without)
         return first - second
 
@@ -405,11 +408,11 @@ def walk(pipeline: Pipeline, text: str) -> Drawing:
         if word.isalpha()
     ]
     sure = [pair for pair in pairs if pair[2] > 0.5]
-    told = ", ".join(f"{word} at {key}" for word, key, _ in sure)
+    told = ", ".join(f"{word} looks at {key}" for word, key, _ in sure)
     says = (
-        f"By more than half look {told}."
+        f"With a weight above one half: {told}."
         if sure
-        else "No German word looks at one English word by more than half."
+        else "No German word looks at an English word with a weight above one half."
     )
     details = (
         f"{pipeline.name}: “{text}” → “{look.target}” The layer of cross-attention whose rows are "

@@ -1,7 +1,8 @@
 """Scenes of the gallery that a writer shows: the next words of a text, with their probabilities.
 
 Each function takes a model that suggests words and a text, and returns a `Drawing` whose numbers
-have `holds` (whether the words are those of the lectures) and `says` (what is to be seen).
+have `holds` (whether the words are those of the lectures) and `says` (what the picture shows, in a
+sentence).
 """
 
 from __future__ import annotations

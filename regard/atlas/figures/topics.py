@@ -90,8 +90,8 @@ TITLES = (
     "the {noun} and the {things[0]}",
     "the {things[0]} that are {adjectives[0]}",
 )
-"""Titles have two content words. Frames and titles are the same for every topic, so that only the
-words tell the topic."""
+"""Titles have two content words. Frames and titles are the same for every topic, so that only their
+words depend on it."""
 
 SENTENCES, HELD_OUT = 4000, 400
 DIM, HEADS, HIDDEN, LAYERS, LENGTH = 64, 4, 128, 2, 16

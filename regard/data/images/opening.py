@@ -88,7 +88,7 @@ def _header(data: bytes, name: str) -> Image.Image:
     if not data:
         raise InputError(name, got="an empty file", expected="an image")
     if len(data) > MOST_BYTES:
-        raise InputError(name, got="more bytes", expected=f"at most {MOST_BYTES:,}")
+        raise InputError(name, got="a larger file", expected=f"at most {MOST_BYTES:,} bytes")
     try:
         # Pillow warns of large images: the size is checked below
         with warnings.catch_warnings(action="ignore"):
@@ -168,7 +168,7 @@ def _from_array(item: Any) -> Image.Image:
         expected = "height x width, with 1, 3 or 4 channels"
         raise InputError("an array as an image", got=shape or "one number", expected=expected)
     if not values.size:
-        raise InputError("an array as an image", got=shape, expected="some pixels")
+        raise InputError("an array as an image", got=shape, expected="at least one pixel")
     if values.shape[0] * values.shape[1] > MOST_PIXELS:
         raise _too_large("an array as an image", f"{shape} pixels")
     return Image.fromarray(np.ascontiguousarray(_grey_bytes(values, "an array as an image")))

@@ -28,7 +28,7 @@ TEXTS = re.compile(r"README.*|.+\.rst|(?:LICENSE|NEWS.*|HISTORY|TODO)\.txt")
 """The names of text files beside the modules."""
 TOPICS = "pydoc_data/topics.py"
 RULES = 1
-"""Version of the rules that tell prose from code; it is part of the corpus's cache key."""
+"""Version of the rules that separate prose from code; it is part of the corpus's cache key."""
 
 WORDS = 5
 """The fewest words of a paragraph: shorter ones are headings and names."""
@@ -115,7 +115,7 @@ class PythonText:
         return {"python": digest.hexdigest()}
 
     def settings(self) -> dict[str, Any]:
-        """The version of the rules that tell prose from code."""
+        """The version of the rules that separate prose from code."""
         return {"rules": RULES}
 
 

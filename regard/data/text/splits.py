@@ -1,6 +1,6 @@
 """Training, validation and test files -> splits; and the choice of what to hold out.
 
-What datasets of pairs and of labelled examples share: each split has a file, or a part of the
+Used by datasets of pairs and of labelled examples: each split has a file, or a part of the
 training examples is held out for it.
 """
 

@@ -129,7 +129,7 @@ class Tap:
                 close = get_close_matches(pattern, known, n=1) or [next(iter(known))]
                 got, near = (name.removesuffix(".heads") for name in (pattern, close[0]))
                 raise InputError(
-                    "no such site", got=got, expected=f"a site of this model, as {near}"
+                    "no such site", got=got, expected=f"a site of this model, such as {near}"
                 )
         heads = max(known.values())
         for head in self.heads or ():

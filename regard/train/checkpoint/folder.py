@@ -362,7 +362,7 @@ def _check_name(folder: Path, manifest: Manifest) -> None:
 
 
 def verify_file(folder: Path, manifest: Manifest, name: str, data: bytes = b"") -> bytes:
-    """Give the bytes of a file after comparing them with the manifest.
+    """Return the bytes of a file after comparing them with the manifest.
 
     Args:
         folder: The checkpoint.
