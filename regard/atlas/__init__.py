@@ -34,7 +34,7 @@ def show(
         text: The user's own input, for figures that take one.
         details: Write into the picture, under the caption, what was computed and how.
         paper: Draw it for print: 160 mm wide, without title and caption.
-        fresh: Train anew, for a figure whose result is stored with the package.
+        fresh: Train again, for a figure whose result is stored with the package.
         options: The options of the figure, such as `seed`; strings are converted.
 
     Returns:

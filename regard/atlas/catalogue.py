@@ -169,7 +169,7 @@ class Figure:
             text: The user's own input, for figures that take one.
             details: Write into the picture, under the caption, what was computed and how.
             paper: Draw it for print: 160 mm wide, without title and caption.
-            fresh: Train anew, even if a result for these options is stored.
+            fresh: Train again, even if a result for these options is stored.
             options: The options of the figure.
 
         Raises:

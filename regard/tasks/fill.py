@@ -96,7 +96,7 @@ def corruption(
 class Fill(PlainText, Reader):
     """Masked language modelling: training, evaluation and prediction.
 
-    The training text is masked anew in each epoch; the masks of the validation text are fixed.
+    The masks of the training text change in each epoch; those of the validation text are fixed.
     """
 
     around = READING

@@ -6,7 +6,7 @@ texts with their holes filled go out to users.
     source    The <extra_id_0> sat on <extra_id_1>.
     target    <extra_id_0> cat <extra_id_1> the mat </s>
 
-The spans are chosen anew in each epoch, like the masks of `Fill`.
+Each epoch chooses other spans, as `Fill` chooses other masks.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def train_vectors(
 
 
 def _where_to_start(run: Path, recipe: VectorsRecipe, *, resume: bool) -> Snapshot | None:
-    """The checkpoint to resume from; None to start anew.
+    """The checkpoint to resume from; None if the run starts from step 0.
 
     Raises:
         InputError: If a new run's folder already holds a run, or a resumed run's recipe changed.

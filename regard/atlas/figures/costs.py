@@ -211,8 +211,8 @@ def _draw(found: _Found, rounds: int, seed: int) -> Drawing:
         "fused: the same in PyTorch's kernel, which never stores all scores. Right: a whole "
         f"self-attention layer of width {width} on {LENGTH} tokens, its projections included, "
         f"beside one head of {width}: FLOPs are the same for every number of heads "
-        f"({found.flops['narrow', 1] / 1e6:,.0f} million) if each is d/h wide, and grow with it "
-        f"if each is d wide. Seed {seed}."
+        f"({found.flops['narrow', 1] / 1e6:,.0f} million) if each is d/h wide, and grow with this "
+        f"number if each is d wide. Seed {seed}."
     )
     styles = dict(zip(found.kinds, LINE_STYLES, strict=False))
     with Board(caption, (1, 1, 1), details) as board:

@@ -211,7 +211,7 @@ def _draw(model: str, shown: Shown, scores: dict[str, Score], count: int, origin
         f"{model}. Nearest: the key with the largest q·k; its weight becomes 1, all others 0. "
         f"Maps: {in_words(shown.head)}{why}. Bars: the share of {count} translations that equal "
         f"the reference ({origin}, decoded greedily), with a look-up in that head alone, in all "
-        "heads of a kind of attention, in all heads of all. Loss by token: "
+        "heads of a kind of attention, in all heads of the model. Loss by token: "
         f"{soft.loss:.3f} with softmax, {alone.loss:.3f} with one head changed, {hard.loss:.3f} "
         f"with all. The largest weight of a query is {shown.largest:.2f} on average over the heads "
         "of this sentence: where it is near 1, a look-up does the same as the softmax."

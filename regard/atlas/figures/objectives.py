@@ -76,7 +76,7 @@ def objectives(text: str | None, draws: int, seed: int) -> Drawing:
         "Prepared with the library's own packing, masking and span corruption. Of the tokens that "
         "BERT chooses, blue ones are masked, orange ones replaced by a random token, green ones "
         "left unchanged; before the arrow is the original token, after it what the model reads. "
-        "T5 writes each span after its sentinel. Spans are drawn anew in each epoch, but the last "
+        "T5 writes each span after its sentinel. Spans are drawn again in each epoch, but the last "
         "one always ends the text, as in T5's own code; a text of fewer than 31 tokens has only "
         f"this one. Right: {draws} draws for a text of {TOKENS} tokens, seed {seed}. BERT chooses "
         f"{shares['chosen']:.1f}% of the tokens: {shares['mask']:.1f}% become [MASK], "

@@ -102,8 +102,8 @@ def pair(text: str | None, model: str, head: int, seed: int) -> Drawing:
         + "Largest difference of any head: "
         + ", ".join(f"{name} {difference:.2g}" for name, difference in apart.items())
         + ". Sinusoidal and learned positions are added to the words' vectors: absolute. Buckets "
-        "(T5) add a number for the distance to the score, rotary ones turn q and k by their "
-        "positions, so that only the distance is left in q·k."
+        "(T5) add a number for the distance to the score; rotary positions rotate q and k, so that "
+        "q·k depends only on the distance."
     )
     with Board(caption, [1] * len(scores), details) as board:
         board.lines([" ".join(each) for each in shared.sentences])

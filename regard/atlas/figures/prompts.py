@@ -237,9 +237,9 @@ def prompts(found: dict[str, Any], steps: int, seed: int) -> Drawing:
         f"Decoders of three sizes ({sizes}), one for each task, {steps} steps of Adam at {RATE:g} "
         f"with {BATCH} new texts each, seed {seed}; measured on {UNSEEN} others. Left: a rule "
         f"gives each of {LETTERS} letters one of {COLOURS} colours, and {RULES} rules are learned; "
-        "a prompt shows letters with their colours and asks for another letter's. The weights "
-        "stay as they are: what changes is the prompt. Dotted: one who knows all rules and takes "
-        f"the likeliest. Right: the last digit of a sum of {TERMS} digits, at once, or after the "
+        "a prompt shows letters with their colours and asks for another letter's colour. The "
+        "weights do not change, only the prompt. Dotted: the best guess, given all rules and the "
+        f"examples. Right: the last digit of a sum of {TERMS} digits, at once, or after the "
         "last digits of the partial sums, which the model writes itself; a guess is right in 10%."
     )
     with Board(caption, (1.15, 1), details) as board:  # fmt: skip

@@ -245,7 +245,7 @@ def _draw(
         f"{whole.failed:.1f}% with all heads. Bars on the right: how much of log p(right) − "
         f"log p(best other), {whole.margin:.1f} with all heads, is lost without a head, and the "
         f"share that fails; most is lost without {in_words(most)}. A map suggests what a head "
-        "does; only taking it away tests it."
+        "does; only removing the head tests that."
     )
     number = split_head(found)[1]
     short = [head.removeprefix("encoder.").replace("self.", "") for head in looks]

@@ -73,7 +73,7 @@ def gates(text: str | None, seed: int) -> Drawing:
     longest = int(of_start[-1].argmax())  # the feature whose gates keep most
     caption = (
         "Every state is a weighted sum of all candidates so far: the weights are products of "
-        f"gates, and rebuild it to {scientific(error)}. Attention lets each of them be free."
+        f"gates (error of the sum: {scientific(error)}). In attention each weight is free."
     )
     details = (
         "h_t = Σ_i (∏_{j=i+1..t} u_j)(1 − u_i) h̃_i + (∏_{j=1..t} u_j) h_0, for each feature; u is "

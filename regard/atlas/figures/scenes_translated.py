@@ -71,7 +71,7 @@ def dogs(pipeline: Pipeline, text: str) -> Drawing:
         "the top."
     )
     details = (
-        f"{pipeline.name} reads “{text}” as it is, and with its positions taken away. Left: "
+        f"{pipeline.name} reads “{text}” with positions and without them. Left: "
         f"|a − b| of the vectors of the two “{word}”s, in percent of their mean length, at the "
         "input and after each layer of the encoder. Right: where each of them looks in the first "
         "layer, mean over the heads. Two equal tokens differ only in their positions."

@@ -34,7 +34,7 @@ def once(pipeline: Pipeline, text: str) -> Drawing:
     says = f"After “{text}” come {chances}: each word is read back in before the next is chosen."
     details = (
         f"{pipeline.name} reads the text so far and gives every word a probability; shown are the "
-        "likeliest five. The likeliest is put behind the text, and all is read again."
+        "likeliest five. The likeliest is appended to the text, and the whole is read again."
     )
     with Board(says, (1, 1, 1), details, f"“{read}”: one word at a time") as board:
         for number, (so_far, found) in enumerate(steps):

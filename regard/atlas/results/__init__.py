@@ -1,7 +1,7 @@
 """Stored results of figures that train for minutes: NAME.json, with the options it was made with.
 
 A figure asked for with these options is drawn from its file; with others, or with `--fresh`, it
-trains. To make a file anew, after a change of a figure: `FIGURES[name].store(folder)`.
+trains. To compute a file again after a figure has changed: `FIGURES[name].store(folder)`.
 """
 
 from __future__ import annotations
