@@ -81,6 +81,9 @@ def test_a_listed_comparison_has_names_and_common_overrides():
         (["tiny/recurrent", "tiny/translate"], "train.steps differs"),
         (["tiny/recurrent", "tiny/generate"], "task: generate"),
         (["tiny/recurrent", "tiny/recurrent data.pairs=5"], "data.pairs differs"),
+        (["tiny/recurrent", ""], "an empty entry"),
+        (["tiny/recurrent", "tiny/recurrent 'model.dim=16"], "No closing quotation"),
+        ([f"tiny/recurrent model.dim={2 * dim}" for dim in range(4, 10)], "at most 5"),
     ],
 )
 def test_recipes_that_cannot_be_compared_are_refused(entries, told):
@@ -101,3 +104,14 @@ def test_what_is_no_comparison_is_refused(regard, tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "compare.json").write_text('{"models": 3}')
     is_refused(regard("compare", "broken"), "models")
+    is_refused(regard("compare", "", "tiny/recurrent", "-o", "new"), "an empty entry")
+    is_refused(regard("compare", 'tiny/recurrent "', "-o", "new"), "No closing quotation")
+
+
+def test_data_without_test_sentences_is_refused_before_the_training(regard, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("".join(f"a {n}\tb {n}\n" for n in range(9)))
+    files = ("data.kind=files", "data.train=pairs.tsv", "data.held_out=2", "train.steps=4",
+             "train.batch_tokens=200")  # fmt: skip
+    found = regard("compare", *TWO, *files, "-o", "both")
+    is_refused(found, "data without test sentences", "data.held_out_test")
+    assert not (tmp_path / "both").exists()

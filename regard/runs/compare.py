@@ -19,9 +19,11 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from regard.config import Config, input_error
+from regard.data.config import DataConfig
 from regard.data.sources import load_splits
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
+from regard.explain.colours import LINE_STYLES
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.recipes.messages import Keys
@@ -120,11 +122,11 @@ def parse_entries(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     Returns:
         The recipe of each model, by its name, and the overrides.
     """
-    overrides = [word for word in words if "=" in word.split()[0]] if words else []
+    overrides = [word for word in words if "=" in _split(word)[0]]
     entries = [word for word in words if word not in overrides]
     found: dict[str, str] = {}
     for entry in entries:
-        name, *own = shlex.split(entry)
+        name, *own = _split(entry)
         if recipes.task_of(name) != "compare":
             found[entry] = entry
             continue
@@ -140,14 +142,18 @@ def load_recipes(entries: Mapping[str, str], overrides: Sequence[str] = ()) -> d
     """Loads the recipes of a comparison, and checks that data and budget are the same.
 
     Raises:
-        InputError: There are fewer than two, one is not for translation, or two differ in `EQUAL`.
+        InputError: There are fewer than two, or more than a figure can show; one is not for
+            translation; or two differ in `EQUAL`.
     """
     found = {}
     for label, entry in entries.items():
-        name, *own = shlex.split(entry)
+        name, *own = _split(entry)
         found[label] = recipes.load(name, [*own, *overrides])
     if len(found) < 2:
         raise InputError("compare", got=f"{len(found)} recipe", expected="at least two")
+    if len(found) > len(LINE_STYLES):
+        most = f"at most {len(LINE_STYLES)}, each with a line of its own in the figure"
+        raise InputError("compare", got=f"{len(found)} recipes", expected=most)
     (first, base), *others = found.items()
     for label, each in found.items():
         if each.task != "translate":
@@ -201,6 +207,8 @@ def compare(
                 str(folder), got="another comparison", fix="choose a new folder with -o"
             )
         results = dict(before.results)
+    if len(results) < len(models):
+        _check_tests(next(iter(chosen.values())).data)
     _write(folder, models, results)
     for number, each in enumerate(models, 1):
         if each.name in results:
@@ -275,6 +283,30 @@ def bleu_by_length(
         bleu = score([hypotheses[place] for place in some], references).bleu
         found.append((most, len(some), bleu))
     return found
+
+
+def _split(entry: str) -> list[str]:
+    """The words of an entry as a shell splits them: a recipe, and its overrides."""
+    try:
+        words = shlex.split(entry)
+    except ValueError as error:
+        raise InputError(f"compare: {entry}", got=str(error), fix="close the quotes") from None
+    if not words:
+        raise InputError(
+            "compare", got="an empty entry", expected="a recipe, such as tiny/translate"
+        )
+    return words
+
+
+def _check_tests(data: DataConfig) -> None:
+    """Refuses data without test sentences before anything is trained on it."""
+    if not any(load_splits(data).splits.tests.values()):
+        raise InputError(
+            "compare",
+            got="data without test sentences",
+            expected="some to measure BLEU on",
+            fix="add data.test=FILE, or data.held_out_test=500 to hold some out",
+        )
 
 
 def _folder(label: str) -> str:
