@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from regard.data.text import ngrams
 from regard.data.text.documents import DocumentPiece
 from regard.data.text.ngrams import Ngrams, words_in
 from regard.errors import InputError
@@ -68,9 +69,23 @@ def test_the_set_survives_json_and_damage_is_refused(texts):
     found = Ngrams.of(Documents([texts[0]]), 4)
     spec = json.loads(json.dumps(found.to_spec()))
     assert Ngrams.from_spec(spec) == found
-    for damage in ({}, {**spec, "bits": "?"}, {**spec, "size": 0}, {**spec, "bits": ""}, []):
+    for damage in ({}, {**spec, "bits": "?"}, {**spec, "bits": "é"}, {**spec, "size": 0},
+                   {**spec, "bits": ""}, []):  # fmt: skip
         with pytest.raises(InputError, match="damaged n-grams"):
             Ngrams.from_spec(damage)
+
+
+def test_a_text_with_too_many_ngrams_is_refused_before_all_of_it_is_read(monkeypatch):
+    def endless():
+        for number in range(1000):
+            assert number < 50, "it is read on"
+            yield [f"{number} a b c"]
+
+    monkeypatch.setattr(ngrams, "MOST", 20)
+    text = Documents()
+    text.documents = endless()
+    with pytest.raises(InputError, match="more than 20"):
+        Ngrams.of(text, 2)
 
 
 def test_words_have_no_case_and_no_punctuation():

@@ -7,7 +7,6 @@ tokenizer, which says whether n consecutive words occur in that text.
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import hashlib
 import math
@@ -54,14 +53,16 @@ class Ngrams:
     @classmethod
     def of(cls, text: Text, size: int) -> Ngrams:
         """The n-grams of all documents of a text; an n-gram does not cross two documents."""
-        found = {_hashed(words) for words in _windows(text, size)}
-        if len(found) > MOST:
-            raise InputError(
-                "decode.no_copy",
-                got=f"a text with {len(found):,} sequences of {size} words",
-                expected=f"at most {MOST:,}",
-                fix="set decode.no_copy to 0",
-            )
+        found: set[bytes] = set()
+        for words in _windows(text, size):
+            found.add(_hashed(words))
+            if len(found) > MOST:  # at once, so that a longer text cannot fill the memory
+                raise InputError(
+                    "decode.no_copy",
+                    got=f"a text with more than {MOST:,} different sequences of {size} words",
+                    expected=f"at most {MOST:,}",
+                    fix="set decode.no_copy to 0",
+                )
         bits = bytearray(max(1, math.ceil(BITS * len(found) / 8)))
         for hashed in found:
             for place in _places(hashed, 8 * len(bits)):
@@ -93,7 +94,7 @@ class Ngrams:
         """
         entries = spec if isinstance(spec, dict) else {}
         size, bits = entries.get("size"), b""
-        with contextlib.suppress(KeyError, TypeError, binascii.Error):
+        with contextlib.suppress(KeyError, TypeError, ValueError):
             bits = base64.b64decode(entries["bits"], validate=True)
         if not isinstance(size, int) or not 1 <= size <= 1000 or not bits:
             raise InputError(
