@@ -178,7 +178,7 @@ class PlainText(ReadsText, ABC):
             held_out = 0.0 if valid else data.held_out
             sample = survey(text, held_out=held_out, seed=data.seed).texts
             vocabulary = learn_plain(sample, settings.tokens, cls.around)
-        if (size := settings.decode.no_copy) and vocabulary.ngrams is None:
+        if size := settings.decode.no_copy:  # also where a pretrained model has those of its text
             vocabulary = replace(vocabulary, ngrams=Ngrams.of(text, size))
         task = cls(vocabulary, smoothing=settings.train.label_smoothing)
         train, aside = task.corpora(data, text, valid)

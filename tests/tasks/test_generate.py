@@ -15,6 +15,7 @@ from regard.data.text.ngrams import Ngrams, words_in
 from regard.decode import DecodeConfig
 from regard.errors import InputError
 from regard.models import GPTConfig, build
+from regard.recipes import recipe as recipes
 from regard.tasks import Generate, generate
 from regard.tasks.generate import word_accuracy
 from regard.tokens import Processor, TokensConfig, learn_plain
@@ -215,3 +216,12 @@ def test_what_must_not_be_copied_is_kept_with_the_tokenizer(letters):
     again = Processor.from_json(task.vocabulary.to_json())
     assert again.ngrams == task.vocabulary.ngrams
     assert again.source.encode("ab b") == task.tokenizer.encode("ab b")
+
+
+def test_a_finetuned_model_must_not_copy_its_own_training_text(letters, tmp_path):
+    pretrained = known(letters[0], ["ab ba aab"], 2).vocabulary
+    (tmp_path / "own.txt").write_text("bb aaa bb\n\naaa bab\n")
+    changes = [f"data.files=[{tmp_path / 'own.txt'}]", "data.held_out=0.5", "decode.no_copy=2"]
+    found = Generate.prepare(recipes.load("own/generate", changes), pretrained).vocabulary.ngrams
+    assert ("bb", "aaa") in found
+    assert ("aaa", "bab") in found
