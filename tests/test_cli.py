@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.cli.options import print_result
 from regard.recipes.shelf import shipped
 from regard.runs.load import load
 from tests.commands import is_refused
@@ -447,3 +448,11 @@ def test_runs_checkpoints_and_other_peoples_folders_are_listed_under_headings(re
     assert {row["name"] for row in rows if row["kind"] == "shipped"} == set(shipped())
     assert [row["name"] for row in rows[-3:]] == ["mine", "runs/begun", "their"]
     assert rows[-2] == {"name": "runs/begun", "kind": "run", "step": None, "best_loss": None}
+
+
+def test_file_names_that_are_not_utf8_are_printed(capsys) -> None:
+    for as_json in (False, True):
+        print_result("r\udcff", {"name": "r\udcff"}, as_json=as_json)
+    text, row = capsys.readouterr().out.splitlines()
+    assert text == "r\\udcff"
+    assert json.loads(row) == {"name": "r\udcff"}

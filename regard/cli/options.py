@@ -78,7 +78,8 @@ def print_result(text: str, *rows: Any, as_json: bool) -> None:
     """Prints a result as text, or as JSON with one object a line."""
     lines = [json.dumps(row, ensure_ascii=False) for row in rows] if as_json else [text]
     for line in lines:
-        print(line)
+        # The name of a file may not be UTF-8; its other bytes are printed as JSON escapes them.
+        print(line.encode(errors="backslashreplace").decode())
 
 
 def print_status(message: str, *, quiet: bool = False) -> None:
