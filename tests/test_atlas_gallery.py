@@ -15,12 +15,9 @@ from regard.atlas.figures import gallery as figure
 from regard.atlas.figures.gallery import MODELS, SCENES, Gallery
 from regard.data.input import Ragged
 from regard.errors import InputError
-from regard.recipes.shelf import shipped
 from regard.runs.load import load
 from regard.tasks.generate import Suggestion
 from tests.legible import problems
-
-WRITER = "small/write"
 
 
 @cache
@@ -108,7 +105,6 @@ def test_what_german_says_in_two_words_is_looked_at_twice():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(WRITER not in shipped(), reason=f"{WRITER} is not on the shelf")
 @pytest.mark.parametrize("scene", ["once", "hello"])
 def test_the_writer_goes_on_as_in_the_lectures(scene):
     numbers = drawn(scene).numbers
@@ -153,6 +149,15 @@ def test_a_scene_without_its_model_says_what_is_missing(monkeypatch):
     shown = figure._shown("hello", None, {})
     assert (shown.mark, shown.drawing) == ("–", None)
     assert "small/other" in shown.says
+
+
+def test_a_model_that_cannot_show_the_scene_is_named():
+    with pytest.raises(InputError) as error:
+        show("gallery", scene="once", model="tiny/translate")
+    assert "got tiny/translate, which cannot suggest" in str(error.value)
+    assert str(error.value).endswith("model=small/write")
+    with pytest.raises(InputError, match="expected dogs or her or gender or walk or once or hello"):
+        show("gallery", scene="twice")
 
 
 @pytest.mark.slow

@@ -22,8 +22,6 @@ from regard.tasks.entries import every_verb
 ROOT = Path(__file__).parents[1]
 COUNTS = {"D0": 36, "D1": 48, "D2": 42, "D3": 54, "D4": 170}
 """Slides with text of their own in the five decks."""
-TO_COME = {"small/write", "small/translate"}
-"""Models that commands name before they ship; they say so."""
 
 
 def commands() -> list[str]:
@@ -86,9 +84,7 @@ def test_every_command_exists(command):
         assert name in FIGURES
         parse_options(name, settings)
     for place in re.findall(r"\b(?:tiny|small|words)/\w+", command):
-        assert place in (
-            recipes.shipped() if verb in ("plan", "compare") else {*shipped(), *TO_COME}
-        )
+        assert place in (recipes.shipped() if verb in ("plan", "compare") else shipped())
     if verb == "plan" and "/" in words[0]:
         recipes.load(words[0], [word for word in words[1:] if "=" in word])
     for run in re.findall(r"\bruns/\w+", command):

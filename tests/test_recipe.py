@@ -700,3 +700,10 @@ def test_the_override_that_is_wrong_is_blamed(overrides, wrong):
     with pytest.raises(InputError) as caught:
         load("tiny/copy", overrides.split())
     assert str(caught.value).startswith(f"override {wrong}: ")
+
+
+def test_a_share_of_a_text_is_not_taken_for_a_number_of_pairs():
+    data = load("own/generate", ["data.train=my.tsv"]).data
+    assert data.kind == "files"
+    assert data.held_out == FileData.model_fields["held_out"].default
+    assert load("own/generate", ["data.files=other.txt"]).data.held_out == 0.05

@@ -53,7 +53,7 @@ class Option:
     def expected(self) -> str:
         """A phrase that describes the allowed values, for error messages."""
         if self.choices:
-            return " or ".join(self.choices)
+            return " or ".join(filter(None, self.choices))  # an empty one means: left out
         if isinstance(self.default, str):
             return "a text"
         kind = "a whole number" if isinstance(self.default, int) else "a number"

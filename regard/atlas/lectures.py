@@ -110,7 +110,9 @@ def chosen(deck: Deck, numbers: str) -> list[Slide]:
         raise InputError("--slides", got=numbers, expected="a number, or two as in 12-20")
     low, high = int(first), int(last or first)
     if not 1 <= low <= high <= deck.count:
-        raise InputError("--slides", got=numbers, expected=f"within 1-{deck.count}")
+        raise InputError(
+            "--slides", got=numbers, expected=f"within 1-{deck.count}, the smaller number first"
+        )
     return list(deck.slides[low - 1 : high])
 
 

@@ -491,9 +491,12 @@ def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[st
     if new == old:
         return data
     had, has = (DATA_KINDS.get(str(kind), Config).model_fields for kind in (old, new))
-    return {key: value for key, value in data.items() if key in has or key not in had} | {
-        "kind": new
+    numbers = {int, float}  # `held_out` is a share of a text, but a number of pairs
+    meant_otherwise = {
+        key for key in {*had} & {*has} if {had[key].annotation, has[key].annotation} == numbers
     }
+    kept = {key: value for key, value in data.items() if key in has or key not in had}
+    return {key: value for key, value in kept.items() if key not in meant_otherwise} | {"kind": new}
 
 
 def _without_former_model(model: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -295,10 +295,11 @@ def _unknown(name: str) -> InputError:
             f"{name} is a recipe, not a model", fix=f"train it ({command}), then name {run}"
         )
     names = [*shipped(), *known]
-    near = closest(name, names) or [each for each in names if each.startswith(f"{name}/")][:1]
+    inside = [each for each in shipped() if each.startswith(f"{name}/")]  # of small: small/fill, …
+    near = inside or closest(name, names)[:1] or [x for x in names if x.startswith(f"{name}/")][:1]
     if is_ours(name) and near:
         return InputError(
-            f"no folder {name}, and no such shipped model", fix=f"did you mean {near[0]}?"
+            f"no folder {name}, and no such shipped model", fix=f"did you mean {' or '.join(near)}?"
         )
     return InputError(f"no folder {name}", fix=f"name {_places(name)}")
 

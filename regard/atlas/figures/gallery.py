@@ -173,11 +173,12 @@ def _draw(name: str, text: str | None, models: dict[str, Pipeline]) -> Drawing:
     """
     scene = SCENES[name]
     if scene.verb not in models:
+        ours, given = MODELS[scene.verb][0], [each.name for each in models.values()]
         raise InputError(
             f"scene {name}",
-            got=f"no {MODELS[scene.verb][0]} on the shelf",
+            got=f"{given[0]}, which cannot {scene.verb}" if given else f"no {ours} on the shelf",
             expected=f"a model that can {scene.verb}",
-            fix="name one of your own: model=PLACE",
+            fix=f"model={ours}" if ours in shipped() else "name one of your own: model=PLACE",
         )
     pipeline = models[scene.verb]
     read = scene.sentence if text is None else text
