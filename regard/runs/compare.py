@@ -106,9 +106,13 @@ class Compared:
         return {each.name: load(self.folder / each.folder) for each in self.models}
 
     def translations(self, texts: Sequence[str]) -> dict[str, list[str]]:
-        """The translations of the same texts by every model, by its name."""
+        """The translations of the same texts by every model, by its name.
+
+        Words that a model does not know are translated as unknown ones.
+        """
         return {
-            name: pipeline.translate(list(texts)) for name, pipeline in self.pipelines().items()
+            name: pipeline.translate(list(texts), allow_unknown=True)
+            for name, pipeline in self.pipelines().items()
         }
 
 

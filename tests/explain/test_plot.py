@@ -181,7 +181,7 @@ def test_a_comparison_of_different_sentences_has_no_difference():
     both = compare(look(words(5)), look(words(7)))
     figure = draw_comparison(both, *both.choose())
     said = " ".join(t.get_text() for t in visible_texts(figure))
-    assert "no difference to draw" in said
+    assert "no difference is drawn" in said
     check_legible(figure)
 
 
