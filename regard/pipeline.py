@@ -8,6 +8,7 @@ same methods.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import accumulate
@@ -61,6 +62,7 @@ if TYPE_CHECKING:  # imported on first use, so that a verb loads only the module
 ItemT = TypeVar("ItemT", contravariant=True)
 AnswerT = TypeVar("AnswerT")
 
+_logger = logging.getLogger(__name__)
 PRECISIONS = ("fp32", "int8")
 
 
@@ -556,6 +558,8 @@ class Pipeline:
         from regard.hub.exchange import export
 
         decode = self.recipe.decode
+        if decode.no_copy:
+            _logger.warning("warning: transformers does not know decode.no_copy: it may copy")
         if self._vocabulary is not None:
             # transformers knows the banned tokens only if the exported config lists them.
             banned = {*decode.banned, *self.task.banned()}

@@ -32,6 +32,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("tests")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole pages come first: begun last, one of them would keep a single process busy."""
+    pages = ("tests/test_docs.py", "tests/test_examples.py")
+    items.sort(key=lambda item: not item.nodeid.startswith(pages))
+
+
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     # torch.manual_seed would also note the whole stack, in case there is a GPU later: a millisecond

@@ -76,7 +76,7 @@ def test_induction_draws_and_its_numbers_are_plain():
 
 @pytest.mark.parametrize(("dim", "count"), [(64, 5), (24, 8)])
 def test_heads_must_cut_the_width_evenly(dim, count):
-    with pytest.raises(InputError, match=f"heads: got {count}, expected .*dim={dim}"):
+    with pytest.raises(InputError, match=f"heads: got {count}, expected .* = {dim} / heads"):
         show("induction", steps=1, dim=dim, heads=count)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from regard.recipes.shelf import shipped
 from regard.runs.load import load
+from tests.commands import is_refused
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +69,14 @@ def test_one_model_does_three_jobs_by_prefix(model):
         "Is this toxic: You look beautiful today!",
     ]
     assert jobs.generate(asked) == ["Das ist gut.", "yes", "no"]
+
+
+def test_a_writer_without_its_training_text_asks_for_other_text(model, regard):
+    model("small/write")
+    for verb in ("heads", "eval"):
+        is_refused(regard(verb, "small/write"), "tatoeba/en-de.tsv.gz", "--data FILE")
+
+
+def test_an_exported_writer_is_said_to_copy(model, tmp_path, caplog):
+    model("small/write").export(tmp_path / "hf")
+    assert "no_copy" in caplog.text

@@ -6,10 +6,12 @@ rows as the task needs them; pieces of text on which heads are measured; and eva
 
 from __future__ import annotations
 
+import glob
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.data.batch import Batch, Cursor
@@ -77,6 +79,13 @@ class ReadsText(BaseTask):
         if settings.data.example_type != "text":
             got = "a model without text of its own"
             raise InputError(selection.verb, got=got, fix="give --data my.txt")
+        for name in getattr(settings.data, "files", ()):
+            if not Path(name).exists() and not glob.has_magic(name):
+                raise InputError(
+                    f"{selection.verb}: the model's training text",
+                    got=f"no file {name} here",
+                    fix="give other text with --data FILE, or run the command where that file is",
+                )
         return self.corpora(settings.data, *_documents(settings.data))
 
     def head_examples(

@@ -147,7 +147,7 @@ def test_the_command_says_what_it_can_store(regard):
     assert regard("export", "tiny/translate", "--store", "int8", "--to", "hf", "-o", "x").code == 2
     assert regard("export", "tiny/translate", "--to", "tf", "-o", "x").code == 2
     done = regard("export", "tiny/translate", "--to", "regard", "-o", "x")
-    assert (done.code, done.err) == (0, "x holds tiny/translate in fp32\n")
+    assert (done.code, done.err) == (0, "tiny/translate is in x, in fp32\n")
 
 
 def test_a_tied_matrix_is_stored_once_in_8_bits_too(tmp_path):
