@@ -162,7 +162,11 @@ def test_the_commands_it_ends_with_work(
     demo.run(Path("regard-demo"), quick=True, threads=1)
     commands = re.findall(r"^  (regard .*)$", capsys.readouterr().out, re.M)
     (tmp_path / "few.tsv").write_text("The dog sleeps.\tDer Hund schläft.\n")
-    shorter = {"eval": ["--data", "few.tsv"], "heads": ["--pairs", "4"]}
+    shorter = {
+        "eval": ["--data", "few.tsv"],
+        "heads": ["--pairs", "4"],
+        "compare": ["train.steps=2", "train.evaluate_every=2", "data.pairs=300", "data.held_out=4"],
+    }
     for command in commands:
         words = shlex.split(command)
         monkeypatch.setattr(sys, "argv", [*words, *shorter.get(words[1], [])])
