@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regard.atlas.drawing import Board, Drawing
-from regard.errors import InputError
 from regard.explain.colours import LINE_STYLES
 from regard.explain.look import Look
 from regard.explain.page import Looks, Picture, Prose, Section, Table, page
@@ -59,10 +58,7 @@ def table(compared: Compared) -> str:
 
 def draw(compared: Compared) -> Drawing:
     """The learning curves and BLEU by sentence length, one line for each model."""
-    names = list(compared.results)
-    styles = dict(zip(names, LINE_STYLES, strict=False))
-    if len(styles) < len(names):
-        raise InputError("compare", got=f"{len(names)} models", expected=f"at most {len(styles)}")
+    styles = dict(zip(compared.results, LINE_STYLES, strict=False))
     title = "The same sentences and the same number of steps, by different models"
     caption = (
         "Left: the loss on unseen sentences while each model learns. Right: BLEU on unseen "
@@ -103,9 +99,8 @@ def write_page(compared: Compared, texts: Sequence[str] = ()) -> Path:
         texts: Sentences that every model translates; the alignments are those of the first.
     """
     texts = list(texts) or [SENTENCE]
-    pipelines, drawing = compared.pipelines(), draw(compared)
-    said = {name: each.translate(texts, allow_unknown=True) for name, each in pipelines.items()}
-    looks, without = looks_at(pipelines, texts[0])
+    said, drawing = compared.translations(texts), draw(compared)
+    looks, without = looks_at(compared.pipelines, texts[0])
     sections: list[Section] = [
         Picture(render(drawing.figure, ".svg").decode(), drawing.caption),
         Table(COLUMNS, table_rows(compared), "Measured in the same way, on this machine."),

@@ -282,7 +282,7 @@ class Plan:
             texts = f"{source:,} tokens in, {target:,} out"
         return f"vocabulary of {self.vocab:,}{sides} ({self.vocab_from}), {texts}"
 
-    def _sections(self) -> list[list[Row]]:
+    def _sections(self) -> list[list[PlanLine]]:
         notes = {part: f"the {owner}'s matrix" for part, owner in self.shared.items()}
         notes |= {
             part: f"{note}, and a bias" for part, note in notes.items() if self.parameters[part]
@@ -308,7 +308,7 @@ class Plan:
             self._training_rows(),
         ]
 
-    def _training_rows(self) -> list[Row]:
+    def _training_rows(self) -> list[PlanLine]:
         rows = [("training", _power(self.training_flops), "")]
         if self._published is not None:
             count, note = self._published
@@ -399,13 +399,13 @@ def plan(
     )
 
 
-Row = tuple[str, str, str]
+PlanLine = tuple[str, str, str]
 """A row of the table: a label, a number with its unit, and a note on where it comes from."""
 
 
 def _whole_and_parts(
     name: str, parts: Mapping[str, float], unit: str = "", notes: Mapping[str, str] | None = None
-) -> list[Row]:
+) -> list[PlanLine]:
     rows = [(part, size, (notes or {}).get(part, "")) for part, size in parts.items()]
     return [
         (name, short(sum(parts.values()), unit), ""),
@@ -413,7 +413,7 @@ def _whole_and_parts(
     ]
 
 
-def _aligned(rows: Sequence[Row]) -> str:
+def _aligned(rows: Sequence[PlanLine]) -> str:
     return "\n".join(f"{label:<32}{value:>14}  {note}".rstrip() for label, value, note in rows)
 
 

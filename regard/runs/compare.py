@@ -13,6 +13,7 @@ import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -88,7 +89,7 @@ class Contents(Config):
     """The contents of `compare.json`."""
 
     regard_compare: Literal[1] = 1
-    models: tuple[Model, ...]
+    models: tuple[Model, ...] = Field(max_length=len(LINE_STYLES))
     results: dict[str, Result] = Field(default_factory=dict)
     """Model name -> its measurements."""
 
@@ -101,8 +102,9 @@ class Compared:
     models: tuple[Model, ...]
     results: Mapping[str, Result] = field(default_factory=dict)
 
+    @cached_property
     def pipelines(self) -> dict[str, Pipeline]:
-        """Loads all models, by name."""
+        """All models by name, loaded once."""
         return {each.name: load(self.folder / each.folder) for each in self.models}
 
     def translations(self, texts: Sequence[str]) -> dict[str, list[str]]:
@@ -112,7 +114,7 @@ class Compared:
         """
         return {
             name: pipeline.translate(list(texts), allow_unknown=True)
-            for name, pipeline in self.pipelines().items()
+            for name, pipeline in self.pipelines.items()
         }
 
 

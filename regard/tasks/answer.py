@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.annotations import Excerpt, Question
-from regard.data.text.windows import Row, Window, evaluation, windows
+from regard.data.text.windows import LabelledRow, Window, evaluation, windows
 from regard.errors import InputError
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
@@ -56,7 +56,7 @@ class FoundAnswer:
 class _Part:
     """A question with one window of its context."""
 
-    row: Row
+    row: LabelledRow
     window: Window
     before: int
     """The number of tokens in the row before the window."""
@@ -70,7 +70,9 @@ class Answer(Supervised[Question]):
     example_command = 'answer {} "Where does Anna live?" --context "Anna lives in Rome."'
     effect = rise("end of an answer")
 
-    def rows(self, examples: Sequence[Question], labels: Sequence[str], longest: int) -> list[Row]:
+    def rows(
+        self, examples: Sequence[Question], labels: Sequence[str], longest: int
+    ) -> list[LabelledRow]:
         """One row per window; the targets are the positions of the answer's first and last token.
 
         Raises:
@@ -119,7 +121,7 @@ class Answer(Supervised[Question]):
             targets = [NO_ANSWER_TOKEN, NO_ANSWER_TOKEN]
             if place is not None and window.start <= place[0] and place[1] < window.stop:
                 targets = [before + token - window.start for token in place]
-            row = Row(
+            row = LabelledRow(
                 tokenizer.template(question, inside),
                 tokenizer.token_types(question, inside),
                 targets,
@@ -146,7 +148,7 @@ class Answer(Supervised[Question]):
         others = choices.log_softmax(1).masked_fill(~is_token, 0.0).sum(1) / is_token.sum(1)
         return (1 - smoothing) * loss - smoothing * others.sum()
 
-    def _logits(self, model: Encoder, rows: Sequence[Row]) -> list[Tensor]:
+    def _logits(self, model: Encoder, rows: Sequence[LabelledRow]) -> list[Tensor]:
         """The logits of each row: (tokens, 2), as the first and as the last token."""
         model.require_head("spans")
         out: list[Tensor] = [torch.empty(0)] * len(rows)

@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.annotations import LabelledText
-from regard.data.text.windows import Row, evaluation
+from regard.data.text.windows import LabelledRow, evaluation
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.tasks.labelled import Supervised, class_loss, label_indices
@@ -56,7 +56,7 @@ class Classify(Supervised[LabelledText]):
 
     def rows(
         self, examples: Sequence[LabelledText], labels: Sequence[str], longest: int
-    ) -> list[Row]:
+    ) -> list[LabelledRow]:
         """One row per text, truncated to `longest` tokens; its target is the index of its class."""
         numbers = label_indices(labels, [example.label for example in examples])
         texts = [
@@ -64,7 +64,7 @@ class Classify(Supervised[LabelledText]):
             for example in examples
         ]
         return [
-            Row(read.ids, read.types, [number])
+            LabelledRow(read.ids, read.types, [number])
             for read, number in zip(self.read(texts, longest), numbers, strict=True)
         ]
 

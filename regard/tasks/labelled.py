@@ -25,7 +25,7 @@ from regard.data.text.labelled import (
     load_labelled,
     read_labelled,
 )
-from regard.data.text.windows import Row, evaluation, training
+from regard.data.text.windows import LabelledRow, evaluation, training
 from regard.errors import InputError
 from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder
@@ -238,7 +238,9 @@ class Supervised(LabelledTask[Sequence[Example]], Reader, ABC, Generic[Example])
         return with_task_head(task, config.model_copy(update=names))
 
     @abstractmethod
-    def rows(self, examples: Sequence[Example], labels: Sequence[str], longest: int) -> list[Row]:
+    def rows(
+        self, examples: Sequence[Example], labels: Sequence[str], longest: int
+    ) -> list[LabelledRow]:
         """Converts examples to rows: token ids, token types and targets.
 
         Args:

@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.annotations import TaggedWords
-from regard.data.text.windows import Row, evaluation, windows
+from regard.data.text.windows import LabelledRow, evaluation, windows
 from regard.errors import InputError
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
@@ -66,7 +66,7 @@ class Tag(Supervised[TaggedWords]):
 
     def rows(
         self, examples: Sequence[TaggedWords], labels: Sequence[str], longest: int
-    ) -> list[Row]:
+    ) -> list[LabelledRow]:
         """Converts each sentence to one or more rows; rows without a target are dropped.
 
         The target of a word's first sub-word is the index of the word's tag.
@@ -82,7 +82,7 @@ class Tag(Supervised[TaggedWords]):
 
     def _cut(
         self, text: str, words: Sequence[Span], values: Sequence[int], longest: int
-    ) -> Iterator[Row]:
+    ) -> Iterator[LabelledRow]:
         """Yields the windows of a text as rows.
 
         Args:
@@ -105,7 +105,7 @@ class Tag(Supervised[TaggedWords]):
             targets = [NO_TAG] * len(row)
             for token in window.own:
                 targets[before + token - window.start] = wanted[token]
-            yield Row(row, self.tokenizer.token_types(part), targets)
+            yield LabelledRow(row, self.tokenizer.token_types(part), targets)
 
     def targets(self, batch: Batch[Ragged]) -> int:
         """The number of words in a batch, each tagged at one sub-word."""
@@ -133,7 +133,7 @@ class Tag(Supervised[TaggedWords]):
             The log-probabilities (words, tags), and a mask (words,) of the words that have a token:
             a word of characters that the tokenizer drops has none.
         """
-        rows: list[Row] = []
+        rows: list[LabelledRow] = []
         count = 0
         for text, words in sentences:
             numbers = range(count, count + len(words))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from regard.tasks.options import Options
 
 SAMPLING_SETTINGS = ("temperature", "top_k", "top_p", "min_p")
+"""As in `decode.config`, which imports pydantic: `regard --help` does without it."""
 REPETITION_SETTINGS = ("repetition_penalty", "no_repeat_ngram")
 OTHER_NAMES = {"count": "top", "prefixes": "prefix"}
 """Former names of options, which still work."""

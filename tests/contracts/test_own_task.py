@@ -10,7 +10,7 @@ import pytest
 import torch.nn.functional as F
 
 from regard.data.sources import load_splits
-from regard.data.text.windows import Row, evaluation, training
+from regard.data.text.windows import LabelledRow, evaluation, training
 from regard.errors import FoundProblems, InputError
 from regard.models.mode import evaluating
 from regard.recipes import recipe as recipes
@@ -88,7 +88,9 @@ class Count(Reader):
     def rows(self, pairs):
         read = self.read([pair.source for pair in pairs], 16)
         wanted = [len(pair.source.split()) - 1 for pair in pairs]
-        return [Row(each.ids, each.types, [n]) for each, n in zip(read, wanted, strict=True)]
+        return [
+            LabelledRow(each.ids, each.types, [n]) for each, n in zip(read, wanted, strict=True)
+        ]
 
     def batches(self, start):
         return training(self.train, self.budget, self.seed, start)

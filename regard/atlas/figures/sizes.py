@@ -21,7 +21,7 @@ manufacturers' values in 16 bits."""
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedModel:
     """A row of the lecture's table; None or 0 where it has no number.
 
     Attributes:
@@ -51,25 +51,26 @@ class Row:
 
 
 ROWS = (
-    Row("Transformer-Base", "base", 65e6, "", 8, "P100", 12,
+    PublishedModel("Transformer-Base", "base", 65e6, "", 8, "P100", 12,
         note="12 layers are 6 of the encoder and 6 of the decoder; 63.1M has one matrix of 37,000 "
         "for both embeddings and the output, as section 3.4 has it"),
-    Row("Transformer-Large", "big", 213e6, "", 8, "P100", 84,
+    PublishedModel("Transformer-Large", "big", 213e6, "", 8, "P100", 84,
         note="6 + 6 layers; the paper calls it big"),
-    Row("BERT-Base", "bert-base", 110e6, "13 GB"),
-    Row("BERT-Large", "bert-large", 340e6, "13 GB", note="336M with its heads; 340M is rounded"),
-    Row("XLNet-Large", "xlnet-large", 340e6, "126 GB", 512, "TPUv3", 60, relative=True,
+    PublishedModel("BERT-Base", "bert-base", 110e6, "13 GB"),
+    PublishedModel("BERT-Large", "bert-large", 340e6, "13 GB",
+        note="336M with its heads; 340M is rounded"),
+    PublishedModel("XLNet-Large", "xlnet-large", 340e6, "126 GB", 512, "TPUv3", 60, relative=True,
         note="340M is BERT-Large's; a matrix for relative positions in each layer makes it 361M. "
         "Its two streams of attention, counted once here, take more"),
-    Row("RoBERTa", "roberta-large", 355e6, "160 GB", 1024, "V100", 24,
+    PublishedModel("RoBERTa", "roberta-large", 355e6, "160 GB", 1024, "V100", 24,
         tokens=100_000 * 8192 * 512,
         note="one day is 100,000 steps; the model that was published had 500,000"),
-    Row("GPT-2", "gpt2-xl", 1.5e9, "40 GB",
+    PublishedModel("GPT-2", "gpt2-xl", 1.5e9, "40 GB",
         note="25 heads; its tokens were not published: counted at 20 a parameter"),
-    Row("Megatron-LM", "megatron-lm", 8.3e9, "174 GB", 512, "V100", 216),
-    Row("Turing-NLG", "turing-nlg", 17e9, "", 256, "V100"),
-    Row("GPT-3", "gpt3", 175e9, "694 GB"),
-    Row("Gopher", "gopher", 280e9, "10.55 TB", 4096, "TPUv3", 920, relative=True,
+    PublishedModel("Megatron-LM", "megatron-lm", 8.3e9, "174 GB", 512, "V100", 216),
+    PublishedModel("Turing-NLG", "turing-nlg", 17e9, "", 256, "V100"),
+    PublishedModel("GPT-3", "gpt3", 175e9, "694 GB"),
+    PublishedModel("Gopher", "gopher", 280e9, "10.55 TB", 4096, "TPUv3", 920, relative=True,
         note="920 hours, as its paper says, are 38.3 days (the table's 38 days are 912 hours), "
         "and $3,768,320 is $1 for each of these hours of each chip; a matrix for relative "
         "positions in each layer is 21.5B of its parameters"),
@@ -115,7 +116,7 @@ def compute(price: float = 1.0, share: float = 0.3) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def _compute(row: Row, price: float, share: float) -> dict[str, Any]:
+def _compute(row: PublishedModel, price: float, share: float) -> dict[str, Any]:
     found = _planned(row.plan, row.tokens)
     model: Any = found.recipe.model  # a Transformer, each of them
     flops = found.training_flops

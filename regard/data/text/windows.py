@@ -1,7 +1,7 @@
 """Labelled token sequences for an encoder -> micro-batches; and windows of long texts.
 
-In: `Row`s, one for each text or window. Out: `Batch`es of rows concatenated without padding, in an
-order that is a pure function of (lengths, budget, seed, epoch), as with pairs.
+In: `LabelledRow`s, one for each text or window. Out: `Batch`es of rows concatenated without
+padding, in an order that is a pure function of (lengths, budget, seed, epoch), as with pairs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from regard.data.order import evaluation_batches, training_batches
 
 
 @dataclass(frozen=True)
-class Row:
+class LabelledRow:
     """One text, pair of texts, or window of a long text, with its labels."""
 
     ids: list[int]
@@ -26,11 +26,11 @@ class Row:
     """The labels: one class, one tag for each id, or the two positions of an answer."""
 
 
-def batch_of(rows: Sequence[Row], index: Sequence[int]) -> Batch[Ragged]:
+def batch_of(rows: Sequence[LabelledRow], index: Sequence[int]) -> Batch[Ragged]:
     """Make the batch of the rows at `index`, in that order.
 
     Example:
-        >>> rows = [Row([1, 5, 2], [0, 0, 0], [3]), Row([1, 2], [0, 0], [4])]
+        >>> rows = [LabelledRow([1, 5, 2], [0, 0, 0], [3]), LabelledRow([1, 2], [0, 0], [4])]
         >>> batch_of(rows, [1, 0]).source.split(), batch_of(rows, [1, 0]).targets.split()
         ([[1, 2], [1, 5, 2]], [[4], [3]])
     """
@@ -44,7 +44,7 @@ def batch_of(rows: Sequence[Row], index: Sequence[int]) -> Batch[Ragged]:
 
 
 def training(
-    rows: Sequence[Row], budget: int, seed: int, start: Cursor
+    rows: Sequence[LabelledRow], budget: int, seed: int, start: Cursor
 ) -> Iterator[tuple[Batch[Ragged], Cursor]]:
     """Yield training batches endlessly from a position on, each with the position after it.
 
@@ -62,7 +62,7 @@ def training(
     )
 
 
-def evaluation(rows: Sequence[Row], budget: int) -> Iterator[Batch[Ragged]]:
+def evaluation(rows: Sequence[LabelledRow], budget: int) -> Iterator[Batch[Ragged]]:
     """Yield each row once, in batches of similar lengths."""
     for index in evaluation_batches([len(row.ids) for row in rows], budget):
         yield batch_of(rows, index)

@@ -14,7 +14,7 @@ from regard.tasks.measures.bleu import Scores, by_length, score
 from regard.tasks.measures.report import Curve, Report
 from regard.tasks.measures.unknown import Unknown
 
-Row = tuple[str, int, float, float]
+PhenomenonScore = tuple[str, int, float, float]
 """The name of a phenomenon, its number of sentences, BLEU, and exact match in percent."""
 
 
@@ -61,7 +61,7 @@ class SetReport:
     """ROUGE-1, -2 and -L, for the task `rewrite`."""
 
     @cached_property
-    def phenomena(self) -> list[Row]:
+    def phenomena(self) -> list[PhenomenonScore]:
         """The scores of the pairs with each tag."""
         pairs, rows = self.pairs, []
         for tag in sorted({tag for pair in pairs for tag in pair.tags}):
