@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import typer
@@ -18,7 +19,8 @@ import yaml
 from regard import __all__ as public
 from regard import layers
 from regard.cli.commands import app
-from regard.tasks.entries import every_verb
+from regard.models import FAMILIES
+from regard.tasks.entries import TASKS, every_verb
 from tests.commands import Result
 
 ROOT = Path(__file__).parent.parent
@@ -72,6 +74,8 @@ def run_line(line: str, regard: Callable[..., Result]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
+@mock.patch.dict(FAMILIES)  # restored even if a page fails before it cleans up
+@mock.patch.dict(TASKS)
 def test_everything_a_page_shows_works(
     page: str, regard: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
