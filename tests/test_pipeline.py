@@ -146,6 +146,15 @@ def test_a_batch_equals_its_sentences_alone(pipeline: Pipeline) -> None:
         assert alone.score == pytest.approx(best.score, abs=1e-4)
 
 
+def test_sentences_may_come_from_a_generator_and_other_things_are_refused(
+    pipeline: Pipeline,
+) -> None:
+    sentences = ["The dog sleeps.", "The cat sleeps."]
+    assert pipeline.translate(iter(sentences)) == pipeline.translate(sentences)
+    with pytest.raises(InputError, match="translate: got 3, expected a text or several texts"):
+        pipeline.translate(3)
+
+
 def test_the_stream_ends_with_the_translation(pipeline: Pipeline) -> None:
     steps = list(pipeline.stream("The dog sleeps.", beam=1))
     assert steps[0] == "Der"

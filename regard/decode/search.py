@@ -309,7 +309,9 @@ class Sampling(Search):
             ruled_out = scores.clone()
             ruled_out[again, drawn[again]] = MINUS_INF
             scores = allow_end_if_stuck(ruled_out, scores, self.symbols.ends)
-            drawn[again] = self._pick(scores, again)[again]
+            # Without an end symbol, a row may have no other token left: it keeps the last one.
+            free = [row for row in again if scores[row].amax() > MINUS_INF]
+            drawn[free] = self._pick(scores, free)[free] if free else drawn[free]
         forced = running.per_row(running.forced)
         frees = running.per_row([*map(running.free, running.sentences)])
         tokens = [
@@ -454,11 +456,29 @@ class BeamSearch(Search):
             count: How many of them.
         """
         totals, index = best(sums, count)
+        while refused := self._refused(totals, index, sums.shape[1] // self.running.width):
+            sums = sums.clone()
+            for place, at in refused:
+                sums[place, at] = MINUS_INF
+            totals, index = best(sums, count)
+        return totals, index
+
+    def _refused(self, totals: Tensor, index: Tensor, vocab: int) -> list[tuple[int, int]]:
+        """The forbidden ones among the best continuations; an end or a forced token never is.
+
+        Args:
+            totals: (sequences, count) Their ranking sums.
+            index: (sequences, count) Their indices in the flattened scores (width · vocab).
+            vocab: Size of the vocabulary.
+
+        Returns:
+            The number of the sequence and the index of each.
+        """
         if self.forbidden is None:
-            return totals, index
-        running, vocab = self.running, sums.shape[1] // self.running.width
+            return []
+        running = self.running
         histories = [running.history(row) for row in range(len(running.tokens))]
-        refused = [
+        return [
             (place, at)
             for place, (some, found) in enumerate(zip(totals.tolist(), index.tolist(), strict=True))
             for total, at in zip(some, found, strict=True)
@@ -467,12 +487,6 @@ class BeamSearch(Search):
             and running.forced[place] < 0
             and self.forbidden(histories[place * running.width + at // vocab], at % vocab)
         ]
-        if not refused:
-            return totals, index
-        sums = sums.clone()
-        for place, at in refused:
-            sums[place, at] = MINUS_INF
-        return self._best(sums, count)
 
     def _branches(
         self, first: int, vocab: int, totals: list[float], index: list[int], gained: list[float]

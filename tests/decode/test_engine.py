@@ -360,6 +360,17 @@ def test_where_all_is_banned_a_hypothesis_ends(model):
         assert [(each.ids, each.finished) for each in found] == [((), True)]
 
 
+def test_where_all_is_forbidden_and_there_is_no_end_decoding_stops_at_the_longest(model):
+    symbols = Symbols(BEGIN, -1, PAD)
+    options = {"forbidden": lambda *_: True}
+    for extra in ({}, {"sample": True}):
+        config = DecodeConfig(max_length=3, **extra)
+        (found,) = decode(model, Ragged.of([[5]]), symbols, config, **options)
+        assert [len(each.ids) for each in found] == [3]
+    config = DecodeConfig(max_length=3, beam=2)
+    assert decode(model, Ragged.of([[5]]), symbols, config, **options) == [[]]
+
+
 def test_forcing_what_greedy_says_anyway_changes_nothing(model):
     source, config = Ragged.of(SENTENCES), DecodeConfig(max_length=20)
     free = decode(model, source, SYMBOLS, config)
