@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
@@ -192,7 +192,7 @@ class Pipeline:
         if self.reads_images:
             one = self.processor.source.is_one(items)
         else:
-            if not isinstance(items, Iterable):
+            if not hasattr(items, "__iter__"):
                 raise InputError(name, got=items, expected="a text or several texts")
             some = items if is_ids(items) or isinstance(items, str) else [*items][:1]
             if verb.takes_ids and (is_ids(some) or (some and is_ids(some[0]))):
