@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks import decoding, embedding, gpt, growth, looking, training
+from benchmarks import decoding, embedding, gpt, growth, looking, recurrent, training
 from regard.bench.command import Request, bench
 from regard.bench.suite import EXPERIMENTS, LONG, PROMPTS, SENTENCES, Makers
 from regard.bench.worker import from_file
@@ -31,6 +31,12 @@ def experiments(others: Mapping[str, ModuleType], *, quick: bool = False) -> Mak
         "int8-quality": EXPERIMENTS["int8-quality"],
         "gpt-training": gpt.training,
         **{f"gpt-decoding-{n}": lambda chosen, n=n: gpt.decoding(chosen, n) for n in PROMPTS},
+        "recurrent-training": recurrent.training,
+        **{
+            f"recurrent-decoding-{n}": lambda chosen, n=n: recurrent.decoding(chosen, n)
+            for n in SENTENCES
+        },
+        "recurrent-language": recurrent.language_model,
         "embedding": embedding.embedding,
         **{f"looking-{n}": lambda chosen, n=n: looking.looking(chosen, n) for n in LONG},
         **growth.sweeps(quick=quick),

@@ -1,4 +1,4 @@
-"""JoeyNMT's own Transformer, in a folder of its own that `make bench` fills.
+"""JoeyNMT's own Transformer and recurrent model, in a folder of its own that `make bench` fills.
 
 Its pins (protobuf below 3.21 among them) would change what else is installed, so it stands there
 without its dependencies; only what its model imports is put beside it.
@@ -40,6 +40,8 @@ def build(work: dict[str, Any]) -> Any:
     from joeynmt.transformer_layers import MultiHeadedAttention
 
     model = work["model"]
+    if model["family"] == "seq2seq":
+        return build_model(recurrent(model), *vocabularies(work))
     stack = {
         "type": "transformer",
         "num_heads": model["heads"],
@@ -57,11 +59,49 @@ def build(work: dict[str, Any]) -> Any:
         "encoder": {**stack, "num_layers": model["encoder_layers"]},
         "decoder": {**stack, "num_layers": model["decoder_layers"]},
     }
-    built = build_model(config, vocabulary(work["source_vocab"]), vocabulary(work["target_vocab"]))
+    built = build_model(config, *vocabularies(work))
     for module in built.modules():
         if isinstance(module, MultiHeadedAttention):
             module.dropout.p = 0.0
     return built
+
+
+def vocabularies(work: dict[str, Any]) -> tuple[Any, Any]:
+    """Those of both sides."""
+    return vocabulary(work["source_vocab"]), vocabulary(work["target_vocab"])
+
+
+def recurrent(model: dict[str, Any]) -> dict[str, Any]:
+    """JoeyNMT's settings of a recurrent model with additive attention and input feeding.
+
+    It attends after a step, not before, and feeds tanh(W [state; context]) to the next one; all
+    widths are those of ours.
+    """
+    stack = {
+        "type": "recurrent",
+        "rnn_type": model["cell"],
+        "embeddings": {
+            "embedding_dim": model["dim"],
+            "scale": False,
+            "dropout": model["dropout"],
+        },
+        "dropout": model["dropout"],
+        "num_layers": 1,
+    }
+    return {
+        "initializer": "xavier_uniform",
+        "embed_initializer": "xavier_uniform",
+        "tied_embeddings": model["tied"] == "all",
+        "tied_softmax": True,
+        "encoder": {**stack, "hidden_size": model["dim"] // 2, "bidirectional": True},
+        "decoder": {
+            **stack,
+            "hidden_size": model["dim"],
+            "hidden_dropout": model["dropout"],
+            "attention": "bahdanau",
+            "init_hidden": "bridge",
+        },
+    }
 
 
 class Train(Training):
@@ -71,7 +111,12 @@ class Train(Training):
 
     def made(self, work: dict[str, Any]) -> PairLoop:
         # JoeyNMT numbers its special symbols unk, pad, begin, end; ids of words are the same.
-        work = {**work, "pad": 1, "begin": 2, "end": 3}
+        # Its recurrent encoder wants the longest source first.
+        batches = {
+            case: [sorted(pairs, key=lambda pair: -len(pair[0])) for pairs in batches]
+            for case, batches in work["batches"].items()
+        }
+        work = {**work, "pad": 1, "begin": 2, "end": 3, "batches": batches}
         model = build(work)
 
         def logits(batch: Padded) -> Any:

@@ -131,13 +131,14 @@ class Train:
 
 @dataclass
 class Decode:
-    """Beam search with outputs of exactly 30 tokens; the case is the number of sentences.
+    """Decoding with outputs of exactly 30 tokens; the case is the number of sentences.
 
     Work: sentences.
     """
 
     work: str
     precision: str = "float32"
+    beam: int = BEAM
     packages: ClassVar = ("torch",)
 
     def prepare(self, threads: int) -> None:
@@ -151,18 +152,23 @@ class Decode:
         sizes = work.source_vocab, work.target_vocab
         self.model = ready_model(work.config, *sizes, precision=self.precision)
         self.symbols = Symbols(work.begin, work.end, work.pad, (work.pad, work.begin))
-        self.config = DecodeConfig(beam=BEAM, min_length=WRITTEN, max_length=WRITTEN)
+        self.config = DecodeConfig(beam=self.beam, min_length=WRITTEN, max_length=WRITTEN)
         self.sources = [source for batch in work.batches["decode"] for source, _ in batch]
 
     def measure(self, case: str) -> float:
         """Translate as many sentences as the case says, in one batch."""
+        found = self.ids(int(case))
+        assert all(len(ids) == WRITTEN for ids in found)
+        return len(found)
+
+    def ids(self, count: int) -> list[list[int]]:
+        """The best translation of each of the first `count` sentences, decoded in one batch."""
         from regard.data.input import Ragged
         from regard.decode import decode
 
-        source = Ragged.of(self.sources[: int(case)])
+        source = Ragged.of(self.sources[:count])
         found = decode(self.model, source, self.symbols, self.config)
-        assert all(len(best[0].ids) == WRITTEN for best in found)
-        return len(found)
+        return [list(best[0].ids) for best in found]
 
 
 @dataclass

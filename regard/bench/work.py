@@ -22,7 +22,8 @@ from regard.data.order import training_batches
 from regard.data.text.encoded import EncodedPairs
 from regard.data.text.files import load_pairs
 from regard.data.text.pairs import Pair
-from regard.models import TransformerConfig
+from regard.models.config import ModelConfig
+from regard.models.families import CONFIGS
 from regard.models.sketch import sketch
 from regard.runtime.files import write_file
 from regard.tokens import TokensConfig, Vocabulary, learn
@@ -68,9 +69,9 @@ class Work(WorkFile):
     pad: int = PAD
 
     @property
-    def config(self) -> TransformerConfig:
+    def config(self) -> ModelConfig:
         """The config of the model."""
-        return TransformerConfig.model_validate(self.model)
+        return CONFIGS[self.model["family"]].model_validate(self.model)
 
     def flops(self, case: str) -> float:
         """Training FLOPs per real target token of a case; padding does not count."""
