@@ -259,7 +259,7 @@ def test_a_file_without_keys_is_refused(message, text, got):
 
 # Faults in the file
 
-KINDS = "one of grammar, copy, reverse, sort, files, text, python, labelled, digits, mixture, none"
+KINDS = "one of grammar, copy, reverse, sort, files, text, python, labelled, digits, images, scenes, mixture, none"
 TASKS = "one of translate, rewrite, restore, generate, fill, classify, tag, answer, embed"
 
 
@@ -550,7 +550,9 @@ def test_another_kind_does_not_hide_unknown_keys_or_new_overrides(message):
     assert said.startswith("my.yaml:5: data.piars: got an unknown key")
     said = message("data.train=x.tsv", "data.pairs=5")
     first = "override data.pairs=5: got an unknown key, expected a key of data"
-    assert said == f"{first}\npairs belongs to data.kind: grammar or copy or reverse or sort"
+    assert (
+        said == f"{first}\npairs belongs to data.kind: grammar or copy or reverse or sort or scenes"
+    )
     said = message("data.train=x.tsv", "data.kind=copy")
     assert said.startswith("override data.train=x.tsv: got an unknown key")
 

@@ -135,10 +135,43 @@ class LabelledData(Config):
     seed: int = 0
 
 
-class DigitsData(Config):
-    """1,797 handwritten digits of 8 x 8 pixels, included in the package (UCI, CC BY 4.0)."""
+class PictureData(Config):
+    """The keys that all datasets of images share: how training images are changed at random.
+
+    Each change is a pure function of (seed, epoch, image). `regard/data/images/changes.py` and
+    `regard/data/images/randaugment.py` compute them.
+    """
 
     example_type: ClassVar[ExampleType] = "pictures"
+    shift: int = Field(default=0, ge=0, le=512)
+    """Shift by up to this many pixels in each direction; pixels of the edge are repeated."""
+    crop: float = Field(default=1.0, gt=0, le=1)
+    """Cut out a part of the image and scale it to the whole size; this is the smallest share of the
+    area, 1 turns it off."""
+    flip: bool = False
+    """Mirror every second image from left to right."""
+    colour: float = Field(default=0.0, ge=0, le=1)
+    """Change brightness, contrast and saturation, each by a factor of 1 - colour to 1 + colour."""
+    randaugment: int = Field(default=0, ge=0, le=10)
+    """The number of random operations of RandAugment (Cubuk et al. 2019) on each image."""
+    magnitude: float = Field(default=9.0, ge=0, le=30)
+    """How strong the operations of RandAugment are."""
+    erase: float = Field(default=0.0, ge=0, le=1)
+    """The share of images in which a random rectangle is erased (Zhong et al. 2017)."""
+    mixup: float = Field(default=0.0, ge=0, le=10)
+    """Above 0: blend each image and its class with another image, with a weight drawn from
+    Beta(mixup, mixup) (Zhang et al. 2018)."""
+    cutmix: float = Field(default=0.0, ge=0, le=10)
+    """Above 0: paste a rectangle of another image into each image; its share of the area is drawn
+    from Beta(cutmix, cutmix) (Yun et al. 2019). With `mixup`, too, each image gets one of them."""
+    workers: Literal[0, 1] = 1
+    """1: a thread beside the training prepares the next batches; 0: the training waits for each.
+    The batches are the same."""
+
+
+class DigitsData(PictureData):
+    """1,797 handwritten digits of 8 x 8 pixels, included in the package (UCI, CC BY 4.0)."""
+
     kind: Literal["digits"] = "digits"
     fold: int = Field(default=0, ge=0, le=4)
     """Which fifth is the test split, with an equal share of each class. A tenth of the rest is the
@@ -146,6 +179,59 @@ class DigitsData(Config):
     augment: float = Field(default=0.5, ge=0, le=1)
     """How strongly training images are shifted, rotated, scaled and made thicker or thinner; 0: not
     at all."""
+
+
+class ImagesData(PictureData):
+    """Your own images with classes, from a folder or a file."""
+
+    kind: Literal["images"] = "images"
+    folder: str | None = None
+    """A folder with a folder of images for each class, or with `train`, `valid` and `test` folders
+    that have such folders; or the folder of IDX files."""
+    file: str | None = None
+    """A `.csv`, `.tsv` or `.jsonl` file of paths (relative to it) and labels; an `.npz` file of
+    images and labels; an IDX file; or a `.tar` or `.zip` archive of a folder of folders."""
+    valid: str | None = None
+    """Validation images: a folder or file as above. Without it, and without a validation split in
+    the data, `held_out` training images, chosen by `seed`, are held out."""
+    test: str | None = None
+    """Test images: a folder or file as above."""
+    held_out: int = Field(default=500, ge=1)
+    """How many images to hold out for validation, at most a tenth. Images with the same pixels stay
+    in one split."""
+    held_out_test: int = Field(default=0, ge=0)
+    """Without test images, this many training images are held out as the test split."""
+    names: tuple[str, ...] = ()
+    """Names of the classes 0, 1, … of labels that are numbers."""
+    normalise: Literal["data", "half"] = "data"
+    """What is subtracted from pixels (from 0 to 1), and what they are divided by: mean and standard
+    deviation of each channel in the training images, or 0.5 and 0.5."""
+    on_bad: OnBad = "skip"
+    """What to do with files that are no whole images: `skip` and count them, or `stop`."""
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _one_source(self) -> ImagesData:
+        if (self.folder is None) == (self.file is None):
+            raise ValueError("kind: images needs folder: FOLDER or file: FILE, one of them")
+        return self
+
+
+class ScenesData(PictureData):
+    """Drawn scenes: shapes of a colour, a size and a place, with captions, masks and positions."""
+
+    kind: Literal["scenes"] = "scenes"
+    pairs: int = Field(default=10_000, ge=1)
+    """How many training scenes to draw."""
+    held_out: int = Field(default=500, ge=1)
+    """How many scenes to draw for the validation split and for the test split."""
+    objects: int = Field(default=2, ge=1, le=3)
+    """The most objects of a scene; the first one is the largest."""
+    label: Literal["shape", "colour", "object", "count", "relation"] = "shape"
+    """The class of a scene: of its largest object the shape, the colour, or both (`red circle`);
+    the number of objects; or where the largest is, seen from the second (`left of`)."""
+    normalise: Literal["data", "half"] = "half"
+    seed: int = 0
 
 
 class PartData(Config):
@@ -213,6 +299,8 @@ DataConfig = Annotated[
     | PythonData
     | LabelledData
     | DigitsData
+    | ImagesData
+    | ScenesData
     | MixtureData
     | NoData,
     Field(discriminator="kind"),

@@ -52,7 +52,7 @@ MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "classes", "tags
 """Keys of `model` that a recipe may still set if its weights come from `start.folder`."""
 FILES = {("data", "train"), ("data", "valid"), ("data", "test"), ("data", "files")}
 """The keys that take one file or several."""
-IMPLIED = {"train": "files", "files": "text"}
+IMPLIED = {"train": "files", "files": "text", "folder": "images", "file": "images"}
 """Setting this key of `data` switches to this kind of data if the present kind has no such key."""
 
 LIST = "`regard recipe` lists the shipped ones"
@@ -177,7 +177,8 @@ def load(name_or_path: str | os.PathLike[str], overrides: Sequence[str] = ()) ->
             of the file that no longer apply: `data.kind=…` those of the former kind,
             `model.family=…` those that only the former family has, `model.size=…` those that the
             former size had given, and `start.folder=…` those that the folder decides.
-            `data.train=…` implies `data.kind=files`, and `data.files=…` implies `data.kind=text`.
+            `data.train=…` implies `data.kind=files`, `data.files=…` implies `data.kind=text`, and
+            `data.folder=…` and `data.file=…` imply `data.kind=images`.
 
     Raises:
         InputError: A value or key is wrong; the message names file and line.

@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.images.augment import augmented
-from regard.data.images.digits import CLASSES, SIDE, Pictures, PictureSplits, splits
+from regard.data.images.digits import SIDE
+from regard.data.images.pictures import Pictures, PictureSplits, statistics
 from regard.data.images.reader import ImageReader
+from regard.data.images.sources import in_order, load_pictures, read_pictures
 from regard.data.input import Dense, Ragged
 from regard.data.order import training_batches
-from regard.data.text.labelled import read_labelled
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.image_encoder import ImageEncoder
@@ -94,23 +93,23 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         data, train = settings.data, settings.train
         model: Any = settings.model
         if data.example_type != "pictures":
-            raise InputError("data.kind", got=data.kind, expected="digits, for a model of images")
-        if (model.image, model.channels) != ((SIDE, SIDE), 1):
-            got = f"{model.image[0]} x {model.image[1]}, {model.channels} channels"
-            raise InputError("model.image", got=got, expected=f"{SIDE} x {SIDE}, 1 channel")
-        found = splits(data)
+            expected = "images, scenes or digits, for a model of images"
+            raise InputError("data.kind", got=data.kind, expected=expected)
+        reader = _reader_for(data, model) if processor is None else processor.source
+        found = load_pictures(data, reader)
         if processor is None:
-            reader = ImageReader(
-                height=SIDE, width=SIDE, channels=1, mean=(0.5,), std=(0.5,), scaling="ink"
-            )
+            if getattr(data, "normalise", "half") == "data":
+                mean, std = statistics(found.train.values)
+                reader = reader.model_copy(update={"mean": mean, "std": std})
             processor = Processor(reader)
-        completed = model.model_copy(update={"classes": model.classes or CLASSES})
+        classes = model.classes or in_order(found.train.labels)
+        completed = model.model_copy(update={"classes": classes})
         options = PictureOptions(
             classes=completed.classes,
             tokens=completed.tokens,
             batch_tokens=train.batch_tokens,
             smoothing=train.label_smoothing,
-            augment=data.augment,
+            augment=getattr(data, "augment", 0.0),
             seed=settings.seed,
         )
         task = cls(processor, found.train, found.valid, options)
@@ -126,11 +125,11 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         options, train = self.options, self.train
         if not train:
             raise InputError("training", got="no images", expected="some to learn from")
-        pixels = torch.from_numpy(train.values)
         wanted = torch.tensor(label_indices(options.classes, train.labels))
 
         def make(index: list[int], epoch: int) -> Batch[Dense]:
-            chosen = augmented(pixels[index], index, options.seed, epoch, options.augment)
+            pixels = torch.from_numpy(train.values[index])
+            chosen = augmented(pixels, index, options.seed, epoch, options.augment)
             source = Dense(self.reader.normalised(chosen))
             return Batch(source, Ragged(wanted[index], (1,) * len(index)), tuple(index))
 
@@ -166,21 +165,17 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
     def labelled_batches(self, model: ImageEncoder, examples: Pictures) -> Iterator[Batch[Dense]]:
         """Batches of images with their classes, in their order."""
         numbers = torch.tensor(label_indices(model.config.classes, examples.labels))
-        source = Dense(self.reader.normalised(torch.from_numpy(examples.values)))
         for rows in _some(len(examples), model):
-            targets = Ragged(numbers[rows], (1,) * len(rows))
-            yield Batch(source.take(rows), targets, tuple(rows))
+            source = Dense(self.reader.normalised(torch.from_numpy(examples.values[rows])))
+            yield Batch(source, Ragged(numbers[rows], (1,) * len(rows)), tuple(rows))
 
     def load(self, data: Any) -> PictureSplits:
         """The training, validation and test images of a data config."""
-        return splits(data)
+        return load_pictures(data, self.reader)
 
     def load_file(self, file: str, data: Any) -> Pictures:
-        """The images that a TSV or CSV of paths (relative to it) and classes lists."""
-        del data
-        rows, _ = read_labelled(file, "classify")
-        pixels = [self.reader.pixels(Path(file).parent / row.text) for row in rows]
-        return Pictures(np.stack(pixels), tuple(row.label for row in rows))
+        """The images of a folder, an archive or a file of paths (relative to it) and classes."""
+        return read_pictures(file, self.reader, getattr(data, "names", ()))
 
     def inputs(
         self, model: ImageEncoder, items: Sequence[Any]
@@ -206,6 +201,22 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         picture = Picture(pixels, model.config.grid, layout.first)
         words = picture.names, range(len(picture.names))
         return Trace(first_records(tap), {"encoder.self": (words, words)}, written, note, picture)
+
+
+def _reader_for(data: Any, model: Any) -> ImageReader:
+    """The reader of a new model: images are scaled to the model's size.
+
+    Raises:
+        InputError: The digits have another size than the model's.
+    """
+    (height, width), channels = model.image, model.channels
+    if data.kind != "digits":
+        half = (0.5,) * channels
+        return ImageReader(height=height, width=width, channels=channels, mean=half, std=half)
+    if (height, width, channels) != (SIDE, SIDE, 1):
+        got = f"{height} x {width}, {channels} channels"
+        raise InputError("model.image", got=got, expected=f"{SIDE} x {SIDE}, 1 channel")
+    return ImageReader(height=SIDE, width=SIDE, channels=1, mean=(0.5,), std=(0.5,), scaling="ink")
 
 
 def _some(count: int, model: ImageEncoder) -> Iterator[list[int]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.config import DigitsData
+from regard.data.images.pictures import Pictures, PictureSplits
 from regard.data.order import generator
 
 CLASSES = tuple("0123456789")
@@ -24,33 +24,6 @@ VALID = 10
 """One in this many images outside the test fold is in the validation split."""
 LARGEST = 16
 """Largest value of a pixel: it counts the black points in a block of the original bitmap."""
-
-
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """Images of equal size with their classes."""
-
-    values: NDArray[np.float32]
-    """(images, channels, height, width) From 0 to 1; in drawings, 1 is ink."""
-    labels: tuple[str, ...]
-    """The class name of each image."""
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, rows: slice) -> Pictures:
-        return Pictures(self.values[rows], self.labels[rows])
-
-
-@dataclass(frozen=True, eq=False)
-class PictureSplits:
-    """Training, validation and test images."""
-
-    train: Pictures
-    valid: Pictures
-    tests: dict[str, Pictures]
-    checksums: dict[str, str]
-    """SHA-256 of the data file."""
 
 
 def splits(data: DigitsData) -> PictureSplits:

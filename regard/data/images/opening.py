@@ -27,13 +27,15 @@ CHANNELS = (1, 3, 4)
 """Allowed numbers of channels of an array: grey, RGB, RGBA."""
 
 
-def opened(item: Any) -> Image.Image:
-    """Open an image in mode L, RGB or RGBA, rotated upright.
+def opened(item: Any, least: tuple[int, int] | None = None) -> Image.Image:
+    """Open an image in mode L, RGB or RGBA, rotated upright; of an animation, its first frame.
 
     Args:
         item: A path, the bytes of a file, a Pillow image, or an array or tensor: (height, width),
             (height, width, channels) or, as in torch, (channels, height, width); integers of 8 or
             16 bits from 0 on, or floats from 0 to 1.
+        least: Height and width, if a smaller copy of a large image is enough: a JPEG is then
+            decoded at a half, a quarter or an eighth of its size, but not below this size.
 
     Raises:
         InputError: The item is none of these, is damaged, or is too large.
@@ -41,13 +43,30 @@ def opened(item: Any) -> Image.Image:
     if isinstance(item, Image.Image):
         return _plain(item, "the image")
     if isinstance(item, str | os.PathLike):
-        return _plain(_header(_content(Path(item)), str(item)), str(item))
+        return _plain(_header(_content(Path(item)), str(item)), str(item), least)
     if isinstance(item, bytes | bytearray):
-        return _plain(_header(bytes(item), "the image"), "the image")
+        return _plain(_header(bytes(item), "the image"), "the image", least)
     if hasattr(item, "__array__") or hasattr(item, "detach"):
         return _from_array(item)
     expected = "a path, bytes, a Pillow image or an array"
     raise InputError("an image", got=f"a {type(item).__name__}", expected=expected)
+
+
+def content_of(source: Any) -> Any:
+    """Read the bytes of a file; bytes and arrays are returned as they are.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    return _content(source) if isinstance(source, Path) else source
+
+
+def on_white(image: Image.Image) -> Image.Image:
+    """Put an image with transparency on white; others are returned as they are."""
+    if image.mode != "RGBA":
+        return image
+    ground = Image.new("RGBA", image.size, "white")
+    return Image.alpha_composite(ground, image).convert("RGB")
 
 
 def name_of(item: Any) -> str:
@@ -107,18 +126,23 @@ def _check_size(image: Image.Image, name: str) -> None:
         raise _too_large(name, f"{image.width:,} x {image.height:,} pixels")
     if not image.width or not image.height:
         raise InputError(name, got="no pixels", expected="an image")
+    if image.width == image.height == 1:
+        raise InputError(name, got="a single pixel", expected="an image")
 
 
 def _too_large(name: str, got: str) -> InputError:
     return InputError(name, got=got, expected=f"at most {MOST_PIXELS:,} pixels")
 
 
-def _plain(image: Image.Image, name: str) -> Image.Image:
+def _plain(image: Image.Image, name: str, least: tuple[int, int] | None = None) -> Image.Image:
     """Decode the pixels, rotate by the EXIF orientation, and convert to 8 bits."""
     _check_size(image, name)
     try:
         # Pillow warns of unreadable metadata, which is not used
         with warnings.catch_warnings(action="ignore"):
+            if least is not None and image.format == "JPEG":
+                side = max(least)  # it may be turned below
+                image.draft(None, (side, side))
             image.load()
             image = ImageOps.exif_transpose(image)
             return _in_8_bits(image, name)

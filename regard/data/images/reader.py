@@ -17,13 +17,15 @@ from pydantic import Field, TypeAdapter, model_validator
 
 from regard.config import Config, checked
 from regard.data.images.ink import FRAME, framed
-from regard.data.images.opening import check, name_of, opened
+from regard.data.images.opening import check, name_of, on_white, opened
 from regard.data.input import Dense
 
 Numbers = tuple[float, ...]
 Resample = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
 RESAMPLES: tuple[Resample, ...] = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """In the order of Pillow's numbering, which transformers uses, too."""
+ENOUGH = 2
+"""A JPEG of training data is decoded at no less than this many times the model's size."""
 LARGEST = 4096
 """The most pixels of a side of a model's input."""
 
@@ -107,14 +109,37 @@ class ImageReader(Config):
         image = opened(item)
         if self.scaling == "ink":
             return framed(image, self.height, name_of(item))[None]
-        image = image.convert("RGB" if self.channels == 3 else "L")
+        return self._scaled(image).astype(np.float32) / np.float32(255)
+
+    def bytes_of(self, item: Any) -> NDArray[np.uint8]:
+        """Scale an image to the model's size: (channels, height, width), from 0 to 255.
+
+        As `pixels`, but for training data: large JPEGs are decoded at a part of their size.
+        """
+        shape = (self.height, self.width) if self.channels == 1 else (self.height, self.width, 3)
+        if isinstance(item, np.ndarray) and item.dtype == np.uint8 and item.shape == shape:
+            return item[None] if self.channels == 1 else item.transpose(2, 0, 1)
+        image = opened(item, (ENOUGH * self.height, ENOUGH * self.width))
+        if self.scaling == "ink":
+            return np.rint(255 * framed(image, self.height, name_of(item))[None]).astype(np.uint8)
+        return self._scaled(image)
+
+    def _scaled(self, image: Image.Image) -> NDArray[np.uint8]:
+        """Scale the whole image, on white if it has transparency: (channels, height, width)."""
+        image = on_white(image).convert("RGB" if self.channels == 3 else "L")
         if image.size != (self.width, self.height):
             how = Image.Resampling(RESAMPLES.index(self.resample))
             image = image.resize((self.width, self.height), how)
-        values: NDArray[np.float32] = np.asarray(image, dtype=np.float32) / np.float32(255)
+        values: NDArray[np.uint8] = np.asarray(image)
         return values[None] if self.channels == 1 else values.transpose(2, 0, 1).copy()
 
     def normalised(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Compute (x - mean) / std per channel: (images, channels, height, width)."""
+        """Compute (x - mean) / std per channel: (images, channels, height, width).
+
+        Args:
+            pixels: Floats from 0 to 1, or bytes from 0 to 255.
+        """
+        if pixels.dtype == torch.uint8:
+            pixels = pixels.float() / 255
         mean, std = (torch.tensor(each).view(-1, 1, 1) for each in (self.mean, self.std))
         return (pixels.float() - mean) / std

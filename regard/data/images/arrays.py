@@ -1,0 +1,209 @@
+"""Images in one file: `.npz` files of arrays, and the IDX files of MNIST -> arrays with labels.
+
+Sizes are read from the headers and checked before memory is allocated, and no pickled object is
+ever loaded.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import InputError
+from regard.runtime.files import open_regular
+
+Source = Path | bytes | NDArray[Any]
+"""One image: a file, the bytes of a file, or an array."""
+MOST_ARRAY = 2**33
+"""The most bytes of an array in a file."""
+KEYS = {
+    "": (("images", "labels"), ("x", "y"), ("data", "labels")),
+    "train": (("x_train", "y_train"), ("train_images", "train_labels")),
+    "valid": (("x_valid", "y_valid"), ("x_val", "y_val"), ("valid_images", "valid_labels"),
+              ("val_images", "val_labels")),
+    "test": (("x_test", "y_test"), ("test_images", "test_labels")),
+}  # fmt: skip
+"""By split: the names of the arrays of images and of labels in an `.npz` file."""
+IDX_SPLITS = {"train": "train", "t10k": "test", "test": "test", "valid": "valid"}
+"""By the beginning of its name: the split that an IDX file holds."""
+UNSIGNED_BYTES = 8
+"""The type of number in the header of an IDX file that images have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Images of one array with their labels."""
+
+    images: NDArray[Any]
+    """(images, height, width) or (images, height, width, channels)."""
+    labels: list[str]
+
+
+def read_npz(path: Path) -> dict[str, Labelled]:
+    """Read the splits of an `.npz` file, by their names; one without a name is called "".
+
+    Raises:
+        InputError: The file is damaged, or has no arrays of images and labels.
+    """
+    try:
+        sizes = _npz_sizes(path)
+        parts = {
+            split: next((pair for pair in pairs if sizes.keys() >= {*pair}), None)
+            for split, pairs in KEYS.items()
+        }
+        wanted = {split: pair for split, pair in parts.items() if pair is not None}
+        for key in (key for pair in wanted.values() for key in pair):
+            if sizes[key] > MOST_ARRAY:
+                got = f"{sizes[key]:,} bytes"
+                raise InputError(f"{path}: {key}", got=got, expected=f"at most {MOST_ARRAY:,}")
+        with np.load(path, allow_pickle=False) as file:
+            names = [str(name) for name in file["names"]] if "names" in sizes else []
+            found = {split: (file[one], file[two]) for split, (one, two) in wanted.items()}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError) as error:
+        got = str(error).partition("\n")[0]
+        raise InputError(f"{path} is damaged", got=got, expected="an .npz file") from None
+    if not found:
+        expected = "images and labels, or x_train, y_train, x_test and y_test"
+        raise InputError(str(path), got=f"arrays {', '.join(sizes)}", expected=expected)
+    return {split: _labelled(path, *pair, names) for split, pair in found.items()}
+
+
+def _npz_sizes(path: Path) -> dict[str, int]:
+    """Read the bytes of each array of an `.npz` file from the arrays' headers."""
+    sizes = {}
+    with open_regular(path) as opened, zipfile.ZipFile(opened) as archive:
+        for member in archive.namelist():
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                read = (
+                    np.lib.format.read_array_header_1_0
+                    if version == (1, 0)
+                    else np.lib.format.read_array_header_2_0
+                )
+                shape, _, kind = read(file)
+            sizes[member.removesuffix(".npy")] = math.prod(shape) * kind.itemsize
+    return sizes
+
+
+def _labelled(path: Path, images: NDArray[Any], labels: NDArray[Any], names: list[str]) -> Labelled:
+    """Check the shapes of images and labels; channels that come first are moved to the end."""
+    shape = " x ".join(map(str, images.shape))
+    if images.ndim not in (3, 4):
+        expected = "images x height x width, with or without channels"
+        raise InputError(f"{path}: images", got=shape, expected=expected)
+    labels = labels.reshape(-1) if labels.size == len(labels) else labels
+    if labels.shape != images.shape[:1]:
+        got = f"{' x '.join(map(str, labels.shape))} labels for {len(images)} images"
+        raise InputError(str(path), got=got, expected="one label for each image")
+    if images.ndim == 4 and images.shape[3] not in (1, 3, 4) and images.shape[1] in (1, 3, 4):
+        images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
+    if labels.dtype.kind == "f" and (labels == np.round(labels)).all():
+        labels = labels.astype(np.int64)
+    if labels.dtype.kind not in "iubSU":
+        raise InputError(f"{path}: labels", got=str(labels.dtype), expected="numbers or texts")
+    texts = [_text(label) for label in labels.tolist()]
+    if names:
+        texts = [names[int(text)] if text.isdigit() and int(text) < len(names) else text
+                 for text in texts]  # fmt: skip
+    return Labelled(images, texts)
+
+
+def _text(label: object) -> str:
+    return label.decode("utf-8", "replace") if isinstance(label, bytes) else str(label)
+
+
+def is_idx(path: Path) -> bool:
+    """Whether a file is an IDX file of bytes, by its first four bytes."""
+    try:
+        head = _unpacked(path, 4)
+    except InputError:
+        return False
+    return len(head) == 4 and head[:3] == bytes((0, 0, UNSIGNED_BYTES)) and 1 <= head[3] <= 4
+
+
+def first_idx(folder: Path) -> Path | None:
+    """Find the IDX file of training images in a folder, or else of any images."""
+    found = [path for path in sorted(folder.iterdir()) if "idx" in path.name and _of_images(path)]
+    found.sort(key=lambda path: not path.name.startswith("train"))
+    return next(iter(found), None)
+
+
+def read_idx_and_others(path: Path) -> dict[str, Labelled]:
+    """Read an IDX file of images with its labels, and the files of other splits beside it.
+
+    The labels are in the file whose name has "labels-idx1" in place of "images-idx3". Beside a file
+    `train-images…`, `t10k-images…` holds the test images.
+
+    Raises:
+        InputError: A file is damaged, or there are no labels.
+    """
+    if not _of_images(path):
+        expected = "the file of images, such as train-images-idx3-ubyte.gz"
+        raise InputError(str(path), got="no images", expected=expected)
+    split = next((each for each in IDX_SPLITS if path.name.startswith(each)), None)
+    if split != "train":
+        return {"": _with_labels(path)}
+    found = {"train": _with_labels(path)}
+    for other, meaning in IDX_SPLITS.items():
+        beside = path.with_name(other + path.name.removeprefix("train"))
+        if other != "train" and beside.is_file():
+            found[meaning] = _with_labels(beside)
+    return found
+
+
+def _of_images(path: Path) -> bool:
+    return "images" in path.name and path.is_file() and is_idx(path)
+
+
+def _with_labels(path: Path) -> Labelled:
+    name = path.name.replace("images-idx3", "labels-idx1")
+    beside = path.with_name(name if name != path.name else name.replace("images", "labels"))
+    if beside == path or not beside.is_file():
+        raise InputError(f"{path}: no labels", expected=f"a file {beside.name} beside it")
+    return _labelled(path, read_idx(path), read_idx(beside), [])
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """Read an IDX file of bytes, plain or `.gz`: the type, the shape, and the bytes.
+
+    Raises:
+        InputError: The file is damaged.
+    """
+    if not is_idx(path):
+        raise InputError(str(path), got="another kind of file", expected="an IDX file of bytes")
+    dimensions = _unpacked(path, 4)[3]
+    first = 4 + 4 * dimensions
+    head = _unpacked(path, first)
+    if len(head) < first:
+        raise InputError(f"{path} is damaged", got="a part of a header", expected="a whole file")
+    shape = struct.unpack(f">{dimensions}I", head[4:])
+    size = math.prod(shape)
+    if size > MOST_ARRAY:
+        raise InputError(str(path), got=f"{size:,} bytes", expected=f"at most {MOST_ARRAY:,}")
+    data = _unpacked(path, first + size + 1)
+    if len(data) != first + size:
+        got = f"{len(data) - first:,} bytes" if len(data) < first + size else "more bytes"
+        raise InputError(f"{path} is damaged", got=got, expected=f"{size:,}, as its header says")
+    return np.frombuffer(data, np.uint8, offset=first).reshape(shape)
+
+
+def _unpacked(path: Path, most: int) -> bytes:
+    """Read the first bytes of a file; of a `.gz`, of what is packed in it."""
+    try:
+        with open_regular(path) as file:
+            if path.suffix != ".gz":
+                return file.read(most)
+            with gzip.open(file) as unpacked:
+                return unpacked.read(most)
+    except (OSError, EOFError, zlib.error) as error:
+        got = str(error).partition("\n")[0]
+        raise InputError(f"{path} is damaged", got=got, expected="an IDX file") from None

@@ -1,0 +1,154 @@
+"""A list of images -> their pixels in one array, decoded in several threads, without broken ones.
+
+Images that fit are kept in memory as bytes. If all of them together do not, they are checked now,
+and decoded again whenever they are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.images.arrays import Source
+from regard.data.images.listing import Entry
+from regard.data.images.opening import content_of
+from regard.errors import InputError
+
+AT_ONCE = 32
+"""Images that one thread decodes before it asks for more."""
+MOST_KEPT = 2**31
+"""The most bytes of decoded images that are kept in memory."""
+
+Scale = Callable[[Any], NDArray[np.uint8]]
+"""An image in any form -> (channels, height, width), of the model's size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """Decoded images, without the broken ones."""
+
+    values: Any
+    """`Pixels`: (images, channels, height, width) uint8."""
+    entries: list[Entry]
+    """Where each image came from."""
+    contents: list[bytes]
+    """A digest of each image's file; equal for files with the same bytes."""
+    pixels: list[bytes]
+    """A digest of each image's pixels at the model's size."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Broken images: name -> what is wrong."""
+
+
+class FilePixels:
+    """Images that are decoded whenever they are asked for.
+
+    Args:
+        sources: Files, bytes or arrays.
+        scale: Decodes one.
+        shape: (channels, height, width) of each.
+    """
+
+    def __init__(self, sources: Sequence[Source], scale: Scale, shape: tuple[int, ...]) -> None:
+        self._sources, self._scale = sources, scale
+        self.shape = (len(sources), *shape)
+
+    def some(self, rows: Sequence[int]) -> FilePixels:
+        """Return some of the images, not yet decoded."""
+        return FilePixels([self._sources[row] for row in rows], self._scale, self.shape[1:])
+
+    def __getitem__(self, rows: Any) -> NDArray[np.uint8]:
+        """Decode some images: (rows, channels, height, width)."""
+        if isinstance(rows, slice):
+            rows = range(*rows.indices(self.shape[0]))
+        chosen = [self._sources[int(row)] for row in rows]
+        found = [each for some in _in_threads(self._several, _parts(chosen, 4)) for each in some]
+        return np.stack(found) if found else np.empty((0, *self.shape[1:]), np.uint8)
+
+    def _several(self, sources: Sequence[Source]) -> list[NDArray[np.uint8]]:
+        return [self._scale(source) for source in sources]
+
+
+def decode(
+    entries: Sequence[Entry],
+    scale: Scale,
+    shape: tuple[int, int, int],
+    on_progress: Callable[[int], None] = lambda _: None,
+    most_kept: int = MOST_KEPT,
+) -> Decoded:
+    """Decode images in parallel threads.
+
+    Args:
+        entries: The images.
+        scale: Decodes one image and scales it.
+        shape: (channels, height, width), what `scale` returns.
+        on_progress: Called with the number of images that are done.
+        most_kept: If the decoded images take more bytes, they are not kept.
+    """
+    kept = len(entries) * int(np.prod(shape)) <= most_kept
+    values = np.empty((len(entries) if kept else 0, *shape), np.uint8)
+
+    def several(places: range) -> list[tuple[bytes, bytes] | str]:
+        found: list[tuple[bytes, bytes] | str] = []
+        for place in places:
+            try:
+                content = content_of(entries[place].source)
+                pixels = np.ascontiguousarray(scale(content))
+            except InputError as error:
+                found.append(_reason(error, entries[place].source))
+                continue
+            if kept:
+                values[place] = pixels
+            raw = content if isinstance(content, bytes) else np.ascontiguousarray(content).data
+            found.append((_digest(raw), _digest(pixels.data)))
+        return found
+
+    found: list[tuple[bytes, bytes] | str] = []
+    for some in _in_threads(several, _parts(range(len(entries)), AT_ONCE)):
+        found += some
+        on_progress(len(found))
+    good = [place for place, each in enumerate(found) if not isinstance(each, str)]
+    problems = {
+        entry.name: each
+        for entry, each in zip(entries, found, strict=True)
+        if isinstance(each, str)
+    }
+    left = [entries[place] for place in good]
+    digests = [each for each in found if not isinstance(each, str)]
+    if not kept:
+        chosen: Any = FilePixels([entry.source for entry in left], scale, shape)
+    else:
+        chosen = values if not problems else values[good]
+    return Decoded(
+        chosen, left, [one for one, _ in digests], [other for _, other in digests], problems
+    )
+
+
+def _reason(error: InputError, source: Source) -> str:
+    """What is wrong with an image, in a few words and without its name."""
+    words = error.what.removeprefix(str(source)).removeprefix("the image").strip(": ")
+    parts = (words.removeprefix("is "), "" if error.got is None else str(error.got))
+    return ": ".join(part for part in parts if part) or "no image"
+
+
+def _digest(data: Any) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _parts(items: Any, size: int) -> list[Any]:
+    return [items[first : first + size] for first in range(0, len(items), size)]
+
+
+def _in_threads(function: Callable[[Any], Any], parts: list[Any]) -> Iterator[Any]:
+    """Apply a function to each part, in parallel; Pillow decodes without the interpreter lock."""
+    if len(parts) < 2:
+        yield from map(function, parts)
+        return
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        yield from pool.map(function, parts)

@@ -1,0 +1,285 @@
+"""A folder, a list in a file, or an archive -> which images there are, with labels and splits.
+
+No image is decoded here, and no archive unpacked to the disk. Links that lead out of a folder are
+not followed.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import lzma
+import os
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from regard.data.images import arrays
+from regard.data.images.arrays import Source
+from regard.data.images.opening import MOST_BYTES
+from regard.data.text.records import LONGEST_LINE
+from regard.errors import InputError
+from regard.runtime.files import read_small
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm",
+            ".pgm", ".pbm", ".pnm")  # fmt: skip
+SPLITS = {"train": "train", "training": "train", "valid": "valid", "val": "valid", "dev": "valid",
+          "validation": "valid", "test": "test", "testing": "test"}  # fmt: skip
+"""Names of folders (and of a column `split`) -> the split that they mean."""
+LISTS = ("captions.jsonl", "labels.csv", "labels.jsonl", "metadata.csv", "metadata.jsonl")
+"""Files that list the images of a folder without folders of classes."""
+PATHS = ("path", "file", "file_name", "image", "filename")
+LABELS = ("label", "class", "category")
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".zip")
+PACKED_ERRORS = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError,
+                 OSError, RuntimeError, NotImplementedError)  # fmt: skip
+"""What reading a damaged archive, or one with a password, can raise."""
+MOST_LIST = 2**28
+"""The most bytes of a file that lists images."""
+MOST_MEMBERS = 2**31
+"""The most bytes of all images of an archive together; they are kept in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One image that was found."""
+
+    name: str
+    """Its path below the folder, for messages."""
+    source: Source
+    """A path, the bytes of a file, or an array."""
+    label: str
+    split: str = ""
+    """train, valid or test; empty if the data does not say."""
+    caption: str = ""
+
+
+@dataclass(eq=False)
+class Listing:
+    """The images that were found, and what was left out."""
+
+    entries: list[Entry] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
+    """Files that cannot be used: name -> what is wrong."""
+    others: list[str] = field(default_factory=list)
+    """Files that are no images by their names, such as a README."""
+
+
+def find_images(place: str) -> Listing:
+    """List the images of a folder or file, with their labels.
+
+    Args:
+        place: A folder of folders, a folder of IDX files; a `.csv`, `.tsv`, `.jsonl`, `.npz` or IDX
+            file; or a `.tar` or `.zip` archive of a folder of folders.
+
+    Raises:
+        InputError: It does not exist, or has no images with labels.
+    """
+    path = Path(place)
+    if not path.exists():
+        raise InputError(f"{place}: no such file or folder", expected="images with classes")
+    found = _in_folder(path, place) if path.is_dir() else _in_file(path, place)
+    if not found.entries:
+        got = f"no image; {len(found.problems) + len(found.others)} other files"
+        raise InputError(place, got=got, expected="a folder of images for each class")
+    return found
+
+
+def _in_file(path: Path, place: str) -> Listing:
+    name = path.name.lower()
+    if name.endswith((".csv", ".tsv", ".jsonl")):
+        return _in_list(path)
+    if name.endswith(ARCHIVES):
+        return _in_archive(path, place)
+    if name.endswith(".npz"):
+        found = arrays.read_npz(path)
+    elif arrays.is_idx(path):
+        found = arrays.read_idx_and_others(path)
+    else:
+        expected = ".csv, .tsv, .jsonl, .npz, .tar, .zip or an IDX file"
+        raise InputError(place, got="another kind of file", expected=expected)
+    return Listing(
+        [
+            Entry(f"{split or 'image'} {number}", image, label, split)
+            for split, part in found.items()
+            for number, (image, label) in enumerate(zip(part.images, part.labels, strict=True))
+        ]
+    )
+
+
+def _in_folder(folder: Path, place: str) -> Listing:
+    """Find the images below a folder: by its folders of classes, IDX files, or a list."""
+    listing = Listing()
+    files = list(_walk(folder, listing))
+    if any(len(parts) > 1 for parts, _ in files):
+        _by_folder(files, listing)
+        return listing
+    idx = arrays.first_idx(folder)
+    if idx is not None:
+        return _in_file(idx, str(idx))
+    for name in LISTS:
+        if (folder / name).is_file():
+            return _in_list(folder / name)
+    if not files:
+        return listing
+    raise InputError(
+        place,
+        got=f"{len(files)} files and no folders",
+        expected="a folder for each class",
+        fix="put the images of a class into a folder, or list paths and labels: data.file=FILE.csv",
+    )
+
+
+def _walk(folder: Path, listing: Listing) -> Iterator[tuple[tuple[str, ...], Path]]:
+    """Yield the parts of the relative path of each file, in order; hidden files are left out."""
+    real = folder.resolve()
+    for where, folders, names in os.walk(folder):
+        below = Path(where).relative_to(folder).parts
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
+        for name in [*folders]:
+            if (Path(where) / name).is_symlink():  # os.walk does not follow it
+                listing.problems["/".join((*below, name))] = "a link to a folder"
+                folders.remove(name)
+        for name in sorted(names):
+            path = Path(where) / name
+            if name.startswith("."):
+                continue
+            if path.is_symlink() and not path.resolve().is_relative_to(real):
+                listing.problems["/".join((*below, name))] = "a link out of the folder"
+                continue
+            yield (*below, name), path
+
+
+def _by_folder(files: Sequence[tuple[tuple[str, ...], Source]], listing: Listing) -> None:
+    """Add files to a listing, with the class and split that their folders name."""
+    tops = {parts[0] for parts, _ in files if len(parts) > 1}
+    deep = {parts[0] for parts, _ in files if len(parts) > 2}
+    # A class may be called "train", too: only folders of splits, with folders in them, are splits
+    by_split = tops <= SPLITS.keys() and deep == tops and "train" in map(SPLITS.get, tops)
+    depth = 1 if by_split else 0
+    for parts, source in files:
+        name = "/".join(parts)
+        if not name.lower().endswith(SUFFIXES) or len(parts) < depth + 2:
+            listing.others.append(name)
+            continue
+        split = SPLITS[parts[0]] if by_split else ""
+        listing.entries.append(Entry(name, source, parts[depth], split))
+
+
+def _in_archive(path: Path, place: str) -> Listing:
+    """Read the images of a `.tar` or `.zip` file of a folder of folders into memory, packed."""
+    listing = Listing()
+    read = _zipped if path.name.lower().endswith(".zip") else _tarred
+    files: list[tuple[tuple[str, ...], Source]] = []
+    total = 0
+    try:
+        for name, size, content in read(path):
+            parts = PurePosixPath(name).parts
+            if any(part.startswith((".", "__MACOSX")) for part in parts):
+                continue
+            if not name.lower().endswith(SUFFIXES):
+                listing.others.append(name)
+                continue
+            total += size
+            if size > MOST_BYTES or total > MOST_MEMBERS:
+                expected = f"at most {MOST_MEMBERS:,} bytes of images: unpack it into a folder"
+                raise InputError(place, got="a larger archive", expected=expected)
+            files.append((parts, content()))
+    except PACKED_ERRORS as error:
+        got = str(error).partition("\n")[0] or type(error).__name__
+        raise InputError(f"{place} is damaged", got=got, expected="a whole archive") from None
+    while files and len({parts[0] for parts, _ in files}) == 1 and len(files[0][0]) > 2:
+        files = [(parts[1:], source) for parts, source in files]  # one folder around all of them
+    _by_folder(sorted(files, key=lambda each: each[0]), listing)
+    return listing
+
+
+Member = tuple[str, int, Callable[[], bytes]]
+"""A file in an archive: its name, its size, and how to read it."""
+
+
+def _tarred(path: Path) -> Iterator[Member]:
+    with tarfile.open(path) as archive:
+        for member in archive:
+            if member.isreg():  # links and devices are left out
+
+                def content(member: tarfile.TarInfo = member) -> bytes:
+                    file: IO[bytes] | None = archive.extractfile(member)
+                    return b"" if file is None else file.read(member.size)
+
+                yield member.name, member.size, content
+
+
+def _zipped(path: Path) -> Iterator[Member]:
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if not member.is_dir():
+
+                def content(member: zipfile.ZipInfo = member) -> bytes:
+                    with archive.open(member) as file:
+                        return file.read(member.file_size)  # no more than the header says
+
+                yield member.filename, member.file_size, content
+
+
+def _in_list(path: Path) -> Listing:
+    """Read a `.csv`, `.tsv` or `.jsonl` file: path, label, and if there are any caption, split."""
+    text = read_small(path, MOST_LIST).decode("utf-8-sig", "replace")
+    rows = _json_rows(path, text) if path.suffix.lower() == ".jsonl" else _cells(path, text)
+    listing = Listing()
+    for line, row in rows:
+        where = f"{path}:{line}"
+        file = _first_of(row, PATHS)
+        label = _first_of(row, LABELS)
+        if not file or not label:
+            missing = "path" if not file else "label"
+            raise InputError(where, got=f"no {missing}", expected="a path and a label")
+        split = str(row.get("split") or "").lower()
+        if split and split not in SPLITS:
+            raise InputError(f"{where}: split", got=split, expected="train, valid or test")
+        caption = str(row.get("caption") or row.get("text") or "")
+        source = path.parent / file
+        listing.entries.append(Entry(file, source, label, SPLITS.get(split, ""), caption))
+    return listing
+
+
+def _first_of(row: Mapping[str, Any], keys: Sequence[str]) -> str:
+    found = next((row[key] for key in keys if row.get(key) not in (None, "")), "")
+    return str(found)
+
+
+def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            expected = '{"path": "cat.png", "label": "cat"}'
+            raise InputError(f"{path}:{number}", got="no JSON object", expected=expected)
+        yield number, row
+
+
+def _cells(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of a CSV or TSV; without a header its columns are path, label, caption."""
+    csv.field_size_limit(LONGEST_LINE)
+    tabs = path.suffix.lower() == ".tsv"
+    names = ["path", "label", "caption"]
+    try:
+        for number, row in enumerate(
+            csv.reader(StringIO(text), "excel-tab" if tabs else "excel"), 1
+        ):
+            cells = [cell.strip() for cell in row]
+            if number == 1 and any(cell.lower() in PATHS for cell in cells):
+                names = [cell.lower() for cell in cells]
+            elif any(cells):
+                yield number, dict(zip(names, cells, strict=False))
+    except csv.Error as error:
+        raise InputError(str(path), got=str(error), expected="CSV") from None

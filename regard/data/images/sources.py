@@ -1,0 +1,204 @@
+"""The `data:` section of a recipe -> training, validation and test images, with a checksum.
+
+In: the digits, drawn scenes, or images in a folder or a file, and the reader that scales them to
+the model's size. Out: the splits. Images with the same pixels never stand in two splits, unless the
+data itself says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from regard.data.config import DigitsData, ImagesData, ScenesData
+from regard.data.images import digits
+from regard.data.images.decoding import Decoded, decode
+from regard.data.images.listing import Entry, Listing, find_images
+from regard.data.images.pictures import Pictures, PictureSplits
+from regard.data.images.reader import ImageReader
+from regard.data.text.splits import choose_groups
+from regard.errors import InputError
+from regard.runtime.progress import Progress
+
+SHOWN = 3
+"""How many broken files a warning names."""
+_logger = logging.getLogger(__name__)
+
+
+def load_pictures(data: Any, reader: ImageReader) -> PictureSplits:
+    """Read or draw the images of a recipe's `data:` section.
+
+    Args:
+        data: The section.
+        reader: Scales images to the model's size.
+
+    Raises:
+        InputError: Images cannot be read, or have no classes.
+    """
+    if isinstance(data, DigitsData):
+        return digits.splits(data)
+    if isinstance(data, ScenesData):
+        from regard.data.images.scenes import scene_splits
+
+        return scene_splits(data, reader)
+    if isinstance(data, ImagesData):
+        return _image_splits(data, reader)
+    expected = "images, scenes or digits, for a model of images"
+    raise InputError("data.kind", got=data.kind, expected=expected)
+
+
+def read_pictures(place: str, reader: ImageReader, names: Sequence[str] = ()) -> Pictures:
+    """Read all images of a folder or file, as one set.
+
+    Args:
+        place: As for `find_images`.
+        reader: Scales images to the model's size.
+        names: Names of classes that are numbers.
+
+    Raises:
+        InputError: An image cannot be read.
+    """
+    found = _decoded(find_images(place), reader, place, "stop")
+    return _pictures(found, range(len(found.entries)), names)
+
+
+def in_order(labels: Sequence[str]) -> tuple[str, ...]:
+    """Return the labels that occur, each once: numbers by size, names by the alphabet.
+
+    Example:
+        >>> in_order(["10", "9", "9"]), in_order(["dog", "cat"])
+        (('9', '10'), ('cat', 'dog'))
+    """
+    found = set(labels)
+    if all(label.isdecimal() for label in found):
+        return tuple(sorted(found, key=lambda label: (int(label), label)))
+    return tuple(sorted(found))
+
+
+def _image_splits(data: ImagesData, reader: ImageReader) -> PictureSplits:
+    listings = {split: find_images(place) for split, place in _places(data).items()}
+    listing = _merged(listings)
+    place = data.folder or data.file or ""
+    found = _decoded(listing, reader, place, data.on_bad)
+    rows = _split(found, data)
+    _warn_of_copies(found, rows)
+    parts = {split: _pictures(found, rows[split], data.names) for split in rows}
+    if len(set(parts["train"].labels)) < 2:
+        got = f"{parts['train'].labels[0]!r} alone" if len(parts["train"]) else "no image"
+        raise InputError(f"classes in {place}", got=got, expected="at least two of them")
+    checksums = {place: _checksum(found)}
+    tests = {"test": parts["test"]} if "test" in parts else {}
+    return PictureSplits(parts["train"], parts["valid"], tests, checksums)
+
+
+def _places(data: ImagesData) -> dict[str, str]:
+    """Which folder or file each split is read from; "" for the one that has them all."""
+    places = {"": data.folder or data.file, "valid": data.valid, "test": data.test}
+    return {split: place for split, place in places.items() if place is not None}
+
+
+def _merged(listings: dict[str, Listing]) -> Listing:
+    """Join the images of several folders or files; a place given for a split decides the split."""
+    whole = Listing()
+    for split, listing in listings.items():
+        for each in listing.entries:
+            if split:
+                moved = Entry(f"{split}: {each.name}", each.source, each.label, split, each.caption)
+                whole.entries.append(moved)
+            elif not each.split or each.split not in listings:
+                whole.entries.append(each)
+        whole.problems |= listing.problems
+        whole.others += listing.others
+    return whole
+
+
+def _decoded(listing: Listing, reader: ImageReader, place: str, on_bad: str) -> Decoded:
+    """Decode the images of a listing, and say once which were skipped."""
+    entries, quiet = listing.entries, not _logger.isEnabledFor(logging.WARNING)
+    shape = (reader.channels, reader.height, reader.width)
+    with Progress(len(entries), quiet=quiet, at_once=False) as bar:
+        found = decode(
+            entries,
+            reader.bytes_of,
+            shape,
+            lambda done: bar.update_to(done, f"{done} of {len(entries)} images read"),
+        )
+    problems = listing.problems | found.problems
+    if not problems:
+        return found
+    shown = ", ".join(f"{name} ({what})" for name, what in [*problems.items()][:SHOWN])
+    more = f", and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    if on_bad == "stop" or not found.entries:
+        raise InputError(
+            f"{place}: {shown}{more}",
+            fix="`regard data check` lists all of them; data.on_bad=skip leaves them out",
+        )
+    _logger.warning(
+        "data: %d of %d files in %s skipped: %s%s",
+        len(problems), len(problems) + len(found.entries), place, shown, more,
+    )  # fmt: skip
+    return found
+
+
+def _split(found: Decoded, data: ImagesData) -> dict[str, list[int]]:
+    """Compute the rows of each split; what the data does not say is chosen by seed."""
+    rows: dict[str, list[int]] = {"train": []}
+    for row, entry in enumerate(found.entries):
+        rows.setdefault(entry.split or "train", []).append(row)
+    counts = {"valid": data.held_out, "test": data.held_out_test}
+    for place, (name, count) in enumerate(counts.items()):
+        if name in rows or not count:
+            continue
+        groups: Counter[Hashable] = Counter(found.pixels[row] for row in rows["train"])
+        wanted = max(1, min(count, len(rows["train"]) // 10))
+        chosen = choose_groups(groups, wanted, data.seed + place * 2**32, "image")
+        rows[name] = [row for row in rows["train"] if found.pixels[row] in chosen]
+        rows["train"] = [row for row in rows["train"] if found.pixels[row] not in chosen]
+    return rows
+
+
+def _warn_of_copies(found: Decoded, rows: dict[str, list[int]]) -> None:
+    """Warn of training images that the data has in another split, too."""
+    train = {found.pixels[row] for row in rows["train"]}
+    for name in ("valid", "test"):
+        copies = [row for row in rows.get(name, ()) if found.pixels[row] in train]
+        if copies:
+            _logger.warning(
+                "data: %d images of the %s split are training images, too, such as %s",
+                len(copies), name, found.entries[copies[0]].name,
+            )  # fmt: skip
+
+
+def _pictures(found: Decoded, rows: Sequence[int], names: Sequence[str]) -> Pictures:
+    entries = [found.entries[row] for row in rows]
+    values = found.values
+    if len(rows) < len(found.entries):
+        values = values.some(rows) if hasattr(values, "some") else values[list(rows)]
+    labels = tuple(_named(entry.label, names) for entry in entries)
+    captions = tuple(entry.caption for entry in entries) if any(
+        entry.caption for entry in entries
+    ) else ()  # fmt: skip
+    return Pictures(values, labels, captions)
+
+
+def _named(label: str, names: Sequence[str]) -> str:
+    """The name of a class that is a number; with too few names an error."""
+    if not names or not label.isdecimal():
+        return label
+    if int(label) >= len(names):
+        raise InputError(
+            "data.names", got=f"{len(names)} names", expected=f"a name for class {label}, too"
+        )
+    return names[int(label)]
+
+
+def _checksum(found: Decoded) -> str:
+    """SHA-256 of the names, labels, splits and contents of all images."""
+    digest = hashlib.sha256()
+    for entry, content in zip(found.entries, found.contents, strict=True):
+        digest.update(f"{entry.name}\t{entry.label}\t{entry.split}\t".encode("utf-8", "replace"))
+        digest.update(content)
+    return digest.hexdigest()
