@@ -185,6 +185,9 @@ def test_every_size_of_every_family_has_one_name():
         ("gpt2-xl", 1_557_611_200), ("llama-7b", 6_738_415_616), ("bert-base", 110_106_428),
         ("bert-large", 336_226_108), ("t5-small", 60_506_624), ("t5-base", 222_903_552),
         ("t5-large", 737_668_096), ("t5-small-1.1", 76_961_152), ("t5-base-1.1", 247_577_856),
+        ("vit-ti", 5_717_416), ("vit-s", 22_050_664), ("vit-b", 86_567_656),
+        ("vit-l", 304_326_632), ("resnet-18", 11_689_512), ("resnet-50", 25_557_032),
+        ("cnn-lenet", 62_006),
     ],
 )  # fmt: skip
 def test_known_models_have_the_parameters_that_others_count(name, exactly):

@@ -13,6 +13,7 @@ from typing import cast
 from torch import nn
 
 from regard.layers import VocabularyHead
+from regard.layers.convolution_2d import Convolution2d
 from regard.layers.kernels.cross_entropy import BLOCK
 from regard.layers.mlp import ACTIVATIONS
 from regard.models.config import BlocksConfig, EncoderConfig, ModelConfig
@@ -32,6 +33,7 @@ _EMBEDDINGS = {
 }
 _OF_FRONTS = {
     "projection": "patch embedding",
+    "stem": "stem",
     "first": "class token",
     "types": "token types",
     "norm": "embedding norms",
@@ -44,6 +46,8 @@ _SUBLAYERS = {
     "recurrent": "recurrence",
     "feed_forward": "feed-forward",
     "norm": "norms",
+    "gain": "layer scales",
+    "linear": "dense layers",
 }
 """The parts of a block, by the end of the names of its modules; names may also have a prefix."""
 _ENDS = {"first": "first state", "readout": "readout"}
@@ -94,6 +98,8 @@ def _part(name: str) -> str:
     match name.split("."):
         case [stack, "blocks", _, module, *_]:
             plain = module.replace("_", " ")  # a sub-layer of one family only
+            if module.isdigit():  # a block of a ResNet
+                return f"{stack} convolution"
             kinds = (part for end, part in _SUBLAYERS.items() if module.endswith(end))
             return f"{stack} {next(kinds, plain)}"
         case [stack, "final_norm", _]:
@@ -133,16 +139,19 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     parts = ("embed", "encoder", "decoder", "attention products", "task heads", "output")
     counts = dict.fromkeys(parts, 0)
     tokens = {"encoder": lengths[0], "decoder": lengths[-1]}
-    tokens["embed"] = lengths[0] - int(getattr(config, "class_token", False))  # patches
+    tokens["embed"] = lengths[0] - getattr(config, "tokens_before", 0)  # patches
     tokens |= _head_tokens(config, lengths[-1], targets)
     for name, module in model.named_modules():
         top = name.partition(".")[0]
         if isinstance(module, VocabularyHead):
             counts["output"] += 2 * targets * module.weight.numel()
+        elif isinstance(module, Convolution2d):  # at each place of its output
+            counts[top] += 2 * module.places * module.weight.numel()
         elif isinstance(module, nn.Linear | nn.RNNBase | nn.Conv1d):
             part = top if top in counts else "task heads"
             of_source = name.endswith("cross_attention.key_value")
             met = lengths[0] if of_source else tokens.get(top, lengths[-1])
+            met = 1 if top in ("pooled_norm", "pooling_layer") else met
             # Each token is multiplied once with each entry of a matrix, also in RNN cells and
             # convolution kernels.
             counts[part] += 2 * met * sum(w.numel() for w in module.parameters() if w.dim() > 1)
@@ -152,7 +161,8 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
             # For every head Q Kᵀ: (query, head_dim) (head_dim, key), and weights · V:
             # (query, key) (key, head_dim).
             counts["attention products"] += 4 * tokens[name] * keys * layer.heads * layer.head_dim
-    counts = {"patch embedding": counts.pop("embed"), **counts}
+    front = "stem" if hasattr(getattr(model, "embed", None), "stem") else "patch embedding"
+    counts = {front: counts.pop("embed"), **counts}
     return {part: count for part, count in counts.items() if count}
 
 

@@ -271,9 +271,7 @@ class Plan:
         """A line about the input of the model: vocabulary and lengths, or image size."""
         model: Any = self.recipe.model
         if model.reads == "images":
-            height, width = model.image
-            patches = f"patches of {model.patch} x {model.patch}"
-            return f"images of {height} x {width} in {patches}: {self.lengths[0]:,} tokens"
+            return f"images of {model.image_summary}: {self.lengths[0]:,} tokens"
         shared = " for both sides" if self.recipe.tokens.shared else " for each side"
         sides = "" if model.sides == 1 else shared
         source, target = self.lengths[0], self.lengths[-1]

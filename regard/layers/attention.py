@@ -155,7 +155,8 @@ class Attention(Mixer):
         dropout: Dropout rate on the attention weights in training. The fused kernel is not used
             then.
         head_dim: Width of a head, if it is not dim / heads.
-        bias: Which of the four projections have a bias: True or `all`, `qkv`, False or `none`.
+        bias: Which of the four projections have a bias: True or `all`, `qkv`, `out`, False or
+            `none`.
         query_key_norm: ε of an RMS norm on each head's queries and keys (Qwen3); 0: no norm.
         score_bias: A module that maps q (batch, heads, query, head_dim) and the layout of its rows
             to a bias (batch or 1, heads, query, key), which is added to this layer's scores.
@@ -234,7 +235,7 @@ class Attention(Mixer):
         self.score_bias = score_bias
         self.out: nn.Module = nn.Identity()
         if self.own_values:
-            self.out = Linear(self.widths[0], dim, bias=bias in (True, "all"))
+            self.out = Linear(self.widths[0], dim, bias=bias in (True, "all", "out"))
         self.score = self._score(score, hard=hard)
 
     def _norms(

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
 
+import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
@@ -74,6 +75,8 @@ class BlockShape:
     grid_window: int | None = None
     grid_bias: str = "none"
     scales: Mapping[str, float] = field(default_factory=dict)
+    layer_scale: float | None = None
+    """First value of a learned factor for each feature of a sub-layer's output; None: none."""
     residual: bool = True
 
     def make_norm(self) -> nn.Module:
@@ -88,6 +91,7 @@ class Sublayer(NamedTuple):
     norm: str  # the attribute that holds its norm
     place: str  # one of NORM_PLACES
     scale: float  # factor on the sub-layer's output
+    gain: str | None  # the attribute that holds a learned factor for each feature
 
 
 def sublayers(shape: BlockShape, name: str, *, cross: bool = False) -> dict[str, Mixer]:
@@ -210,7 +214,11 @@ class Block(nn.Module):
             setattr(self, part, mixer)
             scale = (scales or shape.scales).get(part, 1.0)
             place = shape.norm_places.get(part, shape.norm_place)
-            self.order.append(Sublayer(part, norm_name, _checked_place(place), scale))
+            gain = None
+            if shape.layer_scale is not None:
+                gain = part.partition("_")[0] + "_gain"
+                setattr(self, gain, nn.Parameter(torch.full((shape.dim,), shape.layer_scale)))
+            self.order.append(Sublayer(part, norm_name, _checked_place(place), scale, gain))
         self.block_norm = shape.make_norm() if shape.block_norm else None
         self.dropout = Dropout(shape.dropout)
         self.drop_path = shape.drop_path
@@ -223,12 +231,14 @@ class Block(nn.Module):
         """(tokens, dim) -> (tokens, dim)."""
         # Looked up by name, since a copy of the model may replace single modules.
         modules = cast(dict[str, nn.Module], self._modules)
-        for part, norm_name, place, scale in self.order:
+        for part, norm_name, place, scale, gain in self.order:
             norm = modules[norm_name]
             change = modules[part](norm(x) if place == "pre" else x, ctx)
             change = self.dropout(norm(change) if place == "inside" else change)
             if scale != 1:
                 change = change * scale
+            if gain is not None:
+                change = change * self._parameters[gain]
             if self.drop_path and self.training:
                 change = drop_rows(change, self.drop_path, ctx.layout.lengths)
             x = x + change if self.residual else change

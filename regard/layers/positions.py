@@ -1,4 +1,4 @@
-"""Position schemes: sinusoidal, learned, rotary, and T5's relative buckets.
+"""Position schemes: sinusoidal (also in two dimensions), learned, rotary, T5's relative buckets.
 
 Self-attention alone ignores the order of tokens. A scheme encodes it in one of three places: it
 *adds to the input* (`add`: sinusoidal, learned), *rotates q and k* before their product (`rotate`:
@@ -15,9 +15,11 @@ from threading import Lock
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
+from regard.layers.layout import Layout
 
 INITIAL_ROWS = 1024
 """Initial rows of a computed (not learned) table; it grows with the input, up to `max_length`."""
@@ -36,6 +38,15 @@ class Positions(nn.Module):
         """Adds positions to the input: x (tokens, dim), positions `where` (tokens,)."""
         del where
         return x
+
+    def add_grid(self, x: Tensor, layout: Layout) -> Tensor:
+        """Adds positions to the tokens of images, whose grid may be another than the scheme's.
+
+        Args:
+            x: (tokens, dim) Of each image the tokens before its grid, then the grid row by row.
+            layout: The layout of x, with the grid of all its images.
+        """
+        return self.add(x, layout.where)
 
     def rotate(self, x: Tensor, where: Tensor) -> Tensor:
         """Rotates queries or keys x (tokens, heads, head_dim) by positions `where` (tokens,)."""
@@ -89,19 +100,121 @@ class Sinusoidal(Positions):
         return x + self.table[where]
 
 
-class Learned(Positions):
-    """A learned vector for each position (GPT-2, BERT); position 0 is row `first` of the table."""
+def sinusoid_2d(grid: tuple[int, int], dim: int, before: int = 0) -> Tensor:
+    """[sin(i w); cos(i w); sin(j w); cos(j w)] of the patch in row i, column j: (tokens, dim).
 
-    def __init__(self, dim: int, heads: int, max_length: int, *, first: int = 0) -> None:
+    The frequencies are w_k = 10000^(-4k/dim), k = 0 … dim/4 - 1 (Chen et al. 2021, MoCo v3). The
+    `before` tokens before the patches have zeros.
+
+    Example:
+        >>> sinusoid_2d((1, 2), 4, before=1).round(decimals=2)
+        tensor([[0.0000, 0.0000, 0.0000, 0.0000],
+                [0.0000, 1.0000, 0.0000, 1.0000],
+                [0.0000, 1.0000, 0.8400, 0.5400]])
+    """
+    rate = 10000.0 ** (-torch.arange(dim // 4, dtype=torch.float64) / (dim // 4))
+    sides = [torch.arange(side, dtype=torch.float64) for side in grid]
+    places = torch.meshgrid(*sides, indexing="ij")  # rows and columns, (rows, columns) each
+    angles = [place.flatten()[:, None] * rate for place in places]  # (patches, dim / 4) each
+    waves = torch.cat([wave for angle in angles for wave in (angle.sin(), angle.cos())], dim=1)
+    return torch.cat((torch.zeros(before, dim, dtype=torch.float64), waves)).float()
+
+
+class Sinusoidal2D(Positions):
+    """Sinusoids of row and column, added to the patches of an image. Not learned.
+
+    Args:
+        dim: Width of a token, a multiple of 4.
+        heads: Not used.
+        max_length: Number of columns, if there is no grid: one row of tokens.
+        grid: Rows and columns of patches.
+        before: Number of tokens before the patches.
+    """
+
+    table: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        max_length: int,
+        *,
+        grid: tuple[int, int] | None = None,
+        before: int = 0,
+    ) -> None:
         super().__init__()
         del heads
-        self.first = first
+        self.dim, self.grid, self.before = dim, grid or (1, max_length), before
+        self.register_buffer("table", sinusoid_2d(self.grid, dim, before), persistent=False)
+
+    def add(self, x: Tensor, where: Tensor) -> Tensor:
+        """x + PE(where), with `where` counted over the tokens of an image."""
+        return x + self.table[where]
+
+    def add_grid(self, x: Tensor, layout: Layout) -> Tensor:
+        """x + PE(row, column), for a grid of any size."""
+        if layout.grid is None or layout.grid == self.grid:
+            return self.add(x, layout.where)
+        return x + sinusoid_2d(layout.grid, self.dim, self.before).to(x)[layout.where]
+
+
+class Learned(Positions):
+    """A learned vector for each position (GPT-2, BERT); position 0 is row `first` of the table.
+
+    Args:
+        dim: Width of a token.
+        heads: Not used.
+        max_length: Number of positions.
+        first: The row of position 0.
+        grid: For images: the rows and columns of patches that the table is learned for.
+        before: For images: the number of tokens before the patches.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        max_length: int,
+        *,
+        first: int = 0,
+        grid: tuple[int, int] | None = None,
+        before: int = 0,
+    ) -> None:
+        super().__init__()
+        del heads
+        self.first, self.grid, self.before = first, grid, before
         self.table = nn.Parameter(torch.empty(first + max_length, dim))
         nn.init.normal_(self.table, std=0.02)
 
     def add(self, x: Tensor, where: Tensor) -> Tensor:
         """x + table[first + where]."""
         return x + self.table[self.first + where if self.first else where]
+
+    def add_grid(self, x: Tensor, layout: Layout) -> Tensor:
+        """x + table; for another grid than the table's, its patches are interpolated."""
+        if self.grid is None or layout.grid is None or layout.grid == self.grid:
+            return self.add(x, layout.where)
+        table = interpolated(self.table[self.first :], self.grid, layout.grid, self.before)
+        return x + table[layout.where]
+
+
+def interpolated(
+    table: Tensor, grid: tuple[int, int], wanted: tuple[int, int], before: int
+) -> Tensor:
+    """Position vectors for another grid of patches, by bicubic interpolation of rows and columns.
+
+    Args:
+        table: (before + rows · columns, dim) The vectors for `grid`.
+        grid: Rows and columns of the table.
+        wanted: Rows and columns of the result.
+        before: Number of rows of the table before the grid, which stay as they are.
+
+    Returns:
+        (before + wanted rows · columns, dim).
+    """
+    plane = table[before:].view(1, *grid, -1).permute(0, 3, 1, 2)  # (1, dim, rows, columns)
+    plane = F.interpolate(plane, wanted, mode="bicubic", align_corners=False)
+    return torch.cat((table[:before], plane[0].flatten(1).t()))  # (dim, patches) -> (patches, dim)
 
 
 class Rotary(Positions):
@@ -244,6 +357,7 @@ POSITIONS: dict[str, type[Positions]] = {
     "none": Positions,
     "sinusoidal": Sinusoidal,
     "sinusoidal_halves": Sinusoidal,
+    "sinusoidal_2d": Sinusoidal2D,
     "learned": Learned,
     "rotary": Rotary,
     "buckets": Buckets,

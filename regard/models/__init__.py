@@ -8,6 +8,8 @@ from regard.runtime.lazy import lazy_getattr
 
 if TYPE_CHECKING:
     from regard.models.config import BlocksConfig as BlocksConfig
+    from regard.models.convolutional import ResNet as ResNet
+    from regard.models.convolutional import SmallCNN as SmallCNN
     from regard.models.decoder import Decoder as Decoder
     from regard.models.encoder import Encoder as Encoder
     from regard.models.encoder_decoder import DecoderState as DecoderState
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from regard.models.families import rebuild as rebuild
     from regard.models.families import vocabularies_in as vocabularies_in
     from regard.models.families.bert import BertConfig as BertConfig
+    from regard.models.families.cnn import CNNConfig as CNNConfig
     from regard.models.families.gpt import GPTConfig as GPTConfig
+    from regard.models.families.resnet import ResNetConfig as ResNetConfig
     from regard.models.families.rnn import RNNConfig as RNNConfig
     from regard.models.families.seq2seq import Seq2SeqConfig as Seq2SeqConfig
     from regard.models.families.t5 import T5Config as T5Config
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "config": ("BlocksConfig",),
+    "convolutional": ("ResNet", "SmallCNN"),
     "decoder": ("Decoder",),
     "encoder": ("Encoder",),
     "encoder_decoder": ("DecoderState", "EncoderDecoder"),
@@ -46,7 +51,9 @@ _HOMES = {
         "vocabularies_in",
     ),
     "families.bert": ("BertConfig",),
+    "families.cnn": ("CNNConfig",),
     "families.gpt": ("GPTConfig",),
+    "families.resnet": ("ResNetConfig",),
     "families.rnn": ("RNNConfig",),
     "families.seq2seq": ("Seq2SeqConfig",),
     "families.t5": ("T5Config",),

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from regard.config import Config
 
@@ -17,7 +17,9 @@ Activation = Literal[
     "relu", "gelu", "gelu_tanh", "silu",
     "gated_relu", "gated_gelu", "gated_gelu_tanh", "gated_silu",
 ]  # fmt: skip
-PositionKind = Literal["sinusoidal", "sinusoidal_halves", "learned", "rotary", "buckets", "none"]
+PositionKind = Literal[
+    "sinusoidal", "sinusoidal_halves", "sinusoidal_2d", "learned", "rotary", "buckets", "none",
+]  # fmt: skip
 NormKind = Literal["layer", "rms", "none"]
 NormPlace = Literal["pre", "post", "inside"]
 ScoreKind = Literal["scaled_dot", "dot", "additive", "cosine"]
@@ -189,7 +191,7 @@ class BlocksConfig(ModelConfig):
     """Residual connections; false only to show how a model trains without them."""
     bias: bool = True
     """Whether projections have a bias."""
-    attention_bias: Literal["all", "qkv", "none"] | None = None
+    attention_bias: Literal["all", "qkv", "out", "none"] | None = None
     """Which of attention's projections have a bias. None: all or none of them, as `bias`."""
     query_key_norm: bool = False
     """An RMS norm on each head's queries and keys, before rotary positions (Qwen3)."""
@@ -266,6 +268,9 @@ class BlocksConfig(ModelConfig):
         strange = sorted((set(self.scales) | set(self.norm_places)) - named)
         if strange:
             raise ValueError(f"{strange[0]} is not in the sublayers {', '.join(self.sublayers)}")
+        if self.positions == "sinusoidal_2d" and (self.reads != "images" or self.dim % 4):
+            got = f"dim {self.dim}" if self.reads == "images" else "a model of text"
+            raise ValueError(f"positions: sinusoidal_2d is for images, with dim / 4 whole; {got}")
         if self.both_ways and self.dim % 2:
             raise ValueError(f"both_ways needs an even dim, got {self.dim}")
         return self
@@ -374,68 +379,6 @@ class EncoderConfig(BlocksConfig):
     """Names of the tags of a token, for a head on every token; empty: no such head."""
     spans: bool = False
     """Whether there is a head that predicts the first and last token of an answer."""
-
-    @property
-    def stacks(self) -> dict[str, int]:
-        """The number of layers of the encoder."""
-        return {"encoder": self.layers}
-
-
-class ImageEncoderConfig(BlocksConfig):
-    """The settings of families that encode images cut into patches."""
-
-    HEADS: ClassVar[tuple[str, ...]] = ("classes",)
-    VOCABULARIES: ClassVar[tuple[str, ...]] = ()
-    shape: ClassVar[Shape] = "encoder"
-    reads: ClassVar[Reads] = "images"
-    layers: int = Field(default=4, ge=1, le=DEEPEST)
-    image: tuple[PositiveInt, PositiveInt] = (224, 224)
-    """Height and width of the images, in pixels; images are scaled to it."""
-    patch: int = Field(default=16, ge=1, le=LONGEST)
-    """The side of a patch, in pixels; it must divide height and width. Each patch is a token."""
-    channels: Literal[1, 3] = 3
-    """Number of channels: 1 for grey, 3 for red, green and blue."""
-    class_token: bool = True
-    """Whether a learned [CLS] token precedes the patches."""
-    pool: Literal["first", "mean"] = "first"
-    """The pooled vector: that of the first token, or the mean of all patches'."""
-    classes: tuple[str, ...] = ()
-    """Names of the classes of an image, for a head on the pooled vector; empty: no such head."""
-    max_length: int = Field(default=0, ge=0, le=LONGEST)
-    """Number of tokens of an image; leave it out: it follows from `image`, `patch` and
-    `class_token`."""
-    embedding_norm: Literal[False] = False
-    scaled_embedding: Literal[False] = False
-    scaled_output: Literal[False] = False
-    output_bias: Literal[True] = True
-    """The head always has a bias."""
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Rows and columns of patches."""
-        return self.image[0] // self.patch, self.image[1] // self.patch
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens of an image: its patches, and [CLS] if there is one."""
-        return self.grid[0] * self.grid[1] + int(self.class_token)
-
-    @model_validator(mode="after")
-    def _patches_fit(self) -> ImageEncoderConfig:
-        height, width = self.image
-        if height % self.patch or width % self.patch:
-            raise ValueError(f"an image of {height} x {width} has no whole patches of {self.patch}")
-        if self.tokens > LONGEST:
-            raise ValueError(f"{self.tokens} patches are more than any model reads")
-        if self.pool == "first" and not self.class_token:
-            raise ValueError("pool: first needs class_token: true")
-        if self.max_length not in (0, self.tokens):
-            raise ValueError(
-                f"max_length {self.max_length}: an image of {height} x {width} in patches of "
-                f"{self.patch} has {self.tokens} tokens; leave max_length out"
-            )
-        object.__setattr__(self, "max_length", self.tokens)  # the instance is frozen already
-        return self
 
     @property
     def stacks(self) -> dict[str, int]:

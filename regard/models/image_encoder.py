@@ -1,20 +1,30 @@
-"""The image encoder, of which the Vision Transformer is a config.
+"""The image encoder, of which the Vision Transformer and DeiT are configs.
 
 Pixels (images, channels, height, width) -> a contextual vector for each patch -> class logits.
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from regard.data.input import Dense
-from regard.layers import Dropout, Tap
+from regard.layers import Dropout, Tap, norm
 from regard.layers.fronts.patches import Patches
 from regard.layers.init import draw_glorot
 from regard.layers.kernels.linear import Linear
-from regard.models.config import ImageEncoderConfig
 from regard.models.encoder import BaseEncoder
+from regard.models.image_config import ANY_SIZE, ImageEncoderConfig
 from regard.models.parts import stack_of
+
+
+class TwoHeads(nn.Module):
+    """The heads of [CLS] and of the distillation token (DeiT)."""
+
+    def __init__(self, dim: int, classes: int) -> None:
+        super().__init__()
+        self.own = Linear(dim, classes)
+        self.distilled = Linear(dim, classes)
 
 
 class ImageEncoder(BaseEncoder):
@@ -24,11 +34,12 @@ class ImageEncoder(BaseEncoder):
         config: The settings of the model and the size of the images.
 
     Example:
-        >>> import torch
         >>> from regard.models import ViTConfig
         >>> vit = ImageEncoder(ViTConfig(size="nano", image=(8, 8), patch=2, channels=1))
         >>> vit.hidden(Dense(torch.zeros(2, 1, 8, 8))).shape  # 2 x ([CLS] and 16 patches)
         torch.Size([34, 64])
+        >>> vit.hidden(Dense(torch.zeros(1, 1, 8, 12))).shape  # positions are interpolated
+        torch.Size([25, 64])
     """
 
     config: ImageEncoderConfig
@@ -44,11 +55,18 @@ class ImageEncoder(BaseEncoder):
             config.channels,
             config.dim,
             config.dropout,
-            first=int(config.class_token),
+            first=config.tokens_before,
+            stem_width=config.stem_width if config.stem == "convolution" else None,
+            fixed=config.positions not in ANY_SIZE,
         )
         self.encoder = stack_of(config, config.layers, "encoder")
+        self.pooling = Linear(config.dim, 1) if config.pool == "attention" else None
+        self.pooled_norm = (
+            norm(config.norm, config.dim, config.norm_epsilon) if config.pooled_norm else None
+        )
+        self.pooling_layer = Linear(config.dim, config.dim) if config.pooling_layer else None
         self.dropout = Dropout(config.dropout)
-        self.classes = Linear(config.dim, len(config.classes)) if config.classes else None
+        self.classes = _head(config)
         draw_glorot(self, config.dim)
         for table in self.encoder.positions.parameters():
             # As large as the patch vectors before the first norm: much smaller positions have
@@ -56,15 +74,53 @@ class ImageEncoder(BaseEncoder):
             nn.init.normal_(table, std=1.0)
 
     def pooled(self, source: Dense, hidden: Tensor) -> Tensor:
-        """The pooled vector of each image: its first token or the mean of its patches.
+        """The pooled vector of each image: its first token, or a mean of its patches.
 
         hidden (tokens, dim) -> (images, dim).
         """
         rows = hidden.view(len(source), -1, hidden.shape[-1])  # (images, tokens, dim)
+        patches = rows[:, self.embed.tokens_before :]
         if self.config.pool == "first":
-            return rows[:, 0]
-        return rows[:, self.embed.tokens_before :].mean(dim=1)
+            found = rows[:, 0]
+        elif self.pooling is None:
+            found = patches.mean(dim=1)
+        else:  # Σ_i softmax(w·x_i + b) x_i
+            scores = self.pooling(patches.flatten(0, 1)).view(*patches.shape[:2])
+            found = torch.einsum("np,npd->nd", scores.softmax(dim=1), patches)
+        found = found if self.pooled_norm is None else self.pooled_norm(found)
+        return found if self.pooling_layer is None else self.pooling_layer(found).tanh()
+
+    def class_logits(self, source: Dense, tap: Tap | None = None) -> tuple[Tensor, Tensor]:
+        """Logits that learn from the classes, and those that learn from a teacher.
+
+        Both are (images, classes); without a distillation head they are the same tensor.
+        """
+        head, hidden = self.require_head("classes"), self.hidden(source, tap)
+        pooled = self.dropout(self.pooled(source, hidden))
+        if not isinstance(head, TwoHeads):
+            own = head(pooled)
+            return own, own
+        second = hidden.view(len(source), -1, hidden.shape[-1])[:, 1]  # the distillation token
+        return head.own(pooled), head.distilled(self.dropout(second))
+
+    def classify(self, source: Dense, tap: Tap | None = None) -> Tensor:
+        """Logits of the classes of each image, the mean of all heads: (images, classes)."""
+        own, distilled = self.class_logits(source, tap)
+        return own if own is distilled else (own + distilled) / 2
 
     def forward(self, source: Dense, tap: Tap | None = None) -> Tensor:
         """Logits of the classes of each image: (images, classes)."""
         return self.classify(source, tap)
+
+
+def _head(config: ImageEncoderConfig) -> nn.Module | None:
+    """The head for the classes: linear, with a hidden layer, or one for each of two tokens."""
+    count = len(config.classes)
+    if not count:
+        return None
+    if config.distillation == "head":
+        return TwoHeads(config.dim, count)
+    if config.head_hidden is None:
+        return Linear(config.dim, count)
+    hidden = config.head_hidden
+    return nn.Sequential(Linear(config.dim, hidden), nn.GELU(), Linear(hidden, count))

@@ -23,6 +23,7 @@ from regard.layers import (
 )
 from regard.layers.positions import linear_scaling, llama3_scaling
 from regard.models.config import BlocksConfig, ModelConfig, RotaryScaling
+from regard.models.image_config import ImageEncoderConfig
 
 LOGITS = {"logits": 0}
 """The tap site of a vocabulary head's output, which has no heads."""
@@ -69,6 +70,8 @@ def _positions(config: BlocksConfig, *, causal: bool) -> Positions:
         own = {"buckets": config.buckets, "farthest": config.farthest}
     elif config.positions == "learned":
         own = {"first": config.positions_from}
+    if config.positions in ("learned", "sinusoidal_2d") and isinstance(config, ImageEncoderConfig):
+        own |= {"grid": config.grid, "before": config.tokens_before}
     return position_scheme(
         config.positions,
         dim=config.dim,

@@ -12,6 +12,9 @@ from regard.errors import InputError
 from regard.models.config import ModelConfig
 from regard.models.families import build
 
+COMPUTED = ("sinusoidal", "sinusoidal_halves", "sinusoidal_2d", "rotary")
+"""Position schemes without weights."""
+
 
 class NoInitialization(TorchFunctionMode):
     """Skips random initialization, which on meta tensors would import PyTorch's compiler.
@@ -51,7 +54,7 @@ def sketch(config: ModelConfig, *vocabularies: int) -> Any:
     Raises:
         InputError: If a matrix would be too large to be addressed.
     """
-    if getattr(config, "positions", "none") in ("sinusoidal", "sinusoidal_halves", "rotary"):
+    if getattr(config, "positions", "none") in COMPUTED:
         # These schemes have no weights, only tables, and arange on the meta device imports the
         # compiler, which takes seconds.
         config = config.model_copy(update={"positions": "none"})

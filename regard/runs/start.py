@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.layers import Dropout
 from regard.layers.attention import Attention
+from regard.layers.convolution_2d import BatchNorm
 from regard.models import Model, parse_description
 from regard.models.config import ModelConfig
 from regard.recipes import recipe as recipes
@@ -209,5 +210,7 @@ def freeze(model: Model, what: Freeze) -> None:
                 inner.p = 0.0
             elif isinstance(inner, Attention):
                 inner.dropout = 0.0
+            elif isinstance(inner, BatchNorm):
+                inner.freeze()
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("start.freeze", got=what, expected="some parameters left to train")

@@ -198,7 +198,7 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
             else:
                 model.hidden(source, tap)
         layout = model.embed.layout(source)
-        picture = Picture(pixels, model.config.grid, layout.first)
+        picture = Picture(pixels, layout.grid or model.config.grid, layout.first)
         words = picture.names, range(len(picture.names))
         return Trace(first_records(tap), {"encoder.self": (words, words)}, written, note, picture)
 

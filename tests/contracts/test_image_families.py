@@ -16,11 +16,18 @@ from regard.layers import Edit, Tap, knock_out
 from regard.layers.kernels import int8
 from regard.layers.tap.without import without
 from regard.models import FAMILIES, build, describe, rebuild
+from regard.models.image_config import ANY_SIZE
 from regard.train.optim import Adam
 
 CLASSES = ("a", "b", "c")
 SIZES = {"dim": 16, "heads": 4, "hidden": 24, "layers": 2, "dropout": 0.1, "image": (4, 6),
          "patch": 2, "channels": 1, "classes": CLASSES}  # fmt: skip
+CONVOLUTIONAL = {
+    "cnn": {"image": (14, 18), "channels": 1, "filters": (6, 8), "kernel": 3, "dense": (16, 12),
+            "classes": CLASSES, "dropout": 0.1},
+    "resnet": {"image": (32, 48), "channels": 1, "depths": (1, 2), "filters": (8, 12),
+               "stem_width": 8, "classes": CLASSES, "dropout": 0.1},
+}  # fmt: skip
 VARIANTS = {
     "vit": {
         "plain": {},
@@ -30,8 +37,19 @@ VARIANTS = {
         "rotary-rms": {"positions": "rotary", "norm": "rms", "activation": "gated_silu"},
         "post": {"norm_place": "post", "positions": "sinusoidal", "embedding_norm": False},
         "windows": {"class_token": False, "pool": "mean", "grid_window": 2, "grid_bias": "table"},
-    }
-}
+        "distilled": {"distillation": "head", "positions": "sinusoidal_2d"},
+        "distillation-token": {"distillation": "token", "pool": "mean", "pooled_norm": True},
+        "stem": {"stem": "convolution", "stem_width": 5, "pool": "attention", "patch": 2,
+                 "class_token": False, "attention_bias": "out"},
+        "scaled": {"layer_scale": 0.5, "head_hidden": 9, "pooling_layer": True, "drop_path": 0.1},
+    },
+    "cnn": {"plain": {}, "colour": {"channels": 3, "filters": (4,)}},
+    "resnet": {
+        "bottleneck": {},
+        "basic": {"block": "basic", "channels": 3, "stride_first": True},
+        "stride-in-first": {"stride_in_first": True},
+    },
+}  # fmt: skip
 MODELS = [(family, name) for family, names in VARIANTS.items() for name in names]
 
 
@@ -44,11 +62,15 @@ def test_every_family_of_images_is_under_contract():
 def model(request):
     """A model whose norms, biases and tables are away from their plain beginnings too."""
     family, name = request.param
-    config = FAMILIES[family].config.model_validate(SIZES | VARIANTS[family][name])
+    sizes = CONVOLUTIONAL.get(family, SIZES)
+    config = FAMILIES[family].config.model_validate(sizes | VARIANTS[family][name])
     found = build(config).eval()
     with torch.no_grad():
         for parameter in found.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
+            parameter.add_((0.2 if family == "vit" else 0.05) * torch.randn_like(parameter))
+        for name, statistic in found.named_buffers():
+            if "running" in name:
+                statistic.add_(0.2 * torch.rand_like(statistic))
     return found
 
 
@@ -81,22 +103,55 @@ def test_every_pixel_matters_to_its_own_image_alone(model, images):
         values[2, :, down, right] += 1
         after = model(Dense(values))
         close(after[[0, 1, 3, 4]], before[[0, 1, 3, 4]])
-        assert (after[2] - before[2]).abs().max() > 1e-4
+        if model.config.family != "cnn":  # its max-pooling may take another pixel
+            assert (after[2] - before[2]).abs().max() > 1e-4
 
 
 def test_the_layout_is_known_beforehand_and_is_what_is_read(model, images):
     layout = model.embed.layout(images)
     config = model.config
-    assert (layout.grid, layout.first) == (config.grid, int(config.class_token))
+    assert (layout.grid, layout.first) == (config.grid, getattr(config, "tokens_before", 0))
     assert layout.lengths == (config.tokens,) * 5
     assert sum(layout.lengths) == len(model.hidden(images))
 
 
-def test_images_of_another_size_are_refused(model):
+def test_images_of_a_size_that_does_not_fit_are_refused(model):
     height, width = model.config.image
-    wrong = Dense(torch.zeros(2, model.config.channels, height, width + 2))
+    other = Dense(torch.zeros(2, 4 - model.config.channels, height, width))
     with pytest.raises(InputError, match="channels, height, width"):
+        model(other)
+    wrong = Dense(torch.zeros(2, model.config.channels, height, width + 1))
+    patch = getattr(model.config, "patch", 0)
+    if model.config.family == "resnet":
+        assert model(wrong).shape == (2, len(CLASSES))
+        return
+    with pytest.raises(InputError, match="channels, height, width") as refused:
         model(wrong)
+    if patch and model.config.positions in ANY_SIZE:
+        assert f"multiples of {patch}: {height} x " in str(refused.value)
+    if patch and model.config.positions not in ANY_SIZE:  # rotary and plain sinusoids
+        larger = Dense(torch.zeros(2, model.config.channels, height, width + patch))
+        with pytest.raises(InputError, match="channels, height, width"):
+            model(larger)
+
+
+@torch.no_grad()
+def test_images_of_other_sizes_have_their_own_positions(model):
+    """Of any whole number of patches, one by one as in a batch."""
+    config = model.config
+    if config.family == "cnn" or getattr(config, "positions", "none") not in ANY_SIZE:
+        pytest.skip("it reads images of one size")
+    by = getattr(config, "patch", 7)
+    height, width = config.image[0] + 2 * by, config.image[1] + by
+    images = Dense(torch.randn(3, config.channels, height, width))
+    together = model(images)
+    for place in range(3):
+        close(model(images.take([place]))[0], together[place])
+    values = images.values.clone()
+    values[1, :, -1, -1] += 2
+    after = model(Dense(values))
+    close(after[[0, 2]], together[[0, 2]])
+    assert (after[1] - together[1]).abs().max() > 1e-4
 
 
 @torch.no_grad()
@@ -104,7 +159,7 @@ def test_a_tap_on_everything_leaves_the_output_bit_identical(model, images):
     tap = Tap("*")
     assert torch.equal(model(images, tap), model(images))
     assert set(tap.records) == set(model.sites())
-    if model.config.grid_window is None:
+    if getattr(model.config, "grid_window", 1) is None:
         weights = tap.records["encoder.0.self.weights"]
         assert weights.shape == (5, 4, model.config.tokens, model.config.tokens)
         close(weights.sum(-1), torch.ones(weights.shape[:3]))
@@ -113,9 +168,10 @@ def test_a_tap_on_everything_leaves_the_output_bit_identical(model, images):
 @torch.no_grad()
 def test_edits_act(model, images):
     plain = model(images)
-    gone = model(images, Tap(edits=[knock_out("encoder.1.self.2")]))
-    assert not torch.allclose(gone, plain)
-    close(without(model, ["encoder.1.self.2"])(images), gone)
+    if model.heads():
+        gone = model(images, Tap(edits=[knock_out("encoder.1.self.2")]))
+        assert not torch.allclose(gone, plain)
+        close(without(model, ["encoder.1.self.2"])(images), gone)
     doubled = Edit("encoder.0.residual", lambda x: 2 * x)
     assert not torch.allclose(model(images, Tap(edits=[doubled])), plain)
 
@@ -201,7 +257,10 @@ def test_parameters_have_the_names_that_checkpoints_hold():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"patch": 5}, "no whole patches of 5"),
+        ({"patch": 5}, "no whole patches of 5; 5 x 5 would fit"),
+        ({"patch": 3, "stem": "convolution", "image": (6, 6)}, "a patch of 2, 4, 8"),
+        ({"distillation": "head", "pool": "mean"}, "needs pool: first"),
+        ({"positions": "sinusoidal_2d", "dim": 6, "heads": 1}, "for images, with dim / 4 whole"),
         ({"class_token": False}, "pool: first needs class_token"),
         ({"max_length": 9}, "has 7 tokens; leave max_length out"),
     ],

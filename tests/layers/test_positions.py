@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import partial
 
@@ -16,8 +17,10 @@ from regard.layers.positions import (
     Learned,
     Rotary,
     Sinusoidal,
+    interpolated,
     linear_scaling,
     llama3_scaling,
+    sinusoid_2d,
 )
 
 
@@ -157,6 +160,7 @@ def test_every_scheme_fills_one_plug_point_and_leaves_the_others(kind):
     place = {
         "sinusoidal": "add",
         "sinusoidal_halves": "add",
+        "sinusoidal_2d": "add",
         "learned": "add",
         "rotary": "rotate",
         "buckets": "bias",
@@ -164,6 +168,26 @@ def test_every_scheme_fills_one_plug_point_and_leaves_the_others(kind):
     assert [name for name, used in filled.items() if used] == (
         [place[kind]] if kind != "none" else []
     )
+
+
+def test_sinusoids_of_row_and_column_are_those_of_the_formula():
+    table = sinusoid_2d((3, 5), 12, before=2)
+    assert table.shape == (17, 12)
+    assert not table[:2].any()
+    for row, column, k in itertools.product(range(3), range(5), range(3)):
+        rate = 10000 ** (-k / 3)
+        waves = [wave(place * rate) for place in (row, column) for wave in (math.sin, math.cos)]
+        assert table[2 + 5 * row + column, k::3].tolist() == pytest.approx(waves, abs=1e-6)
+
+
+def test_tables_are_interpolated_for_another_grid():
+    table = torch.randn(1 + 4 * 4, 8)
+    assert torch.equal(interpolated(table, (4, 4), (4, 4), 1), table)
+    larger = interpolated(table, (4, 4), (6, 3), 1)
+    assert larger.shape == (1 + 18, 8)
+    assert torch.equal(larger[0], table[0])
+    flat = interpolated(torch.ones(1 + 16, 8), (4, 4), (7, 9), 1)
+    torch.testing.assert_close(flat, torch.ones(64, 8))
 
 
 def test_an_unknown_scheme_is_refused_with_the_known_ones():

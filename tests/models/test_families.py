@@ -45,6 +45,9 @@ def test_a_missing_field_is_named():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_says_what_its_models_are_made_of(family):
     sizes = {"dim": 16, "heads": 2, "hidden": 24}
+    sizes |= {"cnn": {"dense": (16,)}, "resnet": {"depths": (1, 1), "filters": (8, 16)}}.get(
+        family, {}
+    )
     kind = FAMILIES[family].config
     config = kind(**{key: value for key, value in sizes.items() if key in kind.model_fields})
     model = build(config, *[9] * len(config.VOCABULARIES))

@@ -1,13 +1,17 @@
-"""Images -> vectors: a linear projection of each square patch (Dosovitskiy et al. 2021)."""
+"""Images -> vectors: a linear projection of each patch (Dosovitskiy et al. 2021), or a stem."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data.input import Dense
 from regard.errors import InputError
 from regard.layers.context import Context
+from regard.layers.convolution_2d import Convolution2d
 from regard.layers.fronts.front import Front
 from regard.layers.kernels.dropout import Dropout
 from regard.layers.kernels.linear import Linear
@@ -19,15 +23,19 @@ class Patches(Front):
 
     p_i holds the pixels of patch i, channel by channel, row by row, so W is the kernel of a
     convolution whose stride equals its kernel size. The patches follow the `first` tokens, row by
-    row.
+    row. With a stem, its output at each place takes the place of W p_i + b.
 
     Args:
-        image: Height and width of an image, in pixels.
+        image: Height and width of the images that the model was made for, in pixels; images of
+            other sizes are read, too, unless `fixed`.
         patch: The side of a patch, which divides both.
         channels: Number of channels: 1 (grey) or 3 (red, green, blue).
         dim: Width of a vector.
         dropout: Dropout rate on the sum of patch and position.
-        first: Number of learned tokens before the patches: 1 for [CLS], 0 for none.
+        first: Number of learned tokens before the patches: 1 for [CLS], 2 with a distillation
+            token, 0 for none.
+        stem_width: Channels between the convolutions of a stem; None: no stem, but patches.
+        fixed: Whether an image can have no more patches than `image`, because of its positions.
 
     Example:
         >>> front = Patches((4, 6), patch=2, channels=1, dim=8)
@@ -44,11 +52,16 @@ class Patches(Front):
         dropout: float = 0.0,
         *,
         first: int = 1,
+        stem_width: int | None = None,
+        fixed: bool = False,
     ) -> None:
         super().__init__()
-        self.image, self.patch, self.channels = image, patch, channels
+        self.image, self.patch, self.channels, self.fixed = image, patch, channels, fixed
         self.grid = image[0] // patch, image[1] // patch
-        self.projection = Linear(channels * patch * patch, dim)
+        if stem_width is None:
+            self.projection = Linear(channels * patch * patch, dim)
+        else:
+            self.stem = Stem(channels, stem_width, dim, patch, image)
         self.first = nn.Parameter(torch.empty(first, dim)) if first else None
         if self.first is not None:
             nn.init.normal_(self.first, std=0.02)
@@ -63,24 +76,80 @@ class Patches(Front):
         """The layout of each image: the first tokens, then a grid of patches.
 
         Raises:
-            InputError: If the images have another size.
+            InputError: If the images have other channels, or a size that is not whole patches.
         """
-        expected = (self.channels, *self.image)
-        if source.values.shape[1:] != expected:
-            shape = " x ".join(map(str, source.values.shape[1:]))
-            wanted = " x ".join(map(str, expected))
-            raise InputError("images", got=shape, expected=f"{wanted}: channels, height, width")
-        length = self.tokens_before + self.grid[0] * self.grid[1]
-        return Layout((length,) * len(source), source.device, self.grid, self.tokens_before)
+        channels, height, width = source.values.shape[1:]
+        rows, columns = grid = height // self.patch, width // self.patch
+        whole = (rows * self.patch, columns * self.patch) == (height, width) and rows * columns
+        more = rows * columns > self.grid[0] * self.grid[1]
+        if channels != self.channels or not whole or (self.fixed and more):
+            raise self._refused(channels, height, width)
+        length = self.tokens_before + rows * columns
+        return Layout((length,) * len(source), source.device, grid, self.tokens_before)
+
+    def _refused(self, channels: int, height: int, width: int) -> InputError:
+        """The error for images of the wrong size: what would fit."""
+        own = " x ".join(map(str, (self.channels, *self.image)))
+        fix = None
+        if channels == self.channels and not self.fixed:
+            sides = (max(1, round(side / self.patch)) * self.patch for side in (height, width))
+            near = " x ".join(map(str, sides))
+            fix = f"height and width must be multiples of {self.patch}: {near} would fit"
+        return InputError(
+            "images",
+            got=f"{channels} x {height} x {width}",
+            expected=f"{own}: channels, height, width",
+            fix=fix,
+        )
 
     def read(self, source: Dense, ctx: Context) -> Tensor:
         """(images, channels, height, width) -> (tokens, dim)."""
-        patches = cut(source.values, self.patch)  # (images, patches, channels · patch²)
-        x = self.projection(patches.flatten(0, 1)).view(len(source), patches.shape[1], -1)
+        x = self._patches(source.values)  # (images, patches, dim)
         if self.first is not None:
             x = torch.cat((self.first.expand(len(source), -1, -1), x), dim=1)
         x = x.flatten(0, 1)  # (tokens, dim)
-        return self.dropout(ctx.positions.add(x, ctx.where))
+        return self.dropout(ctx.positions.add_grid(x, ctx.layout))
+
+    def _patches(self, images: Tensor) -> Tensor:
+        """The vector of each patch: (images, channels, height, width) -> (images, patches, dim)."""
+        if hasattr(self, "stem"):
+            return self.stem(images).flatten(2).transpose(1, 2)
+        patches = cut(images, self.patch)  # (images, patches, channels · patch²)
+        return self.projection(patches.flatten(0, 1)).view(*patches.shape[:2], -1)
+
+
+class Stem(nn.Module):
+    """Convolutions of 3 x 3 without bias, each followed by ReLU and max-pooling by 2.
+
+    The convolutional tokenizer of CCT (Hassani et al. 2021).
+
+    Args:
+        channels: Channels of the image.
+        width: Channels between the convolutions.
+        dim: Channels of the output.
+        patch: A power of two: by how much height and width become smaller.
+        image: Height and width of the images that the model was made for.
+    """
+
+    def __init__(
+        self, channels: int, width: int, dim: int, patch: int, image: tuple[int, int]
+    ) -> None:
+        super().__init__()
+        count = max(1, patch.bit_length() - 1)
+        widths = [channels, *[width] * (count - 1), dim]
+        self.halve = patch > 1
+        self.convolutions = nn.ModuleList(
+            Convolution2d(before, after, 3, places=(image[0] >> i) * (image[1] >> i))
+            for i, (before, after) in enumerate(pairwise(widths))
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(images, channels, height, width) -> (images, dim, height / patch, width / patch)."""
+        x = images
+        for convolution in self.convolutions:
+            x = convolution(x).relu()
+            x = F.max_pool2d(x, 3, stride=2, padding=1) if self.halve else x
+        return x
 
 
 def cut(images: Tensor, patch: int) -> Tensor:

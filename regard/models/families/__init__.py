@@ -10,7 +10,18 @@ from pydantic import ValidationError
 from regard.config import input_error
 from regard.errors import InputError
 from regard.models.config import ModelConfig
-from regard.models.families import bert, convs2s, gpt, rnn, seq2seq, t5, transformer, vit
+from regard.models.families import (
+    bert,
+    cnn,
+    convs2s,
+    gpt,
+    resnet,
+    rnn,
+    seq2seq,
+    t5,
+    transformer,
+    vit,
+)
 from regard.models.families.family import Family as Family
 from regard.models.families.family import Named as Named
 
@@ -23,6 +34,8 @@ FAMILIES: dict[str, Family] = {
     "rnn": rnn.FAMILY,
     "convs2s": convs2s.FAMILY,
     "vit": vit.FAMILY,
+    "cnn": cnn.FAMILY,
+    "resnet": resnet.FAMILY,
 }
 
 

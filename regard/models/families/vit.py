@@ -6,8 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from regard.models.config import Activation, ImageEncoderConfig, PositionKind, Sizes
+from regard.models.config import Activation, PositionKind, Sizes
 from regard.models.families.family import Family, Named
+from regard.models.image_config import ImageEncoderConfig
 
 
 class ViTConfig(ImageEncoderConfig):
