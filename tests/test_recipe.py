@@ -259,7 +259,10 @@ def test_a_file_without_keys_is_refused(message, text, got):
 
 # Faults in the file
 
-KINDS = "one of grammar, copy, reverse, sort, files, text, python, labelled, digits, images, scenes, mixture, none"
+KINDS = (
+    "one of grammar, copy, reverse, sort, files, text, python, labelled, digits, images, scenes, "
+    "mixture, none"
+)
 TASKS = "one of translate, rewrite, restore, generate, fill, classify, tag, answer, embed"
 
 

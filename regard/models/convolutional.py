@@ -18,8 +18,8 @@ from regard.layers.fronts.pixels import Pixels
 from regard.layers.kernels.linear import Linear
 from regard.models.encoder import BaseEncoder
 from regard.models.families.cnn import CNNConfig
+from regard.models.families.images import ConvolutionalConfig
 from regard.models.families.resnet import ResNetConfig
-from regard.models.image_config import ConvolutionalConfig
 
 
 class Stages(nn.Module):

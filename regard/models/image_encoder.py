@@ -14,7 +14,7 @@ from regard.layers.fronts.patches import Patches
 from regard.layers.init import draw_glorot
 from regard.layers.kernels.linear import Linear
 from regard.models.encoder import BaseEncoder
-from regard.models.image_config import ANY_SIZE, ImageEncoderConfig
+from regard.models.families.images import ANY_SIZE, ImageEncoderConfig
 from regard.models.parts import stack_of
 
 

@@ -23,7 +23,7 @@ from regard.layers import (
 )
 from regard.layers.positions import linear_scaling, llama3_scaling
 from regard.models.config import BlocksConfig, ModelConfig, RotaryScaling
-from regard.models.image_config import ImageEncoderConfig
+from regard.models.families.images import ImageEncoderConfig
 
 LOGITS = {"logits": 0}
 """The tap site of a vocabulary head's output, which has no heads."""

@@ -35,6 +35,7 @@ _WORDS: dict[Any, str] = {
     tuple[float, float]: "two numbers, such as [0.9, 0.98]",
     tuple[str, ...]: "a list of names",
     tuple[int, ...]: "a list of whole numbers",
+    tuple[PositiveInt, ...]: "a list of whole numbers, such as [6, 16]",
     dict[str, float]: "numbers by name, such as {feed_forward: 0.5}",
     dict[str, NormPlace]: "places by name, such as {feed_forward: post}",
     RotaryScaling: "keys, such as {kind: linear, factor: 2.0}",

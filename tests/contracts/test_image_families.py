@@ -16,7 +16,7 @@ from regard.layers import Edit, Tap, knock_out
 from regard.layers.kernels import int8
 from regard.layers.tap.without import without
 from regard.models import FAMILIES, build, describe, rebuild
-from regard.models.image_config import ANY_SIZE
+from regard.models.families.images import ANY_SIZE
 from regard.train.optim import Adam
 
 CLASSES = ("a", "b", "c")

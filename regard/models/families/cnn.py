@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from regard.models.config import Sizes
 from regard.models.families.family import Family, Named
-from regard.models.image_config import ConvolutionalConfig
+from regard.models.families.images import ConvolutionalConfig
 
 
 class CNNConfig(ConvolutionalConfig):

@@ -9,8 +9,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from regard.models.config import Sizes
 from regard.models.families.family import Family, Named
+from regard.models.families.images import ConvolutionalConfig
 from regard.models.families.vit import CLASSES
-from regard.models.image_config import ConvolutionalConfig
 
 _BASIC = {"block": "basic", "filters": (64, 128, 256, 512)}
 _BOTTLENECK = {"block": "bottleneck", "filters": (256, 512, 1024, 2048)}

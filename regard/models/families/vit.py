@@ -8,7 +8,7 @@ from pydantic import Field
 
 from regard.models.config import Activation, PositionKind, Sizes
 from regard.models.families.family import Family, Named
-from regard.models.image_config import ImageEncoderConfig
+from regard.models.families.images import ImageEncoderConfig
 
 
 class ViTConfig(ImageEncoderConfig):
