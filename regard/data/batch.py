@@ -8,7 +8,7 @@ at exactly the next batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Generic, Self, TypeVar
 
@@ -43,6 +43,9 @@ class Batch(Generic[Source]):
     """The decoder's input: the begin symbol and the target tokens, without the end symbol."""
     labels: Tensor | None = None
     """(examples,) A class for each whole example, in addition to the labels in `targets`."""
+    shares: Tensor | None = field(default=None, kw_only=True)
+    """(examples, classes) Probabilities of the classes, in place of `targets`, of examples that are
+    mixed from several."""
 
     @cached_property
     def target_positions(self) -> Tensor:

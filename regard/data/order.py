@@ -22,6 +22,44 @@ def generator(*numbers: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([number % 2**64 for number in numbers]))
 
 
+def uniforms(
+    seed: int, epoch: int, index: Sequence[int] | NDArray[np.int64], count: int
+) -> NDArray[np.float64]:
+    """Draw random numbers from 0 to 1 for each example: a pure function of (seed, epoch, example).
+
+    The numbers of example i and column k are a hash of (seed, epoch, i, k), by the generator
+    SplitMix64 (Steele et al. 2014), so that those of a whole batch are computed at once.
+
+    Args:
+        seed: Seed of the run.
+        epoch: Counted from 0.
+        index: The numbers of the examples.
+        count: How many numbers each example needs.
+
+    Returns:
+        (examples, count) Uniform in [0, 1).
+    """
+    state = np.zeros((), np.uint64)
+    for number in (seed, epoch):
+        state = _mixed(state ^ np.uint64(number % 2**64))
+    rows = _mixed(state ^ np.asarray(index).astype(np.uint64))[:, None]
+    columns = np.arange(1, count + 1, dtype=np.uint64)
+    return (_mixed(rows + columns * _GOLDEN) >> np.uint64(11)) / 2.0**53
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 / the golden ratio: the step of SplitMix64."""
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Mix the bits of 64-bit numbers: the output function of SplitMix64, one to one."""
+    with np.errstate(over="ignore"):
+        numbers = numbers + _GOLDEN
+        numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
+
+
 def training_batches(lengths: Sequence[int], budget: int, seed: int, epoch: int) -> list[list[int]]:
     """Compute the batches of one training epoch; every example is in exactly one of them.
 

@@ -41,7 +41,8 @@ from regard.vectors.recipe import FORM as VECTORS
 from regard.vectors.training import check_device, train_vectors
 
 MAY_CHANGE = {"train.steps", "train.log_every", "train.evaluate_every", "train.save_every",
-              "train.keep", "train.patience", "train.average", "train.tensorboard"}  # fmt: skip
+              "train.keep", "train.patience", "train.average", "train.tensorboard",
+              "data.workers"}  # fmt: skip
 """Keys of a recipe that may change when a run is resumed, beside those of `decode`. All other keys
 influence the weights."""
 

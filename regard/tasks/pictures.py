@@ -7,7 +7,7 @@ images or arrays; the model's image reader converts them to pixels of the model'
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
+from regard.data.config import PictureData
 from regard.data.images.augment import augmented
+from regard.data.images.changes import changed_batch
 from regard.data.images.digits import SIDE
 from regard.data.images.pictures import Pictures, PictureSplits, statistics
 from regard.data.images.reader import ImageReader
@@ -27,6 +29,7 @@ from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
+from regard.runtime.ahead import computed_ahead
 from regard.runtime.cores import parallel_map
 from regard.tasks.labelled import LabelledTask, class_loss, label_indices
 from regard.tasks.measures.accuracy import Measures, class_scores
@@ -46,6 +49,9 @@ class PictureOptions:
     batch_tokens: int = 4096
     smoothing: float = 0.0
     augment: float = 0.0
+    """How strongly digits are changed."""
+    changes: PictureData = field(default_factory=PictureData)
+    """How all images are changed, and whether beside the training."""
     seed: int = 0
 
 
@@ -110,6 +116,7 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
             batch_tokens=train.batch_tokens,
             smoothing=train.label_smoothing,
             augment=getattr(data, "augment", 0.0),
+            changes=data,
             seed=settings.seed,
         )
         task = cls(processor, found.train, found.valid, options)
@@ -127,15 +134,28 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
             raise InputError("training", got="no images", expected="some to learn from")
         wanted = torch.tensor(label_indices(options.classes, train.labels))
 
-        def make(index: list[int], epoch: int) -> Batch[Dense]:
-            pixels = torch.from_numpy(train.values[index])
-            chosen = augmented(pixels, index, options.seed, epoch, options.augment)
-            source = Dense(self.reader.normalised(chosen))
-            return Batch(source, Ragged(wanted[index], (1,) * len(index)), tuple(index))
+        def drawn_again(pixels: Any, index: Sequence[int], epoch: int) -> Any:
+            digits = torch.from_numpy(pixels)
+            return augmented(digits, index, options.seed, epoch, options.augment).numpy()
 
+        def make(index: list[int], epoch: int) -> Batch[Dense]:
+            first = drawn_again if options.augment else None
+            found = changed_batch(
+                train.values, index, options.changes, options.seed, epoch, self.reader.mean, first
+            )
+            source = Dense(self.reader.normalised(torch.from_numpy(found.pixels)))
+            shares = None
+            if found.partners is not None:
+                shares = _shares(wanted[index], wanted[found.partners], found.shares, classes)
+            return Batch(
+                source, Ragged(wanted[index], (1,) * len(index)), tuple(index), shares=shares
+            )
+
+        classes = len(options.classes)
         lengths = [options.tokens] * len(train)
         plan = partial(training_batches, lengths, options.batch_tokens, options.seed)
-        return epochs(plan, make, start)
+        batches = epochs(plan, make, start)
+        return computed_ahead(batches) if options.changes.workers else batches
 
     def targets(self, batch: Batch[Dense]) -> int:
         """The number of images in a batch: each has one class."""
@@ -217,6 +237,12 @@ def _reader_for(data: Any, model: Any) -> ImageReader:
         got = f"{height} x {width}, {channels} channels"
         raise InputError("model.image", got=got, expected=f"{SIDE} x {SIDE}, 1 channel")
     return ImageReader(height=SIDE, width=SIDE, channels=1, mean=(0.5,), std=(0.5,), scaling="ink")
+
+
+def _shares(one: Tensor, other: Tensor, shares: Any, classes: int) -> Tensor:
+    """The mixture of the classes of two images, λ e_one + (1 - λ) e_other: (images, classes)."""
+    share = torch.from_numpy(shares)[:, None]
+    return share * F.one_hot(one, classes) + (1 - share) * F.one_hot(other, classes)
 
 
 def _some(count: int, model: ImageEncoder) -> Iterator[list[int]]:

@@ -213,6 +213,7 @@ class Trainer:
             self._restore(resume)
         self._best_weights: dict[str, Tensor] = {}  # used only if no checkpoints are written
         self._clock = 0.0
+        self._waited = 0.0  # seconds since the last log in which the next batch was not ready
 
     def _parts(self, resume: Snapshot | None) -> int:
         """The number of parts a micro-batch is split into; a resumed run keeps its number.
@@ -330,7 +331,9 @@ class Trainer:
             progress: Where to show what happens.
         """
         place, config = self.place, self.config
+        asked = time.perf_counter()
         parts = [next(batches) for _ in range(config.accumulate)]
+        self._waited += time.perf_counter() - asked
         place.step += 1
         place.cursor = parts[-1][1]
         rate = learning_rate(place.step, config, self.job.dim)
@@ -395,7 +398,9 @@ class Trainer:
         place.seconds += place.seconds_since_log
         mean = place.loss_since_log / max(1, place.targets_since_log)
         speed = place.targets_since_log / max(place.seconds_since_log, 1e-9)
+        waiting = self._waited / max(place.seconds_since_log, 1e-9)
         place.loss_since_log, place.targets_since_log, place.seconds_since_log = 0.0, 0, 0.0
+        self._waited = 0.0
         self._write(
             {
                 "loss": mean,
@@ -403,6 +408,7 @@ class Trainer:
                 "gradient_norm": norm,
                 "targets_per_second": round(speed, 1),
                 "seconds": round(place.seconds, 3),
+                "waiting_for_data": round(waiting, 4),
                 "epoch": place.cursor.epoch,
             }
         )

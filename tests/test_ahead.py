@@ -1,0 +1,62 @@
+"""Items that a thread computes ahead: the same ones, in order, with their errors."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from itertools import count, islice
+
+import pytest
+import torch
+
+from regard.runtime.ahead import computed_ahead
+
+
+def threads():
+    return [each for each in threading.enumerate() if each.name == "ahead"]
+
+
+def test_items_come_in_order_and_no_more_than_asked_are_computed_ahead():
+    made = []
+
+    def items():
+        for number in count():
+            made.append(number)
+            yield number
+
+    found = computed_ahead(items(), ahead=2)
+    assert not made  # it begins when the first is taken
+    assert list(islice(found, 3)) == [0, 1, 2]
+    until = time.monotonic() + 5
+    while len(made) < 6 and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    assert len(made) <= 6  # three taken, two in the queue, one in the hand
+    assert len(threads()) == 1
+    found.close()
+    assert not threads()
+
+
+def test_an_end_and_an_error_come_where_they_belong():
+    assert list(computed_ahead(iter([]))) == []
+
+    def items():
+        yield 1
+        raise ValueError("the second")
+
+    found = computed_ahead(items())
+    assert next(found) == 1
+    with pytest.raises(ValueError, match="the second"):
+        next(found)
+    assert not threads()
+
+
+def test_a_thread_ends_when_nobody_takes_its_items_and_torch_keeps_its_threads():
+    before = torch.get_num_threads()
+    found = computed_ahead(count())
+    assert next(found) == 0
+    assert torch.get_num_threads() == before
+    del found
+    gc.collect()
+    assert not threads()
