@@ -557,8 +557,13 @@ class Pipeline:
         write_folder(folder, self._snapshot(check_store(store, "store")))
         return folder
 
-    def export(self, folder: str | Path) -> Path:
-        """Writes a folder that Hugging Face transformers loads, with the same outputs."""
+    def export(self, folder: str | Path, to: str = "hf") -> Path:
+        """Writes a folder that another library loads, with the same outputs.
+
+        Args:
+            folder: The path of a new or empty folder.
+            to: `hf` for Hugging Face transformers; `timm`, for a ViT or DeiT.
+        """
         from regard.hub.exchange import export
 
         decode = self.recipe.decode
@@ -568,7 +573,8 @@ class Pipeline:
             # transformers knows the banned tokens only if the exported config lists them.
             banned = {*decode.banned, *self.task.banned()}
             decode = decode.model_copy(update={"banned": tuple(sorted(banned))})
-        return export(self.model, self._vocabulary, decode, Path(folder))
+        kind = None if to == "hf" else to
+        return export(self.model, self._vocabulary, decode, Path(folder), kind)
 
     def _snapshot(self, store: str = "fp32") -> Snapshot:
         return Snapshot(

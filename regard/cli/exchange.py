@@ -14,20 +14,41 @@ from regard.errors import InputError
 def import_model(
     source: Annotated[
         str,
-        typer.Argument(metavar="SOURCE", help="A Hugging Face folder or name, or llama2.c's .bin."),
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder or name of Hugging Face or timm, llama2.c's .bin, a ViT's .pth.",
+        ),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="A new folder.")],
     tokenizer: Annotated[
         Path | None, typer.Option(help="llama2.c's tokenizer.bin, if it is in another folder.")
     ] = None,
+    heads: Annotated[
+        int | None, typer.Option(help="Attention heads of a ViT whose weights stand alone.", min=1)
+    ] = None,
+    mean: Annotated[
+        str | None, typer.Option(help="Mean of its images, by channel: 0.1307, or 0.5,0.4,0.4.")
+    ] = None,
+    std: Annotated[str | None, typer.Option(help="Standard deviation, as --mean.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Convert a model of another library to a Regard checkpoint, without running its code."""
     from regard.runs.load import import_model
 
-    pipeline = import_model(source, tokenizer)
+    pipeline = import_model(
+        source, tokenizer, heads=heads, mean=_numbers("--mean", mean), std=_numbers("--std", std)
+    )
     pipeline.save(out)
     print_status(f"{pipeline} is in {out}", quiet=quiet)
+
+
+def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    """The numbers of an option, separated by commas."""
+    try:
+        return None if text is None else tuple(float(each) for each in text.split(","))
+    except ValueError:
+        expected = "numbers, separated by commas"
+        raise InputError(option, got=text, expected=expected) from None
 
 
 def export_model(
@@ -35,7 +56,7 @@ def export_model(
     out: Annotated[Path, typer.Option("-o", "--out", help="A new folder.")],
     to: Annotated[
         str | None,
-        typer.Option("--to", help="hf: for transformers; regard: as a Regard checkpoint."),
+        typer.Option("--to", help="hf: for transformers; timm: a ViT for timm; regard."),
     ] = None,
     store: Annotated[
         str | None,
@@ -43,16 +64,17 @@ def export_model(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a model for transformers (--to hf), or as a smaller Regard checkpoint (--store)."""
+    """Write a model for transformers or timm (--to), or as a small Regard checkpoint (--store)."""
     to = to or ("hf" if store is None else "regard")
-    if to not in ("hf", "regard"):
-        raise InputError("--to", got=to, expected="hf or regard")
-    if store is not None and to == "hf":
-        raise InputError("--store", got="--to hf", expected="--to regard")
+    if to not in ("hf", "timm", "regard"):
+        raise InputError("--to", got=to, expected="hf, timm or regard")
+    if store is not None and to != "regard":
+        raise InputError("--store", got=f"--to {to}", expected="--to regard")
     pipeline = load_pipeline(place, None, device="cpu")
     if to == "regard":
         pipeline.save(out, store=store or "fp32")
         print_status(f"{pipeline.name} is in {out}, in {store or 'fp32'}", quiet=quiet)
         return
-    pipeline.export(out)
-    print_status(f"{pipeline.name} is in {out}, for transformers", quiet=quiet)
+    pipeline.export(out, to)
+    library = "transformers" if to == "hf" else to
+    print_status(f"{pipeline.name} is in {out}, for {library}", quiet=quiet)

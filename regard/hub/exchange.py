@@ -13,9 +13,10 @@ from typing import Any
 from regard.data.config import NoData
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
+from regard.hub.config import CONFIG
 from regard.hub.folder import write_model
 from regard.hub.generation import GENERATION, read_decoding, roles_in, write_decoding
-from regard.hub.images import write_reader
+from regard.hub.images import timm_settings, write_reader
 from regard.models import FAMILIES, Model
 from regard.recipes.recipe import Recipe
 from regard.runtime.files import reporting, temporary_beside, write_file
@@ -77,14 +78,17 @@ def check_vocabulary(model: Model, vocabulary: Vocabulary, folder: Path) -> None
             )
 
 
-def export(model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path) -> Path:
-    """Writes a Hugging Face folder that transformers loads with the same outputs.
+def export(
+    model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path, kind: str | None = None
+) -> Path:
+    """Writes a Hugging Face folder that transformers, or timm, loads with the same outputs.
 
     Args:
         model: The model to write.
         vocabulary: Its tokenizers or image reader; None if it has none.
         decode: The settings of decoding.
         folder: A new or an empty folder.
+        kind: The kind of model to write, such as `timm`; None: what transformers has.
 
     Raises:
         InputError: No kind of Hugging Face model computes the same, or the folder is not empty.
@@ -97,19 +101,26 @@ def export(model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path) ->
         folder.parent.mkdir(parents=True, exist_ok=True)
         with temporary_beside(folder.absolute()) as temporary:
             temporary.mkdir()
-            _write(model, vocabulary, decode, temporary)
+            _write(model, vocabulary, decode, temporary, kind)
             if folder.exists():
                 folder.rmdir()
             temporary.rename(folder)
     return folder
 
 
-def _write(model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path) -> None:
+def _write(
+    model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path, kind: str | None
+) -> None:
     if model.config.reads == "images":
-        write_model(model, folder)
-        if vocabulary is not None:
+        their = write_model(model, folder, kind)
+        if vocabulary is not None and kind == "timm":
+            their["pretrained_cfg"] |= timm_settings(vocabulary.source)
+            write_file(folder / CONFIG, (json.dumps(their, indent=2) + "\n").encode())
+        elif vocabulary is not None:
             write_reader(vocabulary.source, folder)
         return
+    if kind is not None:
+        raise InputError(f"export to {kind}", got="a model of text", expected="one of images")
     ids = {} if vocabulary is None else roles_of(vocabulary)
     if model.config.shape == "encoder":
         write_model(model, folder, **ids)

@@ -68,9 +68,21 @@ def read_model(
             missing.
     """
     their = read_json(folder / CONFIG) if their is None else their
-    kind = kind_of(their, folder)
-    tensors = kind.whole_names(read_tensors(folder, pickled=pickled))
-    config, vocabularies, shapes = _parsed(folder, their, tensors, len(tensors))
+    tensors = read_tensors(folder, pickled=pickled)
+    return model_of(kind_of(their, folder), their, tensors, folder / CONFIG)
+
+
+def model_of(kind: Kind, their: dict[str, Any], tensors: dict[str, Tensor], file: Path) -> Model:
+    """Builds a model from the tensors of a published one.
+
+    Args:
+        kind: What kind of model it is.
+        their: The contents of its config.
+        tensors: Its tensors by their names.
+        file: The file of the config, for error messages.
+    """
+    tensors = kind.whole_names(tensors)
+    config, vocabularies, shapes = _parsed(file, kind, their, tensors, len(tensors))
     ours = kind.names(config).import_tensors(tensors, shapes)
     model: Model = blank(config, *vocabularies)
     _check_tied(model, ours)
@@ -90,38 +102,39 @@ def read_outline(folder: Path, their: dict[str, Any]) -> tuple[ModelConfig, tupl
     """
     mapped: dict[str, Tensor] = {}
     if not (folder / WEIGHTS).is_file() and not (folder / INDEX).is_file():
-        return _parsed(folder, their, {}, MOST_LAYERS)[:2]  # from the config alone
+        return _parsed(folder / CONFIG, kind_of(their, folder), their, {}, MOST_LAYERS)[:2]
     for file in _files(folder, pickled=False):
         mapped |= _load(file)
-    tensors = kind_of(their, folder).whole_names(mapped)
-    return _parsed(folder, their, tensors, len(tensors))[:2]
+    kind = kind_of(their, folder)
+    tensors = kind.whole_names(mapped)
+    return _parsed(folder / CONFIG, kind, their, tensors, len(tensors))[:2]
 
 
 def _parsed(
-    folder: Path, their: dict[str, Any], tensors: dict[str, Tensor], count: int
+    file: Path, kind: Kind, their: dict[str, Any], tensors: dict[str, Tensor], count: int
 ) -> tuple[ModelConfig, tuple[int, ...], dict[str, torch.Size]]:
     """Converts their config: our config, the sizes of vocabularies, and the shapes of our tensors.
 
     Args:
-        folder: The model's folder, for error messages.
-        their: The contents of their `config.json`.
+        file: The file of their config, for error messages.
+        kind: What kind of model it is.
+        their: The contents of that file.
         tensors: Their tensors by name; the names show which heads there are.
         count: Number of tensors, as a limit for the number of layers.
     """
-    kind = kind_of(their, folder)
     try:
         config: ModelConfig = kind.read(their, Names(their, tensors))
         vocabularies = _vocabularies(their, kind)
-        wanted = shapes(config, vocabularies, count, str(folder / CONFIG))
+        wanted = shapes(config, vocabularies, count, str(file))
         return config, vocabularies, wanted
     except KeyError as error:
-        raise InputError(
-            f"{folder / CONFIG}", got=f"no {error.args[0]}", expected="a value"
-        ) from error
+        raise InputError(f"{file}", got=f"no {error.args[0]}", expected="a value") from error
     except ValidationError as error:
-        raise input_error(error, f"{folder / CONFIG}") from error
+        raise input_error(error, f"{file}") from error
     except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
-        raise InputError(f"{folder / CONFIG}", got=str(error).partition("\n")[0]) from error
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{file}", got=str(error).partition("\n")[0]) from error
 
 
 def _check_tied(model: Model, ours: dict[str, Tensor]) -> None:
@@ -135,43 +148,48 @@ def _check_tied(model: Model, ours: dict[str, Tensor]) -> None:
             )
 
 
-def write_model(model: Model, folder: Path, **roles: Any) -> dict[str, Any]:
-    """Writes `config.json` and `model.safetensors` for transformers; returns the config.
+def write_model(
+    model: Model, folder: Path, asked: str | None = None, **roles: Any
+) -> dict[str, Any]:
+    """Writes `config.json` and `model.safetensors` for transformers or timm; returns the config.
 
     Args:
         model: A model of any family.
         folder: An existing folder.
+        asked: The name of a kind, such as `timm`; None: the first of transformers that fits.
         **roles: Further values for the config, such as `eos_token_id`.
 
     Raises:
         InputError: No kind of Hugging Face model computes what this model does.
     """
-    kind = _kind_for(model)
+    kind = _kind_for(model, asked)
     written = kind.write(model.config, *model.vocabularies().values())
-    their = {"model_type": kind.name, **written, "dtype": "float32", **roles}
+    typed = {"model_type": kind.name, "dtype": "float32"} if kind.typed else {}
+    their = {**typed, **written, **roles}
     tensors = kind.names(model.config).export_tensors(dict(model.state_dict()))
     write_file(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
     write_file(folder / CONFIG, (json.dumps(their, indent=2) + "\n").encode())
     return their
 
 
-def _kind_for(model: Model) -> Kind:
+def _kind_for(model: Model, asked: str | None) -> Kind:
     family = model.config.family
-    for kind in KINDS.values():
+    kinds = {n: k for n, k in KINDS.items() if (n == asked if asked else k.typed)}
+    for kind in kinds.values():
         if kind.family == family and model.config.usual_blocks and kind.fits(model.config):
             return kind
-    names = [name for name, kind in KINDS.items() if kind.family == family]
+    names = [name for name, kind in kinds.items() if kind.family == family]
     raise InputError(
-        "export to Hugging Face",
+        f"export to {asked or 'Hugging Face'}",
         got=f"a {family} with settings that no such model has" if names
-        else f"a {family}, which transformers does not have",
-        expected=f"what one of {', '.join(names or KINDS)} computes",
+        else f"a {family}, which {asked or 'transformers'} does not have",
+        expected=f"what one of {', '.join(names or kinds)} computes",
     )  # fmt: skip
 
 
 def kind_of(their: dict[str, Any], folder: Path) -> Kind:
-    """The `Kind` of a Hugging Face config, by its `model_type`."""
-    name = their.get("model_type")
+    """The `Kind` of a Hugging Face config, by its `model_type`; timm's has an `architecture`."""
+    name = their.get("model_type") or ("timm" if "architecture" in their else None)
     if not isinstance(name, str) or name not in KINDS:
         raise InputError(
             f"{folder / CONFIG}: model_type",
@@ -195,7 +213,7 @@ def read_tensors(folder: Path, *, pickled: bool = False) -> dict[str, Tensor]:
     """Reads all tensors of a folder by their names; floating-point tensors become 32 bits."""
     tensors: dict[str, Tensor] = {}
     for file in _files(folder, pickled=pickled):
-        found = _read(file, sum(tensor.nbytes for tensor in tensors.values()))
+        found = read_file(file, sum(tensor.nbytes for tensor in tensors.values()))
         if again := found.keys() & tensors.keys():
             got, expected = f"{min(again)} again", "each tensor in one file"
             raise InputError(f"{file}", got=got, expected=expected)
@@ -203,7 +221,7 @@ def read_tensors(folder: Path, *, pickled: bool = False) -> dict[str, Tensor]:
     return tensors
 
 
-def _read(file: Path, held: int) -> dict[str, Tensor]:
+def read_file(file: Path, held: int = 0) -> dict[str, Tensor]:
     """Reads the tensors of a file into memory.
 
     Args:

@@ -8,6 +8,7 @@ the settings for scaling a whole image.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 from regard.config import input_error
 from regard.data.images.reader import RESAMPLES, ImageReader
 from regard.errors import InputError
+from regard.hub.config import CONFIG
 from regard.hub.kind import only
 from regard.runtime.files import read_json, write_file
 from regard.tokens import Processor
@@ -25,12 +27,16 @@ OWN = "regard"
 """The key under which all settings of a reader of Regard are stored."""
 
 
-def read_reader(folder: Path, config: Any) -> Processor:
+def read_reader(
+    folder: Path, config: Any, their: dict[str, Any] | None = None, *, any_size: bool = False
+) -> Processor:
     """Reads the image reader of a folder; without a file it has the defaults of their ViT.
 
     Args:
         folder: The model's folder.
         config: The model's config, with the size that images are scaled to.
+        their: The contents of `config.json`, in which timm keeps these settings.
+        any_size: Whether the file may have another size than the model's config.
 
     Raises:
         InputError: The file has settings that Regard does not support, or another size than the
@@ -38,11 +44,14 @@ def read_reader(folder: Path, config: Any) -> Processor:
     """
     file = folder / FILE
     settings = read_json(file) if file.is_file() else {}
-    reader = (
-        ImageReader.from_spec(settings[OWN]) if OWN in settings else _theirs(settings, config, file)
-    )
+    if OWN in settings:
+        reader = ImageReader.from_spec(settings[OWN])
+    elif not settings and their and "pretrained_cfg" in their:
+        reader = _timms(their["pretrained_cfg"] or {}, config, folder / CONFIG)
+    else:
+        reader = _theirs(settings, config, file)
     size = (reader.channels, reader.height, reader.width)
-    if size != (config.channels, *config.image):
+    if size != (config.channels, *config.image) and not any_size:
         got, expected = (
             " x ".join(map(str, each)) for each in (size, (config.channels, *config.image))
         )
@@ -50,44 +59,150 @@ def read_reader(folder: Path, config: Any) -> Processor:
     return Processor(reader)
 
 
+_CLIP = (0.48145466, 0.4578275, 0.40821073)
+_CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+_USUAL: dict[str, dict[str, Any]] = {
+    "ViT": {"resample": 2},
+    "DeiT": {
+        "size": {"height": 256, "width": 256},
+        "crop_size": 224,
+        "do_center_crop": True,
+        "resample": 3,
+    },
+    "Bit": {
+        "size": {"shortest_edge": 224},
+        "crop_size": 224,
+        "do_center_crop": True,
+        "resample": 3,
+        "image_mean": list(_CLIP),
+        "image_std": list(_CLIP_STD),
+    },
+    "ConvNext": {"size": {"shortest_edge": 384}, "crop_pct": 224 / 256, "resample": 3},
+}
+"""What the image processors of transformers do unless their file says otherwise, by the beginning
+of their names."""
+
+
 def _theirs(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
-    only(settings, do_resize=True, do_rescale=True, do_center_crop=False)
-    size = settings.get("size", {"height": config.image[0], "width": config.image[1]})
-    if isinstance(size, int):
-        size = {"height": size, "width": size}
-    if not isinstance(size, dict) or not {"height", "width"} <= size.keys():
-        raise InputError(f"{file}: size", got=size, expected="height and width")
+    name = str(settings.get("image_processor_type") or settings.get("feature_extractor_type") or "")
+    kind = next((each for each in _USUAL if name.startswith(each)), "ViT")
+    settings = _USUAL[kind] | settings
+    only(settings, do_resize=True, do_rescale=True)
     factor = settings.get("rescale_factor", 1 / 255)
     if not isinstance(factor, float) or abs(factor * 255 - 1) > 1e-6:
         raise InputError(f"{file}: rescale_factor", got=factor, expected="1/255")
-    number = settings.get("resample", RESAMPLES.index("bilinear"))
+    number = settings["resample"]
     if not isinstance(number, int) or not 0 <= number < len(RESAMPLES):
         raise InputError(f"{file}: resample", got=number, expected=f"0 to {len(RESAMPLES) - 1}")
     plain = not settings.get("do_normalize", True)
     usual = [0.5] * config.channels
     mean = [0.0] * config.channels if plain else settings.get("image_mean", usual)
     std = [1.0] * config.channels if plain else settings.get("image_std", usual)
+    scaled = _sizes(settings, kind, config, file)
+    return _made(file, channels=config.channels, mean=mean, std=std, resample=RESAMPLES[number],
+                 **scaled)  # fmt: skip
+
+
+def _made(file: Path, **settings: Any) -> ImageReader:
     try:
-        return ImageReader(
-            height=size["height"],
-            width=size["width"],
-            channels=config.channels,
-            mean=mean,
-            std=std,
-            resample=RESAMPLES[number],
-        )
+        return ImageReader(**settings)
     except ValidationError as error:
         raise input_error(error, str(file)) from None
 
 
+def _sizes(settings: dict[str, Any], kind: str, config: Any, file: Path) -> dict[str, Any]:
+    """The fields of a reader that say how an image is scaled and cropped."""
+    size = settings.get("size", {"height": config.image[0], "width": config.image[1]})
+    if isinstance(size, int):
+        short = kind in ("Bit", "ConvNext")
+        size = {"shortest_edge": size} if short else {"height": size, "width": size}
+    whole = isinstance(size, dict) and {"height", "width"} <= size.keys()
+    short = isinstance(size, dict) and isinstance(size.get("shortest_edge"), int)
+    if kind == "ConvNext" and short:
+        side = size["shortest_edge"]
+        cropped = {"resize": int(side / settings["crop_pct"])} if side < 384 else {}
+        return {"height": side, "width": side, **cropped}
+    if not settings.get("do_center_crop", False):
+        if not whole:
+            raise InputError(f"{file}: size", got=size, expected="height and width")
+        return {"height": size["height"], "width": size["width"]}
+    if not whole and not short:
+        expected = "height and width, or shortest_edge"
+        raise InputError(f"{file}: size", got=size, expected=expected)
+    crop = settings.get("crop_size")
+    crop = {"height": crop, "width": crop} if isinstance(crop, int) else crop
+    if not isinstance(crop, dict) or not {"height", "width"} <= crop.keys():
+        raise InputError(f"{file}: do_center_crop", got=f"crop_size {crop}", expected="a size")
+    resize = size["shortest_edge"] if short else (size["height"], size["width"])
+    return {"height": crop["height"], "width": crop["width"], "resize": resize}
+
+
+def _timms(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
+    """The reader of a timm model: its shorter side is scaled to size / crop_pct, then cropped."""
+    height, width = config.image
+    share, mode = settings.get("crop_pct", 0.875), settings.get("crop_mode", "center")
+    if mode not in ("center", "squash"):
+        raise InputError(f"{file}: crop_mode", got=mode, expected="center or squash")
+    sides = [math.floor(side / share) for side in (height, width)]
+    resize: Any = sides[0] if mode == "center" and height == width else tuple(sides)
+    channels = config.channels
+    return _made(
+        file,
+        height=height,
+        width=width,
+        channels=channels,
+        mean=settings.get("mean", [0.485, 0.456, 0.406])[:channels],
+        std=settings.get("std", [0.229, 0.224, 0.225])[:channels],
+        resample=settings.get("interpolation", "bicubic"),
+        resize=resize,
+    )
+
+
+def timm_settings(reader: ImageReader) -> dict[str, Any]:
+    """The entries of timm's `pretrained_cfg` for a reader.
+
+    Raises:
+        InputError: timm has no such reader.
+    """
+    whole = reader.resize is None or not isinstance(reader.resize, int)
+    resize = reader.resize if isinstance(reader.resize, tuple) else (reader.height, reader.width)
+    side = resize[0] if whole else reader.resize
+    assert isinstance(side, int)
+    if reader.scaling != "whole" or (
+        whole and resize[0] * reader.width != resize[1] * reader.height
+    ):
+        raise InputError("export to timm", got="an image reader of Regard", expected="whole images")
+    return {
+        "mean": list(reader.mean),
+        "std": list(reader.std),
+        "interpolation": reader.resample,
+        "crop_pct": reader.height / side,
+        "crop_mode": "squash" if whole else "center",
+    }
+
+
 def write_reader(reader: ImageReader, folder: Path) -> None:
     """Writes `preprocessor_config.json` for the image processors of transformers."""
+    middle = {"height": reader.height, "width": reader.width}
+    size: dict[str, Any] = {"image_processor_type": "ViTImageProcessor", "size": middle}
+    if isinstance(reader.resize, int):
+        size = {
+            "image_processor_type": "BitImageProcessor",
+            "size": {"shortest_edge": reader.resize},
+        }
+    elif reader.resize is not None:
+        height, width = reader.resize
+        size = {
+            "image_processor_type": "DeiTImageProcessor",
+            "size": {"height": height, "width": width},
+        }
+    if reader.resize is not None:
+        size |= {"do_center_crop": True, "crop_size": middle}
     settings = {
-        "image_processor_type": "ViTImageProcessor",
+        **size,
         "do_resize": True,
         "do_rescale": True,
         "do_normalize": True,
-        "size": {"height": reader.height, "width": reader.width},
         "image_mean": list(reader.mean),
         "image_std": list(reader.std),
         "resample": RESAMPLES.index(reader.resample),

@@ -31,6 +31,21 @@ class Names:
         """Whether there is a tensor whose name begins with `start`."""
         return any(name.startswith(start) for name in self._tensors)
 
+    def count(self, start: str) -> int:
+        """How many different words follow `start` in the names: `blocks.` -> number of blocks."""
+        found = (name.removeprefix(start) for name in self._tensors if name.startswith(start))
+        return len({name.partition(".")[0] for name in found})
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor.
+
+        Raises:
+            InputError: There is no such tensor.
+        """
+        if name not in self._tensors:
+            raise InputError("the weights", got=f"no {name}", expected="all tensors of the model")
+        return tuple(self._tensors[name].shape)
+
     def tied(self, copy: str, original: str, *, usual: bool) -> bool:
         """Whether two matrices are tied.
 
@@ -66,6 +81,10 @@ class Kind:
     """Whether a config of the family can be written as this kind."""
     heads: tuple[str, ...] = ("lm_head.",)
     """Prefixes of the heads' tensor names."""
+    any_size: bool = False
+    """Whether their image processor decides the size of images, not their config."""
+    typed: bool = True
+    """Whether the config says `model_type`; timm's does not."""
 
     def whole_names(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Renames tensors to the names that they have in a model with a head today."""

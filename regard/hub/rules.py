@@ -32,7 +32,9 @@ class Rule:
     zero: bool = False
     """Whether ours is zero if theirs is missing, as that bias in a BART without a head."""
     shape: tuple[int, ...] | None = None
-    """The shape of their tensor if ours has fewer dimensions (ViT's patches)."""
+    """The shape of each of their tensors if ours have fewer dimensions (ViT's patches)."""
+    whole: bool = False
+    """Whether it is a whole number, such as the count of batches of a batch norm."""
 
     def within(self, ours: str, theirs: str) -> Rule:
         """The same rule with a prefix before our names and one before theirs."""
@@ -157,11 +159,13 @@ class Table:
             )
         theirs: dict[str, Tensor] = {}
         for rule in self.rules:
-            whole = torch.cat([ours[name] for name in rule.ours])
+            whole = ours[rule.ours[0]]
+            whole = torch.cat([ours[name] for name in rule.ours]) if len(rule.ours) > 1 else whole
             whole = whole.t() if rule.transposed and whole.dim() == 2 else whole
             whole = whole[None] if rule.row else whole
-            whole = whole if rule.shape is None else whole.reshape(rule.shape)
             parts = whole.chunk(len(rule.theirs)) if len(rule.theirs) > 1 else (whole,)
+            if rule.shape is not None:
+                parts = tuple(part.reshape(rule.shape) for part in parts)
             theirs |= {n: p.contiguous().clone() for n, p in zip(rule.theirs, parts, strict=True)}
         places = {rule.theirs[0]: ours[rule.ours[0]].data_ptr() for rule in self.rules}
         for copy, original in self.copies.items():
@@ -186,17 +190,17 @@ def _import(
             got=f"a tensor {rule.theirs[0]}",
             expected="no such tensor, by config.json",
         )
-    parts = [_real(name, theirs[name]) for name in rule.theirs]
+    parts = [theirs[name] if rule.whole else _real(name, theirs[name]) for name in rule.theirs]
     if rule.transposed:
         parts = [part.t() if part.dim() == 2 else part for part in parts]
     if rule.row:
         parts = [part.flatten() for part in parts]
-    if rule.shape is not None and [part.shape for part in parts] == [rule.shape]:
-        parts = [parts[0].reshape(shapes[rule.ours[0]])]
+    if rule.shape is not None and {part.shape for part in parts} == {torch.Size(rule.shape)}:
+        parts = [part.reshape(-1, *shapes[rule.ours[0]][1:]) for part in parts]
     try:
         whole = torch.cat(parts) if len(parts) > 1 else parts[0]
-        sizes = [shapes[name][0] for name in rule.ours]
-        pieces = torch.split(whole, sizes) if len(sizes) > 1 else (whole,)
+        several = len(rule.ours) > 1
+        pieces = torch.split(whole, [shapes[n][0] for n in rule.ours]) if several else (whole,)
     except (RuntimeError, IndexError):
         pieces = ()
     expected = [shapes[name] for name in rule.ours]

@@ -76,12 +76,14 @@ class ImageEncoder(BaseEncoder):
     def pooled(self, source: Dense, hidden: Tensor) -> Tensor:
         """The pooled vector of each image: its first token, or a mean of its patches.
 
-        hidden (tokens, dim) -> (images, dim).
+        hidden (tokens, dim) -> (images, dim), with `pool: both` (images, 2 dim).
         """
         rows = hidden.view(len(source), -1, hidden.shape[-1])  # (images, tokens, dim)
         patches = rows[:, self.embed.tokens_before :]
         if self.config.pool == "first":
             found = rows[:, 0]
+        elif self.config.pool == "both":
+            found = torch.cat((rows[:, 0], patches.mean(dim=1)), dim=1)  # (images, 2 dim)
         elif self.pooling is None:
             found = patches.mean(dim=1)
         else:  # Σ_i softmax(w·x_i + b) x_i
@@ -121,6 +123,6 @@ def _head(config: ImageEncoderConfig) -> nn.Module | None:
     if config.distillation == "head":
         return TwoHeads(config.dim, count)
     if config.head_hidden is None:
-        return Linear(config.dim, count)
+        return Linear(config.pooled_width, count)
     hidden = config.head_hidden
-    return nn.Sequential(Linear(config.dim, hidden), nn.GELU(), Linear(hidden, count))
+    return nn.Sequential(Linear(config.pooled_width, hidden), nn.GELU(), Linear(hidden, count))

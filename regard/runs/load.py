@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
+from regard.config import input_error
 from regard.errors import InputError
 from regard.hub.config import ConfigFile
 from regard.models import parse_description, vocabularies_in
@@ -143,8 +145,9 @@ def from_hub(
         from regard.hub.images import read_reader
 
         model = read_model(folder, their, pickled=pickled)
-        recipe = recipe_of(model.config, (), folder, their)
-        return Pipeline(model, read_reader(folder, model.config), recipe, name)
+        any_size = kind_of(their, folder).any_size
+        reader = read_reader(folder, model.config, their, any_size=any_size)
+        return Pipeline(model, reader, recipe_of(model.config, (), folder, their), name)
     vocabulary = read_folder(folder, their)  # first, so that its temporary memory is free again
     model = read_model(folder, their, pickled=pickled)
     if vocabulary is not None:
@@ -174,12 +177,23 @@ def outline(place: str) -> tuple[Recipe, tuple[int, ...]]:
     return recipe, vocabularies_in(description)
 
 
-def import_model(source: str | Path, tokenizer: Path | None = None) -> Pipeline:
+def import_model(
+    source: str | Path,
+    tokenizer: Path | None = None,
+    *,
+    heads: int | None = None,
+    mean: tuple[float, ...] | None = None,
+    std: tuple[float, ...] | None = None,
+) -> Pipeline:
     """Reads a foreign model for `regard import`, weights in `.bin` files included.
 
     Args:
-        source: A Hugging Face folder, its name in the cache or on the hub, or a file of llama2.c.
+        source: A folder of Hugging Face or timm, its name in the cache or on the hub, a file of
+            llama2.c, or the weights of a ViT of vit-pytorch or timm alone.
         tokenizer: The tokenizer file for llama2.c; by default the one beside the model.
+        heads: The number of heads of a ViT whose weights stand alone.
+        mean: The mean of its images, by channel; by default 0.5.
+        std: The standard deviation of its images, by channel; by default 0.5.
     """
     from regard.hub.exchange import recipe_of
     from regard.hub.llama2c import read_llama2c
@@ -190,11 +204,41 @@ def import_model(source: str | Path, tokenizer: Path | None = None) -> Pipeline:
             return from_hub(folder, source, pickled=True)
     if path.is_dir():
         return from_hub(path, path.name, pickled=True)
+    if path.is_file() and path.suffix.lower() in ALONE:
+        return _alone(path, heads, mean, std)
     if path.exists():
         _check_file(path)
     model, vocabulary = read_llama2c(path, tokenizer)
     recipe = recipe_of(model.config, (model.vocab,), path)
     return Pipeline(model, vocabulary, recipe, path.stem)
+
+
+ALONE = (".pth", ".pt", ".safetensors")
+"""Endings of files of weights alone."""
+
+
+def _alone(
+    file: Path, heads: int | None, mean: tuple[float, ...] | None, std: tuple[float, ...] | None
+) -> Pipeline:
+    """A ViT whose weights stand alone, with the image reader that is asked for."""
+    from regard.data.images.reader import ImageReader
+    from regard.hub.exchange import recipe_of
+    from regard.hub.weights_alone import read_alone
+
+    model = read_alone(file, heads)
+    config: Any = model.config
+    half = (0.5,) * config.channels
+    try:
+        reader = ImageReader(
+            height=config.image[0],
+            width=config.image[1],
+            channels=config.channels,
+            mean=mean or half,
+            std=std or half,
+        )
+    except ValidationError as error:
+        raise input_error(error, "--mean and --std") from None
+    return Pipeline(model, Processor(reader), recipe_of(config, (), file), file.stem)
 
 
 def _check_file(source: Path) -> None:
@@ -206,7 +250,7 @@ def _check_file(source: Path) -> None:
     if source.suffix.lower() == ".bin" and not zipped:
         return
     got, fix = f"a {source.suffix or 'nameless'} file", "save it with save_pretrained(FOLDER)"
-    if zipped or source.suffix.lower() in (".pth", ".pt", ".ckpt", ".pkl", ".safetensors"):
+    if zipped or source.suffix.lower() in (".ckpt", ".pkl"):
         got += ": weights alone, which do not say what model they belong to"
         fix = "name the folder that has config.json beside them; without one, build the model in " \
               "transformers, load them there and save_pretrained(FOLDER)"  # fmt: skip

@@ -26,6 +26,8 @@ RESAMPLES: tuple[Resample, ...] = ("nearest", "lanczos", "bilinear", "bicubic", 
 """In the order of Pillow's numbering, which transformers uses, too."""
 ENOUGH = 2
 """A JPEG of training data is decoded at no less than this many times the model's size."""
+LONGEST_SIDE = 2**16
+"""The most pixels of the longer side of an image that is scaled by its shorter side."""
 LARGEST = 4096
 """The most pixels of a side of a model's input."""
 
@@ -54,6 +56,9 @@ class ImageReader(Config):
     to a fixed height and amount of ink, light on dark, as the digits were made."""
     resample: Resample = "bilinear"
     """The interpolation that `whole` scales with."""
+    resize: int | tuple[int, int] | None = None
+    """`whole`: what the image is scaled to before its middle, of height x width, is cut out: the
+    length of its shorter side, or height and width. None: height and width of the model."""
 
     @model_validator(mode="after")
     def _fits(self) -> ImageReader:
@@ -61,6 +66,9 @@ class ImageReader(Config):
             raise ValueError(f"mean and std need {self.channels} numbers each")
         if not all(deviation > 0 for deviation in self.std):
             raise ValueError("std must be above 0")
+        sides = (self.resize,) if isinstance(self.resize, int) else self.resize or ()
+        if not all(1 <= side <= LARGEST for side in sides):
+            raise ValueError(f"resize must be from 1 to {LARGEST}")
         if self.scaling == "ink":
             side = self.height
             if self.channels != 1 or side != self.width or FRAME % side:
@@ -125,13 +133,27 @@ class ImageReader(Config):
         return self._scaled(image)
 
     def _scaled(self, image: Image.Image) -> NDArray[np.uint8]:
-        """Scale the whole image, on white if it has transparency: (channels, height, width)."""
+        """Scale and crop the image, on white if it has transparency: (channels, height, width)."""
         image = on_white(image).convert("RGB" if self.channels == 3 else "L")
-        if image.size != (self.width, self.height):
-            how = Image.Resampling(RESAMPLES.index(self.resample))
-            image = image.resize((self.width, self.height), how)
+        size = self._size(image)
+        if image.size != size:
+            image = image.resize(size, Image.Resampling(RESAMPLES.index(self.resample)))
+        if size != (self.width, self.height):  # the middle; what lies outside is black
+            left, top = (size[0] - self.width) // 2, (size[1] - self.height) // 2
+            image = image.crop((left, top, left + self.width, top + self.height))
         values: NDArray[np.uint8] = np.asarray(image)
         return values[None] if self.channels == 1 else values.transpose(2, 0, 1).copy()
+
+    def _size(self, image: Image.Image) -> tuple[int, int]:
+        """Width and height that an image is scaled to, before its middle is cut out."""
+        if self.resize is None:
+            return self.width, self.height
+        if not isinstance(self.resize, int):
+            return self.resize[1], self.resize[0]
+        short, long = sorted(image.size)
+        # a line of 1 x 10,000 pixels would become 256 x 2,560,000
+        side = min(int(self.resize * long / short), LONGEST_SIDE)
+        return (self.resize, side) if image.width <= image.height else (side, self.resize)
 
     def normalised(self, pixels: torch.Tensor) -> torch.Tensor:
         """Compute (x - mean) / std per channel: (images, channels, height, width).

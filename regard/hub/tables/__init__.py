@@ -7,8 +7,10 @@ from regard.hub.tables.bart import BART, MARIAN
 from regard.hub.tables.bert import BERT, DISTILBERT, ROBERTA
 from regard.hub.tables.gpt2 import GPT2
 from regard.hub.tables.llama import LLAMA, MISTRAL, QWEN2, QWEN3
+from regard.hub.tables.resnet import RESNET
 from regard.hub.tables.t5 import T5
-from regard.hub.tables.vit import VIT
+from regard.hub.tables.timm import TIMM
+from regard.hub.tables.vit import DEIT, DINOV2, VIT
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -25,6 +27,11 @@ KINDS: dict[str, Kind] = {
         BART,
         MARIAN,
         VIT,
+        DEIT,
+        DINOV2,
+        RESNET,
+        TIMM,
     )
 }
-"""Their `model_type` -> its `Kind`. A model is exported as the first kind that fits it."""
+"""Their `model_type` -> its `Kind`; timm's configs have none. A model is exported as the first kind
+that fits it, unless another is asked for."""

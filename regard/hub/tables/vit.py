@@ -1,4 +1,4 @@
-"""ViT, with or without its classification head: config and tensor names."""
+"""ViT, DeiT and DINOv2, with or without their classification heads: config and tensor names."""
 
 from __future__ import annotations
 
@@ -19,94 +19,270 @@ from regard.hub.rules import Rule, Table, same, within
 from regard.models import ViTConfig
 
 
-def _read(their: dict[str, Any], names: Names) -> ViTConfig:
-    only(their, qkv_bias=True)
+def _common(their: dict[str, Any]) -> dict[str, Any]:
+    """The settings that all three kinds have by the same names."""
     image, patch = their["image_size"], their["patch_size"]
     if isinstance(patch, list) and len(set(patch)) == 1:
         patch = patch[0]
     if not isinstance(patch, int):
         raise InputError("config.json: patch_size", got=patch, expected="a square's side")
+    return {
+        "layers": their["num_hidden_layers"],
+        "dim": their["hidden_size"],
+        "heads": their["num_attention_heads"],
+        "activation": activation_of(their_activation(their, "hidden_act", "gelu")),
+        "image": tuple(image) if isinstance(image, list) else (image, image),
+        "patch": patch,
+        "channels": their.get("num_channels", 3),
+        "dropout": their.get("hidden_dropout_prob", 0.0),
+        "hidden_dropout": 0.0,
+        "attention_dropout": their.get("attention_probs_dropout_prob", 0.0),
+        "attention_bias": None if their.get("qkv_bias", True) else "out",
+    }
+
+
+def _read(their: dict[str, Any], names: Names) -> ViTConfig:
+    pooled = names.has("vit.pooler.")
+    _check_pooler(their, pooled=pooled)
     return ViTConfig(
-        layers=their["num_hidden_layers"],
-        dim=their["hidden_size"],
-        heads=their["num_attention_heads"],
+        **_common(their),
         hidden=their["intermediate_size"],
-        activation=activation_of(their_activation(their, "hidden_act", "gelu")),
         norm_epsilon=their.get("layer_norm_eps", 1e-12),
-        image=tuple(image) if isinstance(image, list) else (image, image),
-        patch=patch,
-        channels=their.get("num_channels", 3),
-        dropout=their.get("hidden_dropout_prob", 0.0),
-        hidden_dropout=0.0,
-        attention_dropout=their.get("attention_probs_dropout_prob", 0.0),
+        pooling_layer=pooled,
         classes=labels_in(their) if names.has("classifier.") else (),
     )
 
 
-def _write(config: ViTConfig) -> dict[str, Any]:
+def _read_deit(their: dict[str, Any], names: Names) -> ViTConfig:
+    pooled, both = names.has("deit.pooler."), names.has("distillation_classifier.")
+    _check_pooler(their, pooled=pooled)
+    return ViTConfig(
+        **_common(their),
+        hidden=their["intermediate_size"],
+        norm_epsilon=their.get("layer_norm_eps", 1e-12),
+        pooling_layer=pooled,
+        distillation="head" if both else "token",
+        classes=labels_in(their) if both or names.has("classifier.") else (),
+    )
+
+
+def _check_pooler(their: dict[str, Any], *, pooled: bool) -> None:
+    if pooled:
+        only(their, pooler_act="tanh", pooler_output_size=their["hidden_size"])
+
+
+def _read_dinov2(their: dict[str, Any], names: Names) -> ViTConfig:
+    only(their, use_swiglu_ffn=False, apply_layernorm=True)
+    return ViTConfig(
+        **_common(their),
+        hidden=int(their["hidden_size"] * their.get("mlp_ratio", 4)),
+        norm_epsilon=their.get("layer_norm_eps", 1e-6),
+        drop_path=their.get("drop_path_rate", 0.0),
+        layer_scale=their.get("layerscale_value", 1.0),
+        pool="both",
+        classes=labels_in(their) if names.has("classifier.") else (),
+    )
+
+
+def _write_common(config: ViTConfig) -> dict[str, Any]:
     height, width = config.image
     return {
-        "architectures": ["ViTForImageClassification" if config.classes else "ViTModel"],
         "num_hidden_layers": config.layers,
         "hidden_size": config.dim,
         "num_attention_heads": config.heads,
-        "intermediate_size": config.hidden,
         "hidden_act": activation_to(config.activation),
         "layer_norm_eps": config.norm_epsilon or 1e-5,
         "image_size": height if height == width else [height, width],
         "patch_size": config.patch,
         "num_channels": config.channels,
-        "qkv_bias": True,
+        "qkv_bias": config.attention_bias != "out",
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.attention_dropout,
         **label_maps(config.classes),
     }
 
 
-def _names(config: ViTConfig) -> Table:
-    """The table of names; their patch projection is a kernel (dim, channels, patch, patch).
+def _write(config: ViTConfig) -> dict[str, Any]:
+    name = "ViTForImageClassification" if config.classes else "ViTModel"
+    return {
+        "architectures": [name],
+        **_write_common(config),
+        "intermediate_size": config.hidden,
+    }
 
-    Ours is a matrix with the last three dimensions flattened.
+
+def _write_deit(config: ViTConfig) -> dict[str, Any]:
+    with_head = "WithTeacher" if config.distillation == "head" else ""
+    name = f"DeiTForImageClassification{with_head}" if config.classes else "DeiTModel"
+    return {
+        "architectures": [name],
+        **_write_common(config),
+        "intermediate_size": config.hidden,
+    }
+
+
+def _write_dinov2(config: ViTConfig) -> dict[str, Any]:
+    ratio = config.hidden / config.dim
+    name = "Dinov2ForImageClassification" if config.classes else "Dinov2Model"
+    return {
+        "architectures": [name],
+        **_write_common(config),
+        "mlp_ratio": int(ratio) if ratio == int(ratio) else ratio,
+        "layerscale_value": config.layer_scale,
+        "drop_path_rate": config.drop_path,
+        "use_swiglu_ffn": False,
+    }
+
+
+def front_rules(config: ViTConfig, first: list[str], positions: str, projection: str) -> list[Rule]:
+    """The rules for learned tokens, positions and patches.
+
+    Their patch projection is a kernel (dim, channels, patch, patch); ours is a matrix with the last
+    three dimensions flattened.
+
+    Args:
+        config: The model's config.
+        first: Their names of the learned tokens, in order.
+        positions: Their name of the position table.
+        projection: Their name of the patch projection.
     """
-    embeddings, projection = "vit.embeddings.", "vit.embeddings.patch_embeddings.projection"
     kernel = (config.dim, config.channels, config.patch, config.patch)
-    table, first = (1, config.tokens, config.dim), (1, 1, config.dim)
-    rules = [
-        Rule(("embed.first",), (f"{embeddings}cls_token",), shape=first),
-        Rule(("encoder.positions.table",), (f"{embeddings}position_embeddings",), shape=table),
+    return [
+        Rule(("embed.first",), tuple(first), shape=(1, 1, config.dim)),
+        Rule(("encoder.positions.table",), (positions,), shape=(1, config.tokens, config.dim)),
         Rule(("embed.projection.weight",), (f"{projection}.weight",), shape=kernel),
         Rule(("embed.projection.bias",), (f"{projection}.bias",)),
-        *same("encoder.final_norm", "vit.layernorm"),
     ]
+
+
+def _names_of(config: ViTConfig, prefix: str, block: list[Rule]) -> list[Rule]:
+    """The rules for all but the heads, with the names that ViT and its kin share."""
+    embeddings = f"{prefix}embeddings."
+    first = [f"{embeddings}cls_token", f"{embeddings}distillation_token"][: config.tokens_before]
+    projection = f"{embeddings}patch_embeddings.projection"
+    biased = config.attention_bias != "out"
     block = [
-        *same("self_attention.query", "attention.attention.query"),
-        *same("self_attention.key_value", "attention.attention.key+attention.attention.value"),
+        *same("self_attention.query", "attention.attention.query", bias=biased),
+        *same(
+            "self_attention.key_value",
+            "attention.attention.key+attention.attention.value",
+            bias=biased,
+        ),
         *same("self_attention.out", "attention.output.dense"),
-        *same("self_norm", "layernorm_before"),
-        *same("feed_forward.into", "intermediate.dense"),
-        *same("feed_forward.out", "output.dense"),
-        *same("feed_norm", "layernorm_after"),
+        *block,
+    ]
+    rules = [
+        *front_rules(config, first, f"{embeddings}position_embeddings", projection),
+        *same("encoder.final_norm", f"{prefix}layernorm"),
     ]
     for layer in range(config.layers):
-        rules += within(f"encoder.blocks.{layer}.", f"vit.encoder.layer.{layer}.", block)
-    if config.classes:
-        rules += same("classes", "classifier")
-    return Table(tuple(rules), {})
+        rules += within(f"encoder.blocks.{layer}.", f"{prefix}encoder.layer.{layer}.", block)
+    if config.pooling_layer:
+        rules += same("pooling_layer", f"{prefix}pooler.dense")
+    return rules
 
 
-def _fits(config: ViTConfig) -> bool:
-    """Whether all settings are ones that their ViT can have."""
+_BLOCK = [
+    *same("self_norm", "layernorm_before"),
+    *same("feed_forward.into", "intermediate.dense"),
+    *same("feed_forward.out", "output.dense"),
+    *same("feed_norm", "layernorm_after"),
+]
+_DINOV2_BLOCK = [
+    *same("self_norm", "norm1"),
+    *same("feed_forward.into", "mlp.fc1"),
+    *same("feed_forward.out", "mlp.fc2"),
+    *same("feed_norm", "norm2"),
+    Rule(("self_gain",), ("layer_scale1.lambda1",)),
+    Rule(("feed_gain",), ("layer_scale2.lambda1",)),
+]
+
+
+def _names(config: ViTConfig) -> Table:
+    heads = same("classes", "classifier") if config.classes else []
+    return Table((*_names_of(config, "vit.", _BLOCK), *heads), {})
+
+
+def _names_deit(config: ViTConfig) -> Table:
+    heads: list[Rule] = []
+    if config.classes and config.distillation == "head":
+        heads = [
+            *same("classes.own", "cls_classifier"),
+            *same("classes.distilled", "distillation_classifier"),
+        ]
+    elif config.classes:
+        heads = same("classes", "classifier")
+    return Table((*_names_of(config, "deit.", _BLOCK), *heads), {})
+
+
+def _names_dinov2(config: ViTConfig) -> Table:
+    heads = same("classes", "classifier") if config.classes else []
+    rules = (*_names_of(config, "dinov2.", _DINOV2_BLOCK), *heads)
+    return Table(rules, {}, ignored=("dinov2.embeddings.mask_token",))
+
+
+def fits_vit(config: ViTConfig) -> bool:
+    """Whether all settings that the kinds share are ones that they can have."""
     return (
         (config.norm, config.norm_place, config.positions) == ("layer", "pre", "learned")
         and (config.kv_heads, config.head_dim, config.window) == (None, None, None)
-        and (config.class_token, config.pool, config.positions_from) == (True, "first", 0)
+        and (config.class_token, config.positions_from, config.stem) == (True, 0, "patches")
         and (config.bias, config.embedding_norm, config.residual) == (True, False, True)
-        and config.attention_bias in (None, "all")
-        and config.final_norm in (None, True)
+        and config.attention_bias in (None, "all", "out")
         and config.score == "scaled_dot"
         and not config.query_key_norm
         and not config.activation.startswith("gated")
+        and config.head_hidden is None
+    )
+
+
+def _fits(config: ViTConfig) -> bool:
+    """Whether it is a ViT of theirs."""
+    return (
+        fits_vit(config)
+        and config.final_norm in (None, True)
+        and (config.pool, config.pooled_norm) == ("first", False)
+        and (config.distillation, config.layer_scale) == ("none", None)
+        and not (config.pooling_layer and config.classes)
+    )
+
+
+def _fits_deit(config: ViTConfig) -> bool:
+    """Whether it is a DeiT of theirs."""
+    plain = config.model_copy(update={"distillation": "none"})
+    return config.distillation != "none" and _fits(plain)
+
+
+def _fits_dinov2(config: ViTConfig) -> bool:
+    """Whether it is a DINOv2 of theirs."""
+    return (
+        fits_vit(config)
+        and config.final_norm in (None, True)
+        and (config.pool, config.pooled_norm, config.pooling_layer) == ("both", False, False)
+        and config.distillation == "none"
+        and config.layer_scale is not None
     )
 
 
 VIT = Kind("vit", "vit", "vit.", _read, _write, _names, _fits, ("classifier.",))
+DEIT = Kind(
+    "deit",
+    "vit",
+    "deit.",
+    _read_deit,
+    _write_deit,
+    _names_deit,
+    _fits_deit,
+    ("classifier.", "cls_classifier.", "distillation_classifier."),
+)
+DINOV2 = Kind(
+    "dinov2",
+    "vit",
+    "dinov2.",
+    _read_dinov2,
+    _write_dinov2,
+    _names_dinov2,
+    _fits_dinov2,
+    ("classifier.",),
+    any_size=True,
+)

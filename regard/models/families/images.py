@@ -37,9 +37,9 @@ class ImageEncoderConfig(BlocksConfig):
     distillation: Literal["none", "token", "head"] = "none"
     """`token`: a second learned token follows [CLS] (DeiT). `head`: and it has a second head for
     the classes, which learns from `train.teacher`; the answer is the mean of both heads' logits."""
-    pool: Literal["first", "mean", "attention"] = "first"
-    """The pooled vector: that of the first token, the mean of all patches', or their mean with
-    weights softmax(w·x), learned (CCT's sequence pooling)."""
+    pool: Literal["first", "mean", "both", "attention"] = "first"
+    """The pooled vector: that of the first token, the mean of all patches', both of them end to end
+    (DINOv2), or the patches' mean with weights softmax(w·x), learned (CCT's sequence pooling)."""
     pooled_norm: bool = False
     """A norm on the pooled vector (timm, with `pool: mean` and `final_norm: false`)."""
     pooling_layer: bool = False
@@ -76,6 +76,11 @@ class ImageEncoderConfig(BlocksConfig):
         return self.grid[0] * self.grid[1] + self.tokens_before
 
     @property
+    def pooled_width(self) -> int:
+        """Width of the pooled vector."""
+        return 2 * self.dim if self.pool == "both" else self.dim
+
+    @property
     def image_summary(self) -> str:
         """A short description of how images are read."""
         by = "patches of" if self.stem == "patches" else "convolutions to places of"
@@ -91,8 +96,10 @@ class ImageEncoderConfig(BlocksConfig):
             )
         if self.tokens > LONGEST:
             raise ValueError(f"{self.tokens} patches are more than any model reads")
-        if self.pool == "first" and not self.class_token:
-            raise ValueError("pool: first needs class_token: true")
+        if self.pool in ("first", "both") and not self.class_token:
+            raise ValueError(f"pool: {self.pool} needs class_token: true")
+        if self.pool == "both" and (self.pooled_norm or self.pooling_layer):
+            raise ValueError("pool: both takes neither pooled_norm nor pooling_layer")
         if self.distillation != "none" and not self.class_token:
             raise ValueError("distillation needs class_token: true")
         if self.distillation == "head" and self.pool != "first":

@@ -1,0 +1,82 @@
+"""ResNet, with or without its classification head: config and tensor names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.hub.kind import Kind, Names, label_maps, labels_in, only
+from regard.hub.rules import Rule, Table, within
+from regard.models import ResNetConfig
+
+
+def _read(their: dict[str, Any], names: Names) -> ResNetConfig:
+    only(their, hidden_act="relu")
+    return ResNetConfig(
+        channels=their.get("num_channels", 3),
+        block=their.get("layer_type", "bottleneck"),
+        depths=tuple(their.get("depths", (3, 4, 6, 3))),
+        filters=tuple(their.get("hidden_sizes", (256, 512, 1024, 2048))),
+        stem_width=their.get("embedding_size", 64),
+        stride_first=their.get("downsample_in_first_stage", False),
+        stride_in_first=their.get("downsample_in_bottleneck", False),
+        classes=labels_in(their) if names.has("classifier.") else (),
+    )
+
+
+def _write(config: ResNetConfig) -> dict[str, Any]:
+    return {
+        "architectures": ["ResNetForImageClassification" if config.classes else "ResNetModel"],
+        "num_channels": config.channels,
+        "layer_type": config.block,
+        "depths": list(config.depths),
+        "hidden_sizes": list(config.filters),
+        "embedding_size": config.stem_width,
+        "hidden_act": "relu",
+        "downsample_in_first_stage": config.stride_first,
+        "downsample_in_bottleneck": config.stride_in_first,
+        **label_maps(config.classes),
+    }
+
+
+_NORMED = [
+    Rule(("convolution.weight",), ("convolution.weight",)),
+    *(
+        Rule((f"norm.{name}",), (f"normalization.{name}",))
+        for name in ("weight", "bias", "running_mean", "running_var")
+    ),
+    Rule(("norm.num_batches_tracked",), ("normalization.num_batches_tracked",), whole=True),
+]
+"""A convolution with its batch norm."""
+
+
+def _names(config: ResNetConfig) -> Table:
+    rules = within("embed.stem.first.", "resnet.embedder.embedder.", _NORMED)
+    before = config.stem_width
+    stages = zip(config.depths, config.filters, config.strides, strict=True)
+    for stage, (depth, width, stride) in enumerate(stages):
+        for layer in range(depth):
+            ours = f"encoder.blocks.{stage}.{layer}."
+            theirs = f"resnet.encoder.stages.{stage}.layers.{layer}."
+            for part in range(2 if config.block == "basic" else 3):
+                rules += within(f"{ours}parts.{part}.", f"{theirs}layer.{part}.", _NORMED)
+            if layer == 0 and (before != width or stride != 1):
+                rules += within(f"{ours}shortcut.", f"{theirs}shortcut.", _NORMED)
+        before = width
+    if config.classes:
+        rules += [
+            Rule((f"classes.{name}",), (f"classifier.1.{name}",)) for name in ("weight", "bias")
+        ]
+    return Table(tuple(rules), {})
+
+
+RESNET = Kind(
+    "resnet",
+    "resnet",
+    "resnet.",
+    _read,
+    _write,
+    _names,
+    lambda _: True,
+    ("classifier.",),
+    any_size=True,
+)
