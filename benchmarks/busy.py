@@ -3,11 +3,12 @@
     python -m benchmarks.busy                 a quarter of an hour on two cores
     python -m benchmarks.busy --loads 0 2 --seconds 2 --rounds 1
 
-For each number of busy programs: the shipped recipe's training, and translating one sentence or 32
-at a time, by Regard as it is (`default`), by one thread, by two threads that spin while they wait
-(GNU OpenMP's own way) and by two that sleep. Each contender is a process that waits for its turn;
-rounds are interleaved. Prints medians as shares of the better of one and two threads at that load,
-whose own rates a second stand in brackets; exits with 1 if the default is below 0.8 of it.
+For each number of busy programs: the shipped recipe's training, translating one sentence or 32 at a
+time, and GPT-2 small writing one text in fp32 and in int8; by Regard as it is (`default`), by one
+thread, by two threads that spin while they wait (GNU OpenMP's own way) and by two that sleep. Each
+contender is a process that waits for its turn; rounds are interleaved. Prints medians as shares of
+the better of one and two threads at that load, whose own rates a second stand in brackets; exits
+with 1 if the default is below 0.8 of it.
 """
 
 from __future__ import annotations
@@ -82,10 +83,31 @@ def decoding(threads: int | None, at_once: int) -> Iterator[float]:
         yield time.perf_counter()
 
 
+def writing(threads: int | None, precision: str) -> Iterator[float]:
+    """Texts of GPT-2 small, 8 tokens after 4, random weights; gives the clock after each."""
+    import tempfile
+    from pathlib import Path
+
+    from regard.bench.ours_text import Continue
+    from regard.bench.texts import TextWork, random_rows
+    from regard.models import GPTConfig
+
+    config, vocab = GPTConfig(size="gpt2", dropout=0.0), 50_257
+    work = TextWork(config.model_dump(), vocab, random_rows(1, 4, vocab), 8, end=vocab - 1)
+    with tempfile.TemporaryDirectory() as folder:
+        contender = Continue(work.save(Path(folder) / "work.json"), precision)
+        contender.prepare(threads)
+    while True:
+        contender.measure("1")
+        yield time.perf_counter()
+
+
 WORK: dict[str, Callable[[int | None], Iterator[float]]] = {
     "training": training,
     "one sentence": lambda threads: decoding(threads, 1),
     "32 sentences": lambda threads: decoding(threads, 32),
+    "GPT-2": lambda threads: writing(threads, "float32"),
+    "GPT-2 int8": lambda threads: writing(threads, "int8"),
 }
 
 
@@ -171,6 +193,11 @@ def measure(work: str, loads: list[int], rounds: int, seconds: float) -> list[fl
     return shares
 
 
+def print_header() -> None:
+    print(f"| work | busy programs | {' | '.join(CONTENDERS)} |")
+    print("|---" * (len(CONTENDERS) + 2) + "|", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -184,8 +211,7 @@ def main() -> int:
     if arguments.serve:
         serve(*arguments.serve)
         return 0
-    print(f"| work | busy programs | {' | '.join(CONTENDERS)} |")
-    print("|---" * (len(CONTENDERS) + 2) + "|", flush=True)
+    print_header()
     shares: list[float] = []
     for work in arguments.only:
         shares += measure(work, arguments.loads, arguments.rounds, arguments.seconds)

@@ -1,10 +1,13 @@
-"""Vectors of sentences: Regard beside transformers as sentence-transformers feeds it."""
+"""Vectors of sentences: Regard beside transformers, onnxruntime and OpenVINO.
+
+These get batches as sentence-transformers makes them: 32 sentences, padded to the longest.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.peers import bert
+from benchmarks.peers import bert, runtimes
 from regard.bench.harness import Entry, Experiment
 from regard.bench.results import Bar
 from regard.bench.suite import OURS, Settings
@@ -17,10 +20,17 @@ def embedding(chosen: Settings) -> Experiment:
     """At the sizes of MiniLM."""
     experiment = ours(chosen)
     [entry] = experiment.entries
-    line = Entry(BERT, bert.Embed(entry.contender.work), flops=entry.flops)
+    path, flops = entry.contender.work, entry.flops
+    lines = (
+        Entry(BERT, bert.Embed(path), flops=flops),
+        *(
+            Entry(f"{engine}, 32 at once", runtimes.Embed(path, engine), flops=flops)
+            for engine in runtimes.ENGINES
+        ),
+    )
     return replace(
         experiment,
-        entries=(entry, line),
+        entries=(entry, *lines),
         bars=(Bar(OURS, (BERT,), "speed", 1.3),),
-        weight=8.0,
+        weight=16.0,
     )

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks import decoding, embedding, gpt, growth, looking, recurrent, training
+from benchmarks import decoding, embedding, gpt, growth, images, looking, recurrent, training
 from regard.bench.command import Request, bench
+from regard.bench.images import IMAGES
 from regard.bench.suite import EXPERIMENTS, LONG, PROMPTS, SENTENCES, Makers
 from regard.bench.worker import from_file
 from regard.data.text.files import split_files
@@ -38,6 +39,7 @@ def experiments(others: Mapping[str, ModuleType], *, quick: bool = False) -> Mak
         },
         "recurrent-language": recurrent.language_model,
         "embedding": embedding.embedding,
+        **{f"images-{n}": lambda chosen, n=n: images.images(chosen, n) for n in IMAGES},
         **{f"looking-{n}": lambda chosen, n=n: looking.looking(chosen, n) for n in LONG},
         **growth.sweeps(quick=quick),
     }
@@ -59,6 +61,13 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--rounds", type=int, help="rounds of each experiment (5)")
     add("--threads", type=int, help="threads for everybody (all cores)")
     add("--only", action="append", default=[], metavar="NAME", help="only these; repeatable")
+    add(
+        "--beside",
+        action="append",
+        default=[],
+        metavar="PEER",
+        help="only these peers beside ours, such as llama.cpp; repeatable",
+    )
     add("--data", metavar="FILES", help="own parallel text: x.tsv, x.jsonl, or x.en,x.de")
     add("--peer", action="append", default=[], metavar="NAME=FILE.py", help="one more contender")
     add("--output", type=Path, default=RESULTS, metavar="DIR", help="benchmarks/results")
@@ -81,6 +90,7 @@ def main(given: Sequence[str] | None = None) -> int:
             rounds=asked.rounds,
             threads=asked.threads,
             only=tuple(asked.only),
+            beside=tuple(asked.beside),
             data=split_files([asked.data]) if asked.data else None,
             output=asked.output,
             strict=asked.strict,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchmarks.peers.loop import read, rows, start
+from benchmarks.peers.loop import rows, start
+from benchmarks.peers.work import read
 
 BATCH = 32
 """Sentences at once, the default of `encode`."""
@@ -49,6 +50,10 @@ class Embed:
         self.model = build(work).eval()
         self.sentences = work["texts"]
 
+    def hidden(self, ids: Any, real: Any) -> Any:
+        """(batch, length) ids, and which are not padding -> (batch, length, dim)."""
+        return self.model(input_ids=ids, attention_mask=real).last_hidden_state
+
     def vectors(self) -> Any:
         """Mean-pooled, of length 1: (sentences, dim). Longest first, padded batch by batch."""
         import torch
@@ -60,7 +65,7 @@ class Embed:
             for first in range(0, len(order), BATCH):
                 ids = rows([self.sentences[i] for i in order[first : first + BATCH]], PAD)
                 real = (ids != PAD).long()  # (batch, length)
-                hidden = self.model(input_ids=ids, attention_mask=real).last_hidden_state
+                hidden = self.hidden(ids, real)
                 mask = real[..., None].to(hidden.dtype)  # (batch, length, 1)
                 mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
                 found.append(F.normalize(mean, dim=1))

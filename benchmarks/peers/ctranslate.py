@@ -10,7 +10,8 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from benchmarks.peers import marian
-from benchmarks.peers.loop import read, start
+from benchmarks.peers.loop import start
+from benchmarks.peers.work import read
 
 
 def loaded(kind: Callable[..., Any], spec: Any, precision: str, threads: int) -> Any:

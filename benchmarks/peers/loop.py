@@ -6,17 +6,17 @@ the clipping are the same for all: cross-entropy, fused AdamW, norm 1.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from benchmarks.peers.work import read
 
 SMOOTHING = 0.1
 CLIP = 1.0
@@ -36,11 +36,6 @@ class Padded:
 
 Logits = Callable[[Padded], Tensor]
 """A padded batch -> (batch, length, vocab)."""
-
-
-def read(path: str) -> dict[str, Any]:
-    """The work file."""
-    return json.loads(Path(path).read_text("utf-8"))
 
 
 def rows(sequences: list[list[int]], pad: int) -> Tensor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchmarks.peers.loop import Padded, PairLoop, Training, read, rows, start
+from benchmarks.peers.loop import Padded, PairLoop, Training, rows, start
+from benchmarks.peers.work import read
 from regard.bench.ours import reading_time
 
 BEAM, WRITTEN = 4, 30

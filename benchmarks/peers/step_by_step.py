@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from benchmarks.peers.loop import Padded, PairLoop, Training, read, rows, start
+from benchmarks.peers.loop import Padded, PairLoop, Training, rows, start
+from benchmarks.peers.work import read
 
 
 class Translator(nn.Module):

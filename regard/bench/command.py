@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regard.bench import pictures, table
-from regard.bench.harness import Outcome, run
-from regard.bench.suite import Makers, select, settings
+from regard.bench.harness import Experiment, Outcome, run
+from regard.bench.suite import OURS, Makers, select, settings
 from regard.data.config import Files
 from regard.errors import InputError
 from regard.runtime.device import setup
@@ -26,6 +27,8 @@ class Request:
     rounds: int | None = None
     threads: int | None = None
     only: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    """Parts of the labels of the other packages that are measured; empty: all of them."""
     data: Files | None = None
     output: Path | None = None
     """The folder for results.json, results.md and the pictures; None writes nothing."""
@@ -62,7 +65,7 @@ def bench(makers: Makers, request: Request) -> BenchResult:
     head: dict[str, Any] = {"rounds": rounds, "threads": runtime.threads, "quick": request.quick}
     outcomes: list[Outcome] = []
     with settings(quick=request.quick, data=request.data) as shared:
-        experiments = [make(shared) for make in chosen]
+        experiments = beside([make(shared) for make in chosen], request.beside)
         total = sum(each.weight for each in experiments) * (rounds + 1)
         with Progress(total, quiet=request.quiet) as progress:
             for outcome in run(experiments, rounds, runtime.threads, progress):
@@ -75,6 +78,27 @@ def bench(makers: Makers, request: Request) -> BenchResult:
         missed(outcomes),
         request.strict,
     )
+
+
+def beside(experiments: list[Experiment], names: Sequence[str]) -> list[Experiment]:
+    """Leave out the other packages that are not named; our own contenders stay.
+
+    Raises:
+        InputError: If a name is part of no label.
+    """
+    if not names:
+        return experiments
+    labels = {entry.label for experiment in experiments for entry in experiment.entries}
+    for name in names:
+        if not any(name.lower() in label.lower() for label in labels):
+            expected = ", ".join(sorted(each for each in labels if not each.startswith(OURS)))
+            raise InputError("--beside", got=name, expected=f"part of one of: {expected}")
+
+    def kept(label: str) -> bool:
+        chosen = any(name.lower() in label.lower() for name in names)
+        return chosen or label.startswith(OURS)
+
+    return [experiment.narrowed(kept) for experiment in experiments]
 
 
 def save(folder: Path, outcomes: list[Outcome], head: dict[str, Any]) -> None:
@@ -101,4 +125,9 @@ def missed(outcomes: list[Outcome]) -> tuple[str, ...]:
         for label, growth in table.growths(points).items()
         if growth.met is False
     ]
-    return (*bars, *growing)
+    other = [
+        f"{outcome.experiment.name}: {written.describe()}"
+        for outcome in outcomes
+        if (written := table.agreement(outcome)) is not None and not written.met
+    ]
+    return (*bars, *growing, *other)

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -27,6 +27,8 @@ from regard.runtime.progress import Progress
 
 PAUSE = 0.2
 """Seconds between turns, so that the threads of the previous contender stop spinning."""
+AGREE = 8
+"""The number of first ids that contenders with the same weights in 32 bits must agree on."""
 TIMEOUT = 900.0
 """Seconds to wait for an answer of a contender."""
 
@@ -60,6 +62,8 @@ class Entry:
     case: str = ""
     flops: float | None = None
     """Useful FLOPs per unit of work."""
+    reads: float | None = None
+    """Bytes of weights that must be read from memory per unit of work."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +88,34 @@ class Experiment:
     entries: tuple[Entry, ...]
     bars: tuple[Bar, ...] = ()
     limit: Entry | None = None
-    """The machine's peak rate (matrix products), measured in the same rounds."""
+    """The machine's peak rate (matrix products, or reading memory), measured in the same rounds."""
     weight: float = 10.0
     """The approximate seconds of a round, to estimate the remaining time."""
     point: Point | None = None
     comparable: bool = True
     """Whether all entries have the same unit, so that their ratios are meaningful."""
+    exact: tuple[str, ...] = ()
+    """Labels of entries that compute in 32 bits with the weights of the first entry, and so have
+    to give the same first `AGREE` answers (ids of tokens or classes)."""
 
     def lines(self) -> tuple[Entry, ...]:
         """All entries to measure, the limit last."""
         return self.entries if self.limit is None else (*self.entries, self.limit)
+
+    def narrowed(self, kept: Callable[[str], bool]) -> Experiment:
+        """The experiment with some of its entries, and the bars that can be judged with them."""
+        entries = tuple(entry for entry in self.entries if kept(entry.label))
+        labels = {entry.label for entry in entries}
+        if self.limit is not None:
+            labels.add(self.limit.label)
+        bars = tuple(
+            bar for bar in self.bars if bar.label in labels and not labels.isdisjoint(bar.against)
+        )
+        exact = tuple(label for label in self.exact if label in labels)
+        share = len(entries) / max(1, len(self.entries))
+        return dataclasses.replace(
+            self, entries=entries, bars=bars, exact=exact, weight=share * self.weight
+        )
 
 
 @dataclass
@@ -185,7 +207,7 @@ class Worker:
             raise self._problem
         self._send({"case": case})
         answer = self._answer()
-        return Turn(answer["seconds"], answer["work"], answer["peak"])
+        return Turn(answer["seconds"], answer["work"], answer["peak"], answer.get("answer"))
 
     def stop(self) -> None:
         """End the process, killing it after 5 seconds if necessary."""
@@ -265,7 +287,8 @@ def run_one(experiment: Experiment, rounds: int, threads: int, progress: Progres
     """Run one experiment: start its workers, warm up, measure all rounds, stop them."""
     lines = experiment.lines()
     outcome = Outcome(
-        experiment, {line.label: Measured(line.label, flops=line.flops) for line in lines}
+        experiment,
+        {line.label: Measured(line.label, flops=line.flops, reads=line.reads) for line in lines},
     )
     workers: dict[str, Worker] = {}
     part = experiment.weight / max(1, len(lines))

@@ -53,12 +53,16 @@ def ready_model(config: ModelConfig, *vocab: int, precision: str = "float32") ->
     """A model with random weights for inference, in float32 or int8."""
     from regard.models import build
 
-    model = build(config, *vocab).eval()
-    if precision == "int8":
-        from regard.layers.kernels.int8 import quantise
+    return in_precision(build(config, *vocab).eval(), precision)
 
-        model = quantise(model)
-    return model
+
+def in_precision(model: Any, precision: str) -> Any:
+    """The model itself for float32, a copy in 8 bits for int8."""
+    if precision == "float32":
+        return model
+    from regard.layers.kernels.int8 import quantise
+
+    return quantise(model)
 
 
 NEVER = 10**9

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard.bench.ours import make_trainer, ready_model, train_on
+from regard.bench.ours import in_precision, make_trainer, ready_model, train_on
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from regard.bench.texts import TextWork
 
 
 @dataclass
@@ -61,15 +63,15 @@ class Continue:
     precision: str = "float32"
     packages: ClassVar = ("torch",)
 
-    def prepare(self, threads: int) -> None:
-        """Build a model with random weights, and the prompts."""
+    def prepare(self, threads: int | None) -> None:
+        """Load or build the model, and the prompts."""
         from regard.bench.texts import TextWork
         from regard.decode import DecodeConfig, Symbols
         from regard.runtime.device import setup
 
         setup(threads, 0)
         self.settings = work = TextWork.read(self.work)
-        self.model = ready_model(work.config, work.vocab, precision=self.precision)
+        self.model = text_model(work, self.precision)
         self.symbols = Symbols(begin=work.end, end=work.end, pad=work.end)  # the only one of GPT-2
         self.config = DecodeConfig(min_length=work.written, max_length=work.written)
 
@@ -91,7 +93,76 @@ class Continue:
         """Continue as many prompts as the case says; returns the number of generated tokens."""
         rows = self.written(int(case))
         assert all(len(ids) == self.settings.written for ids in rows)
+        self.answer = rows[0]
         return sum(map(len, rows))
+
+
+def text_model(work: TextWork, precision: str) -> Any:
+    """The model of a work file for inference: with its weights, or with random ones."""
+    if not work.weights:
+        return ready_model(work.config, work.vocab, precision=precision)
+    from pathlib import Path
+
+    from regard.hub.folder import read_model
+
+    return in_precision(read_model(Path(work.weights)).eval(), precision)
+
+
+@dataclass
+class Products:
+    """The matrix products of a decoding step and nothing else; the case is the number of rows.
+
+    Each matrix of the model that the work file names, also that of the output, is multiplied by
+    random rows. Work: steps × rows, as if each gave a token.
+    """
+
+    work: str
+    precision: str = "float32"
+    packages: ClassVar = ("torch",)
+
+    def prepare(self, threads: int) -> None:
+        """Load or build the model, and find the matrices that one step multiplies."""
+        import torch
+
+        from regard.bench.texts import TextWork
+        from regard.data.input import Ragged
+        from regard.models.mode import evaluating
+        from regard.runtime.device import setup
+
+        setup(threads, 0)
+        work = TextWork.read(self.work)
+        self.model = text_model(work, self.precision)
+        self.layers: list[
+            tuple[Any, int]
+        ] = []  # layers with a matrix, and the width of their input
+        kept = [
+            layer.register_forward_hook(self._keep)
+            for layer in self.model.modules()
+            if hasattr(layer, "weight") and not list(layer.children())
+        ]
+        with evaluating(self.model), torch.inference_mode():
+            self.model(Ragged.of([work.texts[0][:1]]))
+        for hook in kept:
+            hook.remove()
+        found = sum(layer.weight.numel() for layer, _ in self.layers)
+        assert found == work.matrix_weights(), (found, work.matrix_weights())
+
+    def _keep(self, layer: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Remember a layer that computes x Wᵀ: its input and output have the sides of W."""
+        x = inputs[0]
+        if x.dim() == 2 and layer.weight.shape == (output.shape[1], x.shape[1]):
+            self.layers.append((layer, x.shape[1]))
+
+    def measure(self, case: str) -> float:
+        """Run all products once; returns the number of rows."""
+        import torch
+
+        rows = int(case)
+        with torch.inference_mode():
+            inputs = {width: torch.randn(rows, width) for _, width in self.layers}
+            for layer, width in self.layers:
+                layer(inputs[width])
+        return rows
 
 
 @dataclass

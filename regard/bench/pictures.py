@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.bench.harness import Outcome
-from regard.bench.table import by_sweep, curve, growths, marks, number, point_of
+from regard.bench.table import by_sweep, ceilings, curve, growths, marks, number, point_of
 from regard.runtime.files import write_file
 
 OURS, OTHERS, REACH = "#0072b2", "#999999", "#d55e00"
@@ -54,12 +54,28 @@ def _bars(axes: Any, outcome: Outcome) -> None:
         reach = marks(outcome).get(line.label)
         if reach is not None:
             axes.plot([reach, reach], [place - 0.45, place + 0.45], color=REACH, linewidth=3)
+    _draw_ceilings(axes, ceilings(outcome), [line.label for line in lines])
     axes.set_yticks(range(len(lines)), [line.label for line in lines], fontsize=11)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set_xlim(left=0)
     axes.set_title(f"{experiment.title}: {experiment.unit}", fontsize=14, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_ceilings(axes: Any, most: dict[str, float], labels: Sequence[str]) -> None:
+    """A dashed line beside each bar where the memory sets the limit, with its value once."""
+    if not most:
+        return
+    for place, label in enumerate(labels):
+        limit = most.get(label)
+        if limit is None:
+            continue
+        axes.plot([limit, limit], [place - 0.5, place + 0.5], color="black", linestyle="--")
+        if place == 0 or most.get(labels[place - 1]) != limit:
+            axes.text(limit, place - 0.3, f" {number(limit)}", va="center", fontsize=9)
+    axes.plot([], [], color="black", linestyle="--", label="limit: bandwidth / bytes of weights")
+    axes.legend(loc="lower right", fontsize=11, frameon=False)
 
 
 def draw_growth(outcomes: Sequence[Outcome], path: Path) -> Path | None:

@@ -17,7 +17,7 @@ Quantity = Literal["rate", "time", "work"]
 Compared = Literal["speed", "time", "memory", "all memory", "points", "peak"]
 """The quantity that a bar compares. `memory` is the peak minus the memory held before the first
 turn, `all memory` that of the whole process; `points` is a difference; `peak` the share of the
-matrix rate."""
+experiment's limit: the rate of matrix products, or of reading memory."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Turn:
     work: float
     peak: int = 0
     """The peak memory of the process in bytes."""
+    answer: list[int] | None = None
+    """The ids that the contender wrote or chose, if it shows them."""
 
     @property
     def speed(self) -> float:
@@ -63,6 +65,8 @@ class Measured:
     versions: dict[str, str] = field(default_factory=dict)
     flops: float | None = None
     """Useful FLOPs per unit of work."""
+    reads: float | None = None
+    """Bytes of weights that must be read from memory per unit of work."""
 
     @property
     def ok(self) -> bool:
@@ -103,7 +107,7 @@ class Measured:
         if compared == "points":
             return [turn.work for turn in self.turns]
         if compared == "peak":
-            return [(self.flops or 1.0) * turn.speed for turn in self.turns]
+            return [(self.flops or self.reads or 1.0) * turn.speed for turn in self.turns]
         return [turn.speed if compared == "speed" else 1 / turn.speed for turn in self.turns]
 
 
@@ -144,7 +148,7 @@ class Verdict:
         if bar.compared == "points":
             wanted = f"{bar.label} within {bar.limit:g} points of {named}"
         elif bar.compared == "peak":
-            wanted = f"{bar.label}, useful FLOPs as a share of the {named}: {limit}"
+            wanted = f"{bar.label}, as a share of the limit ({named}): {limit}"
         else:
             wanted = f"{bar.label}, {bar.compared} beside {named}: {limit}"
         if self.ratio is None:
@@ -176,6 +180,15 @@ def compare(ours: Measured, theirs: Measured, compared: Compared) -> Summary:
     return Summary.of([our / their for our, their in pairs])
 
 
+def same_tokens(first: Measured, other: Measured) -> int | None:
+    """How many tokens of two answers are the same before they differ; None without answers."""
+    ours, theirs = (line.turns[-1].answer if line.ok else None for line in (first, other))
+    if not ours or not theirs:
+        return None
+    pairs = zip(ours, theirs, strict=False)
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), len(ours))
+
+
 def slope(points: Sequence[tuple[float, float]]) -> float:
     """The exponent b of the least-squares fit y = a·x^b: 1 is linear, 2 is quadratic."""
     kept = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
@@ -199,6 +212,7 @@ def to_json(measured: Measured) -> dict[str, Any]:
         "work": [turn.work for turn in measured.turns],
         "speed": asdict(speed),
         "flops_per_second": None if measured.flops is None else measured.flops * speed.median,
+        "bytes_per_second": None if measured.reads is None else measured.reads * speed.median,
         "resident_bytes": measured.resident,
         "peak_bytes": [turn.peak for turn in measured.turns],
     }

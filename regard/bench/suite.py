@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.bench.harness import Entry, Experiment
-from regard.bench.limits import limits, matrix_limit
+from regard.bench.images import IMAGES, images
+from regard.bench.limits import MEMORY, limits, matrix_limit, memory_limit
 from regard.bench.ours import WRITTEN, Decode, Encode, Quality, Train
-from regard.bench.ours_text import Continue, Embed, TrainText
+from regard.bench.ours_text import Continue, Embed, Products, TrainText
 from regard.bench.results import Bar
-from regard.bench.texts import TextWork, random_rows, random_sentences
+from regard.bench.texts import TextWork, random_gpt, random_rows, random_sentences
 from regard.bench.work import SAME, Corpus, Work, encoded, from_files, like_multi30k
 from regard.cost.count import TRAINING
 from regard.data.config import Files
@@ -36,7 +37,10 @@ LONG = (1024, 4096)
 """The lengths in tokens of the texts whose attention is recorded."""
 PROMPTS = (1, 16)
 """The numbers of prompts that a GPT continues at once."""
-ONE_PROMPT = "Regard, one prompt"
+ONE_PROMPT, INT8_ONE_PROMPT = "Regard, one prompt", "Regard int8, one prompt"
+PRODUCTS = "Regard int8, products alone"
+WEIGHT_BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "q8_0": 34 / 32}
+"""Bytes of a weight in memory; q8_0, of llama.cpp, has a 16-bit scale for each 32 weights."""
 
 
 @dataclass(frozen=True)
@@ -224,29 +228,57 @@ def gpt_training(chosen: Settings) -> Experiment:
 
 
 def gpt_decoding(chosen: Settings, prompts: int) -> Experiment:
-    """GPT-2 small continuing prompts with greedy decoding, in float32 and int8."""
-    config, vocab = chosen.gpt
-    length, written = (8, 16) if chosen.quick else (32, 64)
-    texts = random_rows(max(PROMPTS), length, vocab)
-    work = TextWork(config.model_dump(), vocab, texts, written, end=vocab - 1)
-    path, plural = work.save(chosen.folder / "gpt-decoding.json"), "" if prompts == 1 else "s"
-    lines = [
-        Entry(OURS, Continue(path), str(prompts)),
-        Entry(INT8, Continue(path, "int8"), str(prompts)),
-    ]
-    bars = []
-    if prompts > 1:
-        lines.append(Entry(ONE_PROMPT, Continue(path), "1"))
-        bars.append(Bar(OURS, (ONE_PROMPT,), "speed", 4.0))
+    """GPT-2 small continuing prompts with greedy decoding, in float32 and int8.
+
+    Prompts are short, so that nearly all time is spent on writing: for one prompt each token reads
+    every weight once, and the memory's bandwidth is the limit.
+    """
+    path, work = gpt_decoding_work(chosen, prompts)
+    case, size = str(prompts), work.matrix_weights()
+    ours, int8 = Continue(path), Continue(path, "int8")
+    lines: tuple[Entry, ...]
+    bars: tuple[Bar, ...]
+    if prompts == 1:
+        fp32_reads, int8_reads = (size * WEIGHT_BYTES[kind] for kind in ("float32", "int8"))
+        lines = (
+            Entry(OURS, ours, case, reads=fp32_reads),
+            Entry(INT8, int8, case, reads=int8_reads),
+            Entry(PRODUCTS, Products(path, "int8"), case, reads=int8_reads),
+        )
+        bars = (Bar(OURS, (MEMORY,), "peak", 0.85), Bar(INT8, (PRODUCTS,), "speed", 0.85))
+    else:
+        lines = (
+            Entry(OURS, ours, case),
+            Entry(INT8, int8, case),
+            Entry(ONE_PROMPT, ours, "1"),
+            Entry(INT8_ONE_PROMPT, int8, "1"),
+        )
+        bars = (
+            Bar(OURS, (ONE_PROMPT,), "speed", 4.5),
+            Bar(INT8, (OURS,), "speed", 1.3),
+            Bar(INT8, (INT8_ONE_PROMPT,), "speed", 2.0),
+        )
+    what = "1 prompt" if prompts == 1 else f"{prompts} prompts"
     return Experiment(
         name=f"gpt-decoding-{prompts}",
-        title=f"GPT-2, {prompts} prompt{plural} of {length} tokens, greedy, {written} more",
+        title=f"GPT-2, {what} of {len(work.texts[0])} tokens, greedy, {work.written} more",
         shows="rate",
         unit="new tokens a second",
-        entries=tuple(lines),
-        bars=tuple(bars),
-        weight=5.0 if prompts == 1 else 12.0,
+        entries=lines,
+        bars=bars,
+        limit=memory_limit(quick=chosen.quick) if prompts == 1 else None,
+        weight=4.0 if prompts == 1 else 8.0,
     )
+
+
+def gpt_decoding_work(chosen: Settings, prompts: int) -> tuple[str, TextWork]:
+    """The work file of continuing so many prompts, and its content; all have the same weights."""
+    config, vocab = chosen.gpt
+    written = 16 if chosen.quick else 64 if prompts == 1 else 32
+    weights = random_gpt(chosen.folder / "gpt2", config, vocab)
+    texts = random_rows(max(PROMPTS), 8, vocab)
+    work = TextWork(config.model_dump(), vocab, texts, written, end=vocab - 1, weights=weights)
+    return work.save(chosen.folder / f"gpt-decoding-{prompts}.json"), work
 
 
 def embedding(chosen: Settings) -> Experiment:
@@ -278,6 +310,10 @@ EXPERIMENTS: Makers = {
     "gpt-training": gpt_training,
     **{f"gpt-decoding-{n}": lambda chosen, n=n: gpt_decoding(chosen, n) for n in PROMPTS},  # type: ignore[misc]
     "embedding": embedding,
+    **{
+        f"images-{n}": lambda chosen, n=n: images(chosen.folder, n, quick=chosen.quick)  # type: ignore[misc]
+        for n in IMAGES
+    },
     **{f"looking-{n}": lambda chosen, n=n: looking(chosen, n) for n in LONG},  # type: ignore[misc]
 }
 """The experiments of `regard bench`, in this order."""

@@ -8,8 +8,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from regard.bench.harness import Outcome, Point
-from regard.bench.results import Measured, Quantity, Summary, Verdict, compare, slope, to_json
+from regard.bench.harness import AGREE, Outcome, Point
+from regard.bench.limits import MEMORY
+from regard.bench.results import (
+    Measured,
+    Quantity,
+    Summary,
+    Verdict,
+    compare,
+    same_tokens,
+    slope,
+    to_json,
+)
 from regard.runtime.device import describe
 
 WIDTH = 24
@@ -61,9 +71,64 @@ def table(outcome: Outcome, *, judged: bool = True) -> str:
             f"  {line.label:<{width}}  {numbers[line.label]:>{room}}  {drawn}  {more}".rstrip()
         )
     if limit is not None and limit.ok:
-        rows.append(f"  {limit.label}: {_spread(limit.shown('rate'), 'rate')} FLOP/s")
+        unit = "bytes a second" if limit.label == MEMORY else "FLOP/s"
+        most_of = dict.fromkeys(number(value) for value in ceilings(outcome).values())
+        at_most = f"; at most {', '.join(most_of)} {experiment.unit}" if most_of else ""
+        rows.append(f"  {limit.label}: {_spread(limit.shown('rate'), 'rate')} {unit}{at_most}")
     verdicts = [f"  {verdict.describe(judged=judged)}" for verdict in outcome.verdicts()]
-    return "\n".join([f"{experiment.title}: {experiment.unit}", *rows, *verdicts])
+    written = agreement(outcome)
+    tokens = [f"  {written.describe()}"] if written else []
+    return "\n".join([f"{experiment.title}: {experiment.unit}", *rows, *tokens, *verdicts])
+
+
+def ceilings(outcome: Outcome) -> dict[str, float]:
+    """For each label, the most that the memory allows, in units of work a second.
+
+    That is the bandwidth measured in the same rounds over the bytes of weights that a unit reads.
+    """
+    limit = outcome.experiment.limit
+    if limit is None or not outcome.measured[limit.label].ok:
+        return {}
+    rate = outcome.measured[limit.label].shown("rate").median
+    lines = outcome.measured.values()
+    return {line.label: rate / line.reads for line in lines if line.reads}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Whether contenders with the same weights write the same tokens."""
+
+    first: str
+    """The label of the contender that the others are compared with."""
+    length: int
+    """The number of tokens that it wrote."""
+    tokens: dict[str, int]
+    """By label: the number of its tokens before the first one that differs."""
+    exact: tuple[str, ...]
+    """Those that must agree, since they compute in 32 bits too."""
+
+    @property
+    def met(self) -> bool:
+        """Whether all of them have the same first `AGREE` tokens."""
+        return all(self.tokens[label] >= min(AGREE, self.length) for label in self.exact)
+
+    def describe(self) -> str:
+        """One line of text."""
+        found = ", ".join(f"{label} {same}" for label, same in self.tokens.items())
+        mark = "✓" if self.met else "✗"
+        return f"{mark} first answers the same as {self.first}'s, of {self.length}: {found}"
+
+
+def agreement(outcome: Outcome) -> Agreement | None:
+    """Compare what the contenders wrote; None if nobody must agree or nobody was measured."""
+    if not outcome.experiment.exact:
+        return None
+    first, *others = (outcome.measured[entry.label] for entry in outcome.experiment.entries)
+    same = {line.label: same_tokens(first, line) for line in others}
+    found = {label: tokens for label, tokens in same.items() if tokens is not None}
+    exact = tuple(label for label in outcome.experiment.exact if label in found)
+    length = len(first.turns[-1].answer or ()) if first.ok else 0
+    return Agreement(first.label, length, found, exact) if exact else None
 
 
 def bar(share: float, mark: float = 0.0) -> str:
@@ -94,8 +159,9 @@ def _beside(line: Measured, first: Measured, limit: Measured | None, shows: Quan
     if shows != "work" and first.ok:
         compared = "speed" if shows == "rate" else "time"
         more.append(f"{compare(line, first, compared).median:5.2f}×")  # type: ignore[arg-type]
-    if line.flops is not None and limit is not None and limit.ok:
-        more.append(f"{compare(line, limit, 'peak').median:4.0%} of the matrix rate")
+    if (line.flops or line.reads) and limit is not None and limit.ok:
+        rate = "the memory's speed" if line.reads else "the matrix rate"
+        more.append(f"{compare(line, limit, 'peak').median:4.0%} of {rate}")
     if line.peak and shows != "work":
         more.append(f"{bytes_of(line.peak)}, {bytes_of(line.memory)} of it for the run")
     return more

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ class TextWork(WorkFile):
     """The number of tokens to generate after each prompt."""
     end: int = 0
     """The id of the end symbol, which must not be generated."""
+    weights: str = ""
+    """A Hugging Face folder with the model's weights; empty: each contender has random ones."""
 
     @property
     def config(self) -> ModelConfig:
@@ -44,6 +47,47 @@ class TextWork(WorkFile):
         model = sketch(self.config, self.vocab)
         cost = cache(lambda length: sum(forward_flops(model, length).values()))
         return float(sum(cost(len(text) - unread) for text in self.texts))
+
+    def matrix_weights(self) -> int:
+        """The number of weights that a product reads for one token: of the layers and the output.
+
+        Tables of embeddings and positions, of which one row is read, do not count.
+        """
+        # The output's matrix may be that of the embedding, which has two names then.
+        named = sketch(self.config, self.vocab).named_parameters(remove_duplicate=False)
+        tables = ("embed.weight", "positions.table")
+        return sum(w.numel() for name, w in named if w.dim() == 2 and not name.endswith(tables))
+
+
+def random_gpt(folder: Path, config: ModelConfig, vocab: int) -> str:
+    """Write a GPT with random weights in Hugging Face's format, unless it is there already.
+
+    All contenders read it, so that they compute the same. With the initial weights every text
+    repeats its last token; larger positions and outputs of the blocks make it vary, and biases and
+    norms are random too, so that none can be left out unnoticed.
+
+    Returns:
+        The folder.
+    """
+    if not folder.exists():
+        import torch
+
+        from regard.hub.folder import write_model
+        from regard.models import build
+
+        torch.manual_seed(0)
+        model = build(config, vocab)
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if weight.dim() == 1:
+                    weight.add_(0.01 * torch.randn_like(weight))
+                elif name.endswith("out.weight"):
+                    weight.mul_(5.0)
+                elif name.endswith("positions.table"):
+                    weight.mul_(10.0)
+        folder.mkdir()
+        write_model(model, folder, eos_token_id=vocab - 1, bos_token_id=vocab - 1)
+    return str(folder)
 
 
 def random_rows(rows: int, length: int, vocab: int) -> list[list[int]]:
