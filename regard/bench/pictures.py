@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.bench.harness import Outcome
+from regard.bench.results import Quantity, Summary
 from regard.bench.table import by_sweep, ceilings, curve, growths, marks, number, point_of
 from regard.runtime.files import write_file
 
@@ -40,6 +41,7 @@ def draw_bars(outcomes: Sequence[Outcome], path: Path) -> Path | None:
 def _bars(axes: Any, outcome: Outcome) -> None:
     experiment = outcome.experiment
     lines = [outcome.measured[entry.label] for entry in experiment.entries]
+    limits = ceilings(outcome)
     for place, line in enumerate(lines):
         if not line.ok:
             axes.text(0, place, f"  {line.note}", va="center", fontsize=11, color="#555555")
@@ -49,18 +51,26 @@ def _bars(axes: Any, outcome: Outcome) -> None:
         spread = [[figure.median - figure.low], [figure.high - figure.median]]
         axes.barh(place, figure.median, color=colour, height=0.7)
         axes.errorbar(figure.median, place, xerr=spread, color="black", capsize=3, linewidth=1)
-        text = f"  {number(figure.median, experiment.shows)}"
-        axes.text(figure.high, place, text, va="center", fontsize=11)
+        _write_value(axes, place, figure, experiment.shows, inside=bool(limits))
         reach = marks(outcome).get(line.label)
         if reach is not None:
             axes.plot([reach, reach], [place - 0.45, place + 0.45], color=REACH, linewidth=3)
-    _draw_ceilings(axes, ceilings(outcome), [line.label for line in lines])
+    _draw_ceilings(axes, limits, [line.label for line in lines])
     axes.set_yticks(range(len(lines)), [line.label for line in lines], fontsize=11)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set_xlim(left=0)
     axes.set_title(f"{experiment.title}: {experiment.unit}", fontsize=14, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _write_value(axes: Any, place: int, figure: Summary, shows: Quantity, *, inside: bool) -> None:
+    """The median behind the bar, or in its end, where a limit's line is close behind it."""
+    text = number(figure.median, shows)
+    if inside:
+        axes.text(figure.low, place, f"{text} ", va="center", ha="right", fontsize=11, color="w")
+    else:
+        axes.text(figure.high, place, f"  {text}", va="center", fontsize=11)
 
 
 def _draw_ceilings(axes: Any, most: dict[str, float], labels: Sequence[str]) -> None:
@@ -73,9 +83,11 @@ def _draw_ceilings(axes: Any, most: dict[str, float], labels: Sequence[str]) -> 
             continue
         axes.plot([limit, limit], [place - 0.5, place + 0.5], color="black", linestyle="--")
         if place == 0 or most.get(labels[place - 1]) != limit:
-            axes.text(limit, place - 0.3, f" {number(limit)}", va="center", fontsize=9)
-    axes.plot([], [], color="black", linestyle="--", label="limit: bandwidth / bytes of weights")
-    axes.legend(loc="lower right", fontsize=11, frameon=False)
+            axes.text(limit, place, f" at most {number(limit)}", va="center", fontsize=11)
+    label = "the memory's limit: bandwidth / bytes of weights"
+    axes.plot([], [], color="black", linestyle="--", label=label)
+    axes.plot([], [], color=REACH, linewidth=3, label="to reach")
+    axes.legend(loc="upper right", fontsize=11, frameon=False)  # few bars of 32 bits end there
 
 
 def draw_growth(outcomes: Sequence[Outcome], path: Path) -> Path | None:

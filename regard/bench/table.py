@@ -141,7 +141,7 @@ def bar(share: float, mark: float = 0.0) -> str:
 
 
 def marks(outcome: Outcome) -> dict[str, float]:
-    """For each label, the value it has to reach, in the unit of the table."""
+    """For each label, the value it has to reach for all of its bars, in the unit of the table."""
     marks: dict[str, float] = {}
     for verdict in outcome.verdicts():
         bar, rival = verdict.bar, outcome.measured.get(verdict.against)
@@ -149,7 +149,8 @@ def marks(outcome: Outcome) -> dict[str, float]:
             continue
         value = rival.shown(outcome.experiment.shows).median
         times = bar.limit if bar.at_least == (outcome.experiment.shows == "rate") else 1 / bar.limit
-        marks.setdefault(bar.label, value * times)
+        hardest = max if outcome.experiment.shows == "rate" else min
+        marks[bar.label] = hardest(value * times, marks.get(bar.label, value * times))
     return marks
 
 

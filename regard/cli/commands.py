@@ -471,7 +471,11 @@ def bench_command(
     quiet: Quiet = False,
     threads: Threads = None,
 ) -> None:
-    """Measure the speed of training, decoding and looking, beside what the hardware can do."""
+    """Measure the speed of training, decoding and looking, beside what the hardware can do.
+
+    Other packages are measured beside ours by `make bench` in a checkout: llama.cpp, CTranslate2,
+    transformers, onnxruntime, OpenVINO, JoeyNMT.
+    """
     from regard.bench.command import Request, bench
     from regard.bench.suite import EXPERIMENTS
     from regard.data.text.files import split_files
