@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 from regard.data.text.pairs import Pair
 from regard.decode.config import SAMPLING_SETTINGS, DecodeConfig
 from regard.errors import InputError
-from regard.layers import Tap
+from regard.layers import Edit, Tap
 from regard.layers import knock_out as knocked_out
 from regard.layers.tap.without import without
 from regard.models import Model, describe
@@ -46,7 +47,7 @@ from regard.train.checkpoint.storage import check_store
 if TYPE_CHECKING:  # imported on first use, so that a verb loads only the modules it needs
     import torch
 
-    from regard.explain.heads import HeadSummary
+    from regard.explain.hiding import Hiding, HidingReport
     from regard.explain.look import Look
     from regard.tasks.answer import FoundAnswer
     from regard.tasks.generate import Suggestion
@@ -446,6 +447,9 @@ class Pipeline:
         *,
         target: str | None = None,
         knock_out: Sequence[str] = (),
+        edits: Sequence[Edit] = (),
+        layer: int | None = None,
+        original: bool = False,
         allow_unknown: bool = False,
         **decode: Any,
     ) -> Look:
@@ -456,6 +460,9 @@ class Pipeline:
                 images, an image or its path.
             target: The output to force, instead of decoding one; for an encoder-decoder.
             knock_out: Heads to remove, such as `decoder.1.cross.3`.
+            edits: Other changes of the model, at the sites of `regard.layers.Tap`.
+            layer: Record only the layer of this number, from 0: faster, for a large model.
+            original: Show an image as it was, not as the model reads it, in pictures and pages.
             allow_unknown: Whether the text may contain words that are not in a word vocabulary.
             **decode: Settings that replace those of the recipe's `decode`.
         """
@@ -468,15 +475,58 @@ class Pipeline:
             )
         self._check_attends("look")
         removed = _as_sequence(knock_out)
+        sites = "*.weights" if layer is None else f"*.{layer}.*.weights"
         trace = self.task.task_for(text).trace(
             self.model,
             text,
-            Tap("*.weights", edits=[knocked_out(head) for head in removed]),
+            Tap(sites, edits=[*(knocked_out(head) for head in removed), *edits]),
             decode=self.decoding(**decode),
             target=target,
             allow_unknown=allow_unknown,
         )
-        return look_of(trace, text, model=self.name, without=removed)
+        found = look_of(trace, text, model=self.name, without=removed)
+        return replace(found, original=True) if original else found
+
+    def hide_patches(
+        self,
+        images: Any,
+        *,
+        kind: str = "picture",
+        layer: int | None = None,
+        head: int | None = None,
+        hiding: Hiding | None = None,
+        knock_out: Sequence[str] = (),
+        progress: Callable[[int], None] | None = None,
+    ) -> HidingReport:
+        """Tests maps of attention over many images: hides the patches that are looked at most.
+
+        The map of an image is the row from which its class is computed. The probability of the
+        class falls if patches are hidden; the report compares the patches looked at most with as
+        many others, drawn at random, and with those looked at least.
+
+        Args:
+            images: Images or their paths, or examples as for `measure`.
+            kind: `picture`, the row of one layer; or `rollout`, the row through all layers.
+            layer: The layer of `picture`, from 0; by default the last.
+            head: One head of that layer; by default the mean over its heads.
+            hiding: How many patches are hidden, and how.
+            knock_out: Heads to remove, such as `encoder.1.self.3`.
+            progress: Called with the number of images done so far.
+
+        Raises:
+            InputError: The model does not classify images, or has no such layer or head.
+        """
+        from regard.explain.hiding import Hiding
+        from regard.explain.image_tests import ImageMap, hide_in_all
+
+        if not self.reads_images:
+            raise InputError("hide_patches", got="a model of texts", expected="a model of images")
+        self._check_attends("hide_patches")
+        self.model.require_head("classes")
+        chosen = ImageMap.of(self.model, kind, layer, head)
+        sources = self.task.sources(self.model, images)
+        model = self._model(knock_out)
+        return hide_in_all(model, sources, chosen, hiding or Hiding(), knock_out, progress)
 
     def _check_attends(self, what: str) -> None:
         """Raises an error if the model has no attention."""
@@ -492,13 +542,16 @@ class Pipeline:
 
     def heads(
         self, texts: Sequence[Any], progress: Callable[[int, int], None] | None = None
-    ) -> list[HeadSummary]:
+    ) -> list[Any]:
         """Summarises what each head attends to on some texts, and the effect of removing it.
 
         Args:
             texts: Pairs of source and target; for a model of plain text, texts or their ids; for a
                 classifier, tagger or question-answering model, examples as for `measure`.
             progress: Called with the number of heads done and the number of all heads.
+
+        Returns:
+            A `HeadSummary` for each head; an `ImageHeadSummary` if the model reads images.
         """
         from regard.explain.heads import summarise
 

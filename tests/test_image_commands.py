@@ -178,7 +178,7 @@ def test_look_draws_the_row_of_the_class_token(regard, digits_run, files, tmp_pa
         assert f"map.{ending} shows encoder layer" in found.err
     with Image.open(tmp_path / "map.png") as drawn:
         assert drawn.size == (1280, 720)
-    assert "<img" in (tmp_path / "map.html").read_text()
+    assert "data:image/png;base64," in (tmp_path / "map.html").read_text()
     one = regard("look", str(digits_run), files[3], "-o", "m.png", "--layer", "2", "--head", "1")
     assert "encoder layer 3, head 2 (self): encoder.2.self.1" in one.err
     for kind in ("self", "grid", "positions"):
@@ -195,6 +195,47 @@ def test_look_draws_the_row_of_the_class_token(regard, digits_run, files, tmp_pa
     assert np.allclose(choice.map.seen(2)[0], recorded, atol=1e-6)
     assert seen.choose(word="1,2").row == 1 + 4 + 2
     assert seen.picture.grid == (4, 4)
+
+
+def test_a_map_stands_beside_its_test(regard, digits_run, files):
+    place = str(digits_run)
+    found = regard("look", place, files[3], "-o", "m.png", "--kind", "rollout", "--json")
+    row = json.loads(found.out)
+    assert (row["class"], row["map"], row["query"], row["grid"]) == (
+        "3",
+        "rollout",
+        "[CLS]",
+        [4, 4],
+    )
+    assert np.sum(row["weights"]) + np.sum(row["before_patches"]) == pytest.approx(1, abs=1e-4)
+    assert (row["test"]["hidden"], len(row["test"]["random"])) == (3, 5)
+    words = "--hide", "0.25", "--fill", "blur", "--draws", "2", "--seed", "1", "--original"
+    found = regard("look", place, files[3], "-o", "m.html", *words)
+    assert "Hiding the 4 of 16 patches looked at most changes P(3)" in found.err
+    assert "patches" not in regard("look", place, files[3], "-o", "m.png", "--hide", "0").err
+    is_refused(regard("look", place, files[3], "--hide", "0.7"), "--hide", "at most 0.5")
+    is_refused(regard("look", place, files[3], "--kind", "rollout", "--head", "1"), "--head")
+    is_refused(regard("look", place), "no input")
+    is_refused(regard("look", place, files[3], "--test"), "--test and an input")
+    is_refused(regard("look", "tiny/translate", "--test"), "a model of images")
+    words = "--knock-out", "encoder.3.self.1", "--layer", "3", "--head", "1", "--json"
+    gone = regard("look", place, files[3], "-o", "m.png", *words)
+    assert np.sum(json.loads(gone.out)["weights"]) == 0
+
+
+def test_the_maps_of_many_images_are_tested(regard, digits_run, files, tmp_path):
+    place = str(digits_run)
+    words = "--test", "--pairs", "60", "--kind", "rollout"
+    found = regard("look", place, *words, "-o", "t.png")
+    assert "60 images, 3 of 16 patches hidden" in found.out
+    assert "the maps pass" in found.out
+    row = json.loads(regard("look", place, *words, "--json").out)
+    assert row["drop"]["most"]["mean"] > row["drop"]["random"]["high"]
+    assert row["most_minus_random"]["low"] > 0
+    assert len(row["tests"]) == 60
+    (tmp_path / "list.tsv").write_text("".join(f"{name}\t{name[0]}\n" for name in files))
+    own = json.loads(regard("look", place, "--test", "--data", "list.tsv", "--json").out)
+    assert (own["images"], own["map"]) == (4, "encoder layer 4, mean over heads (self)")
 
 
 def test_eval_heads_plan_and_ls_know_it(regard, digits_run, files, tmp_path):
@@ -214,7 +255,13 @@ def test_eval_heads_plan_and_ls_know_it(regard, digits_run, files, tmp_path):
     heads = regard("heads", place, "--pairs", "8")
     assert "over 8 images" in heads.out
     assert "in nats per image" in heads.out
-    assert len(regard("heads", place, "--pairs", "8", "--json").out.splitlines()) == 16
+    rows = list(map(json.loads, regard("heads", place, "--pairs", "8", "--json").out.splitlines()))
+    assert len(rows) == 16
+    for row in rows:  # patches of 2 x 2 pixels, 4 x 4 of them
+        assert row["distance"] == pytest.approx(2 * row["patches"])
+        assert 0 < row["patches"] < 3 * 2**0.5
+    assert regard("heads", place, "--pairs", "8", "-o", "heads.svg").code == 0
+    is_refused(regard("heads", "tiny/translate", "-o", "heads.svg"), "a model of images")
     gone = regard("classify", place, files[0], "--knock-out", "encoder.0.self.1", "--json")
     assert json.loads(gone.out)["classes"] != json.loads(
         regard("classify", place, files[0], "--json").out

@@ -15,13 +15,13 @@ from regard import __version__
 from regard.cli.compare import compare
 from regard.cli.exchange import export_model, import_model
 from regard.cli.lecture import lecture
+from regard.cli.look import heads, look
 from regard.cli.options import (
     AsJson,
     Beam,
     Details,
     Device,
     Dtype,
-    KnockOut,
     ModelPath,
     Paper,
     Precision,
@@ -227,62 +227,7 @@ def evaluate(
 add_verbs(app)
 
 
-@app.command()
-def look(
-    place: ModelPath,
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT|FILE", help="The sentence, or an image's path.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="out.html, out.png, out.svg or out.pdf")
-    ] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="alignment, grid, self or positions; for an image, picture.")
-    ] = None,
-    layer: Annotated[str | None, typer.Option(help="A number, or a name such as encoder.1")] = None,
-    head: Annotated[
-        int | None, typer.Option(help="A head's number, from 0; by default the mean of all heads.")
-    ] = None,
-    word: Annotated[
-        str | None,
-        typer.Option(help="The word whose attention to highlight; for an image, a patch: 2,3."),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="A translation to follow (forced decoding).")
-    ] = None,
-    knock_out: KnockOut = None,
-    beam: Beam = None,
-    allow_unknown: Annotated[
-        bool, typer.Option("--allow-unknown", help="Allow words that the model does not know.")
-    ] = False,
-    details: Details = False,
-    paper: Paper = False,
-    quiet: Quiet = False,
-    threads: Threads = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    dtype: Dtype = "fp32",
-) -> None:
-    """Draw a model's attention while it reads, translates or restores a text, or an image."""
-    from regard.explain.look import picture_ending
-    from regard.tasks.task import check_texts
-
-    out = Path("look.html") if out is None else out
-    picture_ending(out)  # raise errors before the work, not after it
-    pipeline = load_pipeline(place, threads, precision, device, dtype)
-    if not pipeline.reads_images:
-        check_texts("look", text)
-    pipeline.task.task_for(text).check(pipeline.model, text, allow_unknown=allow_unknown)
-    search: dict[str, Any] = {} if beam is None else {"beam": beam}
-    # Unknown words were already checked above, so they are allowed here.
-    seen = pipeline.look(
-        text, target=target, knock_out=knock_out or (), allow_unknown=True, **search
-    )
-    number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
-    seen.save(out, kind, number, head, word, details=details, paper=paper)
-    print(seen.target or text)
-    shown = seen.choose(kind, number, head, word)
-    print_status(f"{out} shows {shown.name}: {shown.short}", quiet=quiet)
+app.command()(look)
 
 
 @app.command()
@@ -311,43 +256,7 @@ def words(
     print_result(found.table(), found.to_json(), as_json=as_json)
 
 
-@app.command()
-def heads(
-    place: ModelPath,
-    split: Annotated[
-        str | None, typer.Option(help="A split of the run's data; by default valid.")
-    ] = None,
-    files: Annotated[
-        str | None,
-        typer.Option("--data", help="Pairs, or labelled examples; text for a GPT, BERT or T5."),
-    ] = None,
-    count: Annotated[
-        int, typer.Option("--pairs", help="How many pairs, or pieces of text.", min=1)
-    ] = 100,
-    as_json: AsJson = False,
-    threads: Threads = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    dtype: Dtype = "fp32",
-) -> None:
-    """List what each attention head does, and the effect of removing it.
-
-    One line per head: effect is the rise of the loss without the head; previous, first and
-    positional (with the distance) say where it attends, entropy how spread out its attention is.
-    For encoders the loss is that of masked tokens, classes, tags or answers.
-    """
-    from dataclasses import asdict
-
-    from regard.explain.heads import heads_table
-    from regard.tasks.measures.report import Selection
-
-    pipeline = load_pipeline(place, threads, precision, device, dtype)
-    selection = Selection(split, files, "heads", pipeline.name)
-    texts = pipeline.task.head_examples(pipeline.recipe, selection, count)
-    found = pipeline.heads(texts)
-    over = f"{len(texts)} {pipeline.task.items}"
-    table = heads_table(found, over, pipeline.task.effect)
-    print_result(table, *map(asdict, found), as_json=as_json)
+app.command()(heads)
 
 
 @app.command()

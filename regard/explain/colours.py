@@ -73,6 +73,15 @@ def sequential(*, dark: bool = False) -> Colours:
     return oklch_to_rgb(0.985 - 0.705 * t, 0.004 + 0.125 * np.sin(np.pi * t * 0.78), 205 + 67 * t)
 
 
+def warm() -> Colours:
+    """The scale for weights over an image, from white to orange: (256, 3).
+
+    Its last colour can be told from black and from white, so that it shows over any image.
+    """
+    t = np.linspace(0.0, 1.0, STEPS)
+    return oklch_to_rgb(1.0 - 0.34 * t, 0.19 * t, 50 + 0 * t)
+
+
 def diverging() -> Colours:
     """The scale for signed values: orange (negative), white (0), blue (positive): (256, 3)."""
     t = np.linspace(-1.0, 1.0, STEPS)

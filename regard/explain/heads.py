@@ -12,20 +12,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from regard.explain.maps import Weights, row_entropy
 from regard.explain.names import in_words
+from regard.explain.patches import mean_distance
 from regard.layers import Tap
 from regard.layers.tap.without import without
 from regard.models import Model
 from regard.models.mode import evaluating
 from regard.tasks.head_batches import HeadBatch
 
-LEGEND = """\
+TEXT_LEGEND = """\
 previous, first  mean weight on the token before, and on the first token
 positional, at   the most weight on any one distance, and which it is (key - query)
+entropy          how spread out the weights are, in nats: 0 for a single token"""
+IMAGE_LEGEND = """\
+distance         mean distance from a patch to those it attends to, by their weights
+before           mean weight of a patch on [CLS] and other tokens before the patches
 entropy          how spread out the weights are, in nats: 0 for a single token"""
 
 
@@ -49,23 +56,51 @@ class HeadSummary:
     an output head, 1 - cosine between the text vectors with and without it."""
 
 
+@dataclass(frozen=True)
+class ImageHeadSummary:
+    """The statistics of one head over a set of images."""
+
+    head: str
+    distance: float
+    """Mean attention distance in pixels: the mean distance from a patch to all others, by their
+    weights."""
+    patches: float
+    """The same in patches."""
+    before: float
+    """Mean weight of a patch on the tokens before the patches, such as [CLS]."""
+    entropy: float
+    """Mean entropy of a row, in nats."""
+    effect: float
+    """Rise of the loss, in nats per image, when the head is knocked out; without an output head,
+    1 - cosine between the image vectors with and without it."""
+
+
+Summary = HeadSummary | ImageHeadSummary
+
+
 def summarise(
     model: Model,
     batches: Sequence[HeadBatch],
     *,
     progress: Callable[[int, int], None] | None = None,
-) -> list[HeadSummary]:
+) -> list[Any]:
     """Summarise every head of the model, from the first layer to the last.
 
     Args:
         model: The model to examine.
         batches: The evaluation texts, in batches.
         progress: Called after each head with the number done and the total.
+
+    Returns:
+        A `HeadSummary` for each head; an `ImageHeadSummary` if the model reads images.
     """
-    statistics: dict[str, _HeadStatistics] = {}
+    statistics: dict[str, Any] = {}
+    kind: Callable[[], Any] = _HeadStatistics
+    if batches and batches[0].grid is not None:
+        kind = partial(_ImageStatistics, batches[0].grid, batches[0].first, batches[0].patch)
     for site, weights in (record for some in batches for record in _recorded(model, some)):
         for number in range(weights.shape[0]):
-            statistics.setdefault(f"{site}.{number}", _HeadStatistics()).add(weights[number])
+            statistics.setdefault(f"{site}.{number}", kind()).add(weights[number])
     loss = _loss(model, batches)
     found = []
     for done, head in enumerate(model.heads()):
@@ -76,7 +111,7 @@ def summarise(
     return found
 
 
-def heads_table(heads: Sequence[HeadSummary], over: str, effect: str) -> str:
+def heads_table(heads: Sequence[Summary], over: str, effect: str) -> str:
     """A text table with one line per head, largest effect first, and a legend of the columns.
 
     Args:
@@ -84,17 +119,30 @@ def heads_table(heads: Sequence[HeadSummary], over: str, effect: str) -> str:
         over: The data they were computed on, such as `100 texts`.
         effect: A description of the `effect` column for the legend.
     """
+    columns = _columns(heads[0])
     lines = [
-        f"{'head':<32}{'effect':>7}{'previous':>9}{'first':>6}{'positional':>11}{'at':>4}"
-        f"{'entropy':>8}  to type"
+        f"{'head':<32}{'effect':>7}{''.join(f'{name:>{w}}' for name, _, w in columns)}  to type"
     ]
-    lines += [
-        f"{in_words(each.head):<32}{each.effect:>7.3f}{each.previous:>9.2f}{each.first:>6.2f}"
-        f"{each.positional:>11.2f}{each.offset:>4}{each.entropy:>8.2f}  {each.head}"
-        for each in sorted(heads, key=lambda head: -head.effect)
-    ]
-    lines += [f"over {over}", f"{'effect':<17}{effect}", LEGEND]
+    for each in sorted(heads, key=lambda head: -head.effect):
+        cells = (f"{form.format(getattr(each, FIELDS.get(name, name))):>{w}}"
+                 for name, form, w in columns)  # fmt: skip
+        lines.append(f"{in_words(each.head):<32}{each.effect:>7.3f}{''.join(cells)}  {each.head}")
+    legend = IMAGE_LEGEND if isinstance(heads[0], ImageHeadSummary) else TEXT_LEGEND
+    lines += [f"over {over}", f"{'effect':<17}{effect}", legend]
     return "\n".join(lines)
+
+
+FIELDS = {"at": "offset", "pixels": "distance"}
+"""The field of a column, where it has another name."""
+
+
+def _columns(summary: Summary) -> list[tuple[str, str, int]]:
+    """The columns of the table: name, format and width."""
+    if isinstance(summary, ImageHeadSummary):
+        return [("pixels", "{:.1f}", 9), ("patches", "{:.2f}", 9), ("before", "{:.2f}", 8),
+                ("entropy", "{:.2f}", 9)]  # fmt: skip
+    return [("previous", "{:.2f}", 9), ("first", "{:.2f}", 6), ("positional", "{:.2f}", 11),
+            ("at", "{}", 4), ("entropy", "{:.2f}", 8)]  # fmt: skip
 
 
 class _HeadStatistics:
@@ -131,6 +179,34 @@ class _HeadStatistics:
         )
 
 
+class _ImageStatistics:
+    """Running sums over the maps (query, key) of one head, whose tokens are those of images."""
+
+    def __init__(self, grid: tuple[int, int], first: int, patch: int) -> None:
+        self.grid, self.first, self.patch = grid, first, patch
+        self.distances: list[float] = []
+        self.entropies: list[float] = []
+        self.before: list[float] = []
+
+    def add(self, weights: Weights) -> None:
+        """Add the weights (query, key) of one image."""
+        self.distances += mean_distance(weights, self.grid, self.first).tolist()
+        self.entropies += row_entropy(weights).tolist()
+        self.before += weights[self.first :, : self.first].sum(axis=1).tolist()
+
+    def summary(self, head: str, effect: float) -> ImageHeadSummary:
+        """The summary of all images added so far."""
+        apart = float(np.nanmean(self.distances))
+        return ImageHeadSummary(
+            head=head,
+            distance=self.patch * apart,
+            patches=apart,
+            before=float(np.mean(self.before)),
+            entropy=float(np.nanmean(self.entropies)),
+            effect=effect,
+        )
+
+
 def _recorded(model: Model, batch: HeadBatch) -> Iterator[tuple[str, Weights]]:
     """The weights of each layer for each text: (heads, query, key), padding cut off."""
     tap = Tap("*.weights")
@@ -138,6 +214,7 @@ def _recorded(model: Model, batch: HeadBatch) -> Iterator[tuple[str, Weights]]:
         batch.read(tap)
     for site, weights in tap.records.items():
         layer = site.removesuffix(".weights")
+        weights = batch.spread(layer, weights)
         for row, (rows, columns) in enumerate(zip(*batch.lengths(layer), strict=True)):
             yield layer, weights[row, :, :rows, :columns].cpu().double().numpy()
 

@@ -28,10 +28,15 @@ from regard.explain.names import in_words
 from regard.runtime.files import write_file
 
 if TYPE_CHECKING:
-    from regard.tasks.trace import Picture, Trace
+    from regard.explain.hiding import HiddenPatches, Hiding
+    from regard.tasks.trace import Classified, Picture, Trace
 
-PictureKind = Literal["alignment", "grid", "self", "positions", "picture"]
+PictureKind = Literal["alignment", "grid", "self", "positions", "picture", "rollout", "maps"]
 KINDS: tuple[PictureKind, ...] = get_args(PictureKind)
+OF_IMAGES = ("picture", "rollout", "maps")
+"""The kinds that draw weights over an image."""
+MANY = ("grid", "positions", "rollout", "maps")
+"""The kinds that show all layers of a stack."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +45,9 @@ class Choice:
 
     Attributes:
         kind: The kind of picture, one of `KINDS`.
-        maps: All layers of a stack for `grid` and `positions`; a single map for the other kinds.
-        head: The number of one head. None: each head on its own in `grid` and `positions`, the
-            mean over heads in the other kinds.
+        maps: All layers of a stack for `MANY`; a single map for the other kinds.
+        head: The number of one head. None: each head on its own in `grid`, `positions` and `maps`,
+            the mean over heads in the other kinds.
         reason: Why this layer was chosen, if the user did not name one.
         row: The query index of the word the user asked for; None if no word was asked for.
         note: A remark about that word, for example that it occurs more than once.
@@ -63,9 +68,11 @@ class Choice:
     @property
     def name(self) -> str:
         """Layer and head in words, for titles."""
-        if self.kind in ("grid", "positions"):
+        if self.kind in MANY:
             name, kind = self.map.stack.split(".")
             site, heads = f"{name}.{self.map.layer}-{self.maps[-1].layer}.{kind}", "all heads"
+            if self.kind == "rollout":
+                return f"attention rollout, {in_words(site)}"
         else:
             one = self.map.heads == 1
             site, heads = (
@@ -78,6 +85,8 @@ class Choice:
     def short(self) -> str:
         """Layer and head as typed in options: `decoder.1.cross.7`, or `decoder.cross` for all."""
         site = self.map.stack if len(self.maps) > 1 else self.map.site
+        if self.kind == "rollout":
+            return "--kind rollout"
         return site if self.head is None else f"{site}.{self.head}"
 
 
@@ -96,6 +105,8 @@ class Look:
         source_language: The language of the keys of cross-attention, such as `English`.
         target_language: The language that the decoder writes, such as `German`.
         picture: The input image, if the input is an image.
+        classified: The image and its classifier, by which a map can be tested.
+        original: Whether an image is shown as it was, not as the model reads it.
     """
 
     maps: tuple[AttentionMap, ...]
@@ -108,6 +119,8 @@ class Look:
     source_language: str = ""
     target_language: str = ""
     picture: Picture | None = None
+    classified: Classified | None = None
+    original: bool = False
 
     def __post_init__(self) -> None:
         if not self.maps:
@@ -159,8 +172,8 @@ class Look:
             layer: A number, or a name: `decoder`, `decoder.1`, `decoder.1.self`; also
                 `decoder.1.self.3`, which names the head as well.
             head: The number of a head. Default: the mean over heads.
-            word: The query whose row is shown. In a `picture` it is a patch such as `2,3`, by
-                default [CLS].
+            word: The query whose row is shown. For an image it is a patch such as `2,3`; by
+                default that from which the class is computed: [CLS], or the mean of the patches.
 
         Raises:
             InputError: For an unknown kind, layer, head or word; the message lists the valid ones.
@@ -174,14 +187,14 @@ class Look:
         heads = min(m.heads for m in candidates)
         if head is not None and not 0 <= head < heads:
             raise InputError("--head", got=head, expected=f"0 to {heads - 1}")
+        if kind in OF_IMAGES:
+            return self._choose_picture(kind, candidates, head, layer, word)
         if kind in ("grid", "positions"):
             if word is not None:
                 raise InputError(
                     f"--word with --kind {kind}", expected="alignment or self", fix="leave one out"
                 )
             return Choice(kind, candidates, head)
-        if kind == "picture":
-            return self._choose_picture(candidates, head, word)
         best, reason = _sharpest(
             candidates, [m.seen(head, self.knocked_out_in(m)) for m in candidates]
         )
@@ -189,20 +202,58 @@ class Look:
         return Choice(kind, (best,), head, reason, row, note)
 
     def _choose_picture(
-        self, candidates: Sequence[AttentionMap], head: int | None, word: str | None
+        self,
+        kind: PictureKind,
+        candidates: tuple[AttentionMap, ...],
+        head: int | None,
+        layer: int | str | None,
+        word: str | None,
     ) -> Choice:
-        """Choose the layer with the lowest entropy in the row of interest.
+        """Choose the row to draw over the image and, for `picture`, the layer.
 
-        That row is the patch named by `word`, otherwise [CLS]; without [CLS], all rows count.
+        The row is the patch named by `word`, otherwise that from which the class is computed. The
+        layer is the one in which that row has the lowest entropy.
         """
         if self.picture is None:
-            raise InputError("--kind picture", got="a text", expected="an image")
-        row = 0 if self.picture.first else None
+            raise InputError(f"--kind {kind}", got="a text", expected="an image")
+        if kind == "rollout" and (layer is not None or head is not None):
+            raise InputError(
+                "--kind rollout", got="--layer or --head", expected="neither: all layers and heads"
+            )
+        row = self.picture.class_row
         if word is not None:
             row, _ = find_word(candidates[0].queries, word)
-        rows = slice(None) if row is None else slice(row, row + 1)
-        best, reason = _sharpest(candidates, [m.seen(head)[rows] for m in candidates])
+        if kind != "picture":
+            return Choice(kind, candidates, head, "", row)
+        rows = slice(self.picture.first, None) if row is None else slice(row, row + 1)
+        drawn = [m.seen(head, self.knocked_out_in(m))[rows] for m in candidates]
+        best, reason = _sharpest(candidates, drawn)
         return Choice("picture", (best,), head, reason, row)
+
+    def testable(self, choice: Choice) -> bool:
+        """Whether a choice is a map of what the class of an image is computed from."""
+        if self.picture is None or self.classified is None or choice.kind not in OF_IMAGES:
+            return False
+        return choice.row == self.picture.class_row and self.picture.patches > 1
+
+    def test(self, choice: Choice | None = None, hiding: Hiding | None = None) -> HiddenPatches:
+        """Test a map of an image: hide the patches that are looked at most, and as many others.
+
+        Args:
+            choice: The map, as `choose` returns it; by default the one that `save` draws.
+            hiding: How patches are hidden; by default a fifth of them, by the mean colour.
+
+        Raises:
+            InputError: If this is not the look of an image that was classified.
+        """
+        from regard.explain.hiding import Hiding, hide_patches  # imported here: they import torch
+        from regard.explain.patches import chosen_row, over_patches
+
+        if self.picture is None or self.classified is None:
+            raise InputError("test", got="no classified image", expected="an image and its classes")
+        choice = choice or self.choose()
+        weights = over_patches(self.picture, chosen_row(self, choice))
+        return hide_patches(self.classified, weights, hiding or Hiding())
 
     def save(
         self,
@@ -214,6 +265,7 @@ class Look:
         *,
         details: bool = False,
         paper: bool = False,
+        hiding: Hiding | bool = True,
     ) -> Path:
         """Write a page (.html) or a picture (.png, .svg, .pdf).
 
@@ -225,21 +277,38 @@ class Look:
             word: See `choose`.
             details: Also write the page's details, such as the model's name, below the picture.
             paper: Draw the picture for print: 160 mm wide, without title and caption.
+            hiding: How patches are hidden in the test beside the map of a classified image (see
+                `test`). True: as usual. False: no test.
 
         Raises:
             InputError: For another ending, or for arguments that `choose` rejects.
             WriteError: If the file cannot be written; the old file is unchanged.
         """
-        ending = picture_ending(path)
+        picture_ending(path)  # raise errors before the work, not after it
         choice = self.choose(kind, layer, head, word)
+        how = None if isinstance(hiding, bool) else hiding
+        found = self.test(choice, how) if hiding and self.testable(choice) else None
+        return self.save_choice(path, choice, found, details=details, paper=paper)
+
+    def save_choice(
+        self,
+        path: str | os.PathLike[str],
+        choice: Choice,
+        test: HiddenPatches | None = None,
+        *,
+        details: bool = False,
+        paper: bool = False,
+    ) -> Path:
+        """Write a page or a picture of what `choose` returned, with the result of `test`."""
+        ending = picture_ending(path)
         # Imported here because importing matplotlib takes most of a second.
         if ending == ".html":
             from regard.explain.page import look_page
 
-            return write_file(path, look_page(self, choice).encode())
+            return write_file(path, look_page(self, choice, test).encode())
         from regard.explain.plot import draw, render
 
-        figure = draw(self, choice, details=details, paper=paper)
+        figure = draw(self, choice, test, details=details, paper=paper)
         return write_file(path, render(figure, ending, paper=paper))
 
     def __repr__(self) -> str:
@@ -271,7 +340,8 @@ class Look:
     def _repr_html_(self) -> str:
         from regard.explain.page import framed, look_page
 
-        return framed(look_page(self, self.choose()))
+        choice = self.choose()
+        return framed(look_page(self, choice, self.test(choice) if self.testable(choice) else None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -361,6 +431,7 @@ def look_of(trace: Trace, item: Any, *, model: str = "", without: Sequence[str] 
         knocked_out=tuple(without),
         note=trace.note,
         picture=trace.picture,
+        classified=trace.classified,
     )
 
 
@@ -443,7 +514,8 @@ def _matching(
     maps: Sequence[AttentionMap], kind: PictureKind, layer: int | str | None
 ) -> tuple[tuple[AttentionMap, ...], int | None]:
     """The maps of one stack that fit `kind` and `layer`, and the head if `layer` names one."""
-    ending = {"alignment": ".cross", "self": ".self", "picture": ".self"}.get(kind, "")
+    ending = {"alignment": ".cross", "self": ".self"}.get(kind, "")
+    ending = ".self" if kind in OF_IMAGES else ending
     possible = [m for m in maps if m.stack.endswith(ending)]
     if not possible:
         other = "self" if kind == "alignment" else "alignment"

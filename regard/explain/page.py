@@ -20,15 +20,18 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from regard.errors import InputError
 from regard.explain.colours import hexadecimal, sequential
-from regard.explain.look import Choice, Comparison, Look
+from regard.explain.look import OF_IMAGES, Choice, Comparison, Look
 from regard.explain.maps import AttentionMap, Weights, visible
 from regard.runtime.files import write_file
+
+if TYPE_CHECKING:
+    from regard.explain.hiding import HiddenPatches
 
 FINE_BYTES = 6_000_000  # up to this size two bytes per weight, beyond it one
 # Beyond this size only the mean over heads is stored. Base64 adds a third: the file is < 30 MB.
@@ -94,7 +97,7 @@ def page(heading: str, sections: Sequence[Section]) -> str:
         "viewer",
         heading=escaped(heading),
         sections="\n".join(WRITERS[type(section)](section) for section in sections),
-        scales=_json(scales),
+        scales=page_json(scales),
     )
 
 
@@ -123,14 +126,18 @@ def save_page(path: str | os.PathLike[str], heading: str, sections: Sequence[Sec
     return write_file(path, page(heading, sections).encode())
 
 
-def look_page(look: Look, choice: Choice) -> str:
-    """The page of one look, opened at the choice; for an image, with its picture above."""
-    if choice.kind == "picture":
-        from regard.explain.plot import draw, render  # matplotlib is slow to import
+def look_page(look: Look, choice: Choice, test: HiddenPatches | None = None) -> str:
+    """The page of one look, opened at the choice; that of an image shows the weights over it.
 
-        picture = Picture(render(draw(look, choice), ".png"), choice.name)
-        maps = Looks([("", look)], choice.map.site, choice.head, view="matrix")
-        return page(look.title, [picture, maps])
+    Args:
+        look: The recorded attention of one input.
+        choice: What the page shows when it is opened.
+        test: What hiding patches of an image does.
+    """
+    if choice.kind in OF_IMAGES:
+        from regard.explain.image_page import image_page  # it imports this module
+
+        return image_page(look, choice, test)
     word = None if choice.row is None else choice.map.queries[choice.row]
     opened = Looks(
         [("", look)], choice.map.site, choice.head, word, None if word else VIEWS[choice.kind]
@@ -167,7 +174,7 @@ def escaped(text: object) -> str:
     return html.escape(visible(str(text)) if str(text) else "")
 
 
-def _json(value: Any) -> str:
+def page_json(value: Any) -> str:
     """JSON that is safe inside a script element: `&`, `<` and `>` are escaped."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # ASCII only
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
@@ -250,7 +257,8 @@ def _write_looks(looks: Looks) -> str:
         },
         "tabs": [_look_data(name, look, width, means_only=means_only) for name, look in looks.tabs],
     }
-    return f'<section class="look"><script type="application/json">{_json(data)}</script></section>'
+    script = f'<script type="application/json">{page_json(data)}</script>'
+    return f'<section class="look">{script}</section>'
 
 
 def _look_data(name: str, look: Look, width: int, *, means_only: bool) -> dict[str, Any]:

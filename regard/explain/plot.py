@@ -19,7 +19,8 @@ from matplotlib.figure import Figure
 from regard.explain.cells import COLUMN, ROW, Scale, label, paint, round_up, scale_for, signed_scale
 from regard.explain.colours import ACCENT, MUTED
 from regard.explain.frame import EDGE, Texts, framed_sheet
-from regard.explain.look import Choice, Comparison, Look, PictureKind
+from regard.explain.hiding import HiddenPatches
+from regard.explain.look import OF_IMAGES, Choice, Comparison, Look, PictureKind
 from regard.explain.maps import AttentionMap, Weights, mean_by_offset, visible
 from regard.explain.names import in_words
 from regard.explain.sheet import (
@@ -66,21 +67,32 @@ class Columns:
     beside: float  # the free space to the right of each panel
 
 
-def draw(look: Look, choice: Choice, *, details: bool = False, paper: bool = False) -> Figure:
+def draw(
+    look: Look,
+    choice: Choice,
+    test: HiddenPatches | None = None,
+    *,
+    details: bool = False,
+    paper: bool = False,
+) -> Figure:
     """Draw the chosen part of a look.
 
     Args:
         look: The recorded attention of one input.
         choice: The part to draw.
+        test: What hiding patches of an image does, drawn beside its map.
         details: Also write all known facts below, which makes the picture taller.
         paper: Draw for print: without title and caption.
     """
     medium = Medium(paper=paper, details=details)
     with style():
-        if choice.kind == "picture":
-            from regard.explain.picture import draw_picture  # imported here: it imports this module
+        if choice.kind in OF_IMAGES:
+            # imported here: it imports this module
+            from regard.explain.picture import draw_maps, draw_picture
 
-            return draw_picture(look, choice, medium)
+            if choice.kind == "maps":
+                return draw_maps(look, choice, medium, test)
+            return draw_picture(look, choice, medium, test)
         if choice.row is not None:
             return _draw_word(look, choice, medium)
         return DRAWINGS[choice.kind](look, choice, medium)

@@ -23,7 +23,7 @@ from regard.layers.attention import Attention
 from regard.layers.context import Context, Memory
 from regard.layers.convolution import Convolution, GatedConvolution
 from regard.layers.kernels.dropout import Dropout, drop_rows
-from regard.layers.layout import Layout
+from regard.layers.layout import Layout, Windows
 from regard.layers.mixer import Mixer
 from regard.layers.mlp import FeedForward
 from regard.layers.norms import norm
@@ -349,11 +349,19 @@ class Stack(nn.Module):
             for block in self.layers():
                 x = block(x, ctx)
             return self.final_norm(x)
-        shifts = 0, self.grid_window // 2
-        taken = [replace(ctx, windows=ctx.layout.windows(self.grid_window, by)) for by in shifts]
+        taken = [replace(ctx, windows=self.windows(ctx.layout, layer)) for layer in (0, 1)]
         for number, block in enumerate(self.layers()):
             x = block(x, taken[number % 2])
         return self.final_norm(x)
+
+    def windows(self, layout: Layout, layer: int) -> Windows | None:
+        """The windows within which a layer attends; None if it attends to all tokens.
+
+        Every second layer shifts its windows by half of their side (Swin).
+        """
+        if self.grid_window is None:
+            return None
+        return layout.windows(self.grid_window, layer % 2 * (self.grid_window // 2))
 
     def layout(self, before: Layout) -> Layout:
         """The layout of the output: the same as that of the input."""

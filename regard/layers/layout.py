@@ -247,6 +247,22 @@ class Windows(Layout):
         """For one query, the token of each key column: those of its window; -1 is padding."""
         return self.tokens_of[int(self.own_slots[query]) // self.longest].tolist()
 
+    def spread(self, weights: Tensor) -> Tensor:
+        """Recorded weights with a column for each token of an image: 0 outside the query's window.
+
+        weights (…, query, place in the query's window) -> (…, query, token).
+
+        Example:
+            >>> windows = Layout((8,), grid=(2, 4)).windows(2)
+            >>> windows.spread(torch.full((8, 4), 0.25))[0]
+            tensor([0.2500, 0.2500, 0.0000, 0.0000, 0.2500, 0.2500, 0.0000, 0.0000])
+        """
+        queries = len(self.own_slots)
+        tokens = self.tokens_of[self.own_slots // self.longest].to(weights.device)  # (query, place)
+        tokens = torch.where(tokens < 0, queries, tokens)  # padding gets a column that is cut off
+        out = weights.new_zeros(*weights.shape[:-1], queries + 1)
+        return out.scatter_(-1, tokens.expand(weights.shape), weights)[..., :-1]
+
     @cached_property
     def mask(self) -> Mask:
         """Allows attention only within a window and between neighbours in the image."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch.nn.functional as F
@@ -16,7 +17,6 @@ from torch import Tensor
 from regard.data.batch import Batch
 from regard.data.input import Input, Ragged
 from regard.layers import Tap
-from regard.models.model import Model
 
 T = TypeVar("T")
 AT_ONCE = 16
@@ -34,6 +34,14 @@ class HeadBatch:
     targets: int
     lengths: Callable[[str], tuple[Sequence[int], Sequence[int]]]
     """For the name of a layer, the numbers of queries and of keys of each text in that layer."""
+    grid: tuple[int, int] | None = None
+    """Rows and columns of patches, if these are images."""
+    first: int = 0
+    """The number of tokens before the patches."""
+    patch: int = 0
+    """The side of a patch, in pixels."""
+    spread: Callable[[str, Tensor], Tensor] = lambda _, weights: weights
+    """For the name of a layer, its recorded weights with a column for each token of an image."""
 
 
 def of_tokens(model: Any, batch: Batch[Ragged]) -> HeadBatch:
@@ -57,11 +65,20 @@ def inputs_of(batch: Batch[Ragged]) -> tuple[Ragged, ...]:
     return (batch.source,) if batch.decoder_input is None else batch.sides
 
 
-def of_texts(model: Model, texts: Input, loss: Callable[[Any], Tensor], targets: int) -> HeadBatch:
+def of_texts(model: Any, texts: Input, loss: Callable[[Any], Tensor], targets: int) -> HeadBatch:
     """Wraps texts or images for a model of a single stack, with a loss and its target count."""
-    lengths = model.embeds()[0].layout(texts).lengths
-    both = lengths, lengths
-    return HeadBatch(lambda tap: model.hidden(texts, tap), loss, targets, lambda _: both)
+    layout = model.embeds()[0].layout(texts)
+    both = layout.lengths, layout.lengths
+    read = partial(model.hidden, texts)
+    if layout.grid is None:
+        return HeadBatch(read, loss, targets, lambda _: both)
+
+    def spread(layer: str, weights: Tensor) -> Tensor:
+        windows = model.encoder.windows(layout, int(layer.split(".")[1]))
+        return weights if windows is None else windows.spread(weights)
+
+    patch = model.config.patch
+    return HeadBatch(read, loss, targets, lambda _: both, layout.grid, layout.first, patch, spread)
 
 
 def batch_of_ids(texts: Sequence[Sequence[int]]) -> Batch[Ragged]:

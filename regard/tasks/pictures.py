@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,6 +21,7 @@ from regard.data.config import PictureData
 from regard.data.images.augment import augmented
 from regard.data.images.changes import changed_batch
 from regard.data.images.digits import SIDE
+from regard.data.images.opening import shown
 from regard.data.images.pictures import Pictures, PictureSplits, statistics
 from regard.data.images.reader import ImageReader
 from regard.data.images.sources import in_order, load_pictures, read_pictures
@@ -33,9 +35,10 @@ from regard.runtime.ahead import computed_ahead
 from regard.runtime.cores import parallel_map
 from regard.tasks.labelled import LabelledTask, class_loss, label_indices
 from regard.tasks.measures.accuracy import Measures, class_scores
+from regard.tasks.picture_traces import classifier, dense_records, picture_of
 from regard.tasks.reader import TOKENS_AT_ONCE, EncoderTask
 from regard.tasks.task import Prepared, Settings, rise
-from regard.tasks.trace import Picture, Trace, first_records
+from regard.tasks.trace import Trace
 from regard.tokens.processor import Processor
 
 
@@ -204,23 +207,31 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         for rows in _some(len(items), model):
             yield rows, self.reader.read([items[i] for i in rows])
 
+    def sources(self, model: ImageEncoder, images: Any) -> Iterator[Dense]:
+        """Images, or examples with their classes, as batches of the model's input."""
+        if isinstance(images, Pictures):
+            return (batch.source for batch in self.labelled_batches(model, images))
+        return (source for _, source in self.inputs(model, images))
+
     def trace(self, model: ImageEncoder, image: Any, tap: Tap, **_: Any) -> Trace:
         """Reads one image, and returns what the tap records and the predicted class."""
         pixels = self.reader.pixels(image)
         source = Dense(self.reader.normalised(torch.from_numpy(pixels)[None])).to(model.device)
-        written, note = None, ""
+        classified, written, note = None, None, ""
         with evaluating(model):
             if model.config.classes:
                 [shares] = model.classify(source, tap).softmax(dim=1)
                 share, best = shares.max(dim=0)
                 written = model.config.classes[int(best)]
                 note = f"It is read as {written}, with a probability of {float(share):.3f}."
+                classified = classifier(model, source, tap.edits)
             else:
                 model.hidden(source, tap)
-        layout = model.embed.layout(source)
-        picture = Picture(pixels, layout.grid or model.config.grid, layout.first)
+        picture = picture_of(model, source, pixels, lambda: np.asarray(shown(image)))
         words = picture.names, range(len(picture.names))
-        return Trace(first_records(tap), {"encoder.self": (words, words)}, written, note, picture)
+        weights = dense_records(model, model.embed.layout(source), tap)
+        kind = {"encoder.self": (words, words)}
+        return Trace(weights, kind, written, note, picture, classified)
 
 
 def _reader_for(data: Any, model: Any) -> ImageReader:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,13 +40,47 @@ class Picture:
     """The number of rows and columns of patches."""
     first: int
     """The number of tokens before the patches."""
+    pool: Literal["first", "mean"] = "first"
+    """Whether the class is computed from the first token, or from the mean of the patches."""
+    original: Callable[[], NDArray[np.uint8]] | None = None
+    """Opens the image as it was before it was cropped and scaled: (height, width), or (height,
+    width, channels)."""
 
     @property
     def names(self) -> list[str]:
-        """The names of the tokens: [CLS], then `row,column` of each patch, counted from 0."""
+        """The names of the tokens: [CLS], then `row,column` of each patch, counted from 0.
+
+        A second token before the patches is DeiT's, [DIST]; further ones are registers.
+        """
         rows, columns = self.grid
         patches = [f"{row},{column}" for row in range(rows) for column in range(columns)]
-        return ["[CLS]"] * self.first + patches
+        registers = [f"[REG{number}]" for number in range(1, self.first)]
+        before = ["[CLS]", "[DIST]"] if self.first == 2 else ["[CLS]", *registers]
+        return before[: self.first] + patches
+
+    @property
+    def patches(self) -> int:
+        """The number of patches."""
+        return self.grid[0] * self.grid[1]
+
+    @property
+    def class_row(self) -> int | None:
+        """The token whose attention shows what the class is computed from.
+
+        That is the first token; None if it is the mean of the patches.
+        """
+        return 0 if self.pool == "first" and self.first else None
+
+
+@dataclass(frozen=True, eq=False)
+class Classified:
+    """An image as a classifier reads it, and the classifier for changed versions of the image."""
+
+    values: Tensor
+    """(channels, height, width) Normalised pixels, as the model reads them."""
+    classes: tuple[str, ...]
+    shares: Callable[[Tensor], Tensor]
+    """Normalised images (images, channels, height, width) -> probabilities (images, classes)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +97,8 @@ class Trace:
     """A remark for the reader, such as that the output was given."""
     picture: Picture | None = None
     """The image, if an image was read."""
+    classified: Classified | None = None
+    """The image and its classifier, if an image was classified."""
     pieces: Mapping[str, tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
     """The input tokens of queries and keys, by the kind of attention. In `words` the query of a
     translating decoder is the word that it writes; here it is the token that it reads."""

@@ -69,6 +69,16 @@ def on_white(image: Image.Image) -> Image.Image:
     return Image.alpha_composite(ground, image).convert("RGB")
 
 
+def shown(item: Any, largest: int = 1024) -> Image.Image:
+    """An image for display, in mode L or RGB: at most `largest` pixels wide and high.
+
+    Transparent parts are white.
+    """
+    image = opened(item)
+    image.thumbnail((largest, largest))
+    return on_white(image)
+
+
 def name_of(item: Any) -> str:
     """Name an item in errors: its path, or else its type."""
     if isinstance(item, str | os.PathLike):

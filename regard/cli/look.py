@@ -1,0 +1,259 @@
+"""`regard look` and `regard heads`: what a model attends to, and what each head is for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.options import (
+    AsJson,
+    Beam,
+    Details,
+    Device,
+    Dtype,
+    KnockOut,
+    ModelPath,
+    Paper,
+    Precision,
+    Quiet,
+    Threads,
+    load_pipeline,
+    print_result,
+    print_status,
+)
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.explain.hiding import Hiding, HidingReport
+    from regard.explain.look import Choice, Look
+    from regard.pipeline import Pipeline
+
+Split = Annotated[str | None, typer.Option(help="A split of the run's data; by default valid.")]
+Data = Annotated[
+    str | None,
+    typer.Option("--data", help="Pairs, or labelled examples; text for a GPT, BERT or T5."),
+]
+Count = Annotated[
+    int, typer.Option("--pairs", help="How many pairs, images, or pieces of text.", min=1)
+]
+
+
+def look(
+    place: ModelPath,
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="[TEXT|FILE]", help="The sentence, or an image's path."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="out.html, out.png, out.svg or out.pdf")
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="alignment, grid, self or positions; for an image also picture, rollout or maps."
+        ),
+    ] = None,
+    layer: Annotated[str | None, typer.Option(help="A number, or a name such as encoder.1")] = None,
+    head: Annotated[
+        int | None, typer.Option(help="A head's number, from 0; by default the mean of all heads.")
+    ] = None,
+    word: Annotated[
+        str | None,
+        typer.Option(help="The word whose attention to highlight; for an image, a patch: 2,3."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="A translation to follow (forced decoding).")
+    ] = None,
+    knock_out: KnockOut = None,
+    beam: Beam = None,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Allow words that the model does not know.")
+    ] = False,
+    hide: Annotated[
+        float,
+        typer.Option("--hide", help="Images: share of patches hidden to test the map; 0: no test."),
+    ] = 0.2,
+    fill: Annotated[
+        str, typer.Option("--fill", help="What hides a patch: mean (colour of the image) or blur.")
+    ] = "mean",
+    draws: Annotated[
+        int, typer.Option("--draws", help="How many random choices of other patches to hide.")
+    ] = 5,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed of these choices.", min=0)] = 0,
+    original: Annotated[
+        bool, typer.Option("--original", help="Show an image as it was, not as the model reads it.")
+    ] = False,
+    test: Annotated[
+        bool,
+        typer.Option("--test", help="Test the maps of many images (--split, --data, --pairs)."),
+    ] = False,
+    split: Split = None,
+    files: Data = None,
+    count: Count = 200,
+    details: Details = False,
+    paper: Paper = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+    device: Device = "auto",
+    dtype: Dtype = "fp32",
+) -> None:
+    """Draw a model's attention while it reads, translates or restores a text, or an image.
+
+    The map of an image stands beside its test: the probability of the class with the patches hidden
+    that are looked at most, with as many others hidden, and with those looked at least. --test
+    measures that on many images.
+    """
+    from regard.explain.look import picture_ending
+
+    number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
+    usual = None if test else Path("look.html")
+    out = usual if out is None else out
+    if out is not None:
+        # raise errors before the work, not after it
+        picture_ending(out, (".png", ".svg", ".pdf") if test else PICTURES)
+    if (text is None) != test:
+        got = "--test and an input" if test else "no input"
+        raise InputError("look", got=got, expected="a text or an image, or --test for many images")
+    hiding = None if hide == 0 else _hiding(hide, fill, draws, seed)
+    pipeline = load_pipeline(place, threads, precision, device, dtype)
+    if test or text is None:
+        if not (number is None or isinstance(number, int)) or word or target or original:
+            got = "--word, --target, --original or the name of a layer"
+            raise InputError("look --test", got=got, expected="--kind, a number as --layer, --head")
+        report = pipeline.hide_patches(
+            _images(pipeline, split, files, count),
+            kind=kind or "picture", layer=number, head=head, hiding=hiding,
+            knock_out=knock_out or (),
+        )  # fmt: skip
+        _finish_test(report, out, as_json=as_json, quiet=quiet)
+        return
+    _check_text(pipeline, text, allow_unknown=allow_unknown)
+    search: dict[str, Any] = {} if beam is None else {"beam": beam}
+    # Unknown words were already checked above, so they are allowed here.
+    seen = pipeline.look(
+        text, target=target, knock_out=knock_out or (), original=original, allow_unknown=True,
+        **search,
+    )  # fmt: skip
+    assert out is not None
+    choice = seen.choose(kind, number, head, word)
+    found = None if hiding is None or not seen.testable(choice) else seen.test(choice, hiding)
+    seen.save_choice(out, choice, found, details=details, paper=paper)
+    row = _row(seen, choice, text)
+    row |= {} if found is None else {"test": found.to_json()}
+    print_result(seen.target or text, row, as_json=as_json)
+    print_status(f"{out} shows {choice.name}: {choice.short}", quiet=quiet or as_json)
+    if found is not None:
+        print_status(found.verdict, quiet=quiet or as_json)
+
+
+PICTURES = (".html", ".png", ".svg", ".pdf")
+
+
+def _hiding(share: float, fill: Any, draws: int, seed: int) -> Hiding:
+    from regard.explain.hiding import Hiding
+
+    return Hiding(share, fill, draws, seed)
+
+
+def _check_text(pipeline: Pipeline, text: str, *, allow_unknown: bool) -> None:
+    from regard.tasks.task import check_texts
+
+    if not pipeline.reads_images:
+        check_texts("look", text)
+    pipeline.task.task_for(text).check(pipeline.model, text, allow_unknown=allow_unknown)
+
+
+def _images(pipeline: Pipeline, split: str | None, files: str | None, count: int) -> Any:
+    """The first images of a split, or of a file of one's own."""
+    from regard.tasks.measures.report import Selection
+
+    selection = Selection(split, files, "look", pipeline.name)
+    return pipeline.task.head_examples(pipeline.recipe, selection, count)
+
+
+def _finish_test(report: HidingReport, out: Path | None, *, as_json: bool, quiet: bool) -> None:
+    if out is not None:
+        from regard.explain.plot_tests import save_report
+
+        save_report(report, out)
+    print_result(report.table(), report.to_json(), as_json=as_json)
+    if out is not None:
+        print_status(f"{out} is drawn", quiet=quiet or as_json)
+
+
+def _row(seen: Look, choice: Choice, text: str) -> dict[str, Any]:
+    """What is shown, as JSON: the weights of the map, or those over the patches of an image."""
+    if seen.picture is None:
+        weights = choice.map.seen(choice.head, seen.knocked_out_in(choice.map))
+        shown = {"queries": list(choice.map.queries), "keys": list(choice.map.keys)}
+        row = {"text": text, "output": seen.target or None, "map": choice.short, **shown}
+        return {**row, "weights": _numbers(weights)}
+    from regard.explain.patches import chosen_row, over_patches
+
+    weights = chosen_row(seen, choice)
+    return {
+        "file": text,
+        "class": seen.target or None,
+        "map": choice.short.removeprefix("--kind "),
+        "query": None if choice.row is None else choice.map.queries[choice.row],
+        "grid": list(seen.picture.grid),
+        "before_patches": _numbers(weights[: seen.picture.first]),
+        "weights": _numbers(over_patches(seen.picture, weights)),
+    }
+
+
+def _numbers(values: Any) -> Any:
+    """Nested lists of numbers; a head that was knocked out has none."""
+    import numpy as np
+
+    found = np.round(values, 6).astype(object)
+    found[np.isnan(values)] = None
+    return found.tolist()
+
+
+def heads(
+    place: ModelPath,
+    split: Split = None,
+    files: Data = None,
+    count: Count = 100,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="A picture for a model of images: heads.png, .svg, .pdf"),
+    ] = None,
+    as_json: AsJson = False,
+    threads: Threads = None,
+    precision: Precision = "fp32",
+    device: Device = "auto",
+    dtype: Dtype = "fp32",
+) -> None:
+    """List what each attention head does, and the effect of removing it.
+
+    One line per head: effect is the rise of the loss without the head; previous, first and
+    positional (with the distance) say where it attends, entropy how spread out its attention is.
+    For encoders the loss is that of masked tokens, classes, tags or answers. For images, how far
+    apart the patches are that attend to each other, in pixels and in patches.
+    """
+    from regard.explain.heads import heads_table
+    from regard.explain.look import picture_ending
+    from regard.tasks.measures.report import Selection
+
+    if out is not None:
+        picture_ending(out, (".png", ".svg", ".pdf"), "heads")
+    pipeline = load_pipeline(place, threads, precision, device, dtype)
+    if out is not None and not pipeline.reads_images:
+        raise InputError("heads -o", got="a model of texts", expected="a model of images")
+    selection = Selection(split, files, "heads", pipeline.name)
+    texts = pipeline.task.head_examples(pipeline.recipe, selection, count)
+    found = pipeline.heads(texts)
+    over = f"{len(texts)} {pipeline.task.items}"
+    table = heads_table(found, over, pipeline.task.effect)
+    if out is not None:
+        from regard.explain.plot_tests import save_heads
+
+        save_heads(found, over, out)
+    print_result(table, *map(asdict, found), as_json=as_json)

@@ -1,0 +1,65 @@
+"""What a model of images computes from one image: its classes, its patches, its attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.data.input import Dense
+from regard.layers import Edit, Layout, Tap
+from regard.models.image_encoder import ImageEncoder
+from regard.models.mode import evaluating
+from regard.tasks.trace import Classified, Picture, first_records
+
+
+def classifier(model: ImageEncoder, source: Dense, edits: Sequence[Edit] = ()) -> Classified:
+    """One image, and the model's classes of changed versions of it, computed with the same edits.
+
+    Args:
+        model: The classifier.
+        source: (1, channels, height, width) The normalised image.
+        edits: Changes of the model, such as heads that are removed.
+    """
+
+    def shares(images: Tensor) -> Tensor:
+        with evaluating(model):
+            read = Dense(images.to(model.device))
+            return model.classify(read, Tap(edits=edits) if edits else None).softmax(1).cpu()
+
+    return Classified(source.values[0].cpu(), model.config.classes, shares)
+
+
+def picture_of(
+    model: ImageEncoder,
+    source: Dense,
+    pixels: NDArray[np.float32],
+    original: Callable[[], NDArray[np.uint8]] | None = None,
+) -> Picture:
+    """The image that a model reads, with the places of its patches among the tokens.
+
+    Args:
+        model: The model.
+        source: The normalised image.
+        pixels: (channels, height, width) The same from 0 to 1.
+        original: Opens the image as it was before it was cropped and scaled.
+    """
+    layout = model.embed.layout(source)
+    assert layout.grid is not None  # the layout of an image
+    pool: Literal["first", "mean"] = "first" if model.config.pool == "first" else "mean"
+    return Picture(pixels, layout.grid, layout.first, pool, original)
+
+
+def dense_records(model: ImageEncoder, layout: Layout, tap: Tap) -> dict[str, Tensor]:
+    """The recorded weights of the first image by site, over all its tokens: (heads, query, key).
+
+    Weights within windows of an image are 0 at the tokens outside.
+    """
+    found = {}
+    for site, weights in first_records(tap).items():
+        windows = model.encoder.windows(layout, int(site.split(".")[1]))
+        found[site] = weights if windows is None else windows.spread(weights)
+    return found
