@@ -59,11 +59,13 @@ def train(name: str, folder: Path, run: Path, threads: int, overrides: list[str]
     return regard.train(chosen, run, resume=run.exists(), threads=threads)
 
 
-def choose_penalty(pipeline, valid, lowercase: bool) -> tuple[float, dict[float, float]]:
+def choose_penalty(
+    pipeline, valid, lowercase: bool, penalties: list[float]
+) -> tuple[float, dict[float, float]]:
     """The length penalty with the highest validation BLEU."""
     references = [pair.target for pair in valid]
     found = {}
-    for penalty in PENALTIES:
+    for penalty in penalties:
         texts = pipeline.translate(
             [pair.source for pair in valid], length_penalty=penalty, allow_unknown=True
         )
@@ -84,7 +86,8 @@ def report(name: str, result: dict, samples: list[tuple[str, str, str]]) -> str:
         "",
         f"{result['parameters']:,} parameters; {result['minutes']:.0f} minutes of training on "
         f"{result['threads']} {'threads' if result['threads'] > 1 else 'thread'}; length penalty "
-        f"{result['length_penalty']}, chosen on validation.",
+        f"{result['length_penalty']}, the best of {len(result['validation_by_penalty'])} on "
+        "validation.",
         "",
         "| source | reference | Regard |",
         "|---|---|---|",
@@ -100,6 +103,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path)
     parser.add_argument("--threads", type=int, default=cores())
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--penalties", type=float, nargs="+", default=PENALTIES)
     parser.add_argument("overrides", nargs="*", metavar="a.b=value")
     given = parser.parse_args()
     name, direction = given.name, direction_of(given.name)
@@ -107,7 +111,7 @@ def main() -> None:
     run = given.run or Path("runs") / f"multi30k-{name}"
     pipeline = train(name, given.data, run, given.threads, given.overrides)
     valid = pairs_of(given.data, "val", direction)
-    penalty, tried = choose_penalty(pipeline, valid, lowercase)
+    penalty, tried = choose_penalty(pipeline, valid, lowercase, given.penalties)
     test = pairs_of(given.data, "test_2016_flickr", direction)
     found = pipeline.evaluate(test, lowercase=lowercase, length_penalty=penalty)
     seconds = max(row.get("seconds", 0.0) for row in read_metrics(run / "metrics.jsonl"))

@@ -71,17 +71,26 @@ class Translator(nn.Module):
         return torch.stack(logits, 1)
 
     @torch.inference_mode()
-    def greedy(self, source: Tensor, real: Tensor, work: dict[str, Any], length: int) -> Tensor:
-        """The best next token, `length` times; the end symbol is forbidden: (batch, length)"""
+    def greedy(
+        self, source: Tensor, real: Tensor, work: dict[str, Any], length: int
+    ) -> tuple[Tensor, Tensor]:
+        """The best next token, `length` times; the end symbol is forbidden.
+
+        Returns:
+            The tokens (batch, length), and the log-probability of each row (batch,).
+        """
         memory, keys, state = self.encode(source, real)
         ids, written = torch.full((len(source),), work["begin"]), []
+        total = torch.zeros(len(source))
         forbidden = [work["pad"], work["begin"], work["end"]]
         for _ in range(length):
             logits, state = self.step(self.embedded(ids), state, memory, keys, real)
+            log_probs = logits.log_softmax(-1)
             logits[:, forbidden] = float("-inf")
             ids = logits.argmax(-1)
+            total += log_probs.gather(1, ids[:, None])[:, 0]
             written.append(ids)
-        return torch.stack(written, 1)
+        return torch.stack(written, 1), total
 
 
 def copy_weights(ours: Any, theirs: Translator) -> None:
@@ -134,14 +143,12 @@ class Decode:
         copy_weights(ready_model(same.config, same.source_vocab, same.target_vocab), self.model)
         self.sources = [source for batch in same.batches["decode"] for source, _ in batch]
 
-    def ids(self, count: int) -> list[list[int]]:
-        """What is written for the first `count` sentences, in one batch."""
+    def hypotheses(self, count: int) -> list[tuple[list[int], float]]:
+        """Tokens and log-probability for each of the first `count` sentences, in one batch."""
         source = rows(self.sources[:count], self.settings["pad"])
         real = source != self.settings["pad"]
-        found: list[list[int]] = self.model.greedy(
-            source, real, self.settings, self.written
-        ).tolist()
-        return found
+        ids, total = self.model.greedy(source, real, self.settings, self.written)
+        return list(zip(ids.tolist(), total.tolist(), strict=True))
 
     def measure(self, case: str) -> float:
-        return len(self.ids(int(case)))
+        return len(self.hypotheses(int(case)))

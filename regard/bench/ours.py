@@ -161,18 +161,18 @@ class Decode:
 
     def measure(self, case: str) -> float:
         """Translate as many sentences as the case says, in one batch."""
-        found = self.ids(int(case))
-        assert all(len(ids) == WRITTEN for ids in found)
+        found = self.hypotheses(int(case))
+        assert all(len(ids) == WRITTEN for ids, _ in found)
         return len(found)
 
-    def ids(self, count: int) -> list[list[int]]:
-        """The best translation of each of the first `count` sentences, decoded in one batch."""
+    def hypotheses(self, count: int) -> list[tuple[list[int], float]]:
+        """Tokens and log-probability for each of the first `count` sentences, in one batch."""
         from regard.data.input import Ragged
         from regard.decode import decode
 
         source = Ragged.of(self.sources[:count])
         found = decode(self.model, source, self.symbols, self.config)
-        return [list(best[0].ids) for best in found]
+        return [(list(best[0].ids), best[0].logprob) for best in found]
 
 
 @dataclass

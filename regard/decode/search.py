@@ -302,7 +302,8 @@ class Sampling(Search):
         check_finite(log_probs[:, 0].tolist())
         # As in transformers, greedy and sampling filter logits, beam search log-probabilities.
         scores = running.filtered(logits.float(), self.config, self.symbols)
-        free = [row for row, held in enumerate(running.per_row(running.forced)) if held < 0]
+        forced = running.per_row(running.forced)
+        free = [row for row, held in enumerate(forced) if held < 0]
         drawn = self._pick(scores, free)
         while self.forbidden is not None and (again := self._refused(drawn, free)):
             # Drawing again without the forbidden token is drawing from the other tokens.
@@ -312,7 +313,6 @@ class Sampling(Search):
             # Without an end symbol, a row may have no other token left: it keeps the last one.
             free = [row for row in again if scores[row].amax() > MINUS_INF]
             drawn[free] = self._pick(scores, free)[free] if free else drawn[free]
-        forced = running.per_row(running.forced)
         frees = running.per_row([*map(running.free, running.sentences)])
         tokens = [
             token if held < 0 else held for token, held in zip(drawn.tolist(), forced, strict=True)

@@ -104,6 +104,8 @@ class AdditiveScore(nn.Module):
         the vector v if q and k hold only some of the layer's heads.
         """
         vector = self.vector if heads is None else self.vector[list(heads)]
+        if q.shape[1:3] == (1, 1) and torch.is_inference_mode_enabled():  # a decoding step
+            return ((q + k).tanh_() @ vector[0])[:, :, None]
         return torch.einsum(
             "bhqkd,hd->bhqk", (q[..., :, None, :] + k[..., None, :, :]).tanh(), vector
         )
@@ -133,7 +135,8 @@ def attend_unfused(
     Returns:
         (batch, heads, query, head_dim).
     """
-    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+    if k.shape[1] != q.shape[1]:  # grouped heads
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
     scores = score(q, k) if bias is None else score(q, k) + bias
     weights = masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device))
     weights = hardmax(weights) if hard else weights

@@ -25,6 +25,7 @@ from regard.errors import InputError
 from regard.layers.attention import Attention
 from regard.layers.block import Block, BlockShape
 from regard.layers.context import Context
+from regard.layers.kernels.linear import linear
 from regard.layers.layout import Layout
 from regard.layers.mixer import Mixer
 from regard.layers.recurrent import Gates, Recurrent, See, as_it_is, gates_of, turn
@@ -103,19 +104,20 @@ class AttentiveBlock(Block):
         """
         layout, tap, slot, cell = ctx.layout, ctx.tap, self.recurrent.slot, self.recurrent.cell
         cells = self.recurrent.cells
-        of_y, of_c = (w.contiguous() for w in cells.weight_ih_l0.split(self.dim, 1))
-        from_y = layout.pad(F.linear(x, of_y, cells.bias_ih_l0))  # (batch, length, gates · dim)
+        input_product = self._input_product(x, layout)
         words = layout.pad(x).unbind(1) if self.last_word else ()  # y of each time, (batch, dim)
         hidden = cells.weight_hh_l0, cells.bias_hh_l0
-        gates = Gates(tap, self.recurrent.name, layout, _slots_in_time(layout))
-        see: See = as_it_is if tap is None else gates.see
+        see: See = as_it_is
+        if tap is not None:
+            gates = Gates(tap, self.recurrent.name, layout, _slots_in_time(layout))
+            see = gates.see
         look = self._edited_look(ctx) if self._is_edited(tap) else self._look(ctx)
         held = _states(ctx)[slot]
         found, contexts, history = list[Tensor](), [], [held]
-        for time, from_y_t in enumerate(from_y.unbind(1)):
+        for time in range(layout.longest):
             found.append(torch.cat((held[0], words[time]), 1) if self.last_word else held[0])
             context = look(found)  # (batch, dim)
-            from_x = from_y_t + F.linear(context, of_c)  # W [y; c] = W_y y + W_c c
+            from_x = input_product(time, context)  # (batch, gates · dim)
             held = turn(cell, gates_of(cell, from_x, held[0], hidden, see), held, see)
             history.append(held)
             contexts.append(context)
@@ -125,8 +127,25 @@ class AttentiveBlock(Block):
             if not self._is_edited(tap):
                 self._show(found, ctx)
         states = [after[0] for after in history[1:]]
-        s, c = (layout.unpad(torch.stack(each, 1)) for each in (states, contexts))
+        if layout.longest == 1 and layout.even:
+            s, c = states[0], contexts[0]
+        else:
+            s, c = (layout.unpad(torch.stack(each, 1)) for each in (states, contexts))
         return ctx.visit(self.recurrent.name, s), c
+
+    def _input_product(self, x: Tensor, layout: Layout) -> Callable[[int, Tensor], Tensor]:
+        """A function that computes W [y; c] + b of all rows at a time, from the time and c.
+
+        W [y; c] = W_y y + W_c c, and W_y y is computed for all times at once. A decoding step has
+        one time, and one product.
+        """
+        cells = self.recurrent.cells
+        weight, bias = cells.weight_ih_l0, cells.bias_ih_l0
+        if layout.longest == 1 and layout.even and torch.is_inference_mode_enabled():
+            return lambda _, context: linear(torch.cat((x, context), 1), weight, bias)
+        of_y, of_c = (w.contiguous() for w in weight.split(self.dim, 1))
+        from_y = layout.pad(F.linear(x, of_y, bias)).unbind(1)  # (batch, gates · dim) of each time
+        return lambda time, context: from_y[time] + F.linear(context, of_c)
 
     def _is_edited(self, tap: Tap | None) -> bool:
         sites = self.cross_attention.sites()
@@ -134,8 +153,10 @@ class AttentiveBlock(Block):
 
     def _look(self, ctx: Context) -> Look:
         """A function that computes c_t of each row from its latest query."""
-        layout = Layout((1,) * ctx.layout.batch, ctx.layout.device)
-        one = replace(ctx, layout=layout, tap=None, cache=None)
+        one = ctx
+        if ctx.tap is not None or ctx.layout.longest > 1 or not ctx.layout.even:
+            layout = Layout((1,) * ctx.layout.batch, ctx.layout.device)
+            one = replace(ctx, layout=layout, tap=None, cache=None)
         return lambda found: self.cross_attention(found[-1], one)
 
     def _edited_look(self, ctx: Context) -> Look:

@@ -29,6 +29,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from regard.errors import InputError
 from regard.layers.context import Context
+from regard.layers.kernels.linear import linear
 from regard.layers.layout import InTime, Layout
 from regard.layers.mixer import Mixer
 from regard.layers.tap.tap import Tap
@@ -66,13 +67,14 @@ def gates_of(cell: str, from_x: Tensor, h: Tensor, hidden: Hidden, see: See) -> 
     """
     if cell == "gru_before":
         return _reset_before(from_x, h, hidden, see)
-    from_h = F.linear(h, *hidden)  # U h
+    from_h = linear(h, *hidden) if h.dim() == 2 else F.linear(h, *hidden)  # U h
     if cell == "rnn":
         return {"candidate": (from_x + from_h).tanh()}
     if cell == "gru":
-        (x_r, x_z, x_n), (h_r, h_z, h_n) = from_x.chunk(3, -1), from_h.chunk(3, -1)
-        reset = see("reset", (x_r + h_r).sigmoid())
-        update = see("update", (x_z + h_z).sigmoid())
+        parts = [2 * h.shape[-1], h.shape[-1]]  # r and z together, n
+        (x_rz, x_n), (h_rz, h_n) = torch.split(from_x, parts, -1), torch.split(from_h, parts, -1)
+        reset, update = (x_rz + h_rz).sigmoid().chunk(2, -1)
+        reset, update = see("reset", reset), see("update", update)
         return {"update": update, "candidate": see("candidate", (x_n + reset * h_n).tanh())}
     into, forget, candidate, out = (from_x + from_h).chunk(4, -1)
     return {

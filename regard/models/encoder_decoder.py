@@ -49,6 +49,8 @@ class DecoderState:
 
     def reorder(self, rows: Tensor) -> None:
         """Replaces row i by the former row rows[i]; drops sequences of which no row is named."""
+        if rows.tolist() == list(range(len(self.cache.lengths))):
+            return  # every row stays, as in most steps of greedy decoding
         self.cache.reorder(rows)
         sentences = torch.unique_consecutive(rows // self.beams)
         self.beams = rows.numel() // max(1, sentences.numel())
