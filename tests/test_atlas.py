@@ -38,6 +38,8 @@ SHORT = {  # steps, where drawing is all
 }  # fmt: skip
 
 SMALL: dict[str, dict[str, int | str]] = {  # options of figures that measure a model
+    "crossover": {"dim": 16, "rounds": 1},
+    "fields": {"length": 9, "layers": 2, "dim": 4},
     "growth": {"length": 128, "dim": 8, "rounds": 1},
     "layers": {"model": "tiny/translate", "text": "The old dog sleeps."},
     "question": {"pairs": 6},

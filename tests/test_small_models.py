@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from regard.data.sources import load_splits
+from regard.layers import Edit, Tap
 from regard.recipes.shelf import shipped
 from regard.runs.load import load
 from tests.commands import is_refused
@@ -44,6 +47,28 @@ def test_everyday_sentences_are_translated(model):
     assert translator.look("I love you.").maps[0].keys
     rounded = translator.quantised().translate("I love you.")
     assert rounded == translator.translate("I love you.") == "Ich liebe dich."
+
+
+def test_the_recurrent_translator_aligns_words_and_needs_its_alignment(model):
+    translator = model("tiny/recurrent")
+    [seen] = translator.look("The old dog didn't see the cat.").maps
+    looked = {
+        q: seen.keys[int(w.argmax())] for q, w in zip(seen.queries, seen.weights[0], strict=True)
+    }
+    assert looked.items() >= {"alte": "old", "Hund": "dog", "sah": "see", "Katze": "cat"}.items()
+
+    pairs = load_splits(translator.recipe.data).splits.tests["combinations"][:20]
+    greedy = translator.decoding(beam=1)
+
+    def right(*edits):
+        texts = [pair.source for pair in pairs]
+        found = translator.task.predict(translator.model, texts, greedy, tap=Tap(edits=edits))
+        return sum(best.text == pair.target for [best], pair in zip(found, pairs, strict=True))
+
+    assert right() >= 17
+    assert right(Edit("decoder.0.cross.weights", lambda w: torch.ones_like(w) / w.shape[-1])) == 0
+    assert right(Edit("decoder.0.recurrent.update", torch.ones_like)) == 0  # the state never moves
+    assert right(Edit("encoder.0.recurrent.backward.state", torch.zeros_like)) < 5
 
 
 def test_a_story_goes_on_and_a_phone_suggests(model):

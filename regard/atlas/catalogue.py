@@ -374,6 +374,47 @@ _FIGURES = {
         text="2 to 12 words of words/glove that a GRU reads",
         options={"seed": SEED},
     ),
+    "road": Figure(
+        title="From a gate to multi-head attention in four steps",
+        lectures=("2.4",),
+        module="road",
+        text="pairs of letters and digits, and two letters, such as 'b7 a3 d1 ab'",
+        options={
+            "heads": Option(2, "number of heads of the last step", high=8),
+            "steps": Option(600, "training steps", high=10_000),
+            "seed": SEED,
+        },
+        measured=True,
+    ),
+    "cells": Figure(
+        title="How many parameters a GRU and an LSTM have",
+        lectures=("2.2", "2.3"),
+        module="cells",
+        options={"dim": Option(256, "width of input and state", high=4096)},
+    ),
+    "fields": Figure(
+        title="How far back a token sees after n layers",
+        lectures=("2.9",),
+        module="fields",
+        options={
+            "length": Option(64, "tokens of a text", low=4, high=256),
+            "layers": Option(6, "the largest number of layers", high=12),
+            "kernel": Option(3, "tokens that a convolution sees", low=2, high=15),
+            "reach": Option(4, "tokens before it that restricted attention sees", high=64),
+            "dim": Option(16, "width of a token", low=2, high=128),
+            "seed": SEED,
+        },
+    ),
+    "crossover": Figure(
+        title="Where n passes d: from when on attention costs more than recurrence",
+        lectures=("2.9",),
+        module="crossover",
+        options={
+            "dim": Option(128, "the largest width", low=16, high=1024),
+            "rounds": Option(3, "rounds to take the median of", high=1000),
+            "seed": SEED,
+        },
+    ),
     "vanishing": Figure(
         title="Gradients through time: recurrent cells and attention",
         lectures=("2.4b",),

@@ -20,7 +20,6 @@ from regard.atlas.catalogue import look_up
 from regard.errors import InputError, UserError
 
 RUNS = {
-    "runs/recurrent": "regard train tiny/recurrent -o runs/recurrent",
     "runs/digits": "regard train tiny/digits -o runs/digits",
 }
 """Runs that commands use, and the trainings that make them."""

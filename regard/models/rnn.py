@@ -72,6 +72,10 @@ class RecurrentLM(Decoder):
         tied = self.embed.weight if config.tied else None
         self.head = VocabularyHead(config.width, vocab, tied, bias=True)
         draw_glorot(self, config.width)
+        # Larger than for Transformers, which normalize x: from vectors as small as those, the gates
+        # hardly differ from word to word, and the loss stays at that of word frequencies for long.
+        bound = (6 / config.width) ** 0.5
+        torch.nn.init.uniform_(self.embed.weight, -bound, bound)
 
     def loss(self, texts: Ragged, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """Summed cross-entropy of the next tokens, targets (tokens,).

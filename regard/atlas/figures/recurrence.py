@@ -48,6 +48,22 @@ def unrolled(update: Tensor) -> tuple[Tensor, Tensor]:
     return weights, torch.stack(of_start)
 
 
+def read_words(text: str | None) -> tuple[list[str], Tensor]:
+    """The words of a text and their vectors of words/glove, (words, dim).
+
+    Args:
+        text: Words; None: the lecture's sentence.
+
+    Raises:
+        InputError: For too few or too many words, or one without a vector.
+    """
+    words = (text or SENTENCE).lower().split()
+    if not FEWEST <= len(words) <= MOST:
+        raise InputError("--text", got=f"{len(words)} words", expected=f"{FEWEST} to {MOST}")
+    table = vectors("words/glove")
+    return words, torch.stack([torch.as_tensor(np.array(table[word])).float() for word in words])
+
+
 @torch.no_grad()
 def gates(text: str | None, seed: int) -> Drawing:
     """Draw the gates of a GRU as weights over the earlier words of a text.
@@ -56,11 +72,7 @@ def gates(text: str | None, seed: int) -> Drawing:
         text: Words of words/glove, whose vectors are read; None: the lecture's sentence.
         seed: The seed of the GRU's weights.
     """
-    words = (text or SENTENCE).lower().split()
-    table = vectors("words/glove")
-    if not FEWEST <= len(words) <= MOST:
-        raise InputError("--text", got=f"{len(words)} words", expected=f"{FEWEST} to {MOST}")
-    x = torch.stack([torch.as_tensor(np.array(table[word])).float() for word in words])
+    words, x = read_words(text)
     torch.manual_seed(seed)
     layer, tap = Recurrent(x.shape[1], "gru", cell="gru"), Tap("*")
     layer(x, plain_context((len(words),), tap=tap))
