@@ -467,20 +467,33 @@ def _aligned(values: Mapping[str, Any]) -> str:
 @data_app.command("check")
 def data_check(
     files: Annotated[
-        list[str], typer.Argument(help="x.tsv, x.csv, x.jsonl, or two aligned files.")
+        list[str],
+        typer.Argument(help="x.tsv, x.csv, x.jsonl, or two aligned files; or a folder of images."),
     ],
     max_words: Annotated[
         int,
         typer.Option("--max-words", help="Report sentences with more words as too long.", min=1),
     ] = 250,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Report problems in parallel text by file and line; exit with 1 if there are any."""
+    """Report problems in parallel text or in a folder of images; exit with 1 if there are any."""
     from dataclasses import asdict
 
+    from regard.data.images.listing import has_images
     from regard.data.text.files import check, split_files
 
-    report = check(split_files(files), max_words)
+    report: Any
+    if len(files) == 1 and has_images(files[0]):
+        from regard.data.images.check import check_images
+        from regard.runtime.progress import Progress
+
+        with Progress(1.0, quiet=quiet, at_once=False) as bar:
+            report = check_images(
+                files[0], lambda done, of: bar.update_to(done / of, f"{done:,} of {of:,} images")
+            )
+    else:
+        report = check(split_files(files), max_words)
     print_result(report.describe(), asdict(report), as_json=as_json)
     if report.problems:
         raise typer.Exit(1)
@@ -488,17 +501,56 @@ def data_check(
 
 @data_app.command("sample")
 def data_sample(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE")] = "tiny/translate",
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="A recipe, or `scenes` for drawn scenes.")
+    ] = "tiny/translate",
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
     split: Annotated[str, typer.Option(help="train, valid, or the name of a test set.")] = "train",
     count: Annotated[int, typer.Option("--pairs", help="How many.", min=1)] = 10,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FOLDER", help="Write images into this folder."),
+    ] = None,
+    side: Annotated[
+        int, typer.Option("--side", help="Width and height of drawn scenes.", min=16, max=4096)
+    ] = 128,
 ) -> None:
-    """Print pairs of a recipe's data: source and target, separated by a tab."""
+    """Print pairs of a recipe's data, separated by a tab; with -o, write its images as PNG."""
     from regard.data.sources import pairs_of
     from regard.recipes import recipe as recipes
 
-    for pair in pairs_of(recipes.load(recipe, overrides or ()).data, split)[:count]:
+    changes = overrides or ()
+    wanted = (
+        recipes.load("own/images", ["data.kind=scenes", *changes])
+        if recipe == "scenes"
+        else recipes.load(recipe, changes)
+    )
+    if wanted.data.example_type == "pictures":
+        _sample_images(wanted, split, count, out, side)
+        return
+    if out is not None:
+        raise InputError("-o", got=f"{recipe}, which has no images", expected="a recipe of images")
+    for pair in pairs_of(wanted.data, split)[:count]:
         print(f"{pair.source}\t{pair.target}")
+
+
+def _sample_images(wanted: Any, split: str, count: int, out: Path | None, side: int) -> None:
+    """Print the labels and captions of images; with a folder, write the images, too."""
+    from regard.data.images.reader import ImageReader
+    from regard.data.images.sample import sampled, write_samples
+
+    (height, width), channels = wanted.model.image, wanted.model.channels
+    if wanted.data.kind == "scenes":
+        (height, width), channels = (side, side), 3
+    half = (0.5,) * channels
+    reader = ImageReader(height=height, width=width, channels=channels, mean=half, std=half)
+    samples = sampled(wanted.data, split, count, reader)
+    rows = (row for row, *_ in samples) if out is None else write_samples(samples, out)
+    for row in rows:
+        shown = [row[key] for key in ("path", "label", "caption") if row.get(key)]
+        print("\t".join(shown))
+    if out is not None:
+        print_status(f"images and captions.jsonl are in {out}")
 
 
 app.command("tokens")(tokens)

@@ -68,7 +68,7 @@ class FilePixels:
         if isinstance(rows, slice):
             rows = range(*rows.indices(self.shape[0]))
         chosen = [self._sources[int(row)] for row in rows]
-        found = [each for some in _in_threads(self._several, _parts(chosen, 4)) for each in some]
+        found = [each for some in in_threads(self._several, in_parts(chosen, 4)) for each in some]
         return np.stack(found) if found else np.empty((0, *self.shape[1:]), np.uint8)
 
     def _several(self, sources: Sequence[Source]) -> list[NDArray[np.uint8]]:
@@ -101,7 +101,7 @@ def decode(
                 content = content_of(entries[place].source)
                 pixels = np.ascontiguousarray(scale(content))
             except InputError as error:
-                found.append(_reason(error, entries[place].source))
+                found.append(reason(error, entries[place].source))
                 continue
             if kept:
                 values[place] = pixels
@@ -110,7 +110,7 @@ def decode(
         return found
 
     found: list[tuple[bytes, bytes] | str] = []
-    for some in _in_threads(several, _parts(range(len(entries)), AT_ONCE)):
+    for some in in_threads(several, in_parts(range(len(entries)), AT_ONCE)):
         found += some
         on_progress(len(found))
     good = [place for place, each in enumerate(found) if not isinstance(each, str)]
@@ -130,7 +130,7 @@ def decode(
     )
 
 
-def _reason(error: InputError, source: Source) -> str:
+def reason(error: InputError, source: Source) -> str:
     """What is wrong with an image, in a few words and without its name."""
     words = error.what.removeprefix(str(source)).removeprefix("the image").strip(": ")
     parts = (words.removeprefix("is "), "" if error.got is None else str(error.got))
@@ -141,11 +141,12 @@ def _digest(data: Any) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def _parts(items: Any, size: int) -> list[Any]:
+def in_parts(items: Any, size: int) -> list[Any]:
+    """Cut a sequence into parts of this size."""
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
-def _in_threads(function: Callable[[Any], Any], parts: list[Any]) -> Iterator[Any]:
+def in_threads(function: Callable[[Any], Any], parts: list[Any]) -> Iterator[Any]:
     """Apply a function to each part, in parallel; Pillow decodes without the interpreter lock."""
     if len(parts) < 2:
         yield from map(function, parts)

@@ -10,6 +10,7 @@ import csv
 import json
 import lzma
 import os
+import re
 import tarfile
 import zipfile
 import zlib
@@ -88,6 +89,21 @@ def find_images(place: str) -> Listing:
         got = f"no image; {len(found.problems) + len(found.others)} other files"
         raise InputError(place, got=got, expected="a folder of images for each class")
     return found
+
+
+def has_images(place: str) -> bool:
+    """Whether a place is a folder, an array, an archive or a list of images, not of texts."""
+    path = Path(place)
+    name = path.name.lower()
+    if path.is_dir() or name.endswith((".npz", *ARCHIVES)):
+        return True
+    if not path.is_file():
+        return False
+    if not name.endswith((".csv", ".tsv", ".jsonl")):
+        return arrays.is_idx(path)
+    with path.open("rb") as file:
+        start = file.read(2**12).decode("utf-8", "replace").lower().splitlines()[:2]
+    return any(re.search(rf"{re.escape(suffix)}\b", line) for line in start for suffix in SUFFIXES)
 
 
 def _in_file(path: Path, place: str) -> Listing:

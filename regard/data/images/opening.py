@@ -79,6 +79,15 @@ def shown(item: Any, largest: int = 1024) -> Image.Image:
     return on_white(image)
 
 
+def header_of(data: bytes) -> Image.Image:
+    """Read the header of a file's bytes: format, size and mode; the pixels are not decoded.
+
+    Raises:
+        InputError: They are no image, or a too large one.
+    """
+    return _header(data, "the image")
+
+
 def name_of(item: Any) -> str:
     """Name an item in errors: its path, or else its type."""
     if isinstance(item, str | os.PathLike):

@@ -1,0 +1,197 @@
+"""Looks at all images of a folder or file: classes, sizes, copies, broken files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from regard.data.images.decoding import AT_ONCE, in_parts, in_threads, reason
+from regard.data.images.listing import Entry, find_images
+from regard.data.images.opening import content_of, header_of, opened
+from regard.errors import InputError
+
+ENOUGH = (256, 256)
+"""Large JPEGs are compared at a part of their size, but no less than this."""
+SHOWN = 10
+"""How many broken files, classes and copies the report in words names."""
+
+
+class Seen(NamedTuple):
+    """What was seen of one image."""
+
+    kind: str
+    """The file's format, such as PNG."""
+    mode: str
+    """The colours, in Pillow's words: L is grey, P a palette."""
+    width: int
+    height: int
+    content: bytes
+    """A digest of the file's bytes."""
+    pixels: bytes
+    """A digest of the decoded pixels."""
+
+
+@dataclass(frozen=True)
+class ImagesReport:
+    """What is in a folder or file of images."""
+
+    images: int
+    """Whole images; without broken ones."""
+    classes: dict[str, int]
+    """The number of images of each class."""
+    splits: dict[str, int]
+    """The number of images of each split that the data names."""
+    smallest: tuple[int, int] | None
+    """Width and height of the image with the fewest pixels."""
+    median: tuple[int, int] | None
+    """The median of the widths, and that of the heights."""
+    largest: tuple[int, int] | None
+    modes: dict[str, int]
+    formats: dict[str, int]
+    same_bytes: int
+    """Files whose bytes another file has, too: how many could be left out."""
+    same_pixels: int
+    """The same for decoded pixels, which includes those with the same bytes."""
+    across_classes: tuple[tuple[str, str], ...]
+    """Two files of different classes with the same pixels."""
+    across_splits: tuple[tuple[str, str], ...]
+    """Two files of different splits with the same pixels."""
+    broken: dict[str, str]
+    """Files that are no whole images: name -> what is wrong."""
+    others: tuple[str, ...]
+    """Files that are no images by their names; they are ignored."""
+
+    @property
+    def problems(self) -> bool:
+        """Whether something should be put right before a training."""
+        return bool(self.broken or self.across_classes or self.across_splits)
+
+    def describe(self) -> str:
+        """Return the report as text."""
+        lines = [f"{self.images:,} images of {len(self.classes)} classes: {_counts(self.classes)}"]
+        if self.splits:
+            lines.append(f"splits: {_counts(self.splits)}")
+        if self.smallest and self.median and self.largest:
+            sizes = (self.smallest, self.median, self.largest)
+            least, middle, most = (f"{width:,} x {height:,}" for width, height in sizes)
+            lines.append(f"width x height: {least} to {most}, median {middle}")
+        lines.append(f"formats: {_counts(self.formats)}; modes: {_counts(self.modes)}")
+        lines.append(
+            f"copies: {self.same_pixels:,} with the same pixels as another image, "
+            f"{self.same_bytes:,} of them with the same bytes"
+        )
+        for what, pairs in (("classes", self.across_classes), ("splits", self.across_splits)):
+            if pairs:
+                lines.append(f"the same image in two {what}: {len(pairs):,}")
+                lines += [f"  {one} and {other}" for one, other in pairs[:SHOWN]]
+        if self.others:
+            lines.append(f"other files, ignored: {len(self.others):,}, such as {self.others[0]}")
+        lines.append(f"broken: {len(self.broken):,}")
+        lines += [f"  {name}: {what}" for name, what in [*self.broken.items()][:SHOWN]]
+        if len(self.broken) > SHOWN:
+            lines.append(f"  and {len(self.broken) - SHOWN:,} more; --json lists all")
+        return "\n".join(lines)
+
+
+def check_images(
+    place: str, on_progress: Callable[[int, int], None] = lambda _done, _all: None
+) -> ImagesReport:
+    """Decode every image of a folder or file, in parallel threads, and report on them.
+
+    Args:
+        place: As for `find_images`.
+        on_progress: Called with the number of images that are done, and of all.
+
+    Raises:
+        InputError: There are no images with classes at all.
+    """
+    listing = find_images(place)
+    found: list[Seen | str] = []
+    for some in in_threads(_several, in_parts(listing.entries, AT_ONCE)):
+        found += some
+        on_progress(len(found), len(listing.entries))
+    pairs = list(zip(listing.entries, found, strict=True))
+    broken = listing.problems | {entry.name: seen for entry, seen in pairs if isinstance(seen, str)}
+    whole = [(entry, seen) for entry, seen in pairs if not isinstance(seen, str)]
+    return _report(whole, broken, listing.others)
+
+
+def _several(entries: Sequence[Entry]) -> list[Seen | str]:
+    """Look at some images; of a broken one, say what is wrong."""
+    found: list[Seen | str] = []
+    for entry in entries:
+        try:
+            found.append(_seen(content_of(entry.source)))
+        except InputError as error:
+            found.append(reason(error, entry.source))
+    return found
+
+
+def _seen(content: Any) -> Seen:
+    if isinstance(content, bytes):
+        header = header_of(content)
+        kind, (width, height), mode = header.format or "", header.size, header.mode
+        raw = content
+    else:
+        kind, (height, width) = "array", content.shape[:2]
+        mode = "L" if content.ndim == 2 else {1: "L", 3: "RGB", 4: "RGBA"}[content.shape[2]]
+        raw = np.ascontiguousarray(content).tobytes()
+    image = opened(content, ENOUGH)
+    digest = hashlib.sha256(f"{image.mode} {image.size}".encode() + image.tobytes()).digest()
+    return Seen(kind, mode, width, height, hashlib.sha256(raw).digest(), digest)
+
+
+def _report(
+    whole: Sequence[tuple[Entry, Seen]], broken: dict[str, str], others: Sequence[str]
+) -> ImagesReport:
+    entries, seen = [entry for entry, _ in whole], [each for _, each in whole]
+    groups: dict[bytes, list[Entry]] = defaultdict(list)
+    for entry, each in whole:
+        groups[each.pixels].append(entry)
+    sizes = sorted(((each.width, each.height) for each in seen), key=lambda size: size[0] * size[1])
+    median = None
+    if sizes:
+        across, down = (int(np.median([size[side] for size in sizes])) for side in (0, 1))
+        median = (across, down)
+    return ImagesReport(
+        images=len(whole),
+        classes=_counted(entry.label for entry in entries),
+        splits=_counted(entry.split for entry in entries if entry.split),
+        smallest=sizes[0] if sizes else None,
+        median=median,
+        largest=sizes[-1] if sizes else None,
+        modes=_counted(each.mode for each in seen),
+        formats=_counted(each.kind for each in seen),
+        same_bytes=len(seen) - len({each.content for each in seen}),
+        same_pixels=len(seen) - len(groups),
+        across_classes=_across(groups.values(), lambda entry: entry.label),
+        across_splits=_across(groups.values(), lambda entry: entry.split),
+        broken=broken,
+        others=tuple(others),
+    )
+
+
+def _across(groups: Any, key: Callable[[Entry], str]) -> tuple[tuple[str, str], ...]:
+    """Pairs of equal images that differ in something: the first, and the first that differs."""
+    found = []
+    for first, *rest in groups:
+        other = next((each for each in rest if key(each) != key(first)), None)
+        if other is not None:
+            found.append((first.name, other.name))
+    return tuple(found)
+
+
+def _counted(values: Any) -> dict[str, int]:
+    """Count values, by their names."""
+    return dict(sorted(Counter(values).items()))
+
+
+def _counts(counts: dict[str, int]) -> str:
+    shown = [f"{name} {count:,}" for name, count in [*counts.items()][:SHOWN]]
+    more = [f"and {len(counts) - SHOWN} more"] if len(counts) > SHOWN else []
+    return ", ".join([*shown, *more]) or "none"
