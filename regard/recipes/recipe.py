@@ -54,6 +54,8 @@ FILES = {("data", "train"), ("data", "valid"), ("data", "test"), ("data", "files
 """The keys that take one file or several."""
 IMPLIED = {"train": "files", "files": "text", "folder": "images", "file": "images"}
 """Setting this key of `data` switches to this kind of data if the present kind has no such key."""
+INSTEAD = {"folder": "file", "file": "folder"}
+"""Setting this key of `data` removes that one: images come from a folder or from a file."""
 
 LIST = "`regard recipe` lists the shipped ones"
 
@@ -485,6 +487,8 @@ def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[st
         data: The section of the file.
         given: The section's overrides.
     """
+    removed = {INSTEAD[key] for key in given if key in INSTEAD}
+    data = {key: value for key, value in data.items() if key not in removed}
     old = data.get("kind")
     before = DATA_KINDS.get(str(old), Config).model_fields
     implied = (kind for key, kind in IMPLIED.items() if key in given and key not in before)

@@ -22,6 +22,7 @@ from regard.data.images.pictures import statistics
 from regard.data.images.reader import ImageReader
 from regard.data.images.sources import load_pictures, read_pictures
 from regard.errors import InputError
+from regard.recipes.recipe import load
 
 READER = ImageReader(height=6, width=5)
 GREY = ImageReader(height=6, width=5, channels=1, mean=(0.5,), std=(0.5,))
@@ -217,6 +218,16 @@ def test_broken_files_are_skipped_and_named_once(tmp_path, caplog):
     assert line.endswith("and 3 more")
     with pytest.raises(InputError, match="and 3 more"):
         load_pictures(data.model_copy(update={"on_bad": "stop"}), READER)
+
+
+def test_a_file_replaces_the_folder_of_the_recipe():
+    assert load("own/images").data.folder == "images"
+    data = load("own/images", ["data.file=a.npz"]).data
+    assert (data.folder, data.file) == (None, "a.npz")
+    data = load("tiny/digits", ["data.folder=mine"]).data
+    assert (data.kind, data.folder, data.shift) == ("images", "mine", 0)
+    with pytest.raises(InputError, match="one of them"):
+        load("own/images", ["data.file=a.npz", "data.folder=mine"])
 
 
 def test_what_has_no_classes_is_refused(tmp_path):
