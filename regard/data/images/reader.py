@@ -125,7 +125,9 @@ class ImageReader(Config):
         As `pixels`, but for training data: large JPEGs are decoded at a part of their size.
         """
         shape = (self.height, self.width) if self.channels == 1 else (self.height, self.width, 3)
-        if isinstance(item, np.ndarray) and item.dtype == np.uint8 and item.shape == shape:
+        plain = self.scaling == "whole" and self.resize is None
+        array = isinstance(item, np.ndarray) and item.dtype == np.uint8 and item.shape == shape
+        if plain and array:
             return item[None] if self.channels == 1 else item.transpose(2, 0, 1)
         image = opened(item, (ENOUGH * self.height, ENOUGH * self.width))
         if self.scaling == "ink":
