@@ -23,6 +23,7 @@ from tests.digits import digits_run
 
 __all__ = ["digits_run", "regard"]
 
+os.environ["REGARD_KERNELS"] = "never"  # compiled ones are tested in tests/layers/test_few.py
 torch.set_num_threads(1)  # the models here are too small to share between cores
 hypothesis.settings.register_profile(
     "tests",

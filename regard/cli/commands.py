@@ -447,7 +447,7 @@ def list_runs(
 def env(
     kernels: Annotated[
         bool,
-        typer.Option("--kernels", help="Also list the kernels that torch uses; it takes a second."),
+        typer.Option("--kernels", help="Also list the kernels in use; it takes a second."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -455,6 +455,10 @@ def env(
     from regard.runtime.device import describe
 
     found = describe(kernels=kernels)
+    if kernels:
+        from regard.layers.kernels.few import state
+
+        found["few rows"] = state()
     print_result(_aligned(found), found, as_json=as_json)
 
 

@@ -29,6 +29,7 @@ from regard.decode.search import (
     Sentence,
 )
 from regard.errors import InputError
+from regard.layers.kernels.few import LOADER
 from regard.runtime.sharing import free_cores
 
 if TYPE_CHECKING:
@@ -239,10 +240,11 @@ def run(
     if not sentences:
         return
     device, tap, memory = input_device(model, source), options.get("tap"), options.get("memory")
+    length = max(each.uncounted + each.max_length for each in sentences)
+    LOADER.prepare(model, length)
     if memory is None and source is not None:
         with free_cores():
             memory = model.encode(source.to(device), tap)
-    length = max(each.uncounted + each.max_length for each in sentences)
     prompts = [each.prompt for each in sentences]
     # All hypotheses of a sequence begin with the same token, so the first step has one row for it.
     rows = len(sentences) if memory is None else 1

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from regard.errors import InputError
 from regard.layers.context import Context, Memory
 from regard.layers.kernels.dropout import drop
+from regard.layers.kernels.few import attend_few
 from regard.layers.kernels.linear import Linear
 from regard.layers.layout import Layout
 from regard.layers.masks import Mask, hardmax, masked_softmax
@@ -63,6 +64,9 @@ class DotScore(nn.Module):
         """
         if dropout or self.hard:
             return attend_unfused(self.scores, q, k, v, mask, bias, dropout, hard=self.hard)
+        few = attend_few(q, k, v, mask, bias, self.scale)
+        if few is not None:
+            return few
         outs = []
         for queries, keys, allowed, causal in mask.kernel_calls(q.shape[2], k.shape[2], q.device):
             if bias is not None:  # the kernel takes one tensor only: merge the mask into the bias

@@ -92,6 +92,22 @@ class Mask:
             self._dense[sizes] = self._build(range(queries), slice(0, keys), places)
         return self._dense[sizes]
 
+    def first_counts(self, batch: int, queries: int, keys: int) -> tuple[int, ...] | None:
+        """How many keys, from the first on, the first query of each row attends to.
+
+        Each further query attends to one more if the mask is causal, else to the same. None if
+        other rules than causality, a window before a causal query, and lengths are set.
+        """
+        if self.segments is not None or self.extra is not None:
+            return None
+        if self.causal:
+            found = tuple(start + 1 for start in self._starts(queries, keys))
+        elif self.window is not None:
+            return None
+        else:
+            found = self.key_lengths or (keys,)
+        return found * (batch // len(found))
+
     def key_range(self, some: Sequence[int], queries: int, keys: int) -> slice:
         """The range of keys that these queries can need by causality, window and key lengths.
 

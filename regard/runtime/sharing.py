@@ -119,12 +119,18 @@ def _idle_team(library: ctypes.CDLL, over: threading.Event) -> None:
 
 @functools.cache
 def gnu_openmp() -> ctypes.CDLL | None:
-    """The GNU OpenMP library that PyTorch has loaded.
+    """The GNU OpenMP library that PyTorch has loaded, to switch how its threads wait.
 
     None if PyTorch uses another, if the user has set how threads wait, or on a large machine.
     """
     if any(name in os.environ for name in SET_BY_USER) or _processors() > MOST_PROCESSORS:
         return None
+    return openmp()
+
+
+@functools.cache
+def openmp() -> ctypes.CDLL | None:
+    """The GNU OpenMP library that PyTorch has loaded; None if PyTorch uses another."""
     try:
         mapped = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()
         path = next(line.split(maxsplit=5)[5] for line in mapped if "/libgomp" in line)

@@ -1,12 +1,19 @@
 """Quantizes a trained model to 8 bits: a quarter of the weights' memory, and faster decoding.
 
+With Numba, few rows stay in 32 bits, and the weights are multiplied by the kernels of `few.py`:
+
+    W ≈ s_w · q_w    s_w = max|w| / 127, one for each output     q_w = -127 … 127
+    x Wᵀ ≈ s_w · Σ x q_w
+
+Many rows are quantized, too, for the product of PyTorch, and so are few rows without Numba:
+
     x ≈ s_x · q_x    s_x = max|x| / 127, one for each row        q_x = -127 … 127
     W ≈ s_w · q_w    s_w = max|w| / 64,  one for each output     q_w = -64 … 64
     x Wᵀ ≈ s_x s_w · Σ q_x q_w                                   whole numbers, summed exactly
 
 Each row has its own scale, so the result of a sequence does not depend on the others in its batch.
-The weights use only ±64 because AVX2 adds pairs of products in 16 bits: (127 + 128) · 64 · 2 is
-below 2¹⁵, so nothing saturates, and machines with wider sums give the same results.
+AVX2 adds pairs of products in 16 bits: (127 + 128) · 64 · 2 is below 2¹⁵, so nothing saturates, and
+machines with wider sums give the same results. With weights of ±127, rows use only ±63 there.
 
 Quantized are all matrices of attention and feed-forward, and the vocabulary matrix of the output
 head. Embedding lookups, positions, norms, biases, softmax, and the products of queries, keys and
@@ -20,6 +27,7 @@ import platform
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 import torch
@@ -29,12 +37,20 @@ from torch import Tensor, nn
 from regard.errors import InputError
 from regard.layers.attention import Attention
 from regard.layers.heads import VocabularyHead
+from regard.layers.kernels.few import LOADER, SMALLEST
 from regard.layers.kernels.linear import Linear
 
 ROW_STEPS = 127
 """Steps from 0 to the largest absolute value of a row."""
 WEIGHT_STEPS = 64
 """Steps from 0 to the largest absolute weight of an output."""
+MOST, FEWER_STEPS = 127, 63
+"""Steps of the weights for the compiled kernels, and steps of a row beside such weights on a
+processor that adds pairs of products in 16 bits."""
+LARGE = 2**18
+"""Minimum number of elements of a matrix for which many rows are quantized, if Numba is there."""
+COMPILED = 4
+"""The maximum number of rows for which the compiled kernels are used."""
 ENGINE = "fbgemm"
 """The PyTorch kernels that are used; they need an x86 processor with AVX2 or later."""
 
@@ -57,18 +73,37 @@ class Int8Linear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         super().__init__()
         self.bias = None if bias is None else bias.detach()
-        self.packed: Any = _pack(weight.detach().float())
+        self.elements = weight.numel()
+        for_kernels = LOADER.possible()
+        whole, scales = in_rows(weight.detach().float(), MOST if for_kernels else WEIGHT_STEPS)
+        # The form of the matrix for compiled kernels, (out, into) and (out,). PyTorch's form is
+        # made when it is needed. A tuple, since modules look tensors up more slowly.
+        self.unpacked = (whole, scales) if for_kernels else None
+        self.packed: Any = None if for_kernels else _pack(whole, scales)
+        self.row_steps = FEWER_STEPS if for_kernels and not wide_sums() else ROW_STEPS
 
     @property
     def weight(self) -> Tensor:
         """(out, into) The quantized weights, converted back to 32 bits."""
+        if self.unpacked is not None:
+            whole, scales = self.unpacked
+            return whole * scales[:, None]
         return torch.ops.quantized.linear_unpack(self.packed)[0].dequantize()
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, into) -> (rows, out)."""
+        if self.unpacked is not None:
+            kernels, rows = LOADER.kernels, x.shape[0]
+            if kernels is not None and 0 < rows <= COMPILED and self.elements >= SMALLEST:
+                x = x.float().contiguous()
+                return kernels.linear_int8(x, *self.unpacked, self.bias)
+            if self.elements < LARGE:
+                return F.linear(x, self.weight, self.bias)  # 8 bits would save no time here
+            if self.packed is None:
+                self.packed = _pack(*self.unpacked)
         largest = x.abs().amax(dim=1, keepdim=True)  # (rows, 1)
         # A row of zeros gives 0/0 here, which becomes arbitrary integers and is multiplied by 0.
-        product = _product(x / largest, 1 / ROW_STEPS, 128, self.packed)
+        product = _product(x / largest, 1 / self.row_steps, 128, self.packed)
         if self.bias is None:
             return product.mul_(largest)
         return torch.addcmul(self.bias, product, largest)
@@ -138,6 +173,12 @@ def refuse(what: str) -> NoReturn:
     )
 
 
+@cache
+def wide_sums() -> bool:
+    """Whether this processor adds products of 8-bit numbers in 32 bits."""
+    return bool(torch.cpu._is_vnni_supported())
+
+
 _product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.op
 """The kernel itself, without the Python checks that PyTorch makes at every call."""
 _TINY = torch.finfo(torch.float32).tiny
@@ -167,9 +208,8 @@ def in_rows(matrix: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     return whole.to(torch.int8), scales
 
 
-def _pack(weight: Tensor) -> Any:
-    """Quantizes a matrix and packs it in the memory order of the kernel."""
-    whole, scales = in_rows(weight, WEIGHT_STEPS)
+def _pack(whole: Tensor, scales: Tensor) -> Any:
+    """Packs a quantized matrix in the memory order of PyTorch's kernel."""
     zeros = torch.zeros(len(scales), dtype=torch.int64)
     with _engine(), warnings.catch_warnings():
         # PyTorch deprecates quantized tensors, but nothing else makes the kernel's input.

@@ -1,11 +1,13 @@
 """The linear layer x Wᵀ + b, which takes most of a model's time, faster for few rows on a CPU.
 
 A decoding step has few rows: one for each text or beam. Matrix libraries are optimized for many.
-For one row they read the matrix with one core, at half the speed of the memory, and for a few they
-split it badly. Here each core computes its part of the outputs: 1.2 to 2 × as fast for up to 128
-rows, measured with two cores. With one core, (W xᵀ)ᵀ is faster than x Wᵀ for a few rows, and for a
-large matrix even for a hundred. Results differ in the last bits, as they do between batch sizes in
-general; training never uses these forms. On other devices than the CPU it is PyTorch's own product.
+With Numba, up to `COMPILED` rows are multiplied by the kernels of `few.py`, at the speed at which
+the memory is read. Otherwise: for one row they read the matrix with one core, at half the speed of
+the memory, and for a few they split it badly. Here each core computes its part of the outputs: 1.2
+to 2 × as fast for up to 128 rows, measured with two cores. With one core, (W xᵀ)ᵀ is faster than
+x Wᵀ for a few rows, and for a large matrix even for a hundred. Results differ in the last bits, as
+they do between batch sizes in general; training never uses these forms. On other devices than the
+CPU it is PyTorch's own product.
 """
 
 from __future__ import annotations
@@ -14,6 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.layers.kernels.few import LOADER, SMALLEST
+
+COMPILED = 32
+"""The maximum number of rows for which the compiled kernels are used."""
 FEW, SOME = 4, 128
 """The maximum number of rows for which (W xᵀ)ᵀ is used: for any matrix, and for a large one."""
 LARGE, SHARED = 2**20, 2**16
@@ -25,6 +31,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     rows, numbers = x.shape[0], weight.numel()
     if rows > SOME or not torch.is_inference_mode_enabled() or not x.is_cpu:
         return F.linear(x, weight, bias)
+    if LOADER.kernels is not None and 0 < rows <= COMPILED and numbers >= SMALLEST:
+        plain = x.dtype == weight.dtype == torch.float32 and weight.is_contiguous()
+        if plain and x.is_contiguous():
+            return LOADER.kernels.linear(x, weight, bias)
     cores = torch.get_num_threads()
     if cores > 1 and rows and numbers >= SHARED and weight.is_contiguous():
         return _shared(x, weight, bias, cores)

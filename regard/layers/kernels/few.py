@@ -1,0 +1,287 @@
+"""Products for few rows by compiled kernels, if Numba is installed (the extra `fast`).
+
+The kernels are those of `compiled.py`. They are compiled once, which takes seconds; the machine
+code is kept in the cache folder, and loading it takes a tenth of a second. A process loads them
+when it has computed so much, or is about to, that they earn this back: `prepare` counts. From then
+on every product that they are faster for takes them; `linear.py` and `int8.py` decide which.
+
+Each kernel runs on PyTorch's own threads, so that two pools of threads never wait for one core.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, lru_cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InputError, WriteError
+from regard.layers.masks import Mask
+from regard.runtime.files import cache_folder, write_file
+from regard.runtime.sharing import openmp
+
+VARIABLE = "REGARD_KERNELS"
+"""The environment variable that sets when the kernels are used."""
+CHOICES = ("auto", "always", "never")
+"""Its values: when they earn their loading back, from the first product on, or never."""
+WORTH_LOADING, WORTH_COMPILING = 2**30, 2**35
+"""Weights to multiply with in a process, summed over its passes, that make up for loading the
+kernels, and for compiling them: about as many as PyTorch takes that time for."""
+SMALLEST = 2**15
+"""Minimum number of elements of a matrix that the kernels are used for."""
+SHARED = 2**16
+"""Minimum number of multiplications that are shared between threads."""
+QUERIES = 64
+"""The maximum number of queries for which the compiled attention is used."""
+FIELDS = 31
+"""Length of a job, see `compiled.py`."""
+
+Job = ctypes.c_int64 * FIELDS
+
+
+class Kernels:
+    """The loaded kernels.
+
+    Args:
+        code: The object file from `compiled.compile_kernels`.
+    """
+
+    def __init__(self, code: bytes) -> None:
+        from llvmlite import binding
+
+        self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+        self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+        library = openmp()
+        self._parallel: Any = None if library is None else library.GOMP_parallel
+        self.product_fp32 = self._kernel("product_fp32")
+        self.product_int8 = self._kernel("product_int8")
+        self.attention = self._kernel("attend")
+
+    def _kernel(self, name: str) -> Callable[[Any, int], None]:
+        """A function that runs a kernel on a job; given its size, it shares it between threads."""
+        address = self._engine.get_function_address(name)
+        alone: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+        parallel, code = self._parallel, ctypes.c_void_p(address)
+
+        def run(job: Any, size: int) -> None:
+            if size >= SHARED and parallel is not None and (count := torch.get_num_threads()) > 1:
+                parallel(code, job, count, 0)
+            else:
+                alone(job)
+
+        return run
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """x (rows, into) times a matrix (out, into) in 32 bits, plus a bias (out,): (rows, out)."""
+        (rows, into), out = x.shape, weight.shape[0]
+        y = x.new_empty(rows, out)
+        addend = 0 if bias is None else bias.data_ptr()
+        common = 0, 0, 0, x.data_ptr(), y.data_ptr(), addend, rows
+        self.product_fp32(Job(*common, weight.data_ptr(), 0, into, out), rows * into * out)
+        return y
+
+    def linear_int8(self, x: Tensor, whole: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
+        """The same with a matrix in 8 bits, whose outputs have scales (out,)."""
+        (rows, into), out = x.shape, whole.shape[0]
+        y = x.new_empty(rows, out)
+        # For each thread: x in 16 bits, and a scale for each row.
+        space = x.new_empty(torch.get_num_threads() * (rows + (rows * into + 1) // 2))
+        addend = 0 if bias is None else bias.data_ptr()
+        common = 0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), addend, rows
+        matrix = whole.data_ptr(), scales.data_ptr()
+        self.product_int8(Job(*common, *matrix, into, out), rows * into * out)
+        return y
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, counts: Any, scale: float, *,
+        causal: bool = False, reach: int | None = None, bias: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """softmax(q kᵀ · scale + bias) v of few queries: (batch, heads, query, head_dim).
+
+        Args:
+            q: (batch, heads, query, head_dim)
+            k: (batch, kv_heads, key, head_dim)
+            v: The values, of the same shape.
+            counts: A C array: how many keys the first query of each row attends to.
+            scale: The factor on the products.
+            causal: Whether each further query attends to one key more.
+            reach: At most so many keys, the last ones.
+            bias: (batch or 1, heads, query, key) Added to the scores.
+        """
+        (batch, heads, queries, dim), keys = q.shape, k.shape[2]
+        y = q.new_empty(batch, queries, heads, dim)
+        space = q.new_empty(torch.get_num_threads() * keys)
+        biased = (0, 0, 0, 0) if bias is None else bias.expand(batch, -1, -1, -1).stride()
+        addend = 0 if bias is None else bias.data_ptr()
+        job = Job(
+            0, 0, space.data_ptr(), q.data_ptr(), y.data_ptr(), addend, batch,
+            k.data_ptr(), v.data_ptr(), ctypes.addressof(counts), _address(scale),
+            heads, heads // k.shape[1], queries, keys, dim, causal, reach or keys,
+            *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *biased,
+        )  # fmt: skip
+        self.attention(job, batch * heads * queries * keys * dim)
+        return y.transpose(1, 2)
+
+
+def attend_few(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, scale: float
+) -> Tensor | None:
+    """Attention of few queries by the compiled kernel; None if it is not for this case.
+
+    Each query is computed over its own keys only, so that padding changes no bit of the result.
+    """
+    kernels, (batch, _, queries, _) = LOADER.kernels, q.shape
+    if kernels is None or batch * queries > QUERIES or not torch.is_inference_mode_enabled():
+        return None
+    given = (q, k, v) if bias is None else (q, k, v, bias)
+    if not all(x.is_cpu and x.dtype == torch.float32 for x in given) or k.shape != v.shape:
+        return None
+    if not q.stride(3) == k.stride(3) == v.stride(3) == 1:
+        return None
+    counts = mask.first_counts(batch, queries, k.shape[2])
+    if counts is None:
+        return None
+    reach = None if mask.window is None else mask.window + 1
+    return kernels.attend(
+        q, k, v, _c_array(counts), scale, causal=mask.causal, reach=reach, bias=bias
+    )
+
+
+@lru_cache(maxsize=16)
+def _c_array(numbers: tuple[int, ...]) -> Any:
+    return (ctypes.c_int64 * len(numbers))(*numbers)
+
+
+@cache
+def _number(value: float) -> ctypes.c_float:
+    return ctypes.c_float(value)
+
+
+def _address(value: float) -> int:
+    """The address of a 32-bit float, which stays there."""
+    return ctypes.addressof(_number(value))
+
+
+class Loader:
+    """Decides when the kernels of this process are loaded."""
+
+    def __init__(self) -> None:
+        self.kernels: Kernels | None = None
+        """The kernels, once they are loaded."""
+        self.problem = ""
+        """Why they cannot be loaded."""
+        self._work, self._lock = 0, threading.Lock()
+
+    def possible(self) -> bool:
+        """Whether the kernels are loaded, or can be."""
+        return self.kernels is not None or (
+            not self.problem and choice() != "never" and installed()
+        )
+
+    def prepare(self, model: object, passes: int = 1) -> None:
+        """Loads the kernels if the work so far, with that of a model's next passes, is worth it.
+
+        It is called between passes, never within one, so that each is computed in one way.
+        """
+        if self.kernels is not None or not isinstance(model, nn.Module) or not self.possible():
+            return
+        sizes = [each.numel() for each in model.parameters() if each.dim() == 2]
+        sizes += [getattr(each, "elements", 0) for each in model.modules()]  # matrices in 8 bits
+        self._work += passes * sum(size for size in sizes if size >= SMALLEST)
+        enough = self._work >= WORTH_COMPILING or choice() == "always"
+        if enough or (self._work >= WORTH_LOADING and code_file().exists()):
+            self.load()
+
+    def load(self) -> None:
+        """Loads the kernels, and compiles them if they are not in the cache folder."""
+        with self._lock:
+            if self.kernels is not None:
+                return
+            try:
+                self.kernels = Kernels(_stored() or _compiled())
+            except Exception as error:  # whatever is wrong with the compiler, PyTorch computes
+                self.problem = f"{type(error).__name__}: {error}"
+
+
+LOADER = Loader()
+"""The kernels of this process."""
+
+
+def choice() -> str:
+    """The value of `REGARD_KERNELS`."""
+    given = os.environ.get(VARIABLE) or "auto"
+    if given not in CHOICES:
+        raise InputError(VARIABLE, got=given, expected=f"one of {', '.join(CHOICES)}")
+    return given
+
+
+def state() -> str:
+    """Whether the kernels are there, for `regard env`."""
+    if choice() == "never":
+        return f"by PyTorch: {VARIABLE} is never"
+    if not installed():
+        return "by PyTorch; with Numba they are faster: pip install 'regard[fast]'"
+    if LOADER.problem:
+        return f"by PyTorch: {LOADER.problem}"
+    there = "compiled" if code_file().exists() else "compiled when that pays"
+    return f"by Numba {version('numba')}, {there}: {code_file()}"
+
+
+def installed() -> bool:
+    """Whether Numba is installed; it is not imported."""
+    return find_spec("numba") is not None and find_spec("llvmlite") is not None
+
+
+def code_file() -> Path:
+    """The file of the machine code: its name changes with the source, compiler and processor."""
+    from llvmlite import binding
+
+    here = Path(__file__)
+    sources = [here.with_name(name).read_bytes() for name in ("compiled.py", "lanes.py")]
+    features = binding.get_host_cpu_features().flatten()
+    parts = (version("numba"), version("llvmlite"), platform.platform(), features)
+    key = hashlib.sha256(b"\0".join([*sources, *map(str.encode, parts)])).hexdigest()[:16]
+    return cache_folder() / "kernels" / f"{binding.get_host_cpu_name()}-{key}.o"
+
+
+def _stored() -> bytes | None:
+    """The machine code in the cache folder; None if there is none, or if it is damaged."""
+    try:
+        stored = code_file().read_bytes()
+    except OSError:
+        return None
+    digest, code = stored[:32], stored[32:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def _compiled() -> bytes:
+    """Compiles the kernels, and stores the machine code if the cache folder can be written."""
+    from regard.layers.kernels.compiled import compile_kernels
+
+    code = compile_kernels(_machine())
+    with suppress(WriteError):  # then each process compiles its own
+        write_file(code_file(), hashlib.sha256(code).digest() + code)
+    return code
+
+
+def _machine() -> Any:
+    """llvmlite's description of this processor."""
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding.Target.from_default_triple().create_target_machine(
+        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=3
+    )

@@ -1,0 +1,204 @@
+"""Vectors of 16 floats or 32 integers for kernels that Numba compiles, as LLVM's instructions.
+
+A loop over vectors has the order of its sums written out, on every processor: LLVM makes one
+instruction of AVX-512 of each operation here, or several of a narrower set. Numba's own way, to let
+the compiler reorder a sum, gives sums whose order depends on the code around them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_model
+
+FLOAT, SHORT = ir.VectorType(ir.FloatType(), 16), ir.VectorType(ir.IntType(16), 32)
+INT, WIDE = ir.VectorType(ir.IntType(32), 16), ir.VectorType(ir.IntType(64), 16)
+"""Vectors as wide as a register of AVX-512, or as two of AVX2 (WIDE: twice that)."""
+
+
+class VectorType(types.Type):
+    """Numba's name for a vector of LLVM."""
+
+    def __init__(self, name: str, kind: ir.VectorType) -> None:
+        self.kind = kind
+        super().__init__(name)
+
+
+@register_model(VectorType)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, kind.kind)
+
+
+Floats, Shorts, Ints = (
+    VectorType(name, kind) for name, kind in (("floats", FLOAT), ("shorts", SHORT), ("ints", INT))
+)
+Address = types.CPointer
+SUMS = {types.float32: Floats, types.int16: Ints, types.int8: Ints}
+"""Type of the numbers of an array -> type of a vector of sums of their products."""
+
+
+@intrinsic
+def array_at(_: Any, address: Any, like: Any) -> Any:
+    """The array at an address; `like` is a number of the type of its elements."""
+
+    def build(context: Any, builder: Any, __: Any, given: Any) -> Any:
+        return builder.inttoptr(given[0], context.get_value_type(Address(like)))
+
+    return Address(like)(address, like), build
+
+
+@intrinsic
+def width(_: Any, array: Any) -> Any:
+    """How many numbers of an array are loaded at a time: 16 floats, or 32 integers."""
+    count = 16 if array.dtype == types.float32 else 32
+    return types.int64(array), lambda *_: ir.IntType(64)(count)
+
+
+@intrinsic
+def zeros(_: Any, array: Any) -> Any:
+    """Sums of nothing, for products of the numbers of an array."""
+    kind = SUMS[array.dtype]
+    return kind(array), lambda *_: ir.Constant(kind.kind, None)
+
+
+@intrinsic
+def load(_: Any, array: Any, place: Any) -> Any:
+    """`width` numbers of an array from a place on; integers as 16 bits."""
+    plain = array.dtype == types.float32
+
+    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        stored = FLOAT if plain else ir.VectorType(ir.IntType(array.dtype.bitwidth), 32)
+        where = builder.bitcast(builder.gep(given[0], [given[1]]), stored.as_pointer())
+        found = builder.load(where, align=array.dtype.bitwidth // 8)
+        return builder.sext(found, SHORT) if array.dtype == types.int8 else found
+
+    return (Floats if plain else Shorts)(array, types.int64), build
+
+
+@intrinsic
+def madd(_: Any, a: Any, b: Any, sums: Any) -> Any:
+    """Adds the products of two vectors to sums: of floats one by one, of integers in pairs."""
+
+    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        if a == Floats:
+            return _call(builder, "fma", *given)  # rounded once
+        double = ir.VectorType(ir.IntType(32), 32)
+        products = builder.mul(*(builder.sext(each, double) for each in given[:2]))
+        pairs = builder.add(_every_other(builder, products, 0), _every_other(builder, products, 1))
+        return builder.add(pairs, given[2])  # with all this, one instruction of AVX-512
+
+    return sums(a, b, sums), build
+
+
+@intrinsic
+def total(_: Any, a: Any, b: Any) -> Any:
+    """The sum of all numbers of two vectors of sums: a + b, then half and half, four times."""
+
+    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        add = builder.fadd if a == Floats else builder.add
+        given = given if a == Floats else [builder.sext(each, WIDE) for each in given]
+        rest, count = add(*given), 16
+        while count > 1:
+            count //= 2
+            rest = add(_part(builder, rest, 0, count), _part(builder, rest, count, count))
+        return builder.extract_element(rest, ir.IntType(32)(0))
+
+    return (types.float32 if a == Floats else types.int64)(a, b), build
+
+
+def _call(builder: Any, name: str, *given: Any) -> Any:
+    """One of LLVM's functions of vectors of floats."""
+    kind = ir.FunctionType(FLOAT, [FLOAT] * len(given))
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v16f32")
+    return builder.call(function, given)
+
+
+def _part(builder: Any, vector: Any, first: int, count: int, step: int = 1) -> Any:
+    """Some numbers of a vector."""
+    kind = ir.VectorType(ir.IntType(32), count)
+    places = ir.Constant(kind, [first + step * i for i in range(count)])
+    return builder.shuffle_vector(vector, vector, places)
+
+
+def _every_other(builder: Any, vector: Any, first: int) -> Any:
+    return _part(builder, vector, first, 16, step=2)
+
+
+@intrinsic
+def spread(_: Any, number: Any) -> Any:
+    """A vector of 16 times the same float."""
+
+    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        first = builder.insert_element(ir.Constant(FLOAT, None), given[0], ir.IntType(32)(0))
+        return _part(builder, first, 0, 16, step=0)
+
+    return Floats(types.float32), build
+
+
+@intrinsic
+def larger(_: Any, a: Any, b: Any) -> Any:
+    """The larger of a and |b|, for each number of two vectors of floats."""
+
+    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        return _call(builder, "maxnum", given[0], _call(builder, "fabs", given[1]))
+
+    return Floats(a, b), build
+
+
+@intrinsic
+def largest(_: Any, a: Any) -> Any:
+    """The largest number of a vector of floats."""
+
+    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        rest = given[0]
+        for shift in (8, 4, 2, 1):  # each number and the one so many places on
+            places = [(i + shift) % 16 for i in range(16)]
+            kind = ir.VectorType(ir.IntType(32), 16)
+            turned = builder.shuffle_vector(rest, rest, ir.Constant(kind, places))
+            rest = _call(builder, "maxnum", rest, turned)
+        return builder.extract_element(rest, ir.IntType(32)(0))
+
+    return types.float32(a), build
+
+
+@intrinsic
+def store(_: Any, array: Any, place: Any, vector: Any, factor: Any) -> Any:
+    """Writes a vector of floats times a factor into an array, rounded if it holds integers."""
+    plain = array.dtype == types.float32
+
+    def build(context: Any, builder: Any, __: Any, given: Any) -> Any:
+        values = builder.fmul(given[2], given[3])
+        if not plain:
+            whole = builder.fptosi(_call(builder, "roundeven", values), INT)
+            values = builder.trunc(whole, ir.VectorType(ir.IntType(16), 16))
+        where = builder.gep(given[0], [given[1]])
+        builder.store(values, builder.bitcast(where, values.type.as_pointer()), align=2)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, vector, factor), build
+
+
+@intrinsic
+def power_of_two(_: Any, exponent: Any) -> Any:
+    """2ⁿ as a float, from an integer n of -126 … 127."""
+
+    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        whole = ir.IntType(32)
+        bits = builder.shl(builder.add(given[0], whole(127)), whole(23))
+        return builder.bitcast(bits, ir.FloatType())
+
+    return types.float32(types.int32), build
+
+
+@intrinsic
+def take(_: Any, job: Any, place: Any, count: Any) -> Any:
+    """Adds `count` to a number of the job, and returns what it was; safe between threads."""
+
+    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        return builder.atomic_rmw("add", builder.gep(given[0], [given[1]]), given[2], "monotonic")
+
+    return types.int64(job, types.int64, types.int64), build

@@ -1,0 +1,317 @@
+"""The compiled kernels for few rows: PyTorch's numbers, and the same bits in any batch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from regard.data.input import Ragged
+from regard.decode import DecodeConfig, Symbols, decode
+from regard.errors import InputError
+from regard.layers import Tap, knock_out
+from regard.layers.kernels import few, int8
+from regard.layers.kernels.few import LOADER, Kernels, Loader, attend_few
+from regard.layers.kernels.int8 import Int8Linear, quantise
+from regard.layers.kernels.linear import COMPILED, linear
+from regard.layers.masks import Mask
+from regard.models import GPTConfig, TransformerConfig, build
+
+needs_numba = pytest.mark.skipif(not few.installed(), reason="needs Numba")
+SHAPES = [(1, 5, 3), (2, 64, 64), (3, 100, 70), (4, 33, 2), (5, 1025, 66), (7, 2100, 130)]
+SHAPES += [(16, 768, 65), (21, 96, 257), (COMPILED, 31, 129)]
+"""Rows, inputs and outputs, most of them no multiples of anything."""
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    """The kernels of this machine, compiled if they never were."""
+    loader = Loader()
+    loader.load()
+    assert not loader.problem
+    return loader.kernels
+
+
+@pytest.fixture
+def _in_use(kernels, monkeypatch):
+    """Every matrix is multiplied by the kernels, where they can."""
+    monkeypatch.setattr(LOADER, "kernels", kernels)
+    for module in ("linear", "int8"):
+        monkeypatch.setattr(f"regard.layers.kernels.{module}.SMALLEST", 0)
+    with torch.inference_mode():
+        yield
+
+
+@pytest.fixture(params=[1, 3])
+def _threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+@needs_numba
+@pytest.mark.slow
+@pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize(("rows", "into", "out"), SHAPES)
+def test_products_are_right_and_a_row_is_the_same_alone(kernels, rows, into, out, monkeypatch):
+    monkeypatch.setattr(few, "SHARED", 0)
+    x, weight, bias = torch.randn(rows, into), torch.randn(out, into), torch.randn(out)
+    exact = x.double() @ weight.double().t() + bias
+    found = kernels.linear(x, weight, bias)
+    size = x.abs().double() @ weight.abs().double().t() + bias.abs()
+    assert ((found - exact).abs() <= 1e-6 * size).all()
+    assert torch.equal(kernels.linear(x, weight, None), kernels.linear(x, weight, 0 * bias))
+    whole, scales = int8.in_rows(weight, 127)
+    rounded = kernels.linear_int8(x, whole, scales, bias)
+    exact = x.double() @ (whole * scales[:, None]).double().t() + bias
+    step = x.abs().amax(1, keepdim=True) / 32767  # of a row in 16 bits
+    off = step * (whole * scales[:, None]).abs().sum(1) / 2
+    assert ((rounded - exact).abs() <= 1.01 * off + 1e-6 * size).all()
+    for first in range(rows):
+        for last in (first + 1, min(rows, first + 6)):
+            part = x[first:last].contiguous()
+            assert torch.equal(kernels.linear(part, weight, bias), found[first:last])
+            assert torch.equal(kernels.linear_int8(part, whole, scales, bias), rounded[first:last])
+
+
+@needs_numba
+@pytest.mark.slow
+def test_zeros_and_what_is_no_number(kernels):
+    x = torch.randn(4, 40)
+    x[0], x[1, 3], x[2, 39] = 0, torch.nan, -torch.inf
+    whole, scales = int8.in_rows(torch.randn(9, 40), 127)
+    bias = torch.randn(9)
+    for found in (
+        kernels.linear_int8(x, whole, scales, bias),
+        kernels.linear(x, torch.randn(9, 40), bias),
+    ):
+        assert torch.equal(found[0], bias)
+        assert not found[1:3].isfinite().any()
+        assert found[3].isfinite().all()
+
+
+@needs_numba
+@pytest.mark.usefixtures("_in_use")
+@pytest.mark.slow
+@pytest.mark.parametrize("heads", [(4, 4), (6, 2)])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(
+    ("rules", "queries", "keys"),
+    [
+        ({"causal": True}, 1, 37),
+        ({"causal": True}, 5, 5),
+        ({"causal": True, "window": 3}, 4, 11),
+        ({}, 4, 19),
+        ({"key_lengths": (3, 9, 1)}, 2, 9),
+        ({"causal": True, "key_lengths": (3, 9, 5), "query_lengths": (1, 4, 2)}, 4, 9),
+    ],
+)
+def test_attention_of_few_queries_is_attention(heads, biased, rules, queries, keys):
+    many, kv_heads = heads
+    q = torch.randn(3, queries, many, 40).transpose(1, 2)
+    k, v = torch.randn(2, 3, keys, kv_heads, 40).transpose(2, 3)
+    bias = torch.randn(1, many, queries, keys) if biased else None
+    mask = Mask(**rules)
+    allowed = mask.dense(queries, keys)
+    added = torch.zeros(3, many, queries, keys) if bias is None else bias.expand(3, -1, -1, -1)
+    if allowed is not None:
+        added = added.masked_fill(~allowed, float("-inf"))
+    expected = F.scaled_dot_product_attention(
+        *(x.double() for x in (q, k, v)), added.double(), scale=0.3, enable_gqa=True
+    )
+    found = attend_few(q, k, v, mask, bias, 0.3)
+    assert found is not None
+    real = torch.tensor(rules.get("query_lengths", (queries,) * 3))
+    seen = (torch.arange(queries) < real[:, None])[:, None, :, None].expand_as(found)
+    torch.testing.assert_close(found[seen], expected.float()[seen], rtol=0, atol=5e-6)
+    if bias is None and "key_lengths" in rules and not mask.causal:
+        short = attend_few(q[:1], k[:1, :, :3], v[:1, :, :3], Mask(), None, 0.3)
+        assert torch.equal(found[:1], short)
+
+
+@needs_numba
+@pytest.mark.usefixtures("_in_use")
+@pytest.mark.slow
+def test_other_masks_and_training_are_left_to_pytorch():
+    q = torch.randn(1, 2, 3, 16)
+    segments = torch.zeros(1, 3, dtype=torch.long)
+    assert attend_few(q, q, q, Mask(segments=(segments, segments)), None, 1.0) is None
+    assert attend_few(q, q, q, Mask(window=1), None, 1.0) is None
+    assert attend_few(q.double(), q, q, Mask(), None, 1.0) is None
+    with torch.inference_mode(mode=False):
+        x, weight = torch.randn(1, 300), torch.randn(256, 300, requires_grad=True)
+        assert attend_few(*(torch.randn(1, 1, 1, 4) for _ in "qkv"), Mask(), None, 1.0) is None
+        assert torch.equal(linear(x, weight), F.linear(x, weight))
+
+
+SYMBOLS = Symbols(begin=1, end=0, pad=2, banned=(1, 2))
+GPTS = {
+    "gpt": {"size": "nano", "dim": 64, "heads": 4, "hidden": 128},
+    "llama": {"size": "nano-llama", "dim": 64, "heads": 4, "kv_heads": 2, "hidden": 128},
+}
+
+
+@needs_numba
+@pytest.mark.usefixtures("_in_use")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GPTS)
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_text_gets_the_same_logits_alone_and_among_others(monkeypatch, name, rounded):
+    monkeypatch.setenv("REGARD_KERNELS", "always")
+    monkeypatch.setattr(int8, "COMPILED", COMPILED)
+    model = build(GPTConfig.model_validate(GPTS[name]), 90).eval()
+    model = quantise(model) if rounded else model
+    prompts = [[3, 4, 5], [6, 7, 8, 9, 10], [11], [12, 13, 14, 15]]
+
+    def logits(some):
+        state = model.start(None, len(some), 12)
+        found = [model.read(Ragged.of(some), state)]
+        tokens = (torch.full((len(some),), token) for token in (20, 30, 40))
+        return torch.stack([*found, *(model.step(each, state) for each in tokens)], 1)
+
+    together = logits(prompts)
+    for row, prompt in enumerate(prompts):
+        assert torch.equal(logits([prompt])[0], together[row])
+
+
+@needs_numba
+@pytest.mark.usefixtures("_in_use")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes", [{}, {"positions": "buckets", "norm": "rms"}, {"norm_place": "post"}]
+)
+def test_a_translator_agrees_with_pytorch_and_taps_change_nothing(monkeypatch, changes):
+    sizes = {"dim": 64, "heads": 4, "hidden": 96}
+    model = build(TransformerConfig.model_validate(sizes | changes), 40, 40).eval()
+    source = Ragged.of([[3, 4, 5], [6, 7], [8, 9, 10, 11]])
+    target = Ragged.of([[1, 4], [1], [1, 5, 6]])
+    config = DecodeConfig(beam=3, max_length=9)
+    plain, tap = model(source, target), Tap("*")
+    assert torch.equal(model(source, target, tap), plain), "looking changes nothing"
+    edited = model(source, target, Tap(edits=[knock_out("decoder.1.cross.2")]))
+    found = decode(model, source, SYMBOLS, config)
+    alone = [decode(model, Ragged.of([text]), SYMBOLS, config) for text in ([3, 4, 5], [6, 7])]
+    assert [[each.ids for each in one] for one in found[:2]] == [
+        [each.ids for each in one] for [one] in alone
+    ]
+    monkeypatch.setattr(LOADER, "kernels", None)
+    torch.testing.assert_close(model(source, target), plain, rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        model(source, target, Tap(edits=[knock_out("decoder.1.cross.2")])), edited,
+        rtol=0, atol=1e-5,
+    )  # fmt: skip
+    assert [best.ids for [best, *_] in decode(model, source, SYMBOLS, config)] == [
+        best.ids for [best, *_] in found
+    ]
+
+
+@needs_numba
+@pytest.mark.usefixtures("_in_use")
+@pytest.mark.slow
+def test_many_rows_in_8_bits_do_not_saturate(monkeypatch):
+    monkeypatch.setenv("REGARD_KERNELS", "always")
+    monkeypatch.setattr(int8, "LARGE", 0)
+    for sign in (1.0, -1.0):
+        x, weight = torch.full((40, 512), sign), torch.ones(33, 512)
+        expected = torch.full((40, 33), sign * 512)
+        torch.testing.assert_close(Int8Linear(weight)(x), expected, rtol=1e-5, atol=0)
+    layer, x = Int8Linear(torch.randn(70, 512)), torch.randn(40, 512)
+    error = layer(x) - x @ layer.weight.t()
+    assert error.abs().max() < 0.05 * x.abs().max() * layer.weight.abs().sum(1).max() / 127
+    monkeypatch.setattr(int8, "LARGE", 2**18)
+    torch.testing.assert_close(layer(x), x @ layer.weight.t(), rtol=0, atol=1e-4)
+
+
+def test_without_numba_pytorch_computes(monkeypatch):
+    monkeypatch.setenv("REGARD_KERNELS", "always")
+    monkeypatch.setattr(few, "find_spec", lambda _: None)
+    loader = Loader()
+    loader.prepare(torch.nn.Linear(300, 300), 10**9)
+    assert loader.kernels is None
+    assert not loader.possible()
+    monkeypatch.setattr(int8, "LOADER", loader)
+    assert Int8Linear(torch.randn(5, 6)).packed is not None
+    assert "pip install" in few.state()
+
+
+def test_a_compiler_that_fails_leaves_pytorch(monkeypatch):
+    monkeypatch.setattr(few, "_stored", lambda: None)
+    monkeypatch.setitem(sys.modules, "regard.layers.kernels.compiled", None)  # no import
+    loader = Loader()
+    loader.load()
+    assert loader.kernels is None
+    assert "ImportError" in loader.problem or "ModuleNotFoundError" in loader.problem
+    assert not loader.possible()
+
+
+@needs_numba
+def test_small_work_loads_nothing(monkeypatch):
+    monkeypatch.delenv("REGARD_KERNELS")
+    monkeypatch.setattr(Loader, "load", lambda self: setattr(self, "problem", "loaded"))
+    loader, layer = Loader(), torch.nn.Linear(512, 512)
+    monkeypatch.setattr(few, "code_file", lambda: few.Path(os.devnull))  # there
+    loader.prepare(layer, few.WORTH_LOADING // 2**18 - 1)
+    assert not loader.problem
+    loader.prepare(torch.nn.Linear(8, 8), 10**9)  # too small for the kernels
+    assert not loader.problem
+    loader.prepare(layer)
+    assert loader.problem
+    loader = Loader()
+    monkeypatch.setattr(few, "code_file", lambda: few.Path("not/there"))
+    loader.prepare(layer, few.WORTH_COMPILING // 2**18 - 1)
+    assert not loader.problem
+    loader.prepare(layer)
+    assert loader.problem
+
+
+def test_a_wrong_choice_is_explained(monkeypatch):
+    monkeypatch.setenv("REGARD_KERNELS", "yes")
+    with pytest.raises(InputError, match="one of auto, always, never"):
+        few.choice()
+
+
+@needs_numba
+@pytest.mark.slow
+def test_damaged_machine_code_is_not_loaded(kernels, tmp_path, monkeypatch):
+    assert kernels is not None
+    stored = few.code_file().read_bytes()
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
+    few.code_file().parent.mkdir(parents=True)
+    few.code_file().write_bytes(stored)
+    assert few._stored() == stored[32:]
+    few.code_file().write_bytes(stored[:-7])
+    assert few._stored() is None
+
+
+PROGRAM = """
+import torch
+from regard.layers.kernels.few import LOADER
+LOADER.load()
+assert LOADER.kernels is not None, LOADER.problem
+x, weight = torch.ones(2, 100), torch.ones(70, 100)
+assert torch.equal(LOADER.kernels.linear(x, weight, None), torch.full((2, 70), 100.0))
+"""
+
+
+@needs_numba
+@pytest.mark.slow
+def test_eight_processes_with_a_cache_folder_that_cannot_be_written(tmp_path):
+    blocked = tmp_path / "a-file"
+    blocked.write_text("no folder")
+    folders = [blocked, blocked, *[tmp_path / "shared"] * 6]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            env=os.environ | {"REGARD_CACHE": str(folder), "REGARD_KERNELS": "always"},
+        )
+        for folder in folders
+    ]
+    assert [each.wait(timeout=500) for each in running] == [0] * 8
+    [stored] = (tmp_path / "shared" / "kernels").iterdir()
+    assert stored.suffix == ".o"
+    assert isinstance(Kernels(stored.read_bytes()[32:]), Kernels)
