@@ -111,7 +111,7 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
                 mean, std = statistics(found.train.values)
                 reader = reader.model_copy(update={"mean": mean, "std": std})
             processor = Processor(reader)
-        classes = model.classes or in_order(found.train.labels)
+        classes = model.classes or getattr(data, "names", ()) or in_order(found.train.labels)
         completed = model.model_copy(update={"classes": classes})
         options = PictureOptions(
             classes=completed.classes,

@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import logging
+import os
 import struct
 import tarfile
 import zipfile
@@ -23,6 +24,7 @@ from regard.data.images.reader import ImageReader
 from regard.data.images.sources import load_pictures, read_pictures
 from regard.errors import InputError
 from regard.recipes.recipe import load
+from tests.data.test_images import claims
 
 READER = ImageReader(height=6, width=5)
 GREY = ImageReader(height=6, width=5, channels=1, mean=(0.5,), std=(0.5,))
@@ -198,6 +200,8 @@ def test_broken_files_are_skipped_and_named_once(tmp_path, caplog):
     (folder / "cat" / "cut.jpg").write_bytes((folder / "cat" / "00.png").read_bytes()[:60])
     Image.new("RGB", (1, 1)).save(folder / "dog" / "dot.png")
     (folder / "dog" / "empty.gif").write_bytes(b"")
+    (folder / "dog" / "bomb.png").write_bytes(claims(50_000, 50_000))
+    (folder / "dog" / "large.png").write_bytes(claims(10_000, 10_000))
     (folder / "README.txt").write_text("words")
     (folder / "cat" / ".hidden.png").write_text("words")
     picture(50).save(tmp_path / "outside.png")
@@ -214,9 +218,9 @@ def test_broken_files_are_skipped_and_named_once(tmp_path, caplog):
         found = load_pictures(data, READER)
     assert set.union(as_set(found.train), as_set(found.valid)) == ALL
     [line] = caplog.messages
-    assert line.startswith(f"data: 6 of 37 files in {folder} skipped: loop (a link to a folder)")
-    assert line.endswith("and 3 more")
-    with pytest.raises(InputError, match="and 3 more"):
+    assert line.startswith(f"data: 8 of 39 files in {folder} skipped: loop (a link to a folder)")
+    assert line.endswith("and 5 more")
+    with pytest.raises(InputError, match="and 5 more"):
         load_pictures(data.model_copy(update={"on_bad": "stop"}), READER)
 
 
@@ -228,6 +232,14 @@ def test_a_file_replaces_the_folder_of_the_recipe():
     assert (data.kind, data.folder, data.shift) == ("images", "mine", 0)
     with pytest.raises(InputError, match="one of them"):
         load("own/images", ["data.file=a.npz", "data.folder=mine"])
+
+
+def test_names_that_are_not_utf_8_are_spelled_out(tmp_path):
+    folder = classes(tmp_path / "all", 4)
+    picture(0).save(os.fsdecode(os.fsencode(folder / "cat") + b"/\xff\n.png"))
+    names = [entry.name for entry in find_images(str(folder)).entries]
+    assert r"cat/\udcff\n.png" in names
+    assert len(read_pictures(str(folder), READER)) == 5
 
 
 def test_what_has_no_classes_is_refused(tmp_path):
@@ -250,7 +262,7 @@ def test_what_has_no_classes_is_refused(tmp_path):
 def test_images_that_do_not_fit_in_memory_are_decoded_when_asked_for(tmp_path, monkeypatch):
     data = ImagesData(folder=str(classes(tmp_path / "all")), held_out=3)
     kept = load_pictures(data, READER)
-    monkeypatch.setattr(decoding.decode, "__defaults__", (lambda _: None, 100))
+    monkeypatch.setattr(decoding, "MOST_KEPT", 100)
     lazy = load_pictures(data, READER)
     assert not isinstance(lazy.train.values, np.ndarray)
     assert lazy.train.values.shape == kept.train.values.shape

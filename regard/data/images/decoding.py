@@ -20,6 +20,7 @@ from regard.data.images.arrays import Source
 from regard.data.images.listing import Entry
 from regard.data.images.opening import content_of
 from regard.errors import InputError
+from regard.runtime.device import memory
 
 AT_ONCE = 32
 """Images that one thread decodes before it asks for more."""
@@ -80,7 +81,7 @@ def decode(
     scale: Scale,
     shape: tuple[int, int, int],
     on_progress: Callable[[int], None] = lambda _: None,
-    most_kept: int = MOST_KEPT,
+    most_kept: int | None = None,
 ) -> Decoded:
     """Decode images in parallel threads.
 
@@ -89,9 +90,11 @@ def decode(
         scale: Decodes one image and scales it.
         shape: (channels, height, width), what `scale` returns.
         on_progress: Called with the number of images that are done.
-        most_kept: If the decoded images take more bytes, they are not kept.
+        most_kept: If the decoded images take more bytes, they are not kept. None: `MOST_KEPT`, or
+            an eighth of the memory if that is less.
     """
-    kept = len(entries) * int(np.prod(shape)) <= most_kept
+    most = min(MOST_KEPT, (memory() or MOST_KEPT * 8) // 8) if most_kept is None else most_kept
+    kept = len(entries) * int(np.prod(shape)) <= most
     values = np.empty((len(entries) if kept else 0, *shape), np.uint8)
 
     def several(places: range) -> list[tuple[bytes, bytes] | str]:

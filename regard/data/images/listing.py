@@ -159,16 +159,24 @@ def _walk(folder: Path, listing: Listing) -> Iterator[tuple[tuple[str, ...], Pat
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
         for name in [*folders]:
             if (Path(where) / name).is_symlink():  # os.walk does not follow it
-                listing.problems["/".join((*below, name))] = "a link to a folder"
+                listing.problems[_printable("/".join((*below, name)))] = "a link to a folder"
                 folders.remove(name)
         for name in sorted(names):
-            path = Path(where) / name
+            path, parts = Path(where) / name, (*map(_printable, below), _printable(name))
             if name.startswith("."):
                 continue
             if path.is_symlink() and not path.resolve().is_relative_to(real):
-                listing.problems["/".join((*below, name))] = "a link out of the folder"
+                listing.problems["/".join(parts)] = "a link out of the folder"
                 continue
-            yield (*below, name), path
+            yield parts, path
+
+
+def _printable(name: str) -> str:
+    """A file's name with bytes that are not UTF-8, and control characters, spelled out."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in name
+    )
 
 
 def _by_folder(files: Sequence[tuple[tuple[str, ...], Source]], listing: Listing) -> None:

@@ -22,6 +22,7 @@ from regard.data.config import ScenesData
 from regard.data.images.pictures import Pictures, PictureSplits
 from regard.data.images.reader import ImageReader
 from regard.data.order import generator
+from regard.runtime.device import check_memory
 
 COLOURS = {
     "red": (214, 39, 40),
@@ -261,6 +262,8 @@ def scene_splits(data: ScenesData, reader: ImageReader) -> PictureSplits:
         reader: The model's image reader.
     """
     side = max(reader.height, reader.width)
+    size = reader.channels * reader.height * reader.width
+    check_memory("data.pairs", size * data.pairs, fix="draw fewer scenes")
     parts = {}
     for split in PARTS:
         scenes = tuple(scenes_of(data, split))

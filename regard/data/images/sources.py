@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from regard.data.config import DigitsData, ImagesData, ScenesData
+from regard.data.config import DigitsData, ImagesData, OnBad, ScenesData
 from regard.data.images import digits
 from regard.data.images.decoding import Decoded, decode
 from regard.data.images.listing import Entry, Listing, find_images
@@ -50,18 +50,21 @@ def load_pictures(data: Any, reader: ImageReader) -> PictureSplits:
     raise InputError("data.kind", got=data.kind, expected=expected)
 
 
-def read_pictures(place: str, reader: ImageReader, names: Sequence[str] = ()) -> Pictures:
+def read_pictures(
+    place: str, reader: ImageReader, names: Sequence[str] = (), on_bad: OnBad = "skip"
+) -> Pictures:
     """Read all images of a folder or file, as one set.
 
     Args:
         place: As for `find_images`.
         reader: Scales images to the model's size.
         names: Names of classes that are numbers.
+        on_bad: `stop` at broken images, or `skip` and count them.
 
     Raises:
-        InputError: An image cannot be read.
+        InputError: There are no images, or broken ones with `stop`.
     """
-    found = _decoded(find_images(place), reader, place, "stop")
+    found = _decoded(find_images(place), reader, place, on_bad)
     return _pictures(found, range(len(found.entries)), names)
 
 
@@ -115,7 +118,7 @@ def _merged(listings: dict[str, Listing]) -> Listing:
     return whole
 
 
-def _decoded(listing: Listing, reader: ImageReader, place: str, on_bad: str) -> Decoded:
+def _decoded(listing: Listing, reader: ImageReader, place: str, on_bad: OnBad) -> Decoded:
     """Decode the images of a listing, and say once which were skipped."""
     entries, quiet = listing.entries, not _logger.isEnabledFor(logging.WARNING)
     shape = (reader.channels, reader.height, reader.width)
