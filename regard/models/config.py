@@ -62,6 +62,8 @@ class ModelConfig(Config):
     sides: ClassVar[int] = 1
     """Number of texts of an example: 2 (source and target) or 1."""
     reads: ClassVar[Reads] = "text"
+    COMPUTED: ClassVar[tuple[str, ...]] = ()
+    """Keys that follow from others, and are left out of a recipe."""
     VOCABULARIES: ClassVar[tuple[str, ...]] = ("vocab",)
     """Names of the vocabulary sizes that a model is built with, the source's first."""
     family: str

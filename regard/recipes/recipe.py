@@ -48,7 +48,7 @@ LARGEST = 1_000_000
 
 DEFAULT_TASK = "translate"
 """The task that decides the model's family if `model.family` is missing and the task unknown."""
-MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "classes", "tags"}
+MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "drop_path", "classes", "tags"}
 """Keys of `model` that a recipe may still set if its weights come from `start.folder`."""
 FILES = {("data", "train"), ("data", "valid"), ("data", "test"), ("data", "files")}
 """The keys that take one file or several."""
@@ -515,7 +515,14 @@ def _without_former_model(model: dict[str, Any], given: dict[str, Any]) -> dict[
     old, new = str(model.get("family", usual)), str(given.get("family", usual))
     if "family" in given and new != old and {old, new} <= set(CONFIGS):
         had, has = CONFIGS[old].model_fields, CONFIGS[new].model_fields
-        model = {key: value for key, value in model.items() if key in has or key not in had}
+        computed = CONFIGS[new].COMPUTED
+        model = {
+            key: value
+            for key, value in model.items()
+            if (key in has or key not in had) and key not in computed
+        }
+        if model.get("size") not in (None, *CONFIGS[new].SIZES):
+            del model["size"]
     return _without_former_size(model, given)
 
 

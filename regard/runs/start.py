@@ -179,6 +179,8 @@ def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
         )
     # Names of classes or tags come from the recipe, else from the data.
     values |= {key: () for key in NAMES if key in base.HEADS}
+    if "pooling_layer" in values:  # it belongs to a task of the pretraining
+        values["pooling_layer"] = False
     return with_task_head(recipe.task, type(base).model_validate(values | given))
 
 

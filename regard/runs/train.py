@@ -32,6 +32,7 @@ from regard.runtime.files import write_file
 from regard.runtime.ranks import Ranks, first_process_reports, process_group
 from regard.runtime.units import short
 from regard.tasks.entries import TASKS
+from regard.tasks.teacher import Teacher
 from regard.train.checkpoint import run as checkpoint
 from regard.train.checkpoint.folder import CONFIG, TRAINING, Snapshot, folder_name
 from regard.train.checkpoint.run import RunLock
@@ -179,7 +180,9 @@ def _run(
     if prepared.model is not None:  # the data decides some of the config: the names of classes
         recipe = recipe.model_copy(update={"model": prepared.model})
     threads = runtime.threads * ranks.world  # a resumed run may have another number of processes
-    facts = {"threads": threads, "torch": str(torch.__version__), "data": prepared.checksums}
+    teacher = _teacher(recipe, prepared.task, runtime)
+    checksums = prepared.checksums | ({} if teacher is None else {"teacher": teacher.checksum()})
+    facts = {"threads": threads, "torch": str(torch.__version__), "data": checksums}
     if start is not None:
         _compare(facts, start)
         _check_config(recipe, start)
@@ -213,6 +216,35 @@ def _run(
     if start is not None and place.step == start.step:
         _logger.warning("the run was complete at step %d; nothing was left to do", place.step)
     return pipeline
+
+
+def _teacher(recipe: Recipe, task: Any, runtime: Runtime) -> Teacher | None:
+    """Loads the teacher that `train.teacher` names, and gives it to the task.
+
+    Raises:
+        InputError: The task or the teacher does not classify images, or the classes differ.
+    """
+    place, settings = recipe.train.teacher, recipe.train
+    if place is None:
+        return None
+    expected = "a classifier of images"
+    if not hasattr(task, "learn_from"):
+        got = f"task {recipe.task} with a {recipe.model.family} model to be taught"
+        raise InputError("train.teacher", got=got, expected=expected)
+    with torch.random.fork_rng(devices=[]):  # loading must not change how the model is drawn
+        found = load(place, device="cpu", download=False)
+    if not found.reads_images or not found.model.config.classes:
+        raise InputError(f"train.teacher {place}", got=str(found), expected=expected)
+    runtime.place(found.model)
+    teacher = Teacher(
+        found.model,
+        found.processor.source,
+        distillation=settings.distillation,
+        weight=settings.teacher_weight,
+        temperature=settings.temperature,
+    )
+    task.learn_from(teacher)
+    return teacher
 
 
 def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | None:

@@ -308,12 +308,16 @@ def with_task_head(task: str, config: Any) -> Any:
 
 
 def class_loss(model: Any, batch: Batch[Any], smoothing: float) -> Tensor:
-    """Cross-entropy of the classes with label smoothing, summed over the examples: a scalar.
+    """Cross-entropy of the classes with label smoothing, summed over the examples: a scalar."""
+    return logits_loss(model.classify(batch.source), batch, smoothing)
+
+
+def logits_loss(logits: Tensor, batch: Batch[Any], smoothing: float) -> Tensor:
+    """Cross-entropy of logits (examples, classes) with label smoothing, summed: a scalar.
 
     Of examples that are mixed, the target is the mixture q of their classes: -Σ q' log p, with the
     smoothed q' = (1 - ε) q + ε / classes.
     """
-    logits = model.classify(batch.source)  # (examples, classes)
     wanted = batch.targets.ids if batch.shares is None else batch.shares
     return F.cross_entropy(logits, wanted, reduction="sum", label_smoothing=smoothing)
 

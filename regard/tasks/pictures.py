@@ -33,11 +33,12 @@ from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
 from regard.runtime.ahead import computed_ahead
 from regard.runtime.cores import parallel_map
-from regard.tasks.labelled import LabelledTask, class_loss, label_indices
+from regard.tasks.labelled import LabelledTask, class_loss, label_indices, logits_loss
 from regard.tasks.measures.accuracy import Measures, class_scores
 from regard.tasks.picture_traces import classifier, dense_records, picture_of
 from regard.tasks.reader import TOKENS_AT_ONCE, EncoderTask
 from regard.tasks.task import Prepared, Settings, rise
+from regard.tasks.teacher import Teacher
 from regard.tasks.trace import Trace
 from regard.tokens.processor import Processor
 
@@ -87,6 +88,16 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         self.reader: ImageReader = processor.source
         self.train, self.valid = train, valid
         self.options = options or PictureOptions()
+        self.teacher: Teacher | None = None
+
+    def learn_from(self, teacher: Teacher) -> None:
+        """Sets a teacher, whose answers become a part of the loss.
+
+        Raises:
+            InputError: The teacher has other classes.
+        """
+        teacher.check(self.options.classes)
+        self.teacher = teacher
 
     @classmethod
     def prepare(cls, settings: Settings, processor: Processor | None = None) -> Prepared:
@@ -165,8 +176,16 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         return len(batch.index)
 
     def loss(self, model: ImageEncoder, batch: Batch[Dense]) -> Tensor:
-        """Cross-entropy of the classes with label smoothing, summed over the images: a scalar."""
-        return class_loss(model, batch, self.options.smoothing)
+        """Cross-entropy of the classes with label smoothing, summed over the images: a scalar.
+
+        With a teacher (1 - λ) of it, and λ of the loss to the teacher (DeiT, equations 2 and 3).
+        """
+        teacher, smoothing = self.teacher, self.options.smoothing
+        if teacher is None:
+            return class_loss(model, batch, smoothing)
+        own, distilled = model.class_logits(batch.source)  # (images, classes) each
+        taught = teacher.loss(distilled, batch.source, self.reader)
+        return (1 - teacher.weight) * logits_loss(own, batch, smoothing) + teacher.weight * taught
 
     def measure(self, model: ImageEncoder, examples: Pictures) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""

@@ -62,11 +62,31 @@ class TrainConfig(Config):
     """At the end, average the weights of this many last checkpoints, which are kept for that. The
     mean is used if its validation loss is lower than the best (0 or 1: no averaging)."""
     tensorboard: bool = False
+    ema: float = Field(default=0.0, ge=0, lt=1)
+    """Decay of a moving average of the weights, which is evaluated and saved in their place; 0: no
+    average. In step t the decay is at most (1 + t) / (10 + t)."""
+    layer_decay: float = Field(default=1.0, gt=0, le=1)
+    """Factor on the learning rate for each layer below the heads: the block under them learns at
+    this fraction of the rate, the one below at its square, and so on."""
+    teacher: str | None = None
+    """A classifier of images with the same classes, from which the model learns, too: a run, a
+    checkpoint, a Hugging Face folder or a shipped model."""
+    distillation: Literal["hard", "soft"] = "hard"
+    """What is learned from the teacher: its most probable class (DeiT), or its probabilities."""
+    teacher_weight: float = Field(default=0.5, gt=0, le=1)
+    """The weight of the loss to the teacher; that of the loss to the classes is the rest."""
+    temperature: float = Field(default=3.0, gt=0)
+    """`distillation: soft`: both sides' logits are divided by it, and the loss is multiplied by its
+    square (Hinton et al. 2015)."""
 
     @model_validator(mode="after")
     def _betas_and_factor(self) -> TrainConfig:
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas {self.betas}: each must be at least 0 and below 1")
+        if self.ema and self.average > 1:
+            raise ValueError("ema and average are two ways to average weights: set one of them")
+        if self.layer_decay < 1 and self.optimizer == "muon":
+            raise ValueError("layer_decay needs optimizer: adam or adamw")
         if self.schedule == "paper" and self.learning_rate < 0.01:
             raise ValueError(
                 f"learning_rate {self.learning_rate:g} with schedule: paper is a factor on the "

@@ -52,16 +52,26 @@ def learning_rate(step: int, config: TrainConfig, dim: int) -> float:
 def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
     """Builds Adam, AdamW (both fused) or Muon for the parameters that require gradients.
 
-    Weight decay acts on tensors of two or more dimensions only, not on norms and biases.
+    Weight decay acts on tensors of two or more dimensions only, not on norms and biases. With
+    `layer_decay`, each depth of the model has groups of its own, with a factor "scale" on the rate.
     """
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     hidden = [p for name, p in named if config.optimizer == "muon" and is_hidden_matrix(name, p)]
     taken = {id(p) for p in hidden}
     others = [p for _, p in named if id(p) not in taken]
+    scales = rate_scales(model, config.layer_decay)
     groups = [
-        {"params": [p for p in others if p.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in others if p.dim() <= 1], "weight_decay": 0.0},
-    ]
+        {"params": some, "weight_decay": decay, "scale": scale}
+        for scale in sorted({1.0, *scales.values()}, reverse=True)
+        for matrices, decay in ((True, config.weight_decay), (False, 0.0))
+        if (
+            some := [
+                p for p in others
+                if (p.dim() > 1) == matrices and scales.get(id(p), 1.0) == scale
+            ]
+        )
+        or scale == 1.0
+    ]  # fmt: skip
     settings: dict[str, Any] = {
         "lr": config.learning_rate,
         "betas": config.betas,
@@ -72,6 +82,28 @@ def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
     if hidden:
         return Muon(groups, hidden, config.weight_decay, **settings)
     return Adam(groups, **settings)
+
+
+def rate_scales(model: nn.Module, decay: float) -> dict[int, float]:
+    """The factor on the learning rate of each parameter below the top, by its id.
+
+    The final norm of the first stack and the heads have 1, the last block `decay`, the one below
+    its square, and so on down to the embeddings.
+
+    Args:
+        model: A model of any family.
+        decay: The value of `train.layer_decay`; with 1 there are no factors.
+    """
+    if decay == 1:
+        return {}
+    depths: list[list[nn.Module]] = model.depths()  # type: ignore[operator]
+    top = len(depths) - 1
+    return {
+        id(parameter): decay ** (top - depth)
+        for depth, modules in enumerate(depths)
+        for module in modules
+        for parameter in module.parameters()
+    }
 
 
 def _state_like(name: str, parameter: nn.Parameter, kind: str) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -53,6 +53,7 @@ from regard.train.log import (
     plot_losses,
     read_metrics,
 )
+from regard.train.moving_average import MovingAverage
 from regard.train.optim import (
     check_optimizer,
     learning_rate,
@@ -208,6 +209,7 @@ class Trainer:
             job.task, job.model, threads=job.threads, parts=self.parts, ranks=job.ranks
         )
         self.place = TrainingState()
+        self.moving = MovingAverage(job.model, job.config.ema) if job.config.ema else None
         self._run = job.run if job.ranks.first else None  # only the first process writes
         if resume is not None:
             self._restore(resume)
@@ -264,8 +266,9 @@ class Trainer:
                 self._after_step(progress, request)
         self._draw()
         self._stop_if_asked(self._received(request))
-        if self._best_weights:
-            self.model.load_state_dict(self._best_weights)
+        if self._best_weights or self.moving is not None:
+            average = {} if self.moving is None else self.moving.weights
+            self.model.load_state_dict(self._best_weights or average)
         self.model.eval()
         return place
 
@@ -338,7 +341,7 @@ class Trainer:
         place.cursor = parts[-1][1]
         rate = learning_rate(place.step, config, self.job.dim)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("scale", 1.0)
         self.optimizer.zero_grad(set_to_none=True)
         loss, targets = self._gradients([batch for batch, _ in parts])
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip or math.inf)
@@ -346,6 +349,8 @@ class Trainer:
             self._skip(loss, float(norm), [batch for batch, _ in parts], progress)
             return
         self.optimizer.step()
+        if self.moving is not None:
+            self.moving.update(self.model, place.step)
         place.bad_in_a_row = 0
         place.loss_since_log += loss
         place.targets_since_log += targets
@@ -428,7 +433,8 @@ class Trainer:
                 better = self._evaluate(progress)
             self._agree()
             if self.job.run is None and place.best is not None and place.best.step == place.step:
-                self._best_weights = {k: v.clone() for k, v in self.model.state_dict().items()}
+                used = self.model.state_dict() if self.moving is None else self.moving.weights
+                self._best_weights = {k: v.clone() for k, v in used.items()}
         place.finished = last or place.finished
         number = self._received(request)
         stopping = number is not None and not place.finished
@@ -464,7 +470,8 @@ class Trainer:
     def _evaluate(self, progress: TrainingProgress) -> bool:
         """Evaluates on the validation set; returns whether the loss is the lowest so far."""
         place, config = self.place, self.config
-        scores = self.task.evaluate(self.model)
+        with nullcontext() if self.moving is None else self.moving.used_in(self.model):
+            scores = self.task.evaluate(self.model)
         self._write({f"validation_{name}": value for name, value in scores.items()})
         loss = scores["loss"]
         if not math.isfinite(loss):
@@ -510,7 +517,12 @@ class Trainer:
         memory = optimizer_tensors(self.model, self.optimizer)
         self._require_finite(weights, "the weights")
         self._require_finite(memory, "the optimizer's averages")
-        if place.finished and self.config.average > 1:
+        if self.moving is not None:
+            # The average is the model to use; a resumed training continues from the raw weights.
+            extra = {f"weights.{name}": tensor for name, tensor in weights.items()}
+            weights = self.moving.weights
+            self._require_finite(weights, "the averaged weights")
+        elif place.finished and self.config.average > 1:
             averaged = self._average(progress)
             # The mean is the model to use; a resumed training continues from the raw weights.
             if averaged is not None:
@@ -536,7 +548,7 @@ class Trainer:
         config = self.config
         averaged_steps = checkpoint.AveragedSteps(config.average - 1, config.save_every)
         checkpoint.save(self._run, snapshot, config.keep, place.best, averaged_steps)
-        if extra:
+        if extra and self.moving is None:
             self.model.load_state_dict(weights)
 
     def _average(self, progress: TrainingProgress) -> dict[str, Tensor] | None:
@@ -598,6 +610,8 @@ class Trainer:
         _check_random(file, random)
         check_optimizer(file, self.model, tensors, snapshot.step, self.config.optimizer)
         self.model.load_state_dict(raw or snapshot.weights)
+        if self.moving is not None:
+            self.moving.restore(snapshot.weights, state)
         self._check_missing_state(file, without_state(self.model, tensors))
         restore_optimizer(self.model, self.optimizer, tensors)
         torch.set_rng_state(random)

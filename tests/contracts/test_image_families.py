@@ -80,6 +80,11 @@ def images(model):
     return Dense(torch.randn(5, *shape, generator=torch.Generator().manual_seed(1)))
 
 
+def tokens_of(config):
+    """The number of vectors of an image: tokens, or places of a CNN's last map."""
+    return config.grid[0] * config.grid[1] + getattr(config, "tokens_before", 0)
+
+
 def close(actual, expected, atol=1e-5):
     torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
 
@@ -88,11 +93,12 @@ def close(actual, expected, atol=1e-5):
 def test_a_batch_is_its_images_one_by_one(model, images):
     together, hidden = model(images), model.hidden(images)
     assert together.shape == (5, len(CLASSES))
-    assert hidden.shape == (5 * model.config.tokens, model.config.dim)
+    places = tokens_of(model.config)
+    assert hidden.shape == (5 * places, model.config.dim)
     for place in range(5):
         one = images.take([place])
         close(model(one)[0], together[place])
-        close(model.hidden(one), hidden.split(model.config.tokens)[place])
+        close(model.hidden(one), hidden.split(places)[place])
 
 
 @torch.no_grad()
@@ -111,7 +117,7 @@ def test_the_layout_is_known_beforehand_and_is_what_is_read(model, images):
     layout = model.embed.layout(images)
     config = model.config
     assert (layout.grid, layout.first) == (config.grid, getattr(config, "tokens_before", 0))
-    assert layout.lengths == (config.tokens,) * 5
+    assert layout.lengths == (tokens_of(config),) * 5
     assert sum(layout.lengths) == len(model.hidden(images))
 
 

@@ -151,3 +151,20 @@ def test_what_does_not_learn_has_no_memory() -> None:
     frozen = {f"optimizer.bias.{key}": torch.zeros(2) for key in ("exp_avg", "exp_avg_sq")}
     with pytest.raises(InputError, match=r"expected no optimizer\.bias\.exp_avg"):
         check_optimizer("x", model, frozen, step=5)
+
+
+def test_lower_layers_learn_at_a_fraction_of_the_rate() -> None:
+    from regard.models import ViTConfig, build
+
+    sizes = {"dim": 8, "heads": 2, "hidden": 8, "layers": 3, "image": (4, 4), "patch": 2}
+    model = build(ViTConfig.model_validate(sizes | {"classes": ("a", "b")}))
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    groups = optimizer(model, TrainConfig(layer_decay=0.5)).param_groups
+    scales = {names[id(p)]: group["scale"] for group in groups for p in group["params"]}
+    assert scales.keys() == dict(model.named_parameters()).keys()
+    for name, scale in scales.items():
+        depth = 0 if name.startswith(("embed.", "encoder.positions")) else 4
+        depth = int(name.split(".")[2]) + 1 if ".blocks." in name else depth
+        assert scale == 0.5 ** (4 - depth), name
+    plain = optimizer(model, TrainConfig()).param_groups
+    assert [group["scale"] for group in plain] == [1.0, 1.0]

@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from regard.models.config import Sizes
 from regard.models.families.family import Family, Named
-from regard.models.families.images import ConvolutionalConfig
+from regard.models.families.images import IMAGE_TOKENS, ConvolutionalConfig
 
 
 class CNNConfig(ConvolutionalConfig):
@@ -82,7 +82,8 @@ FAMILY = Family(
     task="classify",
     named={
         "cnn-lenet": Named(
-            {"family": "cnn", "size": "lenet", "classes": tuple("0123456789")}, lengths=(1,)
+            {"family": "cnn", "size": "lenet", "classes": tuple("0123456789")},
+            lengths=(IMAGE_TOKENS,),
         )
     },
 )

@@ -8,6 +8,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from regard.models.config import DEEPEST, LONGEST, BlocksConfig, ModelConfig, Reads, Shape
 
+IMAGE_TOKENS = 64
+"""What an image of a CNN, which has no tokens, counts in a batch: as much as 8 x 8 patches."""
 ANY_SIZE = ("learned", "sinusoidal_2d", "buckets", "none")
 """Position schemes of models that read images of any size; others stop at the model's own."""
 
@@ -16,6 +18,7 @@ class ImageEncoderConfig(BlocksConfig):
     """The settings of families that encode images cut into patches."""
 
     HEADS: ClassVar[tuple[str, ...]] = ("classes",)
+    COMPUTED: ClassVar[tuple[str, ...]] = ("max_length",)
     VOCABULARIES: ClassVar[tuple[str, ...]] = ()
     shape: ClassVar[Shape] = "encoder"
     reads: ClassVar[Reads] = "images"
@@ -124,6 +127,7 @@ class ConvolutionalConfig(ModelConfig):
     """The settings that all convolutional networks share."""
 
     HEADS: ClassVar[tuple[str, ...]] = ("classes",)
+    COMPUTED: ClassVar[tuple[str, ...]] = ("dim", "max_length")
     VOCABULARIES: ClassVar[tuple[str, ...]] = ()
     shape: ClassVar[Shape] = "encoder"
     reads: ClassVar[Reads] = "images"
@@ -136,13 +140,13 @@ class ConvolutionalConfig(ModelConfig):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate on the input of the head."""
     max_length: int = Field(default=0, ge=0, le=LONGEST)
-    """Number of places of an image in the end; leave it out: it follows from `image`."""
+    """What an image counts in `train.batch_tokens`; leave it out."""
 
     @model_validator(mode="after")
     def _count_places(self) -> ConvolutionalConfig:
         if self.max_length not in (0, self.tokens):
             raise ValueError(
-                f"max_length {self.max_length}: an image has {self.tokens} places; leave it out"
+                f"max_length {self.max_length}: an image counts {self.tokens} tokens; leave it out"
             )
         object.__setattr__(self, "max_length", self.tokens)  # the instance is frozen already
         return self
@@ -154,8 +158,8 @@ class ConvolutionalConfig(ModelConfig):
 
     @property
     def tokens(self) -> int:
-        """Number of places of an image in the end: what an image counts in a batch."""
-        return self.grid[0] * self.grid[1]
+        """What an image counts in `train.batch_tokens`, whatever its size."""
+        return IMAGE_TOKENS
 
     @property
     def image_summary(self) -> str:

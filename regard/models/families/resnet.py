@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from regard.models.config import Sizes
 from regard.models.families.family import Family, Named
-from regard.models.families.images import ConvolutionalConfig
+from regard.models.families.images import IMAGE_TOKENS, ConvolutionalConfig
 from regard.models.families.vit import CLASSES
 
 _BASIC = {"block": "basic", "filters": (64, 128, 256, 512)}
@@ -115,11 +115,10 @@ def halved(side: int) -> int:
 
 
 def _named(size: str) -> Named:
-    tokens = 49  # 7 x 7 places in the end
     return Named(
         {"family": "resnet", "size": size, "classes": CLASSES},
-        lengths=(tokens,),
-        step_tokens=256 * tokens,
+        lengths=(IMAGE_TOKENS,),
+        step_tokens=256 * IMAGE_TOKENS,
         steps=600_000,
         source="He et al. 2016: 600,000 steps of 256 images",
     )
