@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -154,5 +155,10 @@ def in_threads(function: Callable[[Any], Any], parts: list[Any]) -> Iterator[Any
     if len(parts) < 2:
         yield from map(function, parts)
         return
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+    # Pillow's warnings are ignored for all threads at once: each of them ignores them, too, but
+    # Python's filters belong to the whole process, and threads restore them in any order
+    with (
+        warnings.catch_warnings(action="ignore"),
+        ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool,
+    ):
         yield from pool.map(function, parts)
