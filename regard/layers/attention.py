@@ -108,8 +108,6 @@ class AdditiveScore(nn.Module):
         the vector v if q and k hold only some of the layer's heads.
         """
         vector = self.vector if heads is None else self.vector[list(heads)]
-        if q.shape[1:3] == (1, 1) and torch.is_inference_mode_enabled():  # a decoding step
-            return ((q + k).tanh_() @ vector[0])[:, :, None]
         return torch.einsum(
             "bhqkd,hd->bhqk", (q[..., :, None, :] + k[..., None, :, :]).tanh(), vector
         )

@@ -24,7 +24,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.layers.attention import Attention
 from regard.layers.block import Block, BlockShape
-from regard.layers.context import Context
+from regard.layers.context import Context, Memory
 from regard.layers.kernels.linear import linear
 from regard.layers.layout import Layout
 from regard.layers.mixer import Mixer
@@ -82,6 +82,7 @@ class AttentiveBlock(Block):
         )
         super().__init__(shape, name, parts)
         self.dim, self.attends, self.last_word = shape.dim, attends, last_word
+        self.plain = attends and shape.score == "additive" and not hard
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """y (tokens, dim) -> s and c concatenated, (tokens, 2 · dim).
@@ -153,11 +154,43 @@ class AttentiveBlock(Block):
 
     def _look(self, ctx: Context) -> Look:
         """A function that computes c_t of each row from its latest query."""
+        memory = ctx.memory
+        if memory is not None and self._is_plain_step(ctx.layout, memory.layout):
+            return self._step_look(memory)
         one = ctx
         if ctx.tap is not None or ctx.layout.longest > 1 or not ctx.layout.even:
             layout = Layout((1,) * ctx.layout.batch, ctx.layout.device)
             one = replace(ctx, layout=layout, tap=None, cache=None)
         return lambda found: self.cross_attention(found[-1], one)
+
+    def _is_plain_step(self, layout: Layout, source: Layout) -> bool:
+        """Whether `_step_look` applies: a decoding step with one row for each sequence."""
+        step = torch.is_inference_mode_enabled() and layout.longest == 1
+        return self.plain and step and layout.batch == source.batch
+
+    def _step_look(self, memory: Memory) -> Look:
+        """The same function in a decoding step, with additive scores of the source tokens alone.
+
+        tanh(W s + U h_i) is most of the work, and the padding of a batch may be half of it.
+        """
+        attention, layout = self.cross_attention, memory.layout
+        k, v = memory.projected.get(attention.name) or attention.project_memory(memory)
+        keys = memory.packed_keys.get(attention.name)
+        if keys is None:
+            keys = memory.packed_keys[attention.name] = layout.unpad(k[:, 0])  # (tokens, dim)
+        vector = attention.score.get_parameter("vector")[0]  # v
+
+        def look(found: list[Tensor]) -> Tensor:
+            query = attention.query(found[-1])  # W s, (batch, dim)
+            queries = query if layout.batch == 1 else query[layout.row]
+            scores = (keys + queries).tanh_() @ vector  # (tokens,)
+            if not layout.even:  # padding has the weight 0
+                rows = scores.new_full((layout.batch * layout.longest,), float("-inf"))
+                scores = rows.index_copy_(0, layout.slots, scores)
+            weights = scores.view(layout.batch, 1, layout.longest).softmax(-1)
+            return torch.bmm(weights, v[:, 0])[:, 0]  # (batch, dim)
+
+        return look
 
     def _edited_look(self, ctx: Context) -> Look:
         """The same function if a tap edits this attention.

@@ -28,6 +28,7 @@ class Memory:
     x: Tensor  # (tokens, dim), packed
     layout: Layout
     projected: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    packed_keys: dict[str, Tensor] = field(default_factory=dict)  # by layer, (tokens, dim)
 
     def __post_init__(self) -> None:
         self.mask = Mask(key_lengths=None if self.layout.even else self.layout.lengths)

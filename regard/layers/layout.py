@@ -122,10 +122,15 @@ class Layout:
         return (lengths.cumsum(0) - lengths).to(self.device)
 
     @cached_property
+    def row(self) -> Tensor:
+        """The sequence of each token: (tokens,)."""
+        row = torch.arange(self.batch).repeat_interleave(torch.tensor(self.lengths))
+        return row.to(self.device)
+
+    @cached_property
     def slots(self) -> Tensor:
         """The index of each token in the flattened padded rows (batch * longest): (tokens,)."""
-        row = torch.arange(self.batch).repeat_interleave(torch.tensor(self.lengths))
-        return row.to(self.device) * self.longest + self.where
+        return self.row * self.longest + self.where
 
     @cached_property
     def in_time(self) -> InTime:

@@ -319,9 +319,10 @@ def test_it_decodes_as_it_reads_whole_sentences(search, fields, prefixes):
 
 
 @torch.no_grad()
-def test_a_tap_followed_along_a_beam_shows_the_alignment_of_the_hypothesis():
+@pytest.mark.parametrize("search", ["greedy", "beam"])
+def test_a_tap_followed_along_a_beam_shows_the_alignment_of_the_hypothesis(search):
     model, tap = make(), Tap("decoder.*")
-    config = SEARCHES["beam"]
+    config = SEARCHES[search]
     found = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, tap=tap)
     assert found == decode(model, Ragged.of(SENTENCES), SYMBOLS, config)
     for sentence, hypotheses in zip(SENTENCES, found, strict=True):
