@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 
@@ -171,11 +171,17 @@ def busy(programs: int) -> Iterator[None]:
             each.wait()
 
 
-def measure(work: str, loads: list[int], rounds: int, seconds: float) -> list[float]:
-    """Prints a row for each load; the default's shares."""
+def measure(
+    work: str,
+    loads: list[int],
+    rounds: int,
+    seconds: float,
+    names: Collection[str] = tuple(CONTENDERS),
+) -> list[float]:
+    """Prints a row for each load, by the contenders with these names; the default's shares."""
     shares = []
     with ExitStack() as stack:
-        contenders = {name: stack.enter_context(Contender(work, name)) for name in CONTENDERS}
+        contenders = {name: stack.enter_context(Contender(work, name)) for name in names}
         for each in contenders.values():
             each.read()
         for load in loads:
@@ -193,9 +199,9 @@ def measure(work: str, loads: list[int], rounds: int, seconds: float) -> list[fl
     return shares
 
 
-def print_header() -> None:
-    print(f"| work | busy programs | {' | '.join(CONTENDERS)} |")
-    print("|---" * (len(CONTENDERS) + 2) + "|", flush=True)
+def print_header(names: Collection[str] = tuple(CONTENDERS)) -> None:
+    print(f"| work | busy programs | {' | '.join(names)} |")
+    print("|---" * (len(names) + 2) + "|", flush=True)
 
 
 def main() -> int:

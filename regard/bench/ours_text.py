@@ -121,37 +121,28 @@ class Products:
     packages: ClassVar = ("torch",)
 
     def prepare(self, threads: int) -> None:
-        """Load or build the model, and find the matrices that one step multiplies."""
-        import torch
-
-        from regard.bench.texts import TextWork
-        from regard.data.input import Ragged
-        from regard.models.mode import evaluating
-        from regard.runtime.device import setup
-
-        setup(threads, 0)
-        work = TextWork.read(self.work)
-        self.model = text_model(work, self.precision)
-        self.layers: list[
-            tuple[Any, int]
-        ] = []  # layers with a matrix, and the width of their input
-        kept = [
+        """Write a text, as in use before, and find the matrices that it multiplies."""
+        writer = Continue(self.work, self.precision)
+        writer.prepare(threads)
+        self.layers: dict[Any, int] = {}  # layers with a matrix, and the width of their input
+        hooks = [
             layer.register_forward_hook(self._keep)
-            for layer in self.model.modules()
-            if hasattr(layer, "weight") and not list(layer.children())
+            for layer in writer.model.modules()
+            if hasattr(layer, "weight")
         ]
-        with evaluating(self.model), torch.inference_mode():
-            self.model(Ragged.of([work.texts[0][:1]]))
-        for hook in kept:
+        writer.written(1)
+        for hook in hooks:
             hook.remove()
-        found = sum(layer.weight.numel() for layer, _ in self.layers)
-        assert found == work.matrix_weights(), (found, work.matrix_weights())
+        found = sum(layer.weight.numel() for layer in self.layers)
+        assert found == writer.settings.matrix_weights(), found
 
-    def _keep(self, layer: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def _keep(self, layer: Any, inputs: tuple[Any, ...], output: Any) -> None:
         """Remember a layer that computes x Wᵀ: its input and output have the sides of W."""
         x = inputs[0]
-        if x.dim() == 2 and layer.weight.shape == (output.shape[1], x.shape[1]):
-            self.layers.append((layer, x.shape[1]))
+        if layer in self.layers or x.dim() != 2:
+            return
+        if layer.weight.shape == (output.shape[1], x.shape[1]):
+            self.layers[layer] = x.shape[1]
 
     def measure(self, case: str) -> float:
         """Run all products once; returns the number of rows."""
@@ -159,8 +150,8 @@ class Products:
 
         rows = int(case)
         with torch.inference_mode():
-            inputs = {width: torch.randn(rows, width) for _, width in self.layers}
-            for layer, width in self.layers:
+            inputs = {width: torch.randn(rows, width) for width in self.layers.values()}
+            for layer, width in self.layers.items():
                 layer(inputs[width])
         return rows
 
