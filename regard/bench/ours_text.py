@@ -121,7 +121,7 @@ class Products:
     packages: ClassVar = ("torch",)
 
     def prepare(self, threads: int) -> None:
-        """Write a text, as in use before, and find the matrices that it multiplies."""
+        """Write a text, which loads what decoding uses, and note the matrices it multiplies."""
         writer = Continue(self.work, self.precision)
         writer.prepare(threads)
         self.layers: dict[Any, int] = {}  # layers with a matrix, and the width of their input
