@@ -9,26 +9,29 @@ import pytest
 import torch
 
 from regard.atlas import FIGURES, results, show
-from regard.atlas.figures import lengths, prompts
+from regard.atlas.figures import finetuning, laws, lengths, prompts, question
 from tests.legible import problems
 
 STORED = [name for name, figure in FIGURES.items() if figure.measured]
 
 
 def test_there_are_such_figures():
-    assert {"long", "prompts"} <= set(STORED)
+    trained = {"heads", "norms", "finetuning", "induction", "laws", "loss", "residuals"}
+    assert {"long", "prompts", "question", *trained} <= set(STORED)
 
 
 @pytest.mark.parametrize("name", STORED)
 def test_the_result_of_the_default_options_ships(name):
     found = results.stored(name, FIGURES[name].read({}))
     assert found is not None
+    assert results.stored_checksum(name) == FIGURES[name].settings()  # else: store it again
     assert results.stored(name, {**FIGURES[name].read({}), "seed": 1}) is None
 
 
 @pytest.mark.parametrize("name", STORED)
 def test_a_stored_result_is_drawn_without_training(name, monkeypatch, tmp_path):
     monkeypatch.setattr(torch.optim.Adam, "__init__", None)
+    monkeypatch.setattr(question, "load", None)
     drawing = show(name, tmp_path / "figure.png")
     assert problems(drawing.figure) == []
     assert json.loads(json.dumps(drawing.numbers, allow_nan=False)) == drawing.numbers
@@ -41,15 +44,19 @@ def test_fresh_and_other_options_train(name, tmp_path, monkeypatch):
     monkeypatch.setattr(lengths, "SCHEMES", {"rotary": "rotary", "none": "none"})
     monkeypatch.setattr(lengths, "UNSEEN", 8)
     monkeypatch.setattr(prompts, "UNSEEN", 8)
+    monkeypatch.setattr(laws, "UNSEEN", 16)
+    monkeypatch.setattr(finetuning, "EXAMPLES", (4, 8))
+    few = {"steps": 3, "pairs": 4, "tries": 1, "seed": 3}
+    few = {key: value for key, value in few.items() if key in FIGURES[name].options}
     stored = results.stored(name, FIGURES[name].read({}))
-    values = FIGURES[name].read({"steps": 2, "seed": 3})
-    path = results.write(tmp_path, name, {"steps": 2}, FIGURES[name].result(values))
+    values = FIGURES[name].read(few)
+    path = results.write(tmp_path, name, few, FIGURES[name].result(values), "00000000")
     content = json.loads(path.read_text())
-    assert content["options"] == {"steps": 2}
+    assert content["options"] == few
     assert content["result"] != stored
     again = FIGURES[name].result(values, fresh=True)
     assert results._rounded(again) == content["result"]  # the same seed, the same numbers
-    assert problems(show(name, steps=2, seed=3).figure) == []
+    assert problems(show(name, **few).figure) == []
 
 
 # Prompts.

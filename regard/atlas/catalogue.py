@@ -100,8 +100,9 @@ class Figure:
         options: Its options, by name.
         endings: The endings of files that it can be written to.
         usual: The default ending if no file is given.
-        measured: Whether the module has a function `measure` that trains and returns numbers, which
-            the figure's function draws. The result for the default options is in `results/`.
+        measured: Whether the module has a function `measure`, or `measure_` and the figure's name,
+            that trains and returns numbers, which the figure's function draws. The result for the
+            default options is in `results/`.
         name: Its name on the command line: its key in `FIGURES`.
     """
 
@@ -208,19 +209,25 @@ class Figure:
             fresh: Train even if a result for these values is stored.
         """
         found = None if fresh or text is not None else results.stored(self.name, values)
-        measure: Callable[..., dict[str, Any]] = self._function("measure")
+        measure: Callable[..., dict[str, Any]] = self._function("measure", f"measure_{self.name}")
         given = {"text": text} if self.text else {}
         return measure(**given, **values) if found is None else found
 
     def store(self, folder: Path) -> Path:
         """Train with the default options, and write the result into a folder of results."""
         values = self.read({})
-        return results.write(folder, self.name, values, self.result(values, fresh=True))
+        result = self.result(values, fresh=True)
+        return results.write(folder, self.name, values, result, self.settings())
 
-    def _function(self, name: str) -> Callable[..., Any]:
-        """A function of the figure's module."""
-        found: Callable[..., Any] = getattr(
-            import_module(f"regard.atlas.figures.{self.module}"), name
+    def settings(self) -> str:
+        """The checksum of the constants of the figure's module."""
+        return results.checksum_of(import_module(f"regard.atlas.figures.{self.module}"))
+
+    def _function(self, *names: str) -> Callable[..., Any]:
+        """The function of the figure's module that has one of these names."""
+        module = import_module(f"regard.atlas.figures.{self.module}")
+        found: Callable[..., Any] = next(
+            getattr(module, name) for name in names if hasattr(module, name)
         )
         return found
 
@@ -447,6 +454,7 @@ _FIGURES = {
             "steps": Option(800, "training steps", low=1, high=5000),
             "seed": SEED,
         },
+        measured=True,
     ),
     "question": Figure(
         title="A head found by its question: “Any adjectives in front of me?”",
@@ -458,6 +466,7 @@ _FIGURES = {
             "pairs": Option(300, "sentences with an adjective", low=2, high=5000),
             "seed": SEED,
         },
+        measured=True,
     ),
     "waves": Figure(
         title="Sinusoidal positions: fast and slow waves",
@@ -526,6 +535,7 @@ _FIGURES = {
             "rate": Option(0.01, "learning rate", low=1e-6, high=1.0),
             "seed": SEED,
         },
+        measured=True,
     ),
     "residuals": Figure(
         title="Why residual connections and norms",
@@ -594,6 +604,7 @@ _FIGURES = {
             "tries": Option(3, "number of draws of labelled titles", high=50),
             "seed": SEED,
         },
+        measured=True,
     ),
     "sizes": Figure(
         title="How large, how long, how much: the table of model sizes, computed",
@@ -647,6 +658,7 @@ _FIGURES = {
             "heads": Option(4, "heads of a layer", low=1, high=16),
             "seed": SEED,
         },
+        measured=True,
     ),
     "prompts": Figure(
         title="Examples in the prompt, and steps written before the answer",
@@ -666,6 +678,7 @@ _FIGURES = {
             "steps": Option(1500, "training steps of each size", low=3, high=100_000),
             "seed": SEED,
         },
+        measured=True,
     ),
 }
 

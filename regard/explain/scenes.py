@@ -156,7 +156,7 @@ class _SceneMaker:
 
     def __init__(self, steps: Steps) -> None:
         self.steps, self.row = steps, steps.row
-        self.word, self.names = visible(steps.tokens[steps.row]), list(map(visible, steps.keys))
+        self.word, self.names = visible(steps.label), list(map(visible, steps.keys))
         self.shown, self.allowed = shown_keys(steps), steps.mask[steps.row]
         self.weights: Vector = steps.weights[steps.row]
         self.best = int(np.argmax(self.weights))

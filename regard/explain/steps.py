@@ -44,6 +44,8 @@ class Steps:
         tokens: The n tokens of the queries.
         keys: The m tokens of the keys; in self-attention the same.
         row: The index of the query token that is followed.
+        whole_word: The word that this token ends, if it has several tokens and was chosen as a
+            word; else empty.
         x: (n, dim) The layer's input.
         memory: (m, dim) The input of keys and values if it is not x (cross-attention).
         projections: (n, d_k) and (m, d_k): x W_Q + b_Q and y W_K + b_K before norms and positions
@@ -88,6 +90,12 @@ class Steps:
     vector: Array | None
     changed: str = ""
     note: str = ""
+    whole_word: str = ""
+
+    @property
+    def label(self) -> str:
+        """What is followed, for titles: the token, or the whole word that it ends."""
+        return self.whole_word or self.tokens[self.row]
 
     @property
     def scaled(self) -> Array:
@@ -127,6 +135,7 @@ class Steps:
             "head": self.head,
             "heads": self.heads,
             "word": self.tokens[self.row],
+            **({"whole_word": self.whole_word} if self.whole_word else {}),
             "row": self.row,
             "tokens": list(self.tokens),
             "key_tokens": list(self.keys),
@@ -262,12 +271,12 @@ def record(
     x, context = entered[-1]
     tokens, keys = (tuple(each) for each in trace.pieces[_stack(site)])
     memory = context.memory.x if layer.cross else None
-    row, note = _find(tokens, _words(trace, _stack(site)), word)
+    row, note, whole = _find(tokens, _words(trace, _stack(site)), word)
     notes = [note, "" if searched else trace.note]
     with torch.inference_mode():
         numbers = _numbers(layer, head, tap.product, tap.records, x, memory)
     note = " ".join(filter(None, notes))
-    return Steps(site, head, layer.heads, tokens, keys, row, **numbers, note=note)
+    return Steps(site, head, layer.heads, tokens, keys, row, **numbers, note=note, whole_word=whole)
 
 
 def _numbers(
@@ -373,10 +382,11 @@ def _words(trace: Trace, stack: str) -> tuple[Sequence[str], Sequence[int]]:
 
 def _find(
     tokens: Sequence[str], words: tuple[Sequence[str], Sequence[int]], word: str
-) -> tuple[int, str]:
-    """The index of the token that `word` selects, and a note on the choice.
+) -> tuple[int, str, str]:
+    """The index of the token that `word` selects, a note on the choice, and the whole word.
 
-    For a word of several tokens it is the last one, which in a decoder attends to the others.
+    The whole word is empty if the token is one, or was chosen itself. Of a word of several tokens
+    it is the last token, which in a decoder attends to the others.
 
     Args:
         tokens: The query tokens.
@@ -389,12 +399,12 @@ def _find(
         spoken = [number for number in last_of if any(map(str.isalnum, names[number]))]
         plain = [number for number in spoken if not names[number].startswith(("<", "["))]
         chosen = (plain or spoken or list(last_of))[-1]
-        return last_of[chosen], ""
+        return last_of[chosen], *_pieces(tokens, names[chosen], index, chosen)
     if word.isdecimal() and word not in names and int(word) < len(tokens):
-        return int(word), ""
+        return int(word), "", ""
     bare = [token.strip("▁ ") for token in tokens]
     if word not in names and word in bare:
-        return bare.index(word), ""
+        return bare.index(word), "", ""
     try:
         number, note = find_word([*names], word)
     except InputError as error:
@@ -405,7 +415,14 @@ def _find(
             expected=f"one of: {known}",
             fix=f"or a number: 0 to {len(tokens) - 1}",
         ) from error
-    pieces = sum(1 for each in index if each == number)
-    if pieces > 1:
-        note = f"{note} “{word}” is {pieces} tokens; this is the last.".strip()
-    return last_of[number], note
+    said, whole = _pieces(tokens, word, index, number)
+    return last_of[number], f"{note} {said}".strip(), whole
+
+
+def _pieces(tokens: Sequence[str], word: str, index: Sequence[int], number: int) -> tuple[str, str]:
+    """A note on the tokens of a word of several tokens, and the word; empty for one token."""
+    pieces = [token for token, each in zip(tokens, index, strict=True) if each == number]
+    if len(pieces) == 1:
+        return "", ""
+    said = " · ".join(piece.strip("▁ ") for piece in pieces)
+    return f"{said}: the last token.", word

@@ -12,6 +12,7 @@ import itertools
 import random
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -27,6 +28,7 @@ from regard.atlas.figures.topics import (
     pretrain,
     sentences,
 )
+from regard.atlas.progress import OnStep, training_progress
 from regard.data.batch import Cursor
 from regard.data.text.annotations import LabelledText
 from regard.explain.colours import LINE_STYLES, MUTED
@@ -54,10 +56,28 @@ MOST = 512
 """Tokens per batch."""
 
 
-def finetuning(steps: int, tries: int, seed: int) -> Drawing:
-    """Draw accuracy on new titles against the number of labelled ones, for each way to train."""
-    base = pretrain(steps, seed)
+def measure(steps: int, tries: int, seed: int) -> dict[str, Any]:
+    """Pretrain a BERT, and fine-tune it in each way on each number of labelled titles.
+
+    Returns:
+        The accuracies on new titles by way: (examples, tries).
+    """
     tuning = max(1, steps // 10)
+    base = pretrain(steps, seed)
+    with training_progress(tuning * tries * len(WAYS) * len(EXAMPLES)) as on_step:
+        accuracies = _accuracies(base, tuning, tries, seed, on_step)
+    return {
+        "accuracies": accuracies,
+        "parameters": {way: _trained(_begin(base, way, seed)) for way in WAYS},
+        "masked_right": base.right,
+        "title": _labelled(seed)[0][0].text,
+    }
+
+
+def _accuracies(
+    base: Pretrained, tuning: int, tries: int, seed: int, on_step: OnStep
+) -> dict[str, list[list[float]]]:
+    """The accuracies after fine-tuning, by way: (examples, tries)."""
     test, pool = _labelled(seed)
     draws = [_some(pool, seed + number) for number in range(tries)]
     found: dict[str, list[list[float]]] = {way: [] for way in WAYS}
@@ -66,10 +86,18 @@ def finetuning(steps: int, tries: int, seed: int) -> Drawing:
         for number, draw in enumerate(draws):
             some = draw[:examples]  # smaller sets are prefixes of larger ones
             model = _begin(base, way, seed + number)
-            accuracies.append(_tune(model, base, some, test, tuning, seed + number, WAYS[way]))
+            how = tuning, seed + number, WAYS[way]
+            accuracies.append(_tune(model, base, some, test, *how, on_step))
         found[way].append(accuracies)
+    return found
+
+
+def finetuning(measured: dict[str, Any], steps: int, tries: int, seed: int) -> Drawing:
+    """Draw accuracy on new titles against the number of labelled ones, for each way to train."""
+    found, learned = measured["accuracies"], measured["parameters"]
+    right = measured["masked_right"]
+    tuning = max(1, steps // 10)
     means = {way: [statistics.fmean(each) for each in lines] for way, lines in found.items()}
-    learned = {way: _trained(_begin(base, way, seed)) for way in WAYS}
     few, many = EXAMPLES[1], EXAMPLES[-1]
     caption = (
         f"With {few} labelled titles, the pretrained model classifies "
@@ -78,9 +106,10 @@ def finetuning(steps: int, tries: int, seed: int) -> Drawing:
     )
     details = (
         f"A BERT pretrained by masked language modelling on {SENTENCES:,} sentences without labels "
-        f"({steps} steps, {base.right:.0f}% of masked tokens in new sentences predicted correctly) "
+        f"({steps} steps, {right:.0f}% of masked tokens in new sentences predicted correctly) "
         f"gets a new last layer and learns the topic, one of {len(TOPICS)}, of titles such as "
-        f"“{test[0].text}”: {tuning} steps of Adam on the labelled titles. With {few} of them: "
+        f"“{measured['title']}”: {tuning} steps of Adam on the labelled titles. With {few} of "
+        "them: "
         + ", ".join(f"{way} {lines[1]:.0f}%" for way, lines in means.items())
         + f"; with {many}: "
         + ", ".join(f"{lines[-1]:.0f}%" for lines in means.values())
@@ -102,7 +131,7 @@ def finetuning(steps: int, tries: int, seed: int) -> Drawing:
         return board.drawing(
             examples=list(EXAMPLES),
             guessing=guess,
-            holes_right=base.right,
+            holes_right=right,
             **{f"accuracy_{_named(way)}": line for way, line in means.items()},
             **{f"parameters_{_named(way)}": count for way, count in learned.items()},
         )
@@ -153,6 +182,7 @@ def _tune(
     steps: int,
     seed: int,
     frozen: str | None,
+    on_step: OnStep,
 ) -> float:
     """Train on the examples; returns the accuracy on the test set in percent."""
     settings = ReadingOptions(longest=LENGTH, batch_tokens=MOST, seed=seed)
@@ -162,7 +192,8 @@ def _tune(
     optimizer = Adam(learning, lr=rate, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: course(step, steps))
     for _, (batch, _) in zip(range(steps), task.batches(Cursor()), strict=False):
-        descend(optimizer, task.loss(model, batch) / task.targets(batch))
+        count = task.targets(batch)
+        on_step(descend(optimizer, task.loss(model, batch) / count), count)
         schedule.step()
     return task.evaluate(model)["accuracy"]
 

@@ -9,6 +9,7 @@ several heads, each can attend to one of them.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.atlas.drawing import Board, Drawing
 from regard.atlas.figures.descent import descend, running_median
+from regard.atlas.progress import OnStep, training_progress
 from regard.errors import InputError
 from regard.explain.cells import positive_scale
 from regard.explain.colours import LINE_STYLES, MUTED
@@ -47,15 +49,27 @@ class Finder(nn.Module):
         return self.head(x).view(*ids.shape, len(BACK), VOCAB)
 
 
-def heads(heads: int, steps: int, seed: int) -> Drawing:
-    """Draw losses and attention maps of one head of width 32 and of several narrower ones."""
+def measure(heads: int, steps: int, seed: int) -> dict[str, Any]:
+    """Train one head of width 32 and several narrower ones: losses, and maps of a new sequence.
+
+    Raises:
+        InputError: If the width cannot be divided by the number of heads.
+    """
     if DIM % heads:
         raise InputError("heads", got=heads, expected=f"a divisor of {DIM}: 2, 4, 8 or 16")
-    curves, maps, sizes = {}, {}, set()
-    for count in (1, heads):
-        model, curves[count] = _train(count, steps, seed)
-        maps[count] = _look(model, seed)  # (heads, query, key)
-        sizes.add(sum(p.numel() for p in model.parameters()))
+    found: dict[str, Any] = {"curves": {}, "maps": {}}
+    with training_progress(2 * steps) as on_step:
+        for count in (1, heads):
+            model, found["curves"][str(count)] = _train(count, steps, seed, on_step)
+            found["maps"][str(count)] = _look(model, seed).tolist()  # (heads, query, key)
+            found["parameters"] = sum(p.numel() for p in model.parameters())
+    return found
+
+
+def heads(found: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing:
+    """Draw losses and attention maps of one head of width 32 and of several narrower ones."""
+    curves = {int(count): line for count, line in found["curves"].items()}
+    maps = {int(count): torch.tensor(table) for count, table in found["maps"].items()}
     first = max(BACK)
     shares = {count: _shares(table, first) for count, table in maps.items()}
     # For each of the two distances, the head with the largest weight on it.
@@ -65,10 +79,11 @@ def heads(heads: int, steps: int, seed: int) -> Drawing:
         "The task is to predict two earlier tokens at once. One head mixes both and ends at a "
         f"loss of {final[1]:.2f}; {heads} heads end at {final[heads]:.3f}."
     )
+    size = found["parameters"]
     details = (
         f"At each position the model predicts the token {BACK[0]} back and the token {BACK[1]} "
         f"back, in random sequences over {VOCAB} tokens. It is one causal attention layer of width "
-        f"{DIM} with {sizes.pop():,} parameters, as 1 head of width {DIM} or {heads} heads of "
+        f"{DIM} with {size:,} parameters, as 1 head of width {DIM} or {heads} heads of "
         f"width {DIM // heads}. One head adds both tokens into one vector, in which their order is "
         f"nearly lost; guessing between the two costs ln 2 = {math.log(2):.2f}. {steps} steps "
         f"of Adam, seed {seed}. The maps are those of one new sequence."
@@ -99,7 +114,7 @@ def heads(heads: int, steps: int, seed: int) -> Drawing:
         )
 
 
-def _train(count: int, steps: int, seed: int) -> tuple[Finder, list[float]]:
+def _train(count: int, steps: int, seed: int, on_step: OnStep) -> tuple[Finder, list[float]]:
     torch.manual_seed(seed)
     model = Finder(count)
     optimizer = Adam(model.parameters(), lr=0.01, fused=True)
@@ -110,6 +125,7 @@ def _train(count: int, steps: int, seed: int) -> tuple[Finder, list[float]]:
         wanted = torch.stack([ids[:, first - back : LENGTH - back] for back in BACK], dim=-1)
         loss = F.cross_entropy(model(ids)[:, first:].flatten(0, 2), wanted.flatten())
         losses.append(descend(optimizer, loss))
+        on_step(losses[-1], BATCH * LENGTH)
     return model, losses
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import combinations, islice
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -118,7 +119,6 @@ class Measure:
 class Course:
     """The measurements of a training at several steps."""
 
-    model: Decoder
     steps: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     """The losses at repeated positions."""
@@ -127,11 +127,11 @@ class Course:
     previous: list[list[float]] = field(default_factory=list)
     """(measurement, head) Weight on the previous token, of the first layer's heads."""
 
-    def look(self, step: int, measure: Measure) -> None:
+    def look(self, model: Decoder, step: int, measure: Measure) -> None:
         """Add the measurements at a step."""
-        weights = measure.weights(self.model)
+        weights = measure.weights(model)
         self.steps.append(step)
-        self.losses.append(measure.loss(self.model))
+        self.losses.append(measure.loss(model))
         self.induction.append(measure.induction(weights[-1]).tolist())
         self.previous.append(measure.back(weights[0], 1).tolist())
 
@@ -149,7 +149,9 @@ class Course:
         return self.losses[begin] - self.losses[-1]
 
 
-def train(layers: int, dim: int, heads: int, steps: int, seed: int, on_step: OnStep) -> Course:
+def train(
+    layers: int, dim: int, heads: int, steps: int, seed: int, on_step: OnStep
+) -> tuple[Decoder, Course]:
     """Train an attention-only decoder and measure it at several steps."""
     torch.manual_seed(seed)
     config = GPTConfig(
@@ -162,8 +164,8 @@ def train(layers: int, dim: int, heads: int, steps: int, seed: int, on_step: OnS
         optimizer, lambda step: min(1.0, (step + 1) / WARMUP)
     )
     data = torch.Generator().manual_seed(seed)  # the same texts for any number of layers
-    course, every = Course(model), max(1, steps // MEASURES)
-    course.look(0, measure)
+    course, every = Course(), max(1, steps // MEASURES)
+    course.look(model, 0, measure)
     for step in range(1, steps + 1):
         text = draw_texts(BATCH, data)
         texts = Ragged(text[:, :-1].flatten(), (LENGTH,) * BATCH)
@@ -171,8 +173,8 @@ def train(layers: int, dim: int, heads: int, steps: int, seed: int, on_step: OnS
         on_step(descend(optimizer, total / (BATCH * LENGTH)), BATCH * LENGTH)
         schedule.step()
         if step % every == 0 or step == steps:
-            course.look(step, measure)
-    return course
+            course.look(model, step, measure)
+    return model, course
 
 
 @dataclass(frozen=True)
@@ -194,9 +196,8 @@ class KnockOuts:
     without_others: list[float]
 
 
-def find(course: Course, measure: Measure) -> KnockOuts:
+def find(model: Decoder, measure: Measure) -> KnockOuts:
     """Find the heads of each role by their attention weights, and measure losses without them."""
-    model = course.model
     weights = measure.weights(model)
 
     def named(layer: int, scores: Tensor) -> list[str]:
@@ -216,23 +217,48 @@ def find(course: Course, measure: Measure) -> KnockOuts:
     )
 
 
-def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
-    """Compare two layers with one: losses, heads during training, knock-outs, and one map."""
+def measure(steps: int, dim: int, heads: int, seed: int) -> dict[str, Any]:
+    """Train two layers and one; find the heads by their roles and measure losses without them.
+
+    Raises:
+        InputError: If the width of a head is not an even number.
+    """
     if dim % heads or dim // heads % 2:
         raise InputError(
             "heads", got=heads, expected=f"a number for which dim / heads = {dim} / heads is even"
         )
-    measure = Measure(seed)
+    texts = Measure(seed)
     with training_progress(2 * steps) as on_step:
-        two, one = (train(layers, dim, heads, steps, seed, on_step) for layers in (2, 1))
-    found = find(two, measure)
-    best = max(range(heads), key=two.induction[-1].__getitem__)
-    table = measure.weights(two.model)[1][0, best]  # (query, key)
-    caption, details = _said(two, one, found, measure, seed)
+        model, two = train(2, dim, heads, steps, seed, on_step)
+        _, one = train(1, dim, heads, steps, seed, on_step)
+    best = _best_head(two)
+    return {
+        "two": asdict(two),
+        "one": asdict(one),
+        "found": asdict(find(model, texts)),
+        "unordered": texts.unordered,
+        "map": texts.weights(model)[1][0, best].tolist(),  # (query, key)
+    }
+
+
+def _best_head(two: Course) -> int:
+    """The head of the last layer with the largest final weight on the token to copy."""
+    last = two.induction[-1]
+    return max(range(len(last)), key=last.__getitem__)
+
+
+def induction(measured: dict[str, Any], steps: int, dim: int, heads: int, seed: int) -> Drawing:
+    """Compare two layers with one: losses, heads during training, knock-outs, and one map."""
+    two, one = Course(**measured["two"]), Course(**measured["one"])
+    found, unordered, table = (
+        KnockOuts(**measured["found"]), measured["unordered"], measured["map"]
+    )  # fmt: skip
+    best = _best_head(two)
+    caption, details = _said(two, one, found, unordered, (dim, heads, seed))
     title = f"Learning in context: two layers learn it, one not in {steps} steps"
     with Board(caption, (1, 1, 1.05), details, title) as board:
         losses = board.chart(0, "loss in repetitions", "step", "", (0, 0.54))
-        _draw_losses(losses, two, one, measure)
+        _draw_losses(losses, two, one, unordered)
         _draw_bars(board.chart(0, "loss without heads", "", "", (0.56, 1)), found, two.losses[-1])
         upper = board.chart(1, "layer 1: token to copy", "", "", (0, 0.47))
         _draw_scores(upper, two.steps, two.induction)
@@ -241,7 +267,7 @@ def induction(steps: int, dim: int, heads: int, seed: int) -> Drawing:
         places = [str(i) if i % 8 == 0 else "" for i in range(LENGTH)]
         heading = f"weights of head 1.{best}"
         board.matrix(2, heading, table, positive_scale(), (places, places), ("query", "key"))
-        shown = {"unordered": measure.unordered, "map": table.tolist()}
+        shown = {"unordered": unordered, "map": table}
         return board.drawing(**(_numbers(two, one, found) | shown))
 
 
@@ -272,10 +298,10 @@ def _numbers(two: Course, one: Course, found: KnockOuts) -> Numbers:
 
 
 def _said(
-    two: Course, one: Course, found: KnockOuts, measure: Measure, seed: int
+    two: Course, one: Course, found: KnockOuts, unordered: float, options: tuple[int, int, int]
 ) -> tuple[str, str]:
-    """The caption and the details."""
-    config, guess = two.model.config, math.log(VOCAB)
+    """The caption and the details; the options are dim, heads and seed."""
+    (dim, heads, seed), guess = options, math.log(VOCAB)
     fall = two.falls(guess)
     when = f"drops between steps {fall[0]} and {fall[1]}" if fall else "has not dropped yet"
     falls = one.late_fall()
@@ -284,22 +310,20 @@ def _said(
     )
     names = ("induction heads", "previous-token heads", "same-token heads")
     said = "; ".join(
-        f"{name}: {_short(heads)}, loss {loss:.2f} without" if heads else f"{name}: none"
-        for name, heads, loss in zip(
-            names, found.heads.values(), found.losses.values(), strict=True
-        )
+        f"{name}: {_short(some)}, loss {loss:.2f} without" if some else f"{name}: none"
+        for name, some, loss in zip(names, found.heads.values(), found.losses.values(), strict=True)
     )
     caption = (
         f"The loss of two layers {when} and ends at {two.losses[-1]:.2f}; that of one layer ends "
         f"at {one.losses[-1]:.2f} {still}."
     )
     details = (
-        f"Attention-only decoders of width {config.dim} with {config.heads} heads and rotary "
+        f"Attention-only decoders of width {dim} with {heads} heads and rotary "
         f"positions read repeated patterns of {PERIODS[0]} to {PERIODS[1]} random tokens, out of "
         f"{VOCAB}: {two.steps[-1]} steps of Adam at {RATE:g}, seed {seed}. The loss is measured on "
         f"{UNSEEN} new texts, where the pattern repeats. Guessing costs ln {VOCAB} = {guess:.2f}; "
         "knowing which tokens are possible but not their order costs "
-        f"{measure.unordered:.2f} (green line): a single layer cannot find the token after an "
+        f"{unordered:.2f} (green line): a single layer cannot find the token after an "
         "earlier occurrence of the current one. Heads found (layer.head): "
         f"{said}; without as many other heads: {max(found.without_others):.2f} at worst. Middle: "
         "the mean weight of each head on the token to copy (layer 1) and on the previous token "
@@ -313,7 +337,7 @@ def _short(heads: Sequence[str]) -> str:
     return ", ".join(head.removeprefix("decoder.").replace("self.", "") for head in heads) or "none"
 
 
-def _draw_losses(axes: Chart, two: Course, one: Course, measure: Measure) -> None:
+def _draw_losses(axes: Chart, two: Course, one: Course, unordered: float) -> None:
     guess, last = math.log(VOCAB), two.steps[-1]
     under = one.losses[-1] - 0.04 * guess
     beyond = min(two.losses[-1] + 0.25 * guess, under - 0.27 * guess)  # if both end alike
@@ -325,7 +349,7 @@ def _draw_losses(axes: Chart, two: Course, one: Course, measure: Measure) -> Non
         axes.write((last, height), name, ha="right", va="top", color=style.colour,
               fontsize=points(TEXT), bbox={"color": "white", "alpha": 0.8, "pad": 0})  # fmt: skip
     axes.axhline(guess, color=MUTED, linewidth=1.4, linestyle=":")
-    axes.axhline(measure.unordered, color=GREEN, linewidth=1.4, linestyle="-.")
+    axes.axhline(unordered, color=GREEN, linewidth=1.4, linestyle="-.")
     axes.write((0, guess * 1.02), "a guess", va="bottom", color=MUTED)
     axes.set_ylim(0, guess * 1.3)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -183,15 +183,22 @@ def fit_runs(runs: Sequence[Run], data: list[int]) -> Measured:
     return Measured(sizes, data, losses, smaller, predicted, law(len(runs)))
 
 
-def laws(steps: int, seed: int) -> Drawing:
-    """Draw the loss by size, by data and by compute, with the law of the four smaller sizes."""
+def measure(steps: int, seed: int) -> dict[str, Any]:
+    """Train all sizes, and measure their losses at several amounts of data."""
     at = marks(steps)
     rows = read_rows(UNSEEN + steps * BATCH, seed)
     with training_progress(
         steps * len(SHAPES)
     ) as on_step:  # largest first, for a realistic time left
         runs = [train(dim, rows, at, seed, on_step) for dim in reversed(SHAPES)][::-1]
-    found = fit_runs(runs, [step * BATCH * LENGTH for step in at])
+    data = [step * BATCH * LENGTH for step in at]
+    return {"runs": [asdict(run) for run in runs], "data": data}
+
+
+def laws(measured: dict[str, Any], steps: int, seed: int) -> Drawing:
+    """Draw the loss by size, by data and by compute, with the law of the four smaller sizes."""
+    del steps  # the measured amounts of data say it
+    found = fit_runs([Run(**run) for run in measured["runs"]], measured["data"])
     caption, details = _said(found, seed)
     with Board(caption, (1, 1, 1), details) as board:
         names = [f"N = {_short(size)}" for size in found.sizes]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -76,8 +76,8 @@ def asked_of(pair: Pair) -> Asked | None:
     return Asked(pair.source, found[0], before.strip(), stem, ending)
 
 
-def question(text: str | None, model: str, pairs: int, seed: int) -> Drawing:
-    """Draw the weights from nouns to adjectives, and the endings that fail without each head.
+def measure(text: str | None, model: str, pairs: int, seed: int) -> dict[str, Any]:
+    """Measure the weights from nouns to adjectives, and the endings that fail without each head.
 
     Args:
         text: A sentence, whose weights in the head found are drawn.
@@ -98,7 +98,16 @@ def question(text: str | None, model: str, pairs: int, seed: int) -> Drawing:
     without = {head: _effect(pipeline, batch, right, head) for head in ("none", *heads)}
     found = max(looks, key=looks.__getitem__)
     seen = pipeline.look(TEXT if text is None else text, beam=1).site(split_head(found)[0])
-    return _draw(model, found, (looks, previous), without, len(asked), seen, seed)
+    return {
+        "head": found,
+        "sentences": len(asked),
+        "weight": looks,
+        "weight_on_token_before": previous,
+        "without": {head: asdict(effect) for head, effect in without.items()},
+        "queries": list(seen.queries),
+        "keys": list(seen.keys),
+        "map": seen.weights[split_head(found)[1]].tolist(),  # (query, key)
+    }
 
 
 def _sentences(pipeline: Pipeline, count: int, seed: int) -> list[Asked]:
@@ -209,16 +218,12 @@ def stands_out(one: float, other: float, count: int) -> bool:
     return first - second > 2 * (first + second) ** 0.5
 
 
-def _draw(
-    model: str,
-    found: str,
-    weights: tuple[dict[str, float], dict[str, float]],
-    without: dict[str, Effect],
-    count: int,
-    seen: Any,
-    seed: int,
-) -> Drawing:
-    looks, previous = weights
+def question(measured: dict[str, Any], model: str, pairs: int, seed: int) -> Drawing:
+    """Draw the weights from nouns to adjectives, and the endings that fail without each head."""
+    del pairs  # the measured sentences
+    found, count = measured["head"], measured["sentences"]
+    looks, previous = measured["weight"], measured["weight_on_token_before"]
+    without = {head: Effect(**effect) for head, effect in measured["without"].items()}
     whole = without["none"]
     failed = {head: without[head].failed for head in looks}
     lost = {head: whole.margin - without[head].margin for head in looks}
@@ -247,12 +252,11 @@ def _draw(
         f"share that fails; most is lost without {in_words(most)}. A map suggests what a head "
         "does; only removing the head tests that."
     )
-    number = split_head(found)[1]
     short = [head.removeprefix("encoder.").replace("self.", "") for head in looks]
     with Board(caption, (1.1, 1, 1), details) as board:
         board.matrix(
-            0, f"head {short[list(looks).index(found)]}", seen.weights[number], positive_scale(),
-            (list(seen.queries), list(seen.keys)), ("query", "key"),
+            0, f"head {short[list(looks).index(found)]}", measured["map"], positive_scale(),
+            (measured["queries"], measured["keys"]), ("query", "key"),
         )  # fmt: skip
         colours = [ORANGE if head == found else BLUE for head in looks]
         said = [f"{value:.2f}" for value in looks.values()]

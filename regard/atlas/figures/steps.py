@@ -116,9 +116,7 @@ def steps(  # noqa: PLR0913 (each is something that a person may set)
     )
     scenes = scenes_of(found)
     number = _number(step, scenes)
-    caption = (
-        f"“{found.tokens[found.row]}” in “{read}”: {in_words(f'{site}.{head}')} of {pipeline.name}."
-    )
+    caption = f"“{found.label}” in “{read}”: {in_words(f'{site}.{head}')} of {pipeline.name}."
     numbers = {
         "model": pipeline.name,
         "text": read,

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from regard.atlas.figures.descent import descend
+from regard.atlas.progress import training_progress
 from regard.data.batch import Cursor
 from regard.data.text.corpus import Corpus
 from regard.data.text.corruption import CorruptedCorpus, Masking
@@ -179,9 +180,12 @@ def pretrain(steps: int, seed: int) -> Pretrained:
     optimizer = Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: course(step, steps))
     losses = []
-    for _, (batch, _) in zip(range(steps), task.batches(Cursor()), strict=False):
-        losses.append(descend(optimizer, task.loss(model, batch) / task.targets(batch)))
-        schedule.step()
+    with training_progress(steps) as on_step:
+        for _, (batch, _) in zip(range(steps), task.batches(Cursor()), strict=False):
+            count = task.targets(batch)
+            losses.append(descend(optimizer, task.loss(model, batch) / count))
+            on_step(losses[-1], count)
+            schedule.step()
     return Pretrained(model, vocabulary, fresh, losses, 100 * task.evaluate(model)["accuracy"])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -79,8 +80,8 @@ class Copier(nn.Module):
         return self.head(self.stack(x, ctx))
 
 
-def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
-    """Compare post-norm and pre-norm, each with and without warm-up."""
+def measure_norms(layers: int, steps: int, rate: float, seed: int) -> dict[str, Any]:
+    """Train with post-norm and with pre-norm, each with and without warm-up."""
     warmup = max(1, steps // 2)
     trials = [
         Trial("pre-norm"),
@@ -93,6 +94,13 @@ def norms(layers: int, steps: int, rate: float, seed: int) -> Drawing:
             trial.name: train_trial(trial, layers, steps, rate, seed, on_step) for trial in trials
         }
     gradients = {trial.name: first_gradients(trial, layers, seed) for trial in trials[:2]}
+    return {"curves": curves, "gradients": gradients}
+
+
+def norms(found: dict[str, Any], layers: int, steps: int, rate: float, seed: int) -> Drawing:
+    """Compare post-norm and pre-norm, each with and without warm-up."""
+    curves, gradients = found["curves"], found["gradients"]
+    warmup = max(1, steps // 2)
     stuck = final_loss(curves["post-norm"])
     caption = (
         f"Without warm-up, post-norm ends at a loss of {stuck:.2f} and pre-norm at "

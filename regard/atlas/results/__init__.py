@@ -7,9 +7,11 @@ trains. To compute a file again after a figure has changed: `FIGURES[name].store
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from regard.runtime.files import write_file
@@ -24,9 +26,31 @@ def stored(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
     return dict(found["result"]) if found["options"] == dict(options) else None
 
 
-def write(folder: Path, name: str, options: Mapping[str, Any], result: Mapping[str, Any]) -> Path:
-    """Write a result beside its options; numbers are rounded to 5 digits."""
-    content = {"options": dict(options), "result": _rounded(result)}
+def checksum_of(module: ModuleType) -> str:
+    """A checksum of a figure's settings: the module's constants that are numbers, texts or tables.
+
+    A stored result with another checksum was made with other settings than the code has now.
+    """
+    kinds = (bool, int, float, str, tuple, dict)
+    constants = {
+        name: value
+        for name, value in vars(module).items()
+        if name.isupper() and not name.startswith("_") and type(value) in kinds
+    }
+    return f"{zlib.crc32(repr(sorted(constants.items())).encode()):08x}"
+
+
+def stored_checksum(name: str) -> str:
+    """The checksum of the settings that a stored result was made with."""
+    file = resources.files("regard.atlas.results") / f"{name}.json"
+    return str(json.loads(file.read_text(encoding="utf-8"))["settings"])
+
+
+def write(
+    folder: Path, name: str, options: Mapping[str, Any], result: Mapping[str, Any], settings: str
+) -> Path:
+    """Write a result beside its options and settings; numbers are rounded to 5 digits."""
+    content = {"options": dict(options), "settings": settings, "result": _rounded(result)}
     return write_file(folder / f"{name}.json", (json.dumps(content) + "\n").encode())
 
 
