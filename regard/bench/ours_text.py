@@ -99,6 +99,7 @@ class Continue:
         The case `READ` only reads the matrices in 32 bits, where they are in memory, and counts as
         one token.
         """
+        self.answer: list[int] | None = None
         if case == READ:
             named = self.model.named_parameters()
             for name, weight in named:
