@@ -300,3 +300,33 @@ def test_recipes_that_do_not_fit_are_refused(regard):
         regard("train", "own/classify", "-o", "run", "data.kind=digits", "start.folder=none", "-q"),
         "none",
     )
+
+
+def test_nearest_images_of_a_folder(digits_run, tmp_path, regard):
+    (tmp_path / "drawn").mkdir()
+    for number, (digit, image) in enumerate(drawings()):
+        image.save(tmp_path / "drawn" / f"{digit}-{number}.png")
+    (tmp_path / "drawn" / "broken.png").write_text("no image")
+    near = sorted((tmp_path / "drawn").glob("7-*.png"))[0]
+    found = regard("embed", str(digits_run), "drawn", "--near", str(near), "--top", "3")
+    assert found.code == 0
+    lines = found.out.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("1.000")
+    assert near.name in lines[0]
+    assert "broken.png" in found.err
+    (tmp_path / "empty").mkdir()
+    nothing = regard("embed", str(digits_run), "empty", "--near", str(near))
+    is_refused(nothing, "a folder without images")
+
+
+def test_eval_draws_the_confusion_matrix(digits_run, tmp_path, regard):
+    assert regard("eval", str(digits_run), "-o", "scores").code == 0
+    matrix = json.loads((tmp_path / "scores" / "confusion.json").read_text())["test"]
+    scores = json.loads((tmp_path / "scores" / "scores.json").read_text())[0]
+    assert matrix["classes"] == list("0123456789")
+    right = sum(row[place] for place, row in enumerate(matrix["counts"]))
+    whole = sum(map(sum, matrix["counts"]))
+    assert scores["accuracy"] == pytest.approx(100 * right / whole)
+    with Image.open(tmp_path / "scores" / "confusion.png") as picture:
+        assert picture.size == (1280, 1280)

@@ -31,6 +31,7 @@ from regard.cli.options import (
     Quiet,
     Threads,
     load_pipeline,
+    print_status,
     silence_warnings,
 )
 from regard.errors import InputError
@@ -83,6 +84,7 @@ def command_of(verb: Verb) -> Callable[..., None]:
         pipeline = load_pipeline(place, threads, precision, device, dtype)
         settings = verb.command_settings(options, settings, pipeline.recipe.decode)
         call = VerbCall(pipeline, verb, options, settings, **switches)
+        texts = call.with_files_of_folders(texts)
         call.line_processor(whole=bool(texts) or not is_interactive(source)).run(texts, source)
 
     command.__name__, command.__doc__ = verb.name, verb.help
@@ -104,6 +106,38 @@ class VerbCall:
     as_json: bool = False
     quiet: bool = False
     stream: bool = False
+
+    def with_files_of_folders(self, texts: list[str] | None) -> list[str] | None:
+        """The arguments, with the images in a folder in place of its name, if images are ranked.
+
+        Files that are no images are left out with a warning.
+
+        Raises:
+            InputError: A folder has no images.
+        """
+        ranked = self.pipeline.reads_images and self.verb.ranks(self.options)
+        if not texts or not ranked:
+            return texts
+        from regard.data.images.listing import SUFFIXES
+        from regard.data.images.opening import check
+
+        found: list[str] = []
+        for text in texts:
+            if not Path(text).is_dir():
+                found.append(text)
+                continue
+            files = sorted(each for each in Path(text).rglob("*") if each.is_file())
+            images = [str(each) for each in files if each.name.lower().endswith(SUFFIXES)]
+            for image in images:
+                try:
+                    check(image)
+                except InputError as error:
+                    print_status(f"skipped: {error}".partition("\n")[0], quiet=self.quiet)
+                else:
+                    found.append(image)
+            if not images:
+                raise InputError(text, got="a folder without images", expected="some in it")
+        return found
 
     def line_processor(self, *, whole: bool) -> LineProcessor:
         """The `LineProcessor` of the command.

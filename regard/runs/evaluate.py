@@ -71,8 +71,16 @@ def _keep(out: Path, files: Mapping[str, str]) -> None:
 
 
 def _write(report: Report, model: str, out: Path) -> None:
-    """Writes a report's files, and a chart of BLEU by sentence length, 1280 by 720 pixels."""
+    """Writes a report's files and its charts: BLEU by sentence length, and confusion matrices."""
     _keep(out, report.files())
+    if matrices := report.confusions():
+        from regard.explain.charts import confusion_chart
+        from regard.explain.sheet import render
+
+        for name, matrix in matrices.items():
+            end = "" if len(matrices) == 1 else f"-{Path(name).stem}"
+            picture = render(confusion_chart(matrix.classes, matrix.counts, model), ".png")
+            write_file(out / f"confusion{end}.png", picture)
     if curves := report.curves():
         from regard.explain.charts import length_chart
         from regard.explain.sheet import render

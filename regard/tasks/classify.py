@@ -90,4 +90,5 @@ class Classify(Supervised[LabelledText]):
                 for place, best in zip(batch.index, logits.argmax(1).tolist(), strict=True):
                     found[place] = classes[best]
         scores = class_scores([example.label for example in examples], found, classes)
-        return Measures({"loss": total / max(1, len(rows)), **scores.overall}, scores.by_label)
+        overall = {"loss": total / max(1, len(rows)), **scores.overall}
+        return Measures(overall, scores.by_label, scores.confusion)

@@ -84,6 +84,6 @@ class EmbedOptions(Options):
         default=True, description="Vectors of length 1, so that their product is their cosine."
     )
     near: str | None = Field(
-        default=None, description="The texts nearest to this one instead of vectors."
+        default=None, description="The texts or images nearest to this one instead of vectors."
     )
     top: int = Field(default=5, ge=1, description="How many of the nearest.")

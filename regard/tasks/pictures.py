@@ -202,7 +202,7 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         loss = float(F.cross_entropy(logits, wanted))
         found = [classes[best] for best in logits.argmax(1).tolist()]
         scores = class_scores(examples.labels, found, classes)
-        return Measures({"loss": loss, **scores.overall}, scores.by_label)
+        return Measures({"loss": loss, **scores.overall}, scores.by_label, scores.confusion)
 
     def labelled_batches(self, model: ImageEncoder, examples: Pictures) -> Iterator[Batch[Dense]]:
         """Batches of images with their classes, in their order."""

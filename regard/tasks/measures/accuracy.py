@@ -21,12 +21,27 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 @dataclass(frozen=True)
+class Confusion:
+    """How often each class was taken for each."""
+
+    classes: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+    """For each right class, the number of examples by predicted class."""
+
+    def to_json(self) -> dict[str, object]:
+        """The names of the classes, and the rows of counts."""
+        return {"classes": list(self.classes), "counts": [list(row) for row in self.counts]}
+
+
+@dataclass(frozen=True)
 class Measures:
     """The metrics of a model on some examples."""
 
     overall: Numbers
     by_label: dict[str, Numbers] = field(default_factory=dict)
     """The metrics of each class or type of entity, with its number of examples as `count`."""
+    confusion: Confusion | None = None
+    """How often each class was taken for each; None if the labels are no classes."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +79,15 @@ def class_scores(wanted: Sequence[str], found: Sequence[str], classes: Sequence[
     # A class that neither occurs nor is predicted does not count.
     seen = {name for pair in pairs for name in pair}
     mean = sum(by_label[name]["f1"] for name in seen) / max(1, len(seen))
-    return Measures({"accuracy": _percent(right, len(wanted)), "f1": mean}, by_label)
+    names = tuple(classes)
+    places = {name: place for place, name in enumerate(names)}
+    rows = [[0] * len(names) for _ in names]
+    for (one, other), count in pairs.items():
+        if one in places and other in places:
+            rows[places[one]][places[other]] = count
+    counts = tuple(map(tuple, rows))
+    overall = {"accuracy": _percent(right, len(wanted)), "f1": mean}
+    return Measures(overall, by_label, Confusion(names, counts))
 
 
 def has_entities(tags: Iterable[str]) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regard.tasks.measures.accuracy import Measures
+from regard.tasks.measures.accuracy import Confusion, Measures
 from regard.tasks.measures.report import Report
 from regard.tasks.measures.unknown import Unknown
 
@@ -49,8 +50,18 @@ class LabelledReport(Report):
         return "\n".join(lines)
 
     def files(self) -> dict[str, str]:
-        """The scores as one JSON file."""
-        return self.whole()
+        """The scores as one JSON file, and the confusion matrices as another."""
+        matrices = {name: matrix.to_json() for name, matrix in self.confusions().items()}
+        text = json.dumps(matrices, ensure_ascii=False)
+        return self.whole() | ({"confusion.json": text} if matrices else {})
+
+    def confusions(self) -> Mapping[str, Confusion]:
+        """How often each class was taken for each, by set."""
+        return {
+            name: found.confusion
+            for name, (_, found) in self.sets.items()
+            if found.confusion is not None
+        }
 
 
 def _numbers(scores: Mapping[str, float]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
+from regard.tasks.measures.accuracy import Confusion
 
 OnProgress = Callable[[float, str], None]
 """Called with the share of the work that is done (0 to 1), and the name of that work."""
@@ -79,6 +80,10 @@ class Report(ABC):
 
     def curves(self) -> Mapping[str, Curve]:
         """The scores by length of each set, to be drawn."""
+        return {}
+
+    def confusions(self) -> Mapping[str, Confusion]:
+        """How often each class was taken for each, by set, to be drawn."""
         return {}
 
     def rows(self) -> list[str]:
