@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.atlas import show
-from regard.atlas.figures import cells, crossover, fields, road
+from regard.atlas.figures import cells, crossover, depth, fields, recall, road
 from regard.errors import InputError
 from regard.layers import plain_context
 from regard.layers.convolution import GatedConvolution
@@ -126,3 +126,35 @@ def test_lines_cross_between_points():
     assert crossover.crossing(lengths, steep, flat) == pytest.approx(40 / 2**0.5)
     assert crossover.crossing(lengths, [5.0, 6.0, 7.0], flat) == 10
     assert crossover.crossing(lengths, [1.0, 2.0, 3.0], flat) is None
+
+
+def test_what_is_remembered_falls_with_the_steps_and_not_with_attention():
+    numbers = show("recall").numbers
+    assert min(numbers["right_attention"]) > 90
+    assert numbers["remembers_rnn"] < numbers["remembers_gru"] < numbers["remembers_attention"]
+    for kind in ("rnn", "gru", "lstm"):
+        assert numbers[f"right_{kind}"][-1] < 30
+        assert numbers[f"reaching_{kind}"][-1] < 1e-8
+    assert recall.longest([95, 91, 80, 99]) == 8
+    assert recall.longest([50]) == 0
+
+
+def test_the_first_symbol_is_asked_at_the_end():
+    torch.manual_seed(0)
+    ids = torch.randint(recall.SYMBOLS, (3, 5))
+    for kind in recall.KINDS:
+        model = recall.Rememberer(kind)
+        assert model(ids).shape == (3, recall.SYMBOLS)
+        torch.testing.assert_close(model(ids)[1:2], model(ids[1:2]), atol=1e-5, rtol=1e-4)
+        changed = ids.clone()
+        changed[:, 0] = (changed[:, 0] + 1) % recall.SYMBOLS
+        assert not torch.equal(model(changed), model(ids))
+
+
+def test_deep_stacks_need_residuals():
+    numbers = show("depth").numbers
+    for kind in depth.KINDS:
+        assert numbers[f"trained_residual_{kind}"] == depth.DEPTHS[-1]
+        assert 0 < numbers[f"trained_plain_{kind}"] < depth.DEPTHS[-1]
+    assert depth.deepest([0.1, 0.2, 2.0, 0.1, 2.0]) == 8
+    assert depth.deepest([2.0]) == 0

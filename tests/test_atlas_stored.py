@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.atlas import FIGURES, results, show
-from regard.atlas.figures import finetuning, laws, lengths, prompts, question
+from regard.atlas.figures import depth, finetuning, laws, lengths, prompts, question, recall
 from tests.legible import problems
 
 STORED = [name for name, figure in FIGURES.items() if figure.measured]
@@ -44,6 +44,8 @@ def test_fresh_and_other_options_train(name, tmp_path, monkeypatch):
     monkeypatch.setattr(lengths, "SCHEMES", {"rotary": "rotary", "none": "none"})
     monkeypatch.setattr(lengths, "UNSEEN", 8)
     monkeypatch.setattr(prompts, "UNSEEN", 8)
+    monkeypatch.setattr(depth, "DEPTHS", (1, 2))
+    monkeypatch.setattr(recall, "LENGTHS", (4, 8))
     monkeypatch.setattr(laws, "UNSEEN", 16)
     monkeypatch.setattr(finetuning, "EXAMPLES", (4, 8))
     few = {"steps": 3, "pairs": 4, "tries": 1, "seed": 3}

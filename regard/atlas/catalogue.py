@@ -432,6 +432,24 @@ _FIGURES = {
             "seed": SEED,
         },
     ),
+    "recall": Figure(
+        title="What is still remembered after n steps",
+        lectures=("2.4b",),
+        module="recall",
+        options={"steps": Option(200, "training steps", high=10_000), "seed": SEED},
+        measured=True,
+    ),
+    "depth": Figure(
+        title="How many layers of each kind can be trained",
+        lectures=("2.4b",),
+        module="depth",
+        options={
+            "steps": Option(200, "training steps", high=5000),
+            "rate": Option(0.003, "learning rate", low=1e-6, high=1.0),
+            "seed": SEED,
+        },
+        measured=True,
+    ),
     "growth": Figure(
         title="Recurrence, convolution and attention as a text becomes longer",
         lectures=("2.9",),

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.layers.context import Context, Memory
-from regard.layers.kernels.dropout import drop
+from regard.layers.kernels.dropout import drop, gumbel
 from regard.layers.kernels.few import attend_few
 from regard.layers.kernels.linear import Linear
 from regard.layers.layout import Layout
@@ -44,11 +44,12 @@ class DotScore(nn.Module):
     Args:
         scale: Factor on the product: 1/√d_k for the scaled dot product, 1 for the plain one.
         hard: Whether each query takes the value of its best key alone (`hardmax`).
+        sampled: Whether that key is drawn from the softmax in training, if hard.
     """
 
-    def __init__(self, scale: float, *, hard: bool = False) -> None:
+    def __init__(self, scale: float, *, hard: bool = False, sampled: bool = False) -> None:
         super().__init__()
-        self.scale, self.hard = scale, hard
+        self.scale, self.hard, self.sampled = scale, hard, sampled
 
     def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
         """q kᵀ · scale: (batch, heads, query, key)."""
@@ -63,7 +64,8 @@ class DotScore(nn.Module):
         Uses the fused kernel, except with dropout or if hard: these are computed step by step.
         """
         if dropout or self.hard:
-            return attend_unfused(self.scores, q, k, v, mask, bias, dropout, hard=self.hard)
+            choice = _choice(self)
+            return attend_unfused(self.scores, q, k, v, mask, bias, dropout, choice=choice)
         few = attend_few(q, k, v, mask, bias, self.scale)
         if few is not None:
             return few
@@ -95,9 +97,11 @@ def _part(x: Tensor, places: slice) -> Tensor:
 class AdditiveScore(nn.Module):
     """v·tanh(W q + U k) (Bahdanau et al. 2015). W and U are the layer's query and key matrices."""
 
-    def __init__(self, heads: int, head_dim: int, *, hard: bool = False) -> None:
+    def __init__(
+        self, heads: int, head_dim: int, *, hard: bool = False, sampled: bool = False
+    ) -> None:
         super().__init__()
-        self.hard = hard
+        self.hard, self.sampled = hard, sampled
         self.vector = nn.Parameter(torch.empty(heads, head_dim))
         nn.init.xavier_uniform_(self.vector)
 
@@ -116,7 +120,15 @@ class AdditiveScore(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
     ) -> Tensor:
         """softmax(scores + bias) v, step by step: no fused kernel supports this score."""
-        return attend_unfused(self.scores, q, k, v, mask, bias, dropout, hard=self.hard)
+        choice = _choice(self)
+        return attend_unfused(self.scores, q, k, v, mask, bias, dropout, choice=choice)
+
+
+def _choice(score: DotScore | AdditiveScore) -> str:
+    """How keys are chosen now: `soft`, `best`, or `sampled` in training."""
+    if not score.hard:
+        return "soft"
+    return "sampled" if score.sampled and score.training else "best"
 
 
 def attend_unfused(
@@ -128,11 +140,14 @@ def attend_unfused(
     bias: Tensor | None,
     dropout: float,
     *,
-    hard: bool = False,
+    choice: str = "soft",
 ) -> Tensor:
     """dropout(softmax(score(q, k) + bias)) v, step by step, where no fused kernel applies.
 
-    If hard, the largest weight of each query becomes 1 and all others 0.
+    With the choice `best`, the largest weight of each query becomes 1 and all others 0. With
+    `sampled`, Gumbel noise is added to the scores before: the best key of scores + noise is a draw
+    from softmax(scores), and the gradient is that of softmax(scores + noise) (straight-through
+    Gumbel-softmax at temperature 1, Jang et al. 2017).
 
     Returns:
         (batch, heads, query, head_dim).
@@ -140,8 +155,9 @@ def attend_unfused(
     if k.shape[1] != q.shape[1]:  # grouped heads
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
     scores = score(q, k) if bias is None else score(q, k) + bias
+    scores = scores + gumbel(scores) if choice == "sampled" else scores
     weights = masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device))
-    weights = hardmax(weights) if hard else weights
+    weights = weights if choice == "soft" else hardmax(weights)
     return drop(weights, dropout) @ v
 
 
@@ -172,7 +188,8 @@ class Attention(Mixer):
         query_dim: Width of the input of the queries, if it is not dim.
         places: Number of places of the memory that have a key, for the score `location`.
         hard: Whether each query takes the value of its best key alone. The gradient is that of soft
-            attention (straight-through).
+            attention (straight-through). `sampled`: in training the key is drawn from the softmax
+            instead (straight-through Gumbel-softmax); a tap records the best key also then.
 
     Example:
         >>> from regard.layers import Attention, plain_context
@@ -199,7 +216,7 @@ class Attention(Mixer):
         values: str = "own",
         query_dim: int | None = None,
         places: int = 0,
-        hard: bool = False,
+        hard: bool | str = False,
     ) -> None:
         super().__init__()
         if (head_dim is None and dim % heads) or heads % (kv_heads or heads):
@@ -254,12 +271,15 @@ class Attention(Mixer):
         query, key = (norm("rms", self.head_dim, query_key_norm) for _ in range(2))
         return query, key
 
-    def _score(self, score: str, *, hard: bool) -> DotScore | AdditiveScore:
+    def _score(self, score: str, *, hard: bool | str) -> DotScore | AdditiveScore:
         if score not in SCORES:
             raise InputError("score", got=score, expected=f"one of {', '.join(SCORES)}")
+        if hard not in (False, True, "sampled"):
+            raise InputError("hard", got=hard, expected="True, False or sampled")
+        choice = {"hard": bool(hard), "sampled": hard == "sampled"}
         if score == "additive":
-            return AdditiveScore(self.heads, self.head_dim, hard=hard)
-        return DotScore(self.head_dim**-0.5 if score == "scaled_dot" else 1.0, hard=hard)
+            return AdditiveScore(self.heads, self.head_dim, **choice)
+        return DotScore(self.head_dim**-0.5 if score == "scaled_dot" else 1.0, **choice)
 
     def sites(self) -> dict[str, int]:
         """The tap sites of this layer, with the number of heads at each (0: not per head)."""

@@ -45,7 +45,8 @@ class AttentiveBlock(Block):
             same for every token: one vector of the whole source, the last entry of the cache's
             `states` (Cho et al. 2014).
         last_word: Whether the query is [s_{t-1}; y_{t-1}], not s_{t-1} alone.
-        hard: Whether a token attends to one source token only.
+        hard: Whether a token attends to one source token only; `sampled`: in training to one that
+            is drawn from the softmax.
         places: Number of source positions that the score `location` has a vector for.
     """
 
@@ -59,7 +60,7 @@ class AttentiveBlock(Block):
         *,
         attends: bool,
         last_word: bool = False,
-        hard: bool = False,
+        hard: bool | str = False,
         places: int = 0,
     ) -> None:
         parts: dict[str, Mixer] = {}

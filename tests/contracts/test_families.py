@@ -57,6 +57,7 @@ SEQ2SEQ = {
     "last_word": {"last_word": True, "encoder": "forward", "cell": "gru_before"},
     "location": {"attention": "location", "cell": "lstm"},
     "hard": {"hard_attention": True},
+    "sampled": {"hard_attention": "sampled", "attention": "dot"},
     "deep": {"encoder_layers": 3, "decoder_layers": 2},
     "deep_lstm": {"cell": "lstm", "decoder_layers": 3, "tied": "output"},
     "deep_fixed": {"attention": "none", "decoder_layers": 2, "tied": "none"},

@@ -32,6 +32,7 @@ RECURRENT = {
     "none": ({"attention": "none"}, 50),
     "sutskever": ({"attention": "none", "context": "first", "encoder": "forward"}, 15),
     "hard": ({"hard_attention": True, "last_word": True}, 60),
+    "sampled": ({"hard_attention": "sampled", "last_word": True}, 30),
     "location": ({"attention": "location", "encoder": "forward", "cell": "gru_before"}, 50),
 }
 """Settings of a recurrent translator, and how many of 100 sequences it reverses at least."""

@@ -11,8 +11,10 @@ from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
 from regard.decode.filters import Symbols
 from regard.errors import InputError
-from regard.layers import Edit, Tap, knock_out, replace
+from regard.layers import Edit, Mask, Tap, knock_out, replace
+from regard.layers.attention import attend_unfused
 from regard.layers.kernels import int8
+from regard.layers.kernels.dropout import drawing_from
 from regard.layers.masks import hardmax
 from regard.layers.tap.without import without
 from regard.models import Seq2SeqConfig, build
@@ -316,6 +318,47 @@ def test_it_decodes_as_it_reads_whole_sentences(search, fields, prefixes):
             said = torch.tensor([*each.ids, SYMBOLS.end][: len(each.rows)])
             whole = float(table[: len(said)].gather(1, said[:, None]).sum())
             assert each.logprob == pytest.approx(whole, abs=1e-4)
+
+
+def test_sampled_attention_takes_each_source_token_as_often_as_its_softmax_says():
+    torch.manual_seed(0)
+    scores, values = torch.randn(1, 1, 1, 4), torch.eye(4)[None, None]
+
+    def attend(count, choice="sampled"):
+        rows = scores.expand(1, 1, count, 4)
+        empty = torch.zeros(1, 1, count, 1), torch.zeros(1, 1, 4, 1)
+        return attend_unfused(lambda *_: rows, *empty, values, Mask(), None, 0.0, choice=choice)
+
+    drawn = attend(20_000)[0, 0]
+    assert set(drawn.unique().tolist()) == {0.0, 1.0}
+    assert (drawn.sum(-1) == 1).all()
+    close(drawn.mean(0), scores.softmax(-1)[0, 0, 0], atol=0.02)
+    assert torch.equal(attend(3, "best")[0, 0].argmax(-1), scores.argmax(-1)[0, 0].expand(3))
+
+
+@pytest.mark.parametrize("score", ["additive", "dot"])
+def test_sampled_attention_is_drawn_in_training_only_from_the_trainings_generator(pair, score):
+    model = make(attention=score, hard_attention="sampled")
+    assert model.config.summary.endswith(f"sampled hard {score} attention")
+    best = make(attention=score, hard_attention=True)
+    best.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        assert torch.equal(model(*pair), best(*pair))  # in use it is the best token
+        model.train()
+
+        def trained(seed):
+            with drawing_from(torch.Generator().manual_seed(seed)):
+                return model(*pair)
+
+        assert torch.equal(trained(1), trained(1))
+        assert not torch.equal(trained(1), trained(2))
+    loss = model(*pair).square().sum()
+    names, grads = [], torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    for (name, _), grad in zip(model.named_parameters(), grads, strict=True):
+        if "cross_attention" in name:
+            assert grad is not None
+            names += [name] * bool(grad.abs().sum())
+    assert names  # gradients reach the scores through the draw
 
 
 @torch.no_grad()

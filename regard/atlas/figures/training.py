@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -45,6 +45,8 @@ class Trial:
     norm: str = "layer"
     residual: bool = True
     warmup: int = 0
+    cell: str = ""
+    """Recurrent layers of this cell, in both directions, in place of Transformer blocks."""
 
 
 class Copier(nn.Module):
@@ -60,6 +62,8 @@ class Copier(nn.Module):
             norm_place=trial.norm_place,
             residual=trial.residual,
         )
+        if trial.cell:
+            shape = replace(shape, sublayers=("recurrent",), cell=trial.cell, direction="both")
         scheme = position_scheme("rotary", dim=DIM, heads=HEADS, max_length=LENGTH, causal=False)
         self.embed = Embed(VOCAB, DIM)
         final_norm = trial.norm_place == "pre"

@@ -60,6 +60,17 @@ def _noise(x: Tensor, share: float) -> Tensor:
     return chosen.div_(share).to(x.device)
 
 
+def gumbel(x: Tensor) -> Tensor:
+    """Gumbel noise -ln(-ln u), u uniform in (0, 1), in the shape of x.
+
+    argmax(x + noise) is then a draw from softmax(x).
+    """
+    generator: torch.Generator | None = getattr(_dice, "generator", None)
+    where = x.device if generator is None else generator.device
+    waits = torch.empty(x.shape, dtype=x.dtype, device=where).exponential_(generator=generator)
+    return waits.clamp_(min=torch.finfo(x.dtype).tiny).log_().neg_().to(x.device)  # -ln u ~ Exp(1)
+
+
 def drop_rows(x: Tensor, p: float, lengths: Sequence[int]) -> Tensor:
     """Zeroes whole sequences of x (tokens, dim) with probability p, and scales up the others."""
     generator: torch.Generator | None = getattr(_dice, "generator", None)

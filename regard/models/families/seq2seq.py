@@ -45,9 +45,10 @@ class Seq2SeqConfig(ModelConfig):
     final states of all its directions."""
     last_word: bool = False
     """Whether the score sees the last word, too: W [s; y] in place of W s."""
-    hard_attention: bool = False
+    hard_attention: bool | Literal["sampled"] = False
     """Hard attention: the context is the one source token with the highest score. Gradients are
-    straight-through: those of soft attention."""
+    straight-through: those of soft attention. `sampled`: in training the source token is drawn from
+    the softmax (straight-through Gumbel-softmax); in decoding it is the one with the highest."""
     context: Literal["every", "first"] = "every"
     """Without attention: whether the context vector enters every step (Cho et al. 2014), or is only
     the decoder's initial state (Sutskever et al. 2014)."""
@@ -78,7 +79,8 @@ class Seq2SeqConfig(ModelConfig):
     def summary(self) -> str:
         """A short description of the model's width, cells and attention."""
         looks = "no attention" if self.attention == "none" else f"{self.attention} attention"
-        looks = f"hard {looks}" if self.hard_attention else looks
+        hard = "sampled hard" if self.hard_attention == "sampled" else "hard"
+        looks = f"{hard} {looks}" if self.hard_attention else looks
         return f"{self.dim} wide, {self.cell} cells, {looks}"
 
     def kept_numbers(self, lengths: Sequence[int], targets: int) -> int:
