@@ -268,6 +268,45 @@ _FIGURES = {
         lectures=("1.2",),
         module="words",
     ),
+    "patches": Figure(
+        title="Patches as tokens: an image, chopped and projected",
+        lectures=("1.6", "7.4"),
+        module="patches",
+        text="the path of an image",
+        options={
+            "patch": Option(16, "side of a patch, of images of 64 × 64", low=1, high=32),
+            "dim": Option(24, "width of a token", low=1, high=128),
+            "model": Option("", "a model of images, whose matrix is used"),
+            "seed": SEED,
+        },
+    ),
+    "anything": Figure(
+        title="You can tokenize anything: chop it, project each chunk",
+        lectures=("1.6",),
+        module="patches",
+        options={"dim": Option(24, "width of a token", low=1, high=128), "seed": SEED},
+    ),
+    "entries": Figure(
+        title="Attention on pixels and on patches: entries and memory",
+        lectures=("7.3", "7.4", "7.11"),
+        module="patches",
+        options={
+            "image": Option(224, "side of the image in pixels", low=16, high=4096),
+            "layers": Option(48, "layers", low=1, high=1000),
+            "heads": Option(16, "heads of a layer", low=1, high=1000),
+        },
+    ),
+    "similarity": Figure(
+        title="What learned positions know: patches that are near are alike",
+        lectures=("4.7", "4.10", "7.4"),
+        module="similarity",
+        options={
+            "model": Option("", "a ViT with learned positions; by default one is trained"),
+            "steps": Option(300, "training steps", low=1, high=100_000),
+            "seed": SEED,
+        },
+        measured=True,
+    ),
     "analogies": Figure(
         title="Words as vectors: neighbours, analogies and directions",
         lectures=("1.3",),

@@ -21,6 +21,7 @@ from regard.explain.maps import AttentionMap, merge_words
 from regard.layers import Tap
 from regard.layers.tap.product import Records
 from regard.watch.call import SITE, Call
+from regard.watch.images import pixel_values, read_picture
 from regard.watch.labels import Tokens, read_tokens
 from regard.watch.modules import Layer, at_site
 from regard.watch.registry import WEIGHTS
@@ -246,22 +247,33 @@ class Seen:
         row: int = 0,
         rows: Sequence[int] | Tensor | None = None,
         title: str = "Attention",
+        processor: Any = None,
     ) -> Look:
         """A look at all recorded weights of one row: `seen.look(…).save("look.html")`.
 
         Args:
             tokens: The input of the model (for an encoder-decoder, the source): words, or ids with
                 their tokenizer (see `read_tokens`). For a decoder after `generate`, its whole
-                output. By default positions are numbered, as for image patches or audio frames.
+                output. For a vision model, its `pixel_values` or the output of its image
+                processor: patches are named by row and column, and maps are drawn over the image.
+                By default positions are numbered, as for audio frames.
             target: The input and output of an encoder-decoder's decoder, with its start token.
             tokenizer: Needed if tokens are ids; sub-words are merged into words.
             row: The row of the batch.
             rows: With beam search, as for `joined`.
             title: The title of the picture.
+            processor: The image processor, whose mean and deviation restore the colours.
 
         Raises:
             InputError: If the tokens do not fit the recorded weights.
         """
+        values = pixel_values(tokens)
+        picture = None
+        if values is not None:
+            name, call = next(iter(self.weights.calls.items()), ("", None))
+            if call is not None:
+                picture = read_picture(values[row], self._layer(name).config, call.keys, processor)
+                tokens = picture.names
         source = None if tokens is None else read_tokens(tokens, tokenizer, row)
         written = None if target is None else read_tokens(target, tokenizer, row)
         maps: dict[str, AttentionMap] = {}
@@ -277,7 +289,7 @@ class Seen:
             raise InputError("look", got="no records", expected="a call of the model in the `with`")
         heads = self._wanted.heads
         note = "" if heads is None else f"of each layer, heads {', '.join(map(str, heads))}"
-        return Look(maps=tuple(maps.values()), title=title, note=note)
+        return Look(maps=tuple(maps.values()), title=title, note=note, picture=picture)
 
     def _map(
         self,
