@@ -73,7 +73,7 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
     items = "images"
     example_type = "pictures"
     file_option = "--data FILE, with paths and classes"
-    example_command = "heads {}"
+    example_command = "classify {} YOUR_IMAGE.png"
     effect = rise("image")
     unit = "images"
 
