@@ -60,6 +60,7 @@ BESIDE := $(BIN)/python -m pip install --quiet --disable-pip-version-check --upg
 		flatbuffers==25.12.19 || echo "onnxruntime could not be installed; it is left out" >&2
 	$(BESIDE) --target .venv/openvino openvino==2026.4.1 || \
 		echo "OpenVINO could not be installed; it is left out" >&2
+	$(BESIDE) --target .venv/timm timm==1.0.31 || echo "timm could not be installed; it is left out" >&2
 	CMAKE_ARGS=-DLLAVA_BUILD=OFF $(BESIDE) --no-binary llama-cpp-python --target .venv/llama \
 		llama-cpp-python==0.3.36 diskcache==5.6.3 gguf==0.19.0 || \
 		echo "llama.cpp could not be built; it is left out" >&2

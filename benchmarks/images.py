@@ -1,17 +1,17 @@
-"""ViT-B/16 on images: Regard beside transformers, onnxruntime and OpenVINO."""
+"""ViT-B/16 beside timm, transformers, onnxruntime and OpenVINO; a training step of ViT-Ti."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.peers import runtimes, vit
+from benchmarks.peers import runtimes, timm_vit, vit
 from regard.bench.harness import Entry, Experiment
-from regard.bench.images import OURS
+from regard.bench.images import OURS, image_training
 from regard.bench.images import images as ours
 from regard.bench.results import Bar
 from regard.bench.suite import Settings
 
-VIT = "ViT (transformers)"
+VIT, TIMM = "ViT (transformers)", "timm"
 
 
 def images(chosen: Settings, count: int) -> Experiment:
@@ -21,6 +21,7 @@ def images(chosen: Settings, count: int) -> Experiment:
     path, flops = first.contender.work, first.flops
     lines = (
         Entry(VIT, vit.Classify(path), case, flops=flops),
+        Entry(TIMM, timm_vit.Classify(path), case, flops=flops),
         *(
             Entry(engine, runtimes.Classify(path, engine), case, flops=flops)
             for engine in runtimes.ENGINES
@@ -31,9 +32,19 @@ def images(chosen: Settings, count: int) -> Experiment:
         entries=(*experiment.entries, *lines),
         bars=(
             *experiment.bars,
-            Bar(OURS, (VIT,), "speed", 1.0),
+            Bar(OURS, (VIT, TIMM), "speed", 1.0),
             Bar(OURS, ("onnxruntime",), "speed", 0.95),
         ),
-        exact=(VIT, *runtimes.ENGINES),
+        exact=(VIT, TIMM, *runtimes.ENGINES),
         weight=6.0 if count == 1 else 16.0,
+    )
+
+
+def training(chosen: Settings) -> Experiment:
+    """A step of ViT-Ti, as fast as timm's."""
+    experiment = image_training(chosen.folder, quick=chosen.quick)
+    [entry] = experiment.entries
+    line = Entry(TIMM, timm_vit.Train(entry.contender.work), flops=entry.flops)
+    return replace(
+        experiment, entries=(entry, line), bars=(Bar(OURS, (TIMM,), "speed", 1.0),), weight=8.0
     )

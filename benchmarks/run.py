@@ -40,6 +40,7 @@ def experiments(others: Mapping[str, ModuleType], *, quick: bool = False) -> Mak
         "recurrent-language": recurrent.language_model,
         "embedding": embedding.embedding,
         **{f"images-{n}": lambda chosen, n=n: images.images(chosen, n) for n in IMAGES},
+        "image-training": images.training,
         **{f"looking-{n}": lambda chosen, n=n: looking.looking(chosen, n) for n in LONG},
         **growth.sweeps(quick=quick),
     }

@@ -32,6 +32,10 @@ class ImageWork(WorkFile):
     model: dict[str, Any]
     weights: str
     """A Hugging Face folder with the model."""
+    timm: str = ""
+    """A folder with the same model for timm."""
+    count: int = 0
+    """Number of images of a training step."""
 
     @property
     def config(self) -> ViTConfig:
@@ -50,6 +54,11 @@ def random_images(model: dict[str, Any], count: int) -> npt.NDArray[np.float32]:
     """Normal noise (count, channels, height, width), the same for all contenders."""
     random = np.random.default_rng(0)
     return random.standard_normal((count, model["channels"], *model["image"]), dtype=np.float32)
+
+
+def random_labels(model: dict[str, Any], count: int) -> list[int]:
+    """A class for each image, the same for all contenders."""
+    return [7 * number % len(model["classes"]) for number in range(count)]
 
 
 def most_probable(logits: Any) -> list[int]:
@@ -90,8 +99,71 @@ class Classify:
         return len(logits)
 
 
-def images_work(folder: Path, *, quick: bool) -> tuple[str, ImageWork]:
-    """The work file and its content: ViT-B/16 with random weights, or a toy size if `quick`."""
+@dataclass
+class TrainImages:
+    """A training step on one batch of images; the case is not used. Work: images."""
+
+    work: str
+    packages: ClassVar = ("torch",)
+
+    def prepare(self, threads: int) -> None:
+        """Load the model, build the trainer, and draw the batch."""
+        import torch
+
+        from regard.bench.ours import make_trainer
+        from regard.data.batch import Batch
+        from regard.data.images.reader import ImageReader
+        from regard.data.input import Dense, Ragged
+        from regard.hub.folder import read_model
+        from regard.runtime.device import setup
+        from regard.tasks.pictures import ClassifyPictures
+        from regard.tokens import Processor
+
+        setup(threads, 0)
+        work = ImageWork.read(self.work)
+        model = read_model(Path(work.weights))
+        height, width = work.config.image
+        # The reader is unused, since pixels are given.
+        task = ClassifyPictures(Processor(ImageReader(height=height, width=width)))
+        source = Dense(torch.from_numpy(random_images(work.model, work.count)))
+        labels = torch.tensor(random_labels(work.model, work.count))
+        self.batch = Batch(source, Ragged(labels, (1,) * work.count), tuple(range(work.count)))
+        self.trainer = make_trainer(model, task, work.count * work.config.tokens, threads)
+
+    def measure(self, case: str) -> float:
+        """Run one step; returns the number of images."""
+        from regard.bench.ours import train_on
+
+        del case
+        return train_on(self.trainer, [self.batch])  # type: ignore[list-item]
+
+
+def image_training(folder: Path, *, quick: bool) -> Experiment:
+    """A step of ViT-Ti on 16 images, without dropout."""
+    path, work = images_work(folder, quick=quick, size="Ti", count=4 if quick else 16)
+    config = work.config
+    return Experiment(
+        name="image-training",
+        title=f"A training step on {work.count} images, ViT {config.layers}×{config.dim}",
+        shows="rate",
+        unit="images a second",
+        entries=(Entry(OURS, TrainImages(path), flops=3 * work.flops()),),
+        limit=matrix_limit(quick=quick),
+        weight=4.0,
+    )
+
+
+def images_work(
+    folder: Path, *, quick: bool, size: str = "B", count: int = 0
+) -> tuple[str, ImageWork]:
+    """The work file and its content: ViT-B/16 with random weights, or a toy size if `quick`.
+
+    Args:
+        folder: Where the weights and the work file are written.
+        quick: Whether to take a toy size.
+        size: The size of the ViT.
+        count: The number of images of a training step.
+    """
     import torch
 
     from regard.hub.folder import write_model
@@ -99,14 +171,17 @@ def images_work(folder: Path, *, quick: bool) -> tuple[str, ImageWork]:
 
     classes = tuple(str(number) for number in range(10 if quick else 1000))
     toy: dict[str, Any] = {"size": "nano", "image": (16, 16), "patch": 4}
-    config = ViTConfig(classes=classes, **(toy if quick else {"size": "B"}))
-    weights = folder / "vit"
+    fields: dict[str, Any] = toy if quick else {"size": size}
+    config = ViTConfig.model_validate({"classes": classes, "dropout": 0.0, **fields})
+    weights, timm = folder / f"vit-{size}", folder / f"timm-{size}"
     if not weights.exists():
         torch.manual_seed(0)
-        weights.mkdir()
-        write_model(build(config), weights)
-    work = ImageWork(config.model_dump(), str(weights))
-    return work.save(folder / "images.json"), work
+        model = build(config)
+        for place, kind in ((weights, None), (timm, "timm")):
+            place.mkdir()
+            write_model(model, place, kind)
+    work = ImageWork(config.model_dump(), str(weights), str(timm), count)
+    return work.save(folder / f"images-{size}.json"), work
 
 
 def images(folder: Path, count: int, *, quick: bool) -> Experiment:

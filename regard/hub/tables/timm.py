@@ -28,7 +28,8 @@ def _read(their: dict[str, Any], names: Names) -> ViTConfig:
     dim, channels, patch, _ = names.shape("patch_embed.proj.weight")
     tokens = names.shape("pos_embed")[1]
     distilled, before = names.has("dist_token"), 1 + names.has("dist_token")
-    pool = str(their.get("global_pool") or given.get("global_pool") or "token")
+    usual = "avg" if names.has("fc_norm.") else "token"
+    pool = str(their.get("global_pool") or given.get("global_pool") or usual)
     if pool not in ("token", "avg"):
         raise InputError("config.json: global_pool", got=pool, expected="token or avg")
     image = (their.get("pretrained_cfg") or {}).get("input_size") or [0, 0, 0]
