@@ -57,13 +57,14 @@ function largest(values) {
   return values.reduce((most, value) => Math.max(most, value), 0);
 }
 
-// The weights as an image of one pixel a patch: the larger the weight, the denser the veil over the photo.
-function veil(patches, top) {
+// The weights as an image of one pixel a patch: a veil, clear at the smallest weight and densest at the largest.
+function veil(patches) {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [COLUMNS, ROWS];
   const image = new ImageData(COLUMNS, ROWS);
+  const low = patches.reduce((least, value) => Math.min(least, value), Infinity), span = largest(patches) - low || 1;
   patches.forEach((value, i) => {
-    image.data.set([...PALETTE.slice(-3), Math.round(255 * DENSEST * clamp(value / (top || 1), 0, 1))], 4 * i);
+    image.data.set([...PALETTE.slice(-3), Math.round(255 * DENSEST * (value - low) / span)], 4 * i);
   });
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;
@@ -194,7 +195,7 @@ class Viewer {
     if (photo.complete && photo.naturalWidth) context.drawImage(photo, 0, 0, wide, tall);
     if (!original) { // the original may show more than the model reads: nothing is drawn over it
       context.imageSmoothingEnabled = false;
-      context.drawImage(veil(patches, most), 0, 0, wide, tall);
+      context.drawImage(veil(patches), 0, 0, wide, tall);
       this.outline(context, state.row, wide, tall);
     }
     this.say(row, most, original);
@@ -249,7 +250,7 @@ class Viewer {
         context.imageSmoothingEnabled = Math.min(...data.size) >= 64;
         if (this.photo.complete && this.photo.naturalWidth) context.drawImage(this.photo, x, y, wide, tall);
         context.imageSmoothingEnabled = false;
-        context.drawImage(veil(patches, largest(patches)), x, y, wide, tall);
+        context.drawImage(veil(patches), x, y, wide, tall);
         const chosen = layer === this.layer && (head === this.state.head || layer.heads === 1);
         Object.assign(context, { strokeStyle: chosen ? ACCENT : RULE, lineWidth: chosen ? 3 : 1 });
         context.strokeRect(x, y, wide, tall);

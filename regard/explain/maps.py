@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -137,6 +137,11 @@ def merge_words(
     Returns:
         The map between words, at the same site.
     """
+    _, queries, keys = piece_map.weights.shape
+    sides = (query_words, query_labels, queries), (key_words, key_labels, keys)
+    if all(list(w) == list(range(n)) and len(labels) == n for w, labels, n in sides):
+        # nothing to merge, as for the patches of an image
+        return replace(piece_map, queries=tuple(query_labels), keys=tuple(key_labels))
     gather = _members(query_words, len(piece_map.queries), len(query_labels), "query")
     gather = gather / gather.sum(axis=1, keepdims=True)
     collect = _members(key_words, len(piece_map.keys), len(key_labels), "key")

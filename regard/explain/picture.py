@@ -84,7 +84,7 @@ def draw_picture(
     sheet.text((EDGE, top), over_heading, weight="bold")
     over = sheet.axes(EDGE, top + HEAD, large[1], large[0])
     _show(over, picture.pixels, picture.grid)
-    _overlay(over, patches, float(patches.max()))
+    _overlay(over, patches)
     _mark(over, picture, choice.row)
 
     left = EDGE + max(large[1], text_width(over_heading, TEXT, "bold")) + GAP
@@ -156,7 +156,7 @@ def draw_maps(
             row = row_over_tokens(picture, [weights], choice.row, through=False)
             patches = over_patches(picture, row)
             _show(axes, picture.pixels, picture.grid)
-            _overlay(axes, patches, float(patches.max()))
+            _overlay(axes, patches)
             if line == 0 and (place % every == 0 or head is None):
                 axes.text(0.5, 1.03, labels[place], transform=axes.transAxes, ha="center",
                           va="bottom", fontsize=points(SMALLEST), color=MUTED)  # fmt: skip
@@ -242,18 +242,21 @@ def _write(axes: Axes, values: Weights, scale: Scale) -> None:
         )  # fmt: skip
 
 
-def _overlay(axes: Axes, patches: Weights, top: float) -> None:
+def _overlay(axes: Axes, patches: Weights) -> None:
     """Draw weights over an image: a veil of one colour, the denser the larger the weight.
+
+    It is clear at the smallest weight and densest at the largest, so that the image stays visible
+    under weights that are nearly even.
 
     Args:
         axes: The axes with the image.
         patches: (rows, columns)
-        top: The weight at which the veil is densest.
     """
     rows, columns = patches.shape
     veil = np.ones((rows, columns, 4))
     veil[..., :3] = warm()[-1]
-    veil[..., 3] = DENSEST * np.clip(patches / max(top, 1e-12), 0, 1)
+    low, high = float(patches.min()), float(patches.max())
+    veil[..., 3] = DENSEST * (patches - low) / max(high - low, 1e-12)
     axes.imshow(veil, extent=(0, columns, rows, 0), aspect="auto", interpolation="nearest")
     axes.set(xlim=(0, columns), ylim=(rows, 0))
 
