@@ -204,13 +204,15 @@ class RunningRows:
             For each new row, the row of the model's batch that it continues, and its token;
             (new rows,) each.
         """
-        parents = torch.tensor([branch.parent for branch in branches], dtype=torch.int64)
+        order = [branch.parent for branch in branches]
+        parents = torch.tensor(order, dtype=torch.int64)
         tokens = torch.tensor([branch.token for branch in branches], dtype=torch.int64)
         places = parents if self.length else parents // self.width
         count, length, width = len(branches), self.length, self.opening + self.length
         # The buffers are reused: the contents of each parent are copied to its continuations.
-        self.tokens[:count, :width] = self.tokens[parents, :width]
-        self.places[:count, :length] = self.places[parents, :length]
+        if order != list(range(count)):
+            self.tokens[:count, :width] = self.tokens[parents, :width]
+            self.places[:count, :length] = self.places[parents, :length]
         self.tokens, self.places = self.tokens[:count], self.places[:count]
         self.tokens[:, width], self.places[:, length] = tokens, places
         self.logprob = [branch.logprob for branch in branches]
@@ -327,7 +329,11 @@ class Sampling(Search):
 
     def _pick(self, scores: Tensor, rows: Sequence[int]) -> Tensor:
         """(rows, vocab) -> (rows,): a token for each row; random numbers are drawn for `rows`."""
-        return self._sample(scores, rows) if self.config.sample else scores.argmax(dim=1)
+        if self.config.sample:
+            return self._sample(scores, rows)
+        if scores.is_cpu:  # the first of the largest, as in PyTorch, in a tenth of the time
+            return torch.from_numpy(scores.numpy().argmax(axis=1))
+        return scores.argmax(dim=1)
 
     def _refused(self, drawn: Tensor, rows: Sequence[int]) -> list[int]:
         """The unfinished rows among `rows` whose token is forbidden; an end never is."""

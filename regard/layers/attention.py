@@ -320,7 +320,7 @@ class Attention(Mixer):
         if self.joined is None:
             q, kv = self.query(x), self.key_value(x)
         else:
-            q, kv = self.joined(x).split(self.widths, dim=1)
+            q, kv = torch.split_with_sizes(self.joined(x), self.widths, 1)
         q = q.view(-1, self.heads, self.head_dim)
         k, v = kv.view(-1, 2, self.kv_heads, self.head_dim).unbind(1)
         q, k = normed(self.query_norm, q), normed(self.key_norm, k)

@@ -178,9 +178,9 @@ class Layout:
 
         x may also be (tokens, heads, head_dim).
         """
-        width = x.shape[1:].numel() // heads
         if self.longest == 1 and self.even:  # a decoding step: no transpose needed
-            return x.view(self.batch, heads, 1, width)
+            return x.view(self.batch, heads, 1, -1)
+        width = x.shape[1:].numel() // heads
         if not self.even:
             x = self.pad(x.flatten(1))  # (batch, length, heads * head_dim)
         return x.view(self.batch, self.longest, heads, width).transpose(1, 2)

@@ -82,7 +82,8 @@ class KVCache:
         both = self.layers[layer].permute(2, 0, 3, 1, 4)[:, :rows, :, : longest + new]
         keys, values = both.unbind(0)  # (rows, kv_heads, longest + new, head_dim) each
         if self.even:
-            keys[:, :, longest:], values[:, :, longest:] = k, v
+            keys.narrow(2, longest, new).copy_(k)
+            values.narrow(2, longest, new).copy_(v)
         else:
             # The kernel multiplies masked values by 0, so they must not be NaN.
             keys[:, :, longest:], values[:, :, longest:] = 0, 0

@@ -120,16 +120,19 @@ class Kernels:
             reach: At most so many keys, the last ones.
             bias: (batch or 1, heads, query, key) Added to the scores.
         """
-        (batch, heads, queries, dim), keys = q.shape, k.shape[2]
+        (batch, heads, queries, dim), (_, kv_heads, keys, _) = q.shape, k.shape
         y = q.new_empty(batch, queries, heads, dim)
         space = q.new_empty(torch.get_num_threads() * keys)
-        biased = (0, 0, 0, 0) if bias is None else bias.expand(batch, -1, -1, -1).stride()
-        addend = 0 if bias is None else bias.data_ptr()
+        addend, biased = 0, (0, 0, 0, 0)
+        if bias is not None:
+            addend, biased = bias.data_ptr(), bias.expand(batch, -1, -1, -1).stride()
+        (q_row, q_head, q_stride, _), (k_row, k_head, k_stride, _) = q.stride(), k.stride()
+        v_row, v_head, v_stride, _ = v.stride()
         job = Job(
             0, 0, space.data_ptr(), q.data_ptr(), y.data_ptr(), addend, batch,
             k.data_ptr(), v.data_ptr(), ctypes.addressof(counts), _address(scale),
-            heads, heads // k.shape[1], queries, keys, dim, causal, reach or keys,
-            *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *biased,
+            heads, heads // kv_heads, queries, keys, dim, causal, reach or keys,
+            q_row, q_head, q_stride, k_row, k_head, k_stride, v_row, v_head, v_stride, *biased,
         )  # fmt: skip
         self.attention(job, batch * heads * queries * keys * dim)
         return y.transpose(1, 2)
@@ -145,10 +148,11 @@ def attend_few(
     kernels, (batch, _, queries, _) = LOADER.kernels, q.shape
     if kernels is None or batch * queries > QUERIES or not torch.is_inference_mode_enabled():
         return None
-    given = (q, k, v) if bias is None else (q, k, v, bias)
-    if not all(x.is_cpu and x.dtype == torch.float32 for x in given) or k.shape != v.shape:
+    if not (q.is_cpu and q.dtype == k.dtype == v.dtype == torch.float32 and k.shape == v.shape):
         return None
     if not q.stride(3) == k.stride(3) == v.stride(3) == 1:
+        return None
+    if bias is not None and bias.dtype != torch.float32:
         return None
     counts = mask.first_counts(batch, queries, k.shape[2])
     if counts is None:
