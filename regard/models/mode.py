@@ -9,11 +9,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.layers.kernels.few import LOADER
+
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Puts the model into eval mode and inference mode, in its precision; restores its mode."""
     was_training = model.training
+    LOADER.prepare(model)
     model.eval()
     try:
         with torch.inference_mode(), precision_of(model):

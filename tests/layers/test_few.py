@@ -229,7 +229,7 @@ def test_many_rows_in_8_bits_do_not_saturate(monkeypatch):
 
 def test_without_numba_pytorch_computes(monkeypatch):
     monkeypatch.setenv("REGARD_KERNELS", "always")
-    monkeypatch.setattr(few, "find_spec", lambda _: None)
+    monkeypatch.setattr(few, "installed", lambda: False)
     loader = Loader()
     loader.prepare(torch.nn.Linear(300, 300), 10**9)
     assert loader.kernels is None

@@ -4,7 +4,7 @@
     y_ro = s_r s_o Σ_i x_ri w_oi + bias_o              x in 16 bits with scales s_r, w in 8 with s_o
 
 A decoding step multiplies every matrix with a few rows, so its time is that of reading the matrices
-once. Threads take `OUTPUTS` rows of the matrix at a time from a counter, and read four of them at
+once. Threads take some rows of the matrix at a time from a counter, and read four of them at
 once that are far apart in memory, which is faster than one after the other. Four rows of x are
 multiplied while the weights are in registers.
 
@@ -42,18 +42,17 @@ from regard.layers.kernels.lanes import (
 TAKEN, THREADS, SPACE, X, Y, BIAS, ROWS = range(7)
 """The places in a job that all kernels have. TAKEN, THREADS: how many outputs are done or being
 done, and how many threads have begun. SPACE: memory that the threads share evenly."""
-W, SCALE, INTO, OUT = range(7, 11)
-"""Those of a product."""
+W, SCALE, INTO, OUT, OUTPUTS = range(7, 12)
+"""Those of a product. OUTPUTS: how many outputs a thread takes at a time."""
 K, V, COUNTS, FACTOR, HEADS, GROUP, QUERIES, KEYS, DIM, CAUSAL, REACH = range(7, 18)
 Q_ROW, Q_HEAD, Q_STRIDE, K_ROW, K_HEAD, K_STRIDE, V_ROW, V_HEAD, V_STRIDE = range(18, 27)
 BIAS_ROW, BIAS_HEAD, BIAS_QUERY, BIAS_STRIDE = range(27, 31)
 """Those of attention. COUNTS: number of keys of the first query of each row; the next has CAUSAL
 more. REACH: at most so many keys up to the last. GROUP: how many heads share keys and values. The
 others are how far apart rows, heads and positions are in memory."""
-OUTPUTS = 64
-"""Outputs that a thread takes at a time."""
 BLOCK = 1024
-"""Inputs that are summed at a time; so much of four rows of x stays in the nearest cache."""
+"""Inputs that are summed at a time: so much of four rows of x stays in the nearest cache, and sums
+of integers, in 32 bits until four of 64 are left, stay below 2³¹."""
 STEPS = 32767
 """Steps from 0 to the largest absolute value of a row of x in 16 bits."""
 
@@ -137,9 +136,9 @@ def put(job: Any, scales: Any, row: int, output: int, start: int, found: Any) ->
 
 
 @njit
-def some_outputs(job: Any, x: Any, scales: Any, w: Any, output: int, apart: int, row: int) -> None:
+def some_outputs(job: Any, given: Any, output: int, apart: int, row: int) -> None:
     """The outputs that are `apart` apart, four of them, or one if that is 0, from `row` on."""
-    into = job[INTO]
+    (x, scales, w), into = given, job[INTO]
     for r in range(row, job[ROWS]):
         for start in range(0, into, BLOCK):
             count, at, place = min(BLOCK, into - start), r * into + start, output * into + start
@@ -152,43 +151,43 @@ def some_outputs(job: Any, x: Any, scales: Any, w: Any, output: int, apart: int,
 
 
 @njit
-def two_outputs(job: Any, x: Any, scales: Any, w: Any, output: int, apart: int) -> None:
-    """Two outputs that are `apart` apart of all rows, four rows at a time as far as possible."""
-    into, fours = job[INTO], job[ROWS] // 4 * 4
+def two_outputs(job: Any, given: Any, output: int, apart: int) -> None:
+    """Two outputs that are `apart` apart, four rows at a time as far as possible."""
+    (x, scales, w), into, fours = given, job[INTO], job[ROWS] // 4 * 4
     for start in range(0, into, BLOCK):
         count, place = min(BLOCK, into - start), output * into + start
-        for row in range(0, fours, 4):
-            at = row * into + start
+        for r in range(0, fours, 4):
+            at = r * into + start
             first, second = tile(x, at, into, w, place, apart * into, count)
             for k in range(4):
                 a, b = first[k], second[k]
                 if count % (2 * width(x)):
                     a += tail(w, place, x, at + k * into, count)
                     b += tail(w, place + apart * into, x, at + k * into, count)
-                put(job, scales, row + k, output, start, a)
-                put(job, scales, row + k, output + apart, start, b)
-    some_outputs(job, x, scales, w, output, 0, fours)
-    some_outputs(job, x, scales, w, output + apart, 0, fours)
+                put(job, scales, r + k, output, start, a)
+                put(job, scales, r + k, output + apart, start, b)
+    some_outputs(job, given, output, 0, fours)
+    some_outputs(job, given, output + apart, 0, fours)
 
 
 @njit
-def product(job: Any, x: Any, scales: Any, w: Any) -> None:
+def product(job: Any, given: Any) -> None:
     """Takes outputs and computes them, until none are left; several threads may share a job."""
     out, rows = job[OUT], job[ROWS]
     while True:
-        first = take(job, TAKEN, OUTPUTS)
+        first = take(job, TAKEN, job[OUTPUTS])
         if first >= out:
             return
-        count = min(OUTPUTS, out - first)
+        count = min(job[OUTPUTS], out - first)
         together = 4 if rows < 4 else 2
         apart = count // together
         for output in range(first, first + apart):
             if rows < 4:
-                some_outputs(job, x, scales, w, output, apart, 0)
+                some_outputs(job, given, output, apart, 0)
             else:
-                two_outputs(job, x, scales, w, output, apart)
+                two_outputs(job, given, output, apart)
         for output in range(first + together * apart, first + count):
-            some_outputs(job, x, scales, w, output, 0, 0)
+            some_outputs(job, given, output, 0, 0)
 
 
 @njit
@@ -313,7 +312,7 @@ def attend(job: Any) -> None:
 def product_fp32(job: Any) -> None:
     """The product with a matrix in 32 bits."""
     x, w = array_at(job[X], types.float32(0)), array_at(job[W], types.float32(0))
-    product(job, x, x, w)
+    product(job, (x, x, w))
 
 
 def product_int8(job: Any) -> None:
@@ -324,7 +323,7 @@ def product_int8(job: Any) -> None:
     scales = array_at(space, types.float32(0))
     x = array_at(space + 4 * rows, types.int16(0))
     in_shorts(array_at(job[X], types.float32(0)), rows, into, x, scales)
-    product(job, x, scales, array_at(job[W], types.int8(0)))
+    product(job, (x, scales, array_at(job[W], types.int8(0))))
 
 
 KERNELS = (product_fp32, product_int8, attend)

@@ -35,13 +35,16 @@ VARIABLE = "REGARD_KERNELS"
 """The environment variable that sets when the kernels are used."""
 CHOICES = ("auto", "always", "never")
 """Its values: when they earn their loading back, from the first product on, or never."""
-WORTH_LOADING, WORTH_COMPILING = 2**30, 2**35
+WORTH_LOADING, WORTH_COMPILING = 2**30, 2**36
 """Weights to multiply with in a process, summed over its passes, that make up for loading the
 kernels, and for compiling them: about as many as PyTorch takes that time for."""
 SMALLEST = 2**15
 """Minimum number of elements of a matrix that the kernels are used for."""
 SHARED = 2**16
 """Minimum number of multiplications that are shared between threads."""
+PARTS = 8
+"""Into how many parts a product is cut; threads take one at a time. Memory is read fastest in a few
+large parts."""
 QUERIES = 64
 """The maximum number of queries for which the compiled attention is used."""
 FIELDS = 31
@@ -89,7 +92,8 @@ class Kernels:
         y = x.new_empty(rows, out)
         addend = 0 if bias is None else bias.data_ptr()
         common = 0, 0, 0, x.data_ptr(), y.data_ptr(), addend, rows
-        self.product_fp32(Job(*common, weight.data_ptr(), 0, into, out), rows * into * out)
+        job = Job(*common, weight.data_ptr(), 0, into, out, out // PARTS + 4)
+        self.product_fp32(job, rows * into * out)
         return y
 
     def linear_int8(self, x: Tensor, whole: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
@@ -101,7 +105,8 @@ class Kernels:
         addend = 0 if bias is None else bias.data_ptr()
         common = 0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), addend, rows
         matrix = whole.data_ptr(), scales.data_ptr()
-        self.product_int8(Job(*common, *matrix, into, out), rows * into * out)
+        job = Job(*common, *matrix, into, out, out // PARTS + 4)
+        self.product_int8(job, rows * into * out)
         return y
 
     def attend(
@@ -243,6 +248,7 @@ def state() -> str:
     return f"by Numba {version('numba')}, {there}: {code_file()}"
 
 
+@cache
 def installed() -> bool:
     """Whether Numba is installed; it is not imported."""
     return find_spec("numba") is not None and find_spec("llvmlite") is not None

@@ -49,7 +49,7 @@ MOST, FEWER_STEPS = 127, 63
 processor that adds pairs of products in 16 bits."""
 LARGE = 2**18
 """Minimum number of elements of a matrix for which many rows are quantized, if Numba is there."""
-COMPILED = 4
+COMPILED = 8
 """The maximum number of rows for which the compiled kernels are used."""
 ENGINE = "fbgemm"
 """The PyTorch kernels that are used; they need an x86 processor with AVX2 or later."""

@@ -15,8 +15,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
 FLOAT, SHORT = ir.VectorType(ir.FloatType(), 16), ir.VectorType(ir.IntType(16), 32)
-INT, WIDE = ir.VectorType(ir.IntType(32), 16), ir.VectorType(ir.IntType(64), 16)
-"""Vectors as wide as a register of AVX-512, or as two of AVX2 (WIDE: twice that)."""
+INT = ir.VectorType(ir.IntType(32), 16)
+"""Vectors as wide as a register of AVX-512, or as two of AVX2."""
 
 
 class VectorType(types.Type):
@@ -96,15 +96,19 @@ def madd(_: Any, a: Any, b: Any, sums: Any) -> Any:
 
 @intrinsic
 def total(_: Any, a: Any, b: Any) -> Any:
-    """The sum of all numbers of two vectors of sums: a + b, then half and half, four times."""
+    """The sum of all numbers of two vectors of sums: a + b, then half and half, four times.
+
+    Integers are added in 64 bits once four are left.
+    """
 
     def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
         add = builder.fadd if a == Floats else builder.add
-        given = given if a == Floats else [builder.sext(each, WIDE) for each in given]
         rest, count = add(*given), 16
         while count > 1:
             count //= 2
             rest = add(_part(builder, rest, 0, count), _part(builder, rest, count, count))
+            if a != Floats and count == 4:
+                rest = builder.sext(rest, ir.VectorType(ir.IntType(64), 4))
         return builder.extract_element(rest, ir.IntType(32)(0))
 
     return (types.float32 if a == Floats else types.int64)(a, b), build
