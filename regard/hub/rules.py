@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.runtime.tensors import empty_pages
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ def _own(piece: Tensor) -> Tensor:
     """A contiguous tensor in its own memory; copied only if necessary."""
     if piece.is_contiguous() and piece.nbytes == piece.untyped_storage().nbytes():
         return piece
-    return piece.clone(memory_format=torch.contiguous_format)
+    return empty_pages(piece.numel(), piece.dtype).view(piece.shape).copy_(piece)
 
 
 def _shapes(shapes: Iterable[Sequence[int]]) -> str:

@@ -8,6 +8,7 @@ file, so that no file can claim more memory than it has bytes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import mmap
@@ -22,8 +23,8 @@ from regard.runtime.files import PIECE
 
 LARGEST = 2**24
 """Largest header in bytes; about a hundred bytes are needed for each tensor."""
-LARGE = 2**17
-"""Tensors of at least this many bytes get their own memory pages."""
+LARGE, PAGE = 2**17, 2**21
+"""Tensors of at least this many bytes get their own memory pages; the size of a large page."""
 MOST_SIZES = 64
 """Most dimensions of a tensor."""
 KINDS = {
@@ -123,7 +124,7 @@ class TensorFile:
 
     def _read(self, entry: Entry, wide: Collection[torch.dtype]) -> Tensor:
         widened = entry.kind in wide and entry.kind != torch.float32
-        found = _empty(entry.count, torch.float32 if widened else entry.kind)
+        found = empty_pages(entry.count, torch.float32 if widened else entry.kind)
         if widened:
             self._widen(entry, found)
         elif entry.count:
@@ -142,16 +143,24 @@ class TensorFile:
             piece.copy_(numbers[:count])
 
 
-def _empty(count: int, kind: torch.dtype) -> Tensor:
+def empty_pages(count: int, kind: torch.dtype) -> Tensor:
     """Allocates an uninitialized tensor, (count,); a large one in its own memory pages.
 
     Such pages go back to the operating system as soon as the tensor is freed, whereas malloc often
     keeps freed memory: when matrices are transposed or joined one after the other, that would leave
-    holes of up to a fifth of the model's size.
+    holes of up to a fifth of the model's size. They are large pages (2 MiB) where the system has
+    such: a matrix is read up to 15% faster from them.
     """
     if (size := count * kind.itemsize) < LARGE:
         return torch.empty(count, dtype=kind)
-    return torch.frombuffer(mmap.mmap(-1, size, **_PRIVATE), dtype=kind)
+    if size < PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.frombuffer(mmap.mmap(-1, size, **_PRIVATE), dtype=kind)
+    # A large page begins at a multiple of its size. Addresses that are not used take no memory.
+    pages = mmap.mmap(-1, size + PAGE, **_PRIVATE)
+    start = -torch.frombuffer(pages, dtype=torch.uint8).data_ptr() % PAGE
+    with contextlib.suppress(OSError):
+        pages.madvise(mmap.MADV_HUGEPAGE, start, size // PAGE * PAGE)
+    return torch.frombuffer(pages, dtype=kind, count=count, offset=start)
 
 
 def _fill(file: Readable, place: memoryview) -> None:

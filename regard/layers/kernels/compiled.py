@@ -121,39 +121,42 @@ def tile(x: Any, at: int, stride: int, w: Any, place: int, apart: int, count: in
 
 
 @njit
-def put(job: Any, scales: Any, row: int, output: int, start: int, found: Any) -> None:
+def put(places: Any, sizes: Any, row: int, output: int, start: int, found: Any) -> None:
     """Adds the sum of the block that begins at input `start` to an output; finishes the last."""
-    y, into, out = array_at(job[Y], types.float32(0)), job[INTO], job[OUT]
+    (y, scales, scale, bias), (_, into, out) = places, sizes
     value, place = types.float32(found), row * out + output
     if start:
         value += y[place]
     if start + BLOCK >= into:
-        if job[SCALE]:
-            value *= scales[row] * array_at(job[SCALE], types.float32(0))[output]
-        if job[BIAS]:
-            value += array_at(job[BIAS], types.float32(0))[output]
+        if scale:
+            value *= scales[row] * array_at(scale, types.float32(0))[output]
+        if bias:
+            value += array_at(bias, types.float32(0))[output]
     y[place] = value
 
 
 @njit
-def some_outputs(job: Any, given: Any, output: int, apart: int, row: int) -> None:
+def some_outputs(
+    x: Any, w: Any, places: Any, sizes: Any, output: int, apart: int, row: int
+) -> None:
     """The outputs that are `apart` apart, four of them, or one if that is 0, from `row` on."""
-    (x, scales, w), into = given, job[INTO]
-    for r in range(row, job[ROWS]):
+    rows, into, _ = sizes
+    for r in range(row, rows):
         for start in range(0, into, BLOCK):
             count, at, place = min(BLOCK, into - start), r * into + start, output * into + start
             if apart:
                 found = dots(w, place, apart * into, x, at, count)
                 for k in range(4):
-                    put(job, scales, r, output + k * apart, start, found[k])
+                    put(places, sizes, r, output + k * apart, start, found[k])
             else:
-                put(job, scales, r, output, start, dot(w, place, x, at, count))
+                put(places, sizes, r, output, start, dot(w, place, x, at, count))
 
 
 @njit
-def two_outputs(job: Any, given: Any, output: int, apart: int) -> None:
+def two_outputs(x: Any, w: Any, places: Any, sizes: Any, output: int, apart: int) -> None:
     """Two outputs that are `apart` apart, four rows at a time as far as possible."""
-    (x, scales, w), into, fours = given, job[INTO], job[ROWS] // 4 * 4
+    rows, into, _ = sizes
+    fours = rows // 4 * 4
     for start in range(0, into, BLOCK):
         count, place = min(BLOCK, into - start), output * into + start
         for r in range(0, fours, 4):
@@ -164,16 +167,18 @@ def two_outputs(job: Any, given: Any, output: int, apart: int) -> None:
                 if count % (2 * width(x)):
                     a += tail(w, place, x, at + k * into, count)
                     b += tail(w, place + apart * into, x, at + k * into, count)
-                put(job, scales, r + k, output, start, a)
-                put(job, scales, r + k, output + apart, start, b)
-    some_outputs(job, given, output, 0, fours)
-    some_outputs(job, given, output + apart, 0, fours)
+                put(places, sizes, r + k, output, start, a)
+                put(places, sizes, r + k, output + apart, start, b)
+    some_outputs(x, w, places, sizes, output, 0, fours)
+    some_outputs(x, w, places, sizes, output + apart, 0, fours)
 
 
 @njit
-def product(job: Any, given: Any) -> None:
+def product(job: Any, x: Any, scales: Any, w: Any) -> None:
     """Takes outputs and computes them, until none are left; several threads may share a job."""
-    out, rows = job[OUT], job[ROWS]
+    places = array_at(job[Y], types.float32(0)), scales, job[SCALE], job[BIAS]
+    sizes = job[ROWS], job[INTO], job[OUT]
+    rows, _, out = sizes
     while True:
         first = take(job, TAKEN, job[OUTPUTS])
         if first >= out:
@@ -183,11 +188,11 @@ def product(job: Any, given: Any) -> None:
         apart = count // together
         for output in range(first, first + apart):
             if rows < 4:
-                some_outputs(job, given, output, apart, 0)
+                some_outputs(x, w, places, sizes, output, apart, 0)
             else:
-                two_outputs(job, given, output, apart)
+                two_outputs(x, w, places, sizes, output, apart)
         for output in range(first + together * apart, first + count):
-            some_outputs(job, given, output, 0, 0)
+            some_outputs(x, w, places, sizes, output, 0, 0)
 
 
 @njit
@@ -312,7 +317,7 @@ def attend(job: Any) -> None:
 def product_fp32(job: Any) -> None:
     """The product with a matrix in 32 bits."""
     x, w = array_at(job[X], types.float32(0)), array_at(job[W], types.float32(0))
-    product(job, (x, x, w))
+    product(job, x, x, w)
 
 
 def product_int8(job: Any) -> None:
@@ -323,7 +328,7 @@ def product_int8(job: Any) -> None:
     scales = array_at(space, types.float32(0))
     x = array_at(space + 4 * rows, types.int16(0))
     in_shorts(array_at(job[X], types.float32(0)), rows, into, x, scales)
-    product(job, (x, scales, array_at(job[W], types.int8(0))))
+    product(job, x, scales, array_at(job[W], types.int8(0)))
 
 
 KERNELS = (product_fp32, product_int8, attend)

@@ -128,7 +128,7 @@ class Kernels:
         (batch, heads, queries, dim), (_, kv_heads, keys, _) = q.shape, k.shape
         y = q.new_empty(batch, queries, heads, dim)
         space = q.new_empty(torch.get_num_threads() * keys)
-        addend, biased = 0, (0, 0, 0, 0)
+        addend, biased = 0, tuple[int, ...]((0, 0, 0, 0))
         if bias is not None:
             addend, biased = bias.data_ptr(), bias.expand(batch, -1, -1, -1).stride()
         (q_row, q_head, q_stride, _), (k_row, k_head, k_stride, _) = q.stride(), k.stride()
