@@ -307,6 +307,9 @@ def test_nearest_images_of_a_folder(digits_run, tmp_path, regard):
     for number, (digit, image) in enumerate(drawings()):
         image.save(tmp_path / "drawn" / f"{digit}-{number}.png")
     (tmp_path / "drawn" / "broken.png").write_text("no image")
+    (tmp_path / "drawn" / "cut.png").write_bytes(
+        next((tmp_path / "drawn").glob("7*")).read_bytes()[:80]
+    )
     near = sorted((tmp_path / "drawn").glob("7-*.png"))[0]
     found = regard("embed", str(digits_run), "drawn", "--near", str(near), "--top", "3")
     assert found.code == 0
@@ -315,6 +318,7 @@ def test_nearest_images_of_a_folder(digits_run, tmp_path, regard):
     assert lines[0].startswith("1.000")
     assert near.name in lines[0]
     assert "broken.png" in found.err
+    assert "cut.png" in found.err
     (tmp_path / "empty").mkdir()
     nothing = regard("embed", str(digits_run), "empty", "--near", str(near))
     is_refused(nothing, "a folder without images")

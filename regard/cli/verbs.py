@@ -110,7 +110,7 @@ class VerbCall:
     def with_files_of_folders(self, texts: list[str] | None) -> list[str] | None:
         """The arguments, with the images in a folder in place of its name, if images are ranked.
 
-        Files that are no images are left out with a warning.
+        Files that are no whole images are left out with a warning.
 
         Raises:
             InputError: A folder has no images.
@@ -119,8 +119,8 @@ class VerbCall:
         if not texts or not ranked:
             return texts
         from regard.data.images.listing import SUFFIXES
-        from regard.data.images.opening import check
 
+        reader = self.pipeline.processor.source
         found: list[str] = []
         for text in texts:
             if not Path(text).is_dir():
@@ -130,7 +130,7 @@ class VerbCall:
             images = [str(each) for each in files if each.name.lower().endswith(SUFFIXES)]
             for image in images:
                 try:
-                    check(image)
+                    reader.pixels(image)  # decoded to the end: it may be cut short
                 except InputError as error:
                     print_status(f"skipped: {error}".partition("\n")[0], quiet=self.quiet)
                 else:

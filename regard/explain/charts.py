@@ -11,7 +11,6 @@ from matplotlib.ticker import MaxNLocator
 from regard.explain.colours import INK, LINE_STYLES, RULE
 from regard.explain.sheet import (
     HEIGHT,
-    SMALLEST,
     TEXT,
     TITLE,
     WIDTH,
@@ -19,6 +18,7 @@ from regard.explain.sheet import (
     points,
     shorten,
     style,
+    text_width,
 )
 
 Groups = Sequence[tuple[str, int, float]]
@@ -81,18 +81,22 @@ def confusion_chart(classes: Sequence[str], counts: Sequence[Sequence[int]], mod
         sheet.text((30, 20), title, TITLE, weight="bold")
         share = 100 * right / max(1, whole)
         sheet.text((30, 62), f"{right:,} of {whole:,} right: {share:.2f}%", TEXT)
-        left, top = NAME_WIDTH + 60, NAME_WIDTH + 60
-        side = WIDTH - left - 30
-        axes = sheet.axes(left, top, side, side)
+        size = max(9.0, min(float(TEXT), 0.3 * WIDTH / max(1, len(classes))))
+        names = [shorten(name, NAME_WIDTH, size) for name in classes]
+        if len(classes) > MOST_CLASSES:
+            names = []
+        margin = 70 + max((text_width(name, size) for name in names), default=0)
+        top = 100 + margin
+        side = WIDTH - top - 30
+        axes = sheet.axes(margin, top, side, side)
+        axes.set_xlabel("answer", fontsize=points(TEXT), color=INK)
+        axes.set_ylabel("right class", fontsize=points(TEXT), color=INK)
+        axes.xaxis.set_label_position("top")
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="equal")
         axes.xaxis.tick_top()
         axes.spines[:].set_visible(False)
-        if len(classes) > MOST_CLASSES:
-            axes.set_xlabel("answer", fontsize=points(TEXT), color=INK)
-            axes.set_ylabel("right class", fontsize=points(TEXT), color=INK)
+        if not names:
             return sheet.figure
-        size = max(9.0, min(float(SMALLEST), 0.42 * side / max(1, len(classes))))
-        names = [shorten(name, NAME_WIDTH, size) for name in classes]
         axes.set_xticks(range(len(names)), names, rotation=90, fontsize=points(size), color=INK)
         axes.set_yticks(range(len(names)), names, fontsize=points(size), color=INK)
         axes.tick_params(length=0)

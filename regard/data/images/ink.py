@@ -43,6 +43,8 @@ def framed(image: Image.Image, side: int, name: str = "the image") -> NDArray[np
     """
     ink = _clean(ink_of(image, name))
     for _ in range(2):  # thickening enlarges the ink: scale a second time
+        if not (ink > 0.5).any():
+            raise InputError(name, got="no clear strokes", expected="a drawing")
         ink = with_share(_centred(_cropped(ink)), SHARE)
     block = FRAME // side
     return ink.reshape(side, block, side, block).mean(axis=(1, 3)).astype(np.float32)
