@@ -297,7 +297,7 @@ _FIGURES = {
         },
     ),
     "similarity": Figure(
-        title="What learned positions know: patches that are near are alike",
+        title="What learned positions know: neighbours are alike, and so are borders",
         lectures=("4.7", "4.10", "7.4"),
         module="similarity",
         options={
