@@ -227,6 +227,19 @@ def test_many_rows_in_8_bits_do_not_saturate(monkeypatch):
     torch.testing.assert_close(layer(x), x @ layer.weight.t(), rtol=0, atol=1e-4)
 
 
+@needs_numba
+@pytest.mark.slow
+@pytest.mark.parametrize("loaded", [True, False])
+def test_an_encoder_keeps_its_precision_with_many_rows(kernels, monkeypatch, loaded):
+    monkeypatch.setenv("REGARD_KERNELS", "always")
+    monkeypatch.setattr(int8, "LARGE", 0)
+    monkeypatch.setattr(LOADER, "kernels", kernels if loaded else None)
+    layer, x = Int8Linear(torch.randn(300, 512), exact=True), torch.randn(90, 512)
+    with torch.inference_mode():
+        torch.testing.assert_close(layer(x), x @ layer.weight.t(), rtol=0, atol=0.02)
+        assert torch.equal(layer(x[:1])[0], layer(x)[0]) or not loaded
+
+
 def test_without_numba_pytorch_computes(monkeypatch):
     monkeypatch.setenv("REGARD_KERNELS", "always")
     monkeypatch.setattr(few, "installed", lambda: False)

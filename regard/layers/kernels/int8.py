@@ -1,11 +1,13 @@
 """Quantizes a trained model to 8 bits: a quarter of the weights' memory, and faster decoding.
 
-With Numba, few rows stay in 32 bits, and the weights are multiplied by the kernels of `few.py`:
+With Numba, few rows have 16 bits and are multiplied by the kernels of `few.py`, and so are all rows
+of a model that writes no text, such as an encoder:
 
+    x ≈ s_x · q_x    s_x = max|x| / 32767, one for each row      q_x = -32767 … 32767
     W ≈ s_w · q_w    s_w = max|w| / 127, one for each output     q_w = -127 … 127
-    x Wᵀ ≈ s_w · Σ x q_w
+    x Wᵀ ≈ s_x s_w · Σ q_x q_w                                   whole numbers, summed exactly
 
-Many rows are quantized, too, for the product of PyTorch, and so are few rows without Numba:
+Many rows have 8 bits, for the product of PyTorch, and so have all rows without Numba:
 
     x ≈ s_x · q_x    s_x = max|x| / 127, one for each row        q_x = -127 … 127
     W ≈ s_w · q_w    s_w = max|w| / 64,  one for each output     q_w = -64 … 64
@@ -48,7 +50,8 @@ MOST, FEWER_STEPS = 127, 63
 """Steps of the weights for the compiled kernels, and steps of a row beside such weights on a
 processor that adds pairs of products in 16 bits."""
 LARGE = 2**18
-"""Minimum number of elements of a matrix for which many rows are quantized, if Numba is there."""
+"""Minimum number of elements of a matrix for which many rows have 8 bits, if Numba is there: below
+that, they save no time."""
 COMPILED = 8
 """The maximum number of rows for which the compiled kernels are used."""
 ENGINE = "fbgemm"
@@ -63,6 +66,7 @@ class Int8Linear(nn.Module):
     Args:
         weight: (out, into) The matrix in 32 bits.
         bias: (out,) The bias, which stays in 32 bits.
+        exact: Whether rows stay in 16 or 32 bits, however many there are; only with Numba.
 
     Example:
         >>> layer = Int8Linear(torch.tensor([[1.0, -2.0], [0.5, 0.25]]))
@@ -70,8 +74,9 @@ class Int8Linear(nn.Module):
         tensor([[1.9843, 2.2520]])
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False) -> None:
         super().__init__()
+        self.exact = exact
         self.bias = None if bias is None else bias.detach()
         self.elements = weight.numel()
         for_kernels = LOADER.possible()
@@ -94,11 +99,12 @@ class Int8Linear(nn.Module):
         """(rows, into) -> (rows, out)."""
         if self.unpacked is not None:
             kernels, rows = LOADER.kernels, x.shape[0]
-            if kernels is not None and 0 < rows <= COMPILED and self.elements >= SMALLEST:
+            few = rows > 0 and (rows <= COMPILED or self.exact)
+            if few and kernels is not None and self.elements >= SMALLEST:
                 x = x.float().contiguous()
                 return kernels.linear_int8(x, *self.unpacked, self.bias)
-            if self.elements < LARGE:
-                return F.linear(x, self.weight, self.bias)  # 8 bits would save no time here
+            if self.exact or self.elements < LARGE:
+                return F.linear(x, self.weight, self.bias)
             if self.packed is None:
                 self.packed = _pack(*self.unpacked)
         largest = x.abs().amax(dim=1, keepdim=True)  # (rows, 1)
@@ -147,22 +153,26 @@ def quantise(model: ModuleT) -> ModuleT:
         )
     kept = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     twin = copy.deepcopy(model, kept).eval()
+    # Speed counts most where many texts are written at once; elsewhere 16 bits are fast enough.
+    exact = not hasattr(model, "step")
     for parent in list(twin.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, Attention) and not child.cross:
-                join(child)
+                join(child, exact=exact)
             if isinstance(child, Linear):
-                setattr(parent, name, Int8Linear(child.weight, child.bias))
+                setattr(parent, name, Int8Linear(child.weight, child.bias, exact=exact))
             elif isinstance(child, VocabularyHead):
-                setattr(parent, name, Int8Head(child.weight * child.scale, child.bias))
+                scaled = child.weight * child.scale
+                setattr(parent, name, Int8Head(scaled, child.bias, exact=exact))
     return twin
 
 
-def join(attention: Attention) -> None:
+def join(attention: Attention, *, exact: bool = False) -> None:
     """Joins the projections of queries, keys and values, so that x is quantized only once."""
     query, key_value = attention.query, attention.key_value
     bias = None if query.bias is None else torch.cat((query.bias, key_value.bias))
-    attention.joined = Int8Linear(torch.cat((query.weight, key_value.weight)), bias)
+    weight = torch.cat((query.weight, key_value.weight))
+    attention.joined = Int8Linear(weight, bias, exact=exact)
     del attention.query, attention.key_value
 
 
