@@ -290,13 +290,16 @@ def test_a_wrong_choice_is_explained(monkeypatch):
 
 @needs_numba
 @pytest.mark.slow
-def test_damaged_machine_code_is_not_loaded(kernels, tmp_path, monkeypatch):
+def test_damaged_machine_code_or_another_user_s_is_not_loaded(kernels, tmp_path, monkeypatch):
     assert kernels is not None
     stored = few.code_file().read_bytes()
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
     few.code_file().parent.mkdir(parents=True)
     few.code_file().write_bytes(stored)
     assert few._stored() == stored[32:]
+    few.code_file().chmod(0o646)  # another user may have written it
+    assert few._stored() is None
+    few.code_file().chmod(0o644)
     few.code_file().write_bytes(stored[:-7])
     assert few._stored() is None
 

@@ -14,6 +14,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -267,9 +268,18 @@ def code_file() -> Path:
 
 
 def _stored() -> bytes | None:
-    """The machine code in the cache folder; None if there is none, or if it is damaged."""
+    """The machine code in the cache folder; None if there is none, or if it is damaged.
+
+    A file that another user owns, or that any user may write, is not used: it would run their code.
+    """
     try:
-        stored = code_file().read_bytes()
+        with code_file().open("rb") as file:
+            about = os.fstat(file.fileno())
+            if hasattr(os, "geteuid") and about.st_uid != os.geteuid():
+                return None
+            if about.st_mode & stat.S_IWOTH:
+                return None
+            stored = file.read()
     except OSError:
         return None
     digest, code = stored[:32], stored[32:]
