@@ -28,6 +28,7 @@ from regard.train.config import Freeze
 
 _WORDS: dict[Any, str] = {
     bool: "true or false",
+    bool | Literal["sampled"]: "true, false or sampled",
     int: "a whole number",
     float: "a number",
     str: "text",
