@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import math
+import textwrap
+from importlib import import_module
 
 import pytest
 import torch
@@ -12,12 +16,50 @@ from regard.atlas import FIGURES, results, show
 from regard.atlas.figures import depth, finetuning, laws, lengths, prompts, question, recall
 from tests.legible import problems
 
+FIGURES_FOLDER = "regard.atlas.figures"
+QUICK = {"bilinear"}
+"""Figures that train at each call, in about a second."""
+OTHERWISE = {"question", "orthogonal"}
+"""Figures that translate many sentences, or descend without an optimizer."""
 STORED = [name for name, figure in FIGURES.items() if figure.measured]
+
+
+def trains(function) -> bool:
+    """Whether a function, or one of the atlas that it names, takes a step of an optimizer."""
+    waiting, known = [function], set()
+    while waiting:
+        each = waiting.pop()
+        known.add(each)
+        tree = ast.parse(textwrap.dedent(inspect.getsource(each)))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in ("backward", "step"):
+                return True
+            if isinstance(node, ast.Name):
+                named = inspect.unwrap(inspect.getmodule(each).__dict__.get(node.id, len))
+                ours = getattr(named, "__module__", "").startswith(FIGURES_FOLDER)
+                if ours and inspect.isroutine(named) and named not in known:
+                    waiting.append(named)
+    return False
 
 
 def test_there_are_such_figures():
     trained = {"heads", "norms", "finetuning", "induction", "laws", "loss", "residuals"}
+    trained |= {"meanings", "orthogonal"}
     assert {"long", "prompts", "question", *trained} <= set(STORED)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_what_draws_a_figure_does_not_train(name):
+    assert trains(vars(import_module(f"{FIGURES_FOLDER}.{FIGURES[name].module}"))[name]) == (
+        name in QUICK
+    )
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_what_measures_a_figure_is_a_function_of_its_own(name):
+    module = import_module(f"{FIGURES_FOLDER}.{FIGURES[name].module}")
+    measure = vars(module).get("measure", vars(module).get(f"measure_{name}"))
+    assert trains(measure) or name in OTHERWISE
 
 
 @pytest.mark.parametrize("name", STORED)

@@ -322,6 +322,7 @@ _FIGURES = {
             "steps": Option(150, "steps of gradient descent", high=5000),
             "seed": SEED,
         },
+        measured=True,
     ),
     "softmax": Figure(
         title="Softmax: any numbers become positive shares that sum to 1",
@@ -651,6 +652,7 @@ _FIGURES = {
             "steps": Option(400, "training steps", high=10_000),
             "seed": SEED,
         },
+        measured=True,
     ),
     "finetuning": Figure(
         title="Fine-tuning: pretraining without labels saves labels",

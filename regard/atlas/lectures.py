@@ -21,6 +21,8 @@ from regard.errors import InputError, UserError
 
 RUNS = {
     "runs/digits": "regard train tiny/digits -o runs/digits",
+    "runs/cnn": "regard train tiny/digits model.family=cnn model.kernel=3 model.filters=[8]"
+    " train.steps=200 -o runs/cnn",
 }
 """Runs that commands use, and the trainings that make them."""
 DIGIT = "digit.png"

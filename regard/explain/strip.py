@@ -22,7 +22,7 @@ COLUMNS = 4
 EDGE, TITLE, TEXT, CELL = 32, 34, 24, 18
 """The margin, and the font sizes of title, text and numbers in cells, in pixels."""
 WASH, RAISED, BAR = "#fdf1ea", "#f6f8fa", "#4a7fb5"
-LABEL, NUMBER = 170, 110  # the width of a row's label, and of its number
+LABEL, MOST_LABEL, NUMBER = 170, 300, 110  # the least and largest width of labels; of numbers
 HIGHER = str.maketrans("−0123456789.", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹·")
 
 
@@ -91,9 +91,10 @@ class Painter:
         self.text((WIDTH - EDGE, 18), count, 18, MUTED, "right")
         formula = scene.formula
         room = width - text_width(formula, 30) - 40
-        for line in wrap(scene.title, max(room, 500), TITLE, "bold")[:1]:
+        beside = text_width(scene.title, TITLE, "bold") <= room
+        for line in wrap(scene.title, width, TITLE, "bold")[:1]:
             self.text((EDGE, 50), line, TITLE, weight="bold")
-        below = 50 if text_width(scene.title, TITLE, "bold") <= room else 92
+        below = 50 if beside else 92
         self.text((WIDTH - EDGE, below + 4), formula, 30, ACCENT, "right")
         top = below + 52.0
         for line in wrap(scene.explanation, width, TEXT)[:3]:
@@ -114,11 +115,15 @@ class Painter:
         start = top + max(0.0, (bottom - top - pitch * len(scene.rows)) / 2)
         leads = [text_width(higher(row.lead), TEXT - 2) for row in scene.rows if row.lead]
         lead = max(leads) + 14 if leads else 0
+        widest = max(text_width(row.label, TEXT, "bold") for row in scene.rows) + 14
+        columns = min(max(widest, LABEL), MOST_LABEL), lead
         for number, row in enumerate(scene.rows):
-            self.row(row, start + number * pitch, pitch - 6, lead, scene)
+            self.row(row, start + number * pitch, pitch - 6, columns, scene)
 
-    def row(self, row: SceneRow, top: float, height: float, lead: float, scene: Scene) -> None:
-        """Draw one row: label, lead, vector or bar, number."""
+    def row(
+        self, row: SceneRow, top: float, height: float, columns: tuple[float, float], scene: Scene
+    ) -> None:
+        """Draw one row: label and lead, `columns` wide; vector or bar; number."""
         middle = top + height / 2
         ink = "#9aa3ab" if row.role == "masked" else ACCENT if row.role == "query" else INK
         if row.role in ("query", "result"):
@@ -126,9 +131,11 @@ class Painter:
                      WASH if row.role == "query" else RAISED)  # fmt: skip
             self.box(EDGE - 14, top, 4, height, ACCENT if row.role == "query" else INK)
         weight = "bold" if row.role in ("query", "result") else "normal"
-        label = shorten(row.label, LABEL - 14, TEXT)
+        wide_label, lead = columns
+        fits = text_width(row.label, TEXT, weight) <= wide_label - 14
+        label = row.label if fits else shorten(row.label, wide_label - 30, TEXT)
         self.text((EDGE, middle), label, TEXT, ink, "left", "center", weight)
-        left = float(EDGE + LABEL)
+        left = EDGE + wide_label
         if row.lead:
             self.text((left, middle), higher(row.lead), TEXT - 2, MUTED, "left", "center")
         left += lead

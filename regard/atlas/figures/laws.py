@@ -246,7 +246,7 @@ def _draw_by_size(board: Board, found: Measured) -> None:
     for place, side in ((places[0], "bottom"), (places[-1], "top")):
         least = found.law.loss(span, found.data[place])
         middle = len(span) // 2
-        away = 1.03 if side == "bottom" else 1 / 1.03
+        away = 1.06 if side == "bottom" else 1 / 1.06
         axes.write((float(span[middle]), float(least[middle]) * away),
               f"D = {_short(found.data[place])}", ha="left" if side == "bottom" else "right",
               va=side)  # fmt: skip

@@ -11,6 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -102,8 +103,13 @@ class Seen:
         return float(torch.cat(right).float().mean())
 
 
-def meanings(word: str, model: str, steps: int, seed: int) -> Drawing:
-    """Draw the vectors of a word with two meanings: in the embedding, and after the layers."""
+def measure(word: str, model: str, steps: int, seed: int) -> dict[str, Any]:
+    """Compute the vectors of words with two meanings, in a BERT trained now or in the user's own.
+
+    Returns:
+        What is compared (`said`, `layers`, `senses`), the points of each group of vectors by layer
+        (`points`, in two dimensions), and the measures of each word (`numbers`).
+    """
     if model:
         encoder, tokenizer, homonyms = *_own(model), WRITTEN
         count = sum(len(sense.sentences) for sense in WRITTEN[word])
@@ -115,32 +121,45 @@ def meanings(word: str, model: str, steps: int, seed: int) -> Drawing:
         fresh, said = _restored(trained), _said(trained, word)
     seen = {name: _look(encoder, tokenizer, name, senses) for name, senses in homonyms.items()}
     before = _look(fresh, tokenizer, word, homonyms[word])
-    scores = {name: each.silhouettes() for name, each in seen.items()}
-    same, between = seen[word].cosines()
-    one, two = (sense.name for sense in homonyms[word])
+    layers = encoder.config.layers
+    return {
+        "said": said,
+        "layers": layers,
+        "senses": [sense.name for sense in homonyms[word]],
+        "points": {str(layer): _flat(seen[word], layer) for layer in sorted({0, 1, layers})},
+        "numbers": _numbers(seen, word, before),
+    }
+
+
+def meanings(found: dict[str, Any], word: str, model: str, steps: int, seed: int) -> Drawing:
+    """Draw the vectors of a word with two meanings: in the embedding, and after the layers."""
+    del model, steps  # `said` has them
+    numbers, (one, two) = found["numbers"], found["senses"]
+    scores = {name: numbers[f"silhouette_{name}"] for name in HOMONYMS}
+    before = numbers["silhouette_not_trained"]
     caption = (
         f"The embedding has one vector for “{word}”; after the layers each occurrence has its own, "
         f"and the silhouette of the two meanings is {scores[word][-1]:.2f} (at most 1)."
     )
     details = (
-        f"{said}; seed {seed}. After the last layer, the mean cosine of two occurrences is "
-        f"{same[-1]:.2f} with the same meaning and {between[-1]:.2f} with different meanings. The "
+        f"{found['said']}; seed {seed}. After the last layer, the mean cosine of two occurrences "
+        f"is {numbers[f'cosine_same_{word}'][-1]:.2f} with the same meaning and "
+        f"{numbers[f'cosine_between_{word}'][-1]:.2f} with different meanings. The "
         f"silhouette of {one} and {two} (1: two distant points, 0: one cloud) is "
         f"{scores[word][0]:.2f} in the embedding, {scores[word][-1]:.2f} after the last layer, and "
-        f"{before.silhouettes()[-1]:.2f} there with the weights before training. Hollow: related "
-        f"words of each meaning; {seen[word].near():.0%} of the occurrences are closer to those of "
-        "their own meaning. Each panel shows its own first two principal components."
+        f"{before[-1]:.2f} there with the weights before training. Hollow: related words of each "
+        f"meaning; {numbers[f'towards_their_like_{word}']:.0%} of the occurrences are closer to "
+        "those of their own meaning. Each panel shows its own first two principal components."
     )
-    layers = encoder.config.layers
-    shown = sorted({0, 1, layers})
+    points = {int(layer): groups for layer, groups in found["points"].items()}
     title = f"Contextual embeddings separate the meanings of “{word}”"
-    with Board(caption, [1] * len(shown) + [1.25], details, title) as board:
+    with Board(caption, [1] * len(points) + [1.25], details, title) as board:
         board.legend(dict(zip((one, two), SENSE_STYLES, strict=True)))
-        for place, layer in enumerate(shown):
+        for place, (layer, groups) in enumerate(points.items()):
             axes = board.chart(place, f"after layer {layer}" if layer else "embedding", ticks=6)
-            _scatter(axes, seen[word], layer)
-        _draw_scores(board, len(shown), scores, before.silhouettes())
-        return board.drawing(**_numbers(seen, word, before))
+            _scatter(axes, groups, layer)
+        _draw_scores(board, len(points), scores, before)
+        return board.drawing(**numbers)
 
 
 def silhouette(one: Tensor, two: Tensor) -> float:
@@ -189,7 +208,7 @@ def _drawn(word: str, seed: int) -> Homonym:
 def _said(trained: Pretrained, word: str) -> str:
     size = sum(parameter.numel() for parameter in trained.model.parameters())
     return (
-        f"A BERT of {size:,} parameters, trained now by masked language modelling on "
+        f"A BERT of {size:,} parameters, trained by masked language modelling on "
         f"{SENTENCES:,} sentences of an artificial language of four topics "
         f"({len(trained.losses)} steps, {trained.right:.0f}% of masked tokens in new sentences "
         f"predicted correctly); {2 * OCCURRENCES} new sentences with “{word}”"
@@ -274,8 +293,12 @@ def _places(tokenizer: Tokenizer, ids: list[int], word: str) -> list[int]:
     return [place for place, at in enumerate(index) if at == folded.index(word)]
 
 
-def _scatter(axes: Chart, seen: Seen, layer: int) -> None:
-    """Draw both meanings and the related words on the first two principal components of all."""
+def _flat(seen: Seen, layer: int) -> list[list[list[float]]]:
+    """Vectors of a layer on the first two principal components of all.
+
+    Returns:
+        For both meanings of the word, then for the related words of both: x and y of each vector.
+    """
     groups = [F.normalize(each[layer], dim=-1) for each in (*seen.vectors, *seen.others)]
     together = torch.cat(groups)
     centre = together.mean(0)
@@ -283,14 +306,19 @@ def _scatter(axes: Chart, seen: Seen, layer: int) -> None:
     flat = [(group - centre) @ across[:2].T for group in groups]  # (occurrences, 2)
     if flat[0][:, 0].mean() > flat[1][:, 0].mean():  # the sign of an axis is arbitrary
         flat = [points * torch.tensor([-1.0, 1.0]) for points in flat]
+    return [points.T.tolist() for points in flat]
+
+
+def _scatter(axes: Chart, groups: list[list[list[float]]], layer: int) -> None:
+    """Draw both meanings, and the related words as hollow markers."""
     for number in (2, 3):
         style = SENSE_STYLES[number - 2]
-        axes.curve(*flat[number].T, style=style, marker=style.marker, mfc="none", alpha=0.7, ms=7)
+        axes.curve(*groups[number], style=style, marker=style.marker, mfc="none", alpha=0.7, ms=7)
     for number in (0, 1):
         style = SENSE_STYLES[number]
         # A larger marker below, so that both are visible where all points coincide.
         size = 13 - 5 * number if layer == 0 else 9
-        axes.curve(*flat[number].T, style=style, marker=style.marker, alpha=0.75, ms=size)
+        axes.curve(*groups[number], style=style, marker=style.marker, alpha=0.75, ms=size)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.margins(0.12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -178,10 +179,12 @@ DRAWN = 200
 FITTED = (4, 8, 12, 16, 24, 32)
 MOST = 1024
 """The largest number of vectors that are pushed apart."""
+BINS, SPAN = 40, (50, 130)
+"""The histogram of angles: the number of its bins, and its range in degrees."""
 
 
-def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
-    """Draw the angles of random directions, and how many nearly orthogonal ones fit."""
+def measure_orthogonal(degrees: float, steps: int, seed: int) -> dict[str, Any]:
+    """Measure the angles of random directions, and how many nearly orthogonal ones fit."""
     torch.manual_seed(seed)
     spread, within = [], []
     for dim in DIMS:
@@ -194,6 +197,29 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
     slope, start = np.polyfit(FITTED, np.log(pushed), 1)
     before = _angles(torch.randn(2 * FITTED[-1], FITTED[-1]))
     after = _angles(_pushed(2 * FITTED[-1], FITTED[-1], steps))
+    return {
+        "spread": spread,
+        "within": within,
+        "drawn": drawn,
+        "pushed": pushed,
+        "slope": float(slope),
+        "start": float(start),
+        "shares": {"random": _shares(before), "optimized": _shares(after)},
+        "widest_random": float(before.sub(90).abs().max()),
+        "widest_pushed": float(after.sub(90).abs().max()),
+    }
+
+
+def _shares(angles: Tensor) -> list[float]:
+    """The share of angles in each of the histogram's `BINS` between `SPAN` degrees."""
+    counts, _ = np.histogram(angles.numpy(), bins=BINS, range=SPAN)
+    return [float(count) / len(angles) for count in counts]
+
+
+def orthogonal(found: dict[str, Any], degrees: float, steps: int, seed: int) -> Drawing:
+    """Draw the angles of random directions, and how many nearly orthogonal ones fit."""
+    within, drawn, pushed, slope = (found[key] for key in ("within", "drawn", "pushed", "slope"))
+    reach = math.sin(math.radians(degrees))
     caption = (
         f"Random directions are nearly at right angles; optimized, {pushed[-1]} directions in "
         f"{FITTED[-1]} dimensions have all angles within 90° ± {degrees:g}°."
@@ -206,39 +232,38 @@ def orthogonal(degrees: float, steps: int, seed: int) -> Drawing:
         f"within 90° ± {degrees:g}°, selected from 20,000 random ones or optimized; the latter "
         f"grows as exp({slope:.2f} N). The lecture's exp(εN) with ε = sin {degrees:g}° = "
         f"{reach:.2f} has the right form, not the right constant; for random vectors alone, "
-        f"exp(ε²N/4) is guaranteed. Seed {seed}."
+        f"exp(ε²N/4) is guaranteed. {steps} steps of descent, seed {seed}."
     )
     with Board(caption, (1, 1, 1.1), details) as board:
         axes = board.chart(0, "random directions", "dimension N", "degrees from 90°")
-        axes.plot(DIMS, spread, "o-", color=BLUE, label="measured")
+        axes.plot(DIMS, found["spread"], "o-", color=BLUE, label="measured")
         axes.plot(DIMS, [math.degrees(1) / math.sqrt(dim) for dim in DIMS], "--", color=MUTED,
                   label="57°/√N")  # fmt: skip
         axes.log_axis("x", (10, 100, 1000, 10_000))
         axes.log_axis("y", (1, 10, 30))
         axes.draw_legend()
         axes = board.chart(1, "angles of pairs", "angle in degrees", "share of pairs")
-        for angles, colour, name, hatch in (
-            (before, ORANGE, "random", "//"),
-            (after, BLUE, "optimized", ""),
+        edges = np.linspace(*SPAN, BINS + 1)
+        for (name, shares), colour, hatch in zip(
+            found["shares"].items(), (ORANGE, BLUE), ("//", ""), strict=True
         ):
-            weights = np.full(len(angles), 1 / len(angles))
-            axes.hist(angles.numpy(), bins=40, range=(50, 130), weights=weights, color=colour,
-                      alpha=0.7, label=name, hatch=hatch, edgecolor="white")  # fmt: skip
+            axes.hist(edges[:-1], bins=list(edges), weights=shares, color=colour, alpha=0.7,
+                      label=name, hatch=hatch, edgecolor="white")  # fmt: skip
         axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
         axes.draw_legend("upper left")
         _fits(board.chart(2, f"how many fit, ± {degrees:g}°", "dimension N", "vectors"),
               drawn, pushed, reach)  # fmt: skip
     return board.drawing(
         dimensions=list(DIMS),
-        degrees_from_90=spread,
+        degrees_from_90=found["spread"],
         share_within_1_degree=within,
-        widest_random=float(before.sub(90).abs().max()),
-        widest_pushed=float(after.sub(90).abs().max()),
+        widest_random=found["widest_random"],
+        widest_pushed=found["widest_pushed"],
         fitted_dimensions=list(FITTED),
         kept_of_random=drawn,
         pushed_apart=pushed,
-        slope=float(slope),
-        start=float(start),
+        slope=slope,
+        start=found["start"],
     )
 
 
