@@ -288,7 +288,7 @@ _FIGURES = {
     ),
     "entries": Figure(
         title="Attention on pixels and on patches: entries and memory",
-        lectures=("7.3", "7.4", "7.11"),
+        lectures=("7.3", "7.4"),
         module="patches",
         options={
             "image": Option(224, "side of the image in pixels", low=16, high=4096),
@@ -441,7 +441,7 @@ _FIGURES = {
     ),
     "fields": Figure(
         title="How far back a token sees after n layers",
-        lectures=("2.9",),
+        lectures=("2.9", "7.10"),
         module="fields",
         options={
             "length": Option(64, "tokens of a text", low=4, high=256),
