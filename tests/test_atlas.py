@@ -42,7 +42,7 @@ SMALL: dict[str, dict[str, int | str]] = {  # options of figures that measure a 
     "fields": {"length": 9, "layers": 2, "dim": 4},
     "growth": {"length": 128, "dim": 8, "rounds": 1},
     "layers": {"model": "tiny/translate", "text": "The old dog sleeps."},
-    "question": {"pairs": 6},
+    "question": {"pairs": 6, "steps": 3},
     "costs": {"length": 64, "dim": 8, "heads": 2, "rounds": 1},
     "lookup": {"model": "tiny/translate", "pairs": 4},
 }

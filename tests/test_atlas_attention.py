@@ -13,10 +13,10 @@ from torch.utils.flop_counter import FlopCounterMode
 import regard
 from regard.atlas import show
 from regard.atlas.figures.costs import attention_flops, peak_bytes
+from regard.atlas.figures.endings import asked_of
 from regard.atlas.figures.growth import restricted
 from regard.atlas.figures.lookup import look_up, nearest
 from regard.atlas.figures.pair import fresh_scores, shared_words
-from regard.atlas.figures.question import asked_of
 from regard.data.grammar import corpus as grammar
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
@@ -154,7 +154,7 @@ def test_an_adjective_is_found_with_its_ending_and_the_words_before():
 
 @pytest.mark.slow
 def test_the_head_that_asks_for_adjectives_and_the_endings_without_it():
-    drawing = show("question", pairs=8)
+    drawing = show("question", model="tiny/translate", pairs=8)
     numbers = drawing.numbers
     pipeline = regard.load("tiny/translate", device="cpu")
     asked = [each for each in map(asked_of, grammar.sample(320, 0)) if each is not None][:8]

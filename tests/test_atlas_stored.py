@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import math
+import random
 import textwrap
 from importlib import import_module
 
@@ -14,13 +15,14 @@ import torch
 
 from regard.atlas import FIGURES, results, show
 from regard.atlas.figures import depth, finetuning, laws, lengths, prompts, question, recall
+from regard.errors import InputError
 from tests.legible import problems
 
 FIGURES_FOLDER = "regard.atlas.figures"
 QUICK = {"bilinear"}
 """Figures that train at each call, in about a second."""
-OTHERWISE = {"question", "orthogonal"}
-"""Figures that translate many sentences, or descend without an optimizer."""
+OTHERWISE = {"orthogonal"}
+"""Figures that descend without an optimizer."""
 STORED = [name for name, figure in FIGURES.items() if figure.measured]
 
 
@@ -73,7 +75,6 @@ def test_the_result_of_the_default_options_ships(name):
 @pytest.mark.parametrize("name", STORED)
 def test_a_stored_result_is_drawn_without_training(name, monkeypatch, tmp_path):
     monkeypatch.setattr(torch.optim.Adam, "__init__", None)
-    monkeypatch.setattr(question, "load", None)
     drawing = show(name, tmp_path / "figure.png")
     assert problems(drawing.figure) == []
     assert json.loads(json.dumps(drawing.numbers, allow_nan=False)) == drawing.numbers
@@ -162,3 +163,54 @@ def test_examples_help_and_written_steps_help():
     assert min(numbers["right_by_name"]) > 90
     gains = zip(numbers["sums_at_once"], numbers["sums_with_steps"], strict=True)
     assert all(steps > at_once + 30 for at_once, steps in gains)
+
+
+# Question.
+
+
+def test_an_ending_agrees_with_the_noun_after_its_adjective():
+    draw = random.Random(0)
+    for _ in range(20):
+        example = question.draw_example(draw)
+        phrases = example.tokens[1 : example.tokens.index("=")]
+        assert len(example.ids()) == len(example.tokens) - 1
+        for ending in example.endings:
+            stem, said = example.tokens[ending.position : ending.position + 2]
+            own = [example.tokens[place] for place in ending.adjectives]
+            noun = next(
+                word
+                for word in phrases[ending.adjectives[-1] :]  # `start` is missing in front
+                if word in question.NOUNS
+            )
+            assert noun == example.tokens[ending.noun]
+            assert said == question.ENDINGS[question.NOUNS[noun]]
+            assert stem[:-1] in [question.STEMS[word] for word in own]
+
+
+def test_dropped_heads_are_zero_and_the_spared_one_stays():
+    torch.manual_seed(0)
+    heads = torch.ones(500, question.HEADS, 2, 3)
+    kept = question.drop_others(heads)[:, :, 0, 0]  # (batch, heads)
+    assert kept[:, question.SPARED].all()
+    others = kept[:, 1:]
+    assert (others == others[:, :1]).all()  # all together
+    assert float(others.mean()) == pytest.approx(1 - question.DROPPED, abs=0.05)
+    kept = question.drop_one(heads)[:, :, 0, 0]
+    assert set(kept.sum(1).tolist()) == {question.HEADS - 1.0, float(question.HEADS)}
+    assert 1 - float(kept.mean()) == pytest.approx(question.ONE_DROPPED / question.HEADS, abs=0.02)
+
+
+def test_only_the_head_found_by_its_question_is_needed():
+    numbers = show("question").numbers
+    wrong = dict(zip(numbers["heads"], numbers["wrong"], strict=True))
+    weight = dict(zip(numbers["heads"], numbers["weight"], strict=True))
+    assert numbers["head"] == max(weight, key=weight.__getitem__)
+    assert numbers["wrong_with_all"] < 3
+    assert wrong.pop(numbers["head"]) >= 40
+    assert max(wrong.values()) < 6
+
+
+def test_phrases_of_other_words_are_refused():
+    for text in ("purple dog", "dog", "old " * 12 + "dog"):
+        with pytest.raises(InputError, match="up to 12 words"):
+            question.read_phrases(text)

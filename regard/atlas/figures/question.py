@@ -1,295 +1,312 @@
-"""Figure of part 3: a head found by its question: are there adjectives in front of me?
+"""Figure of part 3: the head that asks “Any adjectives in front of me?”, taken away.
 
-The lecture describes a head by what its queries ask. Here a noun asks for the adjective before it:
-of all heads in a translator's encoder, we take the one with the largest mean weight from nouns to
-their adjectives, over sentences of the grammar. Then it is tested: each head is knocked out, one at
-a time, and the German adjectives with a wrong ending are counted.
+The lecture describes a head by what its queries ask. Here nouns ask for the adjectives in front of
+them. A decoder reads English noun phrases and is then asked for German endings:
+
+    fluffy blue creature old dog = blau es alt er flauschig es
+
+The ending after `blau` depends on the gender of the noun that `blue` stands before. A decoder of
+two layers can find it so: in layer 1 each noun reads the adjectives in front of it, in layer 2
+`blau` finds the noun that has read `blue`. The stems come in random order, so that the order of the
+phrases does not help.
+
+In ordinary training several heads of layer 1 share this work and no single one is needed. So the
+other heads are dropped at times in training (DropHead, Zhou et al. 2020). The head is then found by
+its weights alone, and each head is knocked out in turn. With `model=`, the same is measured in a
+translator: see `endings.py`.
 """
 
 from __future__ import annotations
 
-import re
+import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.atlas.drawing import Board, Drawing
-from regard.data.grammar import corpus as grammar
-from regard.data.grammar.lexicon import ADJECTIVES, NOUNS
+from regard.atlas.figures.descent import descend, draw_for_narrow
+from regard.atlas.figures.endings import draw_bars, draw_translator, measure_translator, stands_out
+from regard.atlas.progress import OnStep, training_progress
 from regard.data.input import Ragged
-from regard.data.text.pairs import Pair
 from regard.errors import InputError
 from regard.explain.cells import positive_scale
-from regard.explain.colours import BLUE, ORANGE
+from regard.explain.colours import BLUE, MUTED, ORANGE
 from regard.explain.names import in_words
-from regard.explain.sheet import Chart
 from regard.layers import Tap, knock_out
-from regard.layers.tap.tap import split_head
+from regard.layers.tap.tap import Edit, split_head
+from regard.models import GPTConfig
+from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
-from regard.pipeline import Pipeline
-from regard.runs.load import load
+from regard.train.adam import Adam
 
-ENDINGS = ("e", "en", "er", "es", "em")
-"""The endings of a German adjective before a noun."""
-TEXT = "The old dog saw a small cat."
-_STEMS = {one.english: one.stem for one in ADJECTIVES if one.attributive}
-_NOUNS = {word for noun in NOUNS for word in (noun.english, noun.english_plural)}
-_WORDS = re.compile(r"[\w-]+|[^\w\s]")
+ENDINGS = ("er", "e", "es")
+"""The endings of an adjective without article: masculine, feminine, neuter (nominative)."""
+NOUNS = {
+    "dog": 0, "forest": 0, "bird": 0, "tree": 0, "cat": 1, "flower": 1, "mouse": 1, "town": 1,
+    "creature": 2, "house": 2, "horse": 2, "book": 2,
+}  # fmt: skip
+"""The gender of each noun in German, as an index of `ENDINGS`."""
+STEMS = {
+    "fluffy": "flauschig", "blue": "blau", "green": "grün", "old": "alt", "small": "klein",
+    "new": "neu", "wild": "wild", "young": "jung",
+}  # fmt: skip
+BEGIN, EQUALS = "start", "="
+TOKENS = (BEGIN, EQUALS, *ENDINGS, *NOUNS, *STEMS, *(f"{stem}-" for stem in STEMS.values()))
+TEXT = "fluffy blue creature, green forest, small old cat"
+PHRASES = 3
+"""Noun phrases of an example, each with one or two adjectives."""
+HEADS, DIM, HIDDEN, BATCH, RATE, WARMUP = 4, 64, 128, 48, 0.003, 50
+SPARED = 0
+"""The head of layer 1 that is never dropped in training."""
+DROPPED = 0.9
+"""The share of examples in which the other heads of layer 1 are dropped, all together."""
+ONE_DROPPED = 0.2
+"""The share of examples in which a random head of layer 2 is dropped."""
+_ID = {token: number for number, token in enumerate(TOKENS)}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A sentence with an adjective before a noun, and the ending that it gets in German."""
+class Ending:
+    """An ending that is asked for."""
 
-    source: str
+    position: int
+    """The position of the German stem; the ending is the token after it."""
+    gender: int
+    """The right ending, as an index of `ENDINGS`."""
     noun: int
-    """The index of the noun among the words of the source; the adjective is the word before."""
-    before: str
-    """The German words before the adjective."""
-    stem: str
-    ending: str
-
-    def forms(self) -> list[str]:
-        """The translation up to the adjective, with each ending."""
-        return [f"{self.before} {self.stem}{ending}".strip() for ending in ENDINGS]
+    """The position of the noun."""
+    adjectives: tuple[int, ...]
+    """The positions of the adjectives in front of the noun."""
 
 
-def asked_of(pair: Pair) -> Asked | None:
-    """The adjective of a pair; None unless both sides have exactly one before a noun."""
-    words = _WORDS.findall(pair.source)
-    found = [
-        place
-        for place in range(1, len(words))
-        if words[place] in _NOUNS and words[place - 1].lower() in _STEMS
-    ]
-    if len(found) != 1:
-        return None
-    stem = _STEMS[words[found[0] - 1].lower()]
-    forms = rf"(.*)\b({stem})({'|'.join(ENDINGS)}) (?=[A-ZÄÖÜ])"
-    places = re.findall(forms, pair.target)
-    if len(places) != 1:
-        return None
-    before, _, ending = places[0]
-    return Asked(pair.source, found[0], before.strip(), stem, ending)
+@dataclass(frozen=True)
+class Example:
+    """Noun phrases, stems in random order, and after each stem its ending."""
+
+    tokens: list[str]
+    endings: list[Ending]
+
+    def ids(self) -> list[int]:
+        """The ids of all tokens but the last, whose successor nobody asks for."""
+        return [_ID[token] for token in self.tokens[:-1]]
 
 
-def measure(text: str | None, model: str, pairs: int, seed: int) -> dict[str, Any]:
-    """Measure the weights from nouns to adjectives, and the endings that fail without each head.
+def draw_example(draw: random.Random) -> Example:
+    """Noun phrases of random words, none of which occurs twice."""
+    nouns, adjectives = draw.sample(list(NOUNS), PHRASES), draw.sample(list(STEMS), len(STEMS))
+    tokens, asked = [BEGIN], []
+    for noun in nouns:
+        own = [adjectives.pop() for _ in range(draw.choice((1, 2)))]
+        places = tuple(range(len(tokens), len(tokens) + len(own)))
+        tokens += [*own, noun]
+        asked += [(STEMS[each], NOUNS[noun], len(tokens) - 1, places) for each in own]
+    tokens.append(EQUALS)
+    draw.shuffle(asked)
+    endings = []
+    for stem, gender, place, places in asked:
+        endings.append(Ending(len(tokens), gender, place, places))
+        tokens += [f"{stem}-", ENDINGS[gender]]
+    return Example(tokens, endings)
+
+
+class Asked:
+    """Examples as one input, with the endings that are asked for in them."""
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        self.examples = examples
+        self.input = Ragged.of([each.ids() for each in examples])
+        starts = [sum(self.input.lengths[:row]) for row in range(len(examples))]
+        both = list(zip(starts, examples, strict=True))
+        self.at = torch.tensor([s + end.position for s, each in both for end in each.endings])
+        self.genders = torch.tensor([end.gender for each in examples for end in each.endings])
+
+    def guess(self) -> float:
+        """The percentage wrong of a guess that knows the nouns of a phrase but not whose it is.
+
+        It is the gender that most nouns of the example have; of several, a random one.
+        """
+        wrong = []
+        for each in self.examples:
+            genders = [NOUNS[token] for token in each.tokens if token in NOUNS]
+            most = max(map(genders.count, genders))
+            modes = {gender for gender in genders if genders.count(gender) == most}
+            wrong += [1 - (end.gender in modes) / len(modes) for end in each.endings]
+        return 100 * sum(wrong) / len(wrong)
+
+
+def drop_others(heads: Tensor) -> Tensor:
+    """Zero all heads but one in some examples; (batch, heads, query, head_dim), layer 1."""
+    keep = (torch.rand(len(heads), 1) >= DROPPED).float().repeat(1, HEADS)  # (batch, heads)
+    keep[:, SPARED] = 1
+    return heads * keep[:, :, None, None]
+
+
+def drop_one(heads: Tensor) -> Tensor:
+    """Zero one random head in some examples; (batch, heads, query, head_dim), layer 2."""
+    which = torch.randint(HEADS, (len(heads), 1))
+    drops = (torch.rand(len(heads), 1) < ONE_DROPPED).float()
+    keep = 1 - torch.zeros(len(heads), HEADS).scatter(1, which, drops)  # (batch, heads)
+    return heads * keep[:, :, None, None]
+
+
+def train(steps: int, seed: int, on_step: OnStep) -> Decoder:
+    """Train a decoder of two layers on endings alone, with heads dropped at random."""
+    torch.manual_seed(seed)
+    config = GPTConfig(
+        layers=2, dim=DIM, heads=HEADS, hidden=HIDDEN, positions="buckets", tied=False,
+        dropout=0.0, max_length=64,
+    )  # fmt: skip
+    model, draw = Decoder(config, len(TOKENS)), random.Random(seed)
+    draw_for_narrow(model)
+    optimizer = Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / WARMUP, 4 * (1 - step / steps))
+    )
+    edits = [Edit("decoder.0.self.heads", drop_others), Edit("decoder.1.self.heads", drop_one)]
+    for _ in range(steps):
+        batch = Asked([draw_example(draw) for _ in range(BATCH)])
+        x = model.hidden(batch.input, Tap(edits=edits))[batch.at]  # (endings, dim)
+        loss = model.head.loss(x, _ID[ENDINGS[0]] + batch.genders) / len(batch.genders)
+        on_step(descend(optimizer, loss), len(batch.input.ids))
+        schedule.step()
+    return model
+
+
+def wrong_endings(model: Decoder, asked: Asked, without: Sequence[str] = ()) -> float:
+    """The percentage of endings for which another one is more probable, without some heads."""
+    first = _ID[ENDINGS[0]]
+    with evaluating(model):
+        logits = model(asked.input, Tap(edits=[knock_out(head) for head in without]))
+    found = logits[asked.at, first : first + len(ENDINGS)].argmax(-1)
+    return 100 * float((found != asked.genders).float().mean())
+
+
+def noun_to_adjectives(model: Decoder, examples: Sequence[Example]) -> dict[str, float]:
+    """The weight of each head from a noun to all adjectives in front of it, the mean of nouns."""
+    tap = Tap("decoder.*.self.weights")
+    with evaluating(model):
+        model.hidden(Ragged.of([each.ids() for each in examples]), tap)
+    nouns = {
+        (row, end.noun, end.adjectives)
+        for row, each in enumerate(examples)
+        for end in each.endings
+    }  # fmt: skip
+    found = {}
+    for head in model.heads():
+        layer, number = split_head(head)
+        weights = tap.records[f"{layer}.weights"][:, number]  # (batch, query, key)
+        found[head] = sum(float(weights[r, n, list(a)].sum()) for r, n, a in nouns) / len(nouns)
+    return found
+
+
+def read_phrases(text: str) -> list[str]:
+    """The tokens of the user's phrases.
+
+    Raises:
+        InputError: If there are other words, or no noun after an adjective.
+
+    Example:
+        >>> read_phrases("old dog, wild young cat")
+        ['start', 'old', 'dog', 'wild', 'young', 'cat']
+    """
+    words = text.lower().replace(",", " ").split()
+    unknown = [word for word in words if word not in NOUNS and word not in STEMS]
+    pairs = pairwise(words)
+    if unknown or not any(a in STEMS and b in NOUNS for a, b in pairs) or len(words) > 12:
+        raise InputError(
+            "text", got=repr(text), expected=f"up to 12 words, such as '{TEXT}'",
+            fix=f"the words are {', '.join(STEMS)}; {', '.join(NOUNS)}",
+        )  # fmt: skip
+    return [BEGIN, *words]
+
+
+def measure(text: str | None, model: str, pairs: int, steps: int, seed: int) -> dict[str, Any]:
+    """Find the head by its weights from nouns to adjectives; count endings without each head.
 
     Args:
-        text: A sentence, whose weights in the head found are drawn.
-        model: A translator trained on the grammar.
-        pairs: The number of sentences with an adjective.
-        seed: The seed of the sentences.
+        text: Noun phrases whose weights in the head found are drawn, or a translator's sentence.
+        model: A translator trained on the grammar; empty to train a decoder.
+        pairs: The number of examples that are measured.
+        steps: The training steps of the decoder.
+        seed: The seed of everything random.
     """
-    pipeline = load(model, device="cpu")
-    pipeline.translator()
-    heads = [head for head in pipeline.model.heads() if head.startswith("encoder.")]
-    if not heads:
-        expected = "a model with self-attention in its encoder"
-        raise InputError("model", got=model, expected=expected)
-    asked = _sentences(pipeline, pairs, seed)
-    looks, previous = noun_to_adjective(pipeline, asked, heads)
-    batch = _forms(pipeline, asked)
-    right = torch.tensor([ENDINGS.index(each.ending) for each in asked])
-    without = {head: _effect(pipeline, batch, right, head) for head in ("none", *heads)}
-    found = max(looks, key=looks.__getitem__)
-    seen = pipeline.look(TEXT if text is None else text, beam=1).site(split_head(found)[0])
+    if model:
+        return measure_translator(text, model, pairs, seed)
+    tokens = read_phrases(TEXT if text is None else text)
+    with training_progress(steps) as on_step:
+        trained = train(steps, seed, on_step)
+    draw = random.Random(f"unseen {seed}")
+    examples = [draw_example(draw) for _ in range(pairs)]
+    asked, weight = Asked(examples), noun_to_adjectives(trained, examples)
+    head = max(weight, key=weight.__getitem__)
+    layer, number = split_head(head)
+    tap = Tap(f"{layer}.weights")
+    with evaluating(trained):
+        trained.hidden(Ragged.of([[_ID[token] for token in tokens]]), tap)
     return {
-        "head": found,
-        "sentences": len(asked),
-        "weight": looks,
-        "weight_on_token_before": previous,
-        "without": {head: asdict(effect) for head, effect in without.items()},
-        "queries": list(seen.queries),
-        "keys": list(seen.keys),
-        "map": seen.weights[split_head(found)[1]].tolist(),  # (query, key)
+        "head": head,
+        "endings": len(asked.genders),
+        "weight": weight,
+        "wrong": {each: wrong_endings(trained, asked, [each]) for each in weight},
+        "wrong_with_all": wrong_endings(trained, asked),
+        "guess": asked.guess(),
+        "tokens": tokens,
+        "map": tap.records[f"{layer}.weights"][0, number].tolist(),  # (query, key)
     }
 
 
-def _sentences(pipeline: Pipeline, count: int, seed: int) -> list[Asked]:
-    """Sentences of the grammar with one adjective, of words that the model knows.
-
-    Raises:
-        InputError: If the model does not know the words of the grammar.
-    """
-    found = []
-    unknown = pipeline.vocabulary.source.unknown_words
-    for pair in grammar.sample(40 * count, seed):
-        each = asked_of(pair)
-        if each is not None and not unknown(pair.source):
-            found.append(each)
-        if len(found) == count:
-            return found
-    raise InputError(
-        f"show question: {pipeline.name}",
-        got=f"a model that knows {len(found)} of the sentences",
-        expected=f"one trained on the grammar, which knows {count}",
-    )
-
-
-def _tokens(pipeline: Pipeline, each: Asked) -> tuple[list[int], list[int], list[int]]:
-    """The ids of a source, and the positions of the tokens of the noun and of the adjective."""
-    tokenizer = pipeline.vocabulary.source
-    ids = tokenizer.template(tokenizer.encode(each.source))
-    words, index = tokenizer.words(ids)
-    wanted = _WORDS.findall(each.source)[each.noun - 1 : each.noun + 1]
-    stripped = [word.strip() for word in words]
-    start = next(at for at in range(len(words) - 1) if stripped[at : at + 2] == wanted)
-    adjective, noun = ([p for p, at in enumerate(index) if at == start + n] for n in (0, 1))
-    return ids, noun, adjective
-
-
-def noun_to_adjective(
-    pipeline: Pipeline, asked: Sequence[Asked], heads: Sequence[str]
-) -> tuple[dict[str, float], dict[str, float]]:
-    """The mean weight of each head from nouns to their adjectives, and to the token before.
-
-    If a word has several tokens: the sum over the adjective's, the mean over the noun's.
-
-    Returns:
-        By head: the mean over the sentences, and for comparison the mean weight of all tokens but
-        the first on the token before.
-    """
-    read = [_tokens(pipeline, each) for each in asked]
-    tap = Tap("encoder.*.self.weights")
-    with evaluating(pipeline.model):
-        pipeline.model.encode(Ragged.of([ids for ids, _, _ in read]), tap)
-    found, previous = {}, {}
-    for head in heads:
-        layer, number = split_head(head)
-        weights = tap.records[f"{layer}.weights"][:, number]  # (batch, query, key)
-        means = [
-            float(weights[row][noun][:, adjective].sum(-1).mean())
-            for row, (_, noun, adjective) in enumerate(read)
-        ]
-        found[head] = sum(means) / len(means)
-        steps = [weights[row].diagonal(-1)[: len(ids) - 1] for row, (ids, _, _) in enumerate(read)]
-        previous[head] = float(torch.cat(steps).mean())
-    return found, previous
-
-
-def _forms(pipeline: Pipeline, asked: Sequence[Asked]) -> Any:
-    """A batch of all sentences, each with the five forms of its adjective."""
-    pairs = [Pair(each.source, form) for each in asked for form in each.forms()]
-    return pipeline.translator().encode(pairs).batch(range(len(pairs)))
-
-
-def form_scores(pipeline: Pipeline, batch: Any, without: str) -> Tensor:
-    """log p of each form after the same words, up to a constant of the sentence: (pairs, 5)."""
-    edits = [] if without == "none" else [knock_out(without)]
-    with evaluating(pipeline.model):
-        logits = pipeline.model(*batch.sides, Tap(edits=edits))  # (target tokens, vocab)
-    each = logits.log_softmax(-1).gather(1, batch.targets.ids[:, None])[:, 0]
-    parts = each.split(list(batch.targets.lengths))
-    # The last token is the end symbol, which does not belong to the form.
-    return torch.stack([part[:-1].sum() for part in parts]).view(-1, len(ENDINGS))
-
-
-@dataclass(frozen=True)
-class Effect:
-    """How well the endings are predicted without a head."""
-
-    failed: float
-    """The percentage of adjectives for which another ending is more probable than the right one."""
-    margin: float
-    """log p(right ending) - log p(best other ending), the mean of all sentences."""
-
-
-def _effect(pipeline: Pipeline, batch: Any, right: Tensor, without: str) -> Effect:
-    scores = form_scores(pipeline, batch, without)  # (pairs, 5)
-    of_right = scores.gather(1, right[:, None])[:, 0]
-    best_other = scores.scatter(1, right[:, None], float("-inf")).amax(1)
-    margin = of_right - best_other
-    return Effect(100 * float((margin < 0).float().mean()), float(margin.mean()))
-
-
-def stands_out(one: float, other: float, count: int) -> bool:
-    """Whether one percentage of a count is larger than another by more than two deviations.
-
-    Example:
-        >>> stands_out(10, 2, 100), stands_out(3, 2, 100)
-        (True, False)
-    """
-    first, second = (share * count / 100 for share in (one, other))
-    return first - second > 2 * (first + second) ** 0.5
-
-
-def question(measured: dict[str, Any], model: str, pairs: int, seed: int) -> Drawing:
-    """Draw the weights from nouns to adjectives, and the endings that fail without each head."""
-    del pairs  # the measured sentences
-    found, count = measured["head"], measured["sentences"]
-    looks, previous = measured["weight"], measured["weight_on_token_before"]
-    without = {head: Effect(**effect) for head, effect in measured["without"].items()}
-    whole = without["none"]
-    failed = {head: without[head].failed for head in looks}
-    lost = {head: whole.margin - without[head].margin for head in looks}
-    others = [head for head in looks if head != found]
-    worst = max(others, key=failed.__getitem__)
-    clear = stands_out(failed[found], failed[worst], count)
-    ending = (
-        f"more than without any other head (at most {failed[worst]:.1f}%)"
-        if clear
-        else f"not clearly more than without another head (up to {failed[worst]:.1f}%)"
-    )
+def question(measured: dict[str, Any], model: str, pairs: int, steps: int, seed: int) -> Drawing:
+    """Draw the head's map, the weights from nouns to adjectives, and the endings without heads."""
+    if model:
+        return draw_translator(measured, model, seed)
+    found, count, guess = (measured[key] for key in ("head", "endings", "guess"))
+    weight, wrong, tokens = (measured[key] for key in ("weight", "wrong", "tokens"))
+    worst = max(value for head, value in wrong.items() if head != found)
+    clear = stands_out(wrong[found], worst, count)
+    others = "without others at most" if clear else "without another"
     caption = (
-        f"The head that attends most from nouns to adjectives (weight {looks[found]:.2f}): without "
-        f"it {failed[found]:.1f}% of {count} German endings are wrong, {ending}."
+        f"Without it {wrong[found]:.0f}% of German endings are wrong, {others} {worst:.1f}%. The "
+        "others in its layer were mostly off in training; else they share the work."
     )
-    most = max(lost, key=lost.__getitem__)
     details = (
-        f"{model}, {count} sentences of the grammar with one adjective, seed {seed}. Weight: from "
-        f"a noun to the adjective before it, the mean of all sentences; most in {in_words(found)}, "
-        f"in the bars {found.split('.')[1]}.{split_head(found)[1]}, "
-        f"which puts {previous[found]:.2f} on the token before, averaged over all tokens. A "
-        "German adjective has one of five endings; given the source and the German words before "
-        "it, it fails if another is more probable than the right one: "
-        f"{whole.failed:.1f}% with all heads. Bars on the right: how much of log p(right) − "
-        f"log p(best other), {whole.margin:.1f} with all heads, is lost without a head, and the "
-        f"share that fails; most is lost without {in_words(most)}. A map suggests what a head "
-        "does; only removing the head tests that."
+        f"A decoder of 2 layers of {HEADS} heads, {DIM} wide, reads {PHRASES} noun phrases and is "
+        "asked for the endings of their adjectives, in random order: “fluffy blue creature old dog "
+        f"= blau-es alt-er flauschig-es”. {steps} steps of Adam at {RATE:g} with {BATCH} examples, "
+        f"seed {seed}. In {DROPPED:.0%} of the training examples all heads of layer 1 but one were "
+        f"dropped, in {ONE_DROPPED:.0%} one of layer 2. Measured with {count} endings of {pairs} "
+        f"new examples: {measured['wrong_with_all']:.1f}% are wrong with all heads; guessing the "
+        f"gender that most nouns of the example have, {guess:.0f}% (dotted). The head found, "
+        f"{in_words(found)}, has a mean weight of {weight[found]:.2f} from a noun to its "
+        "adjectives. The search does not know which head was spared. Trained in the ordinary way, "
+        "several heads of layer 1 do this work together, and no single one is needed: see "
+        "docs/lab.md."
     )
-    short = [head.removeprefix("encoder.").replace("self.", "") for head in looks]
-    with Board(caption, (1.1, 1, 1), details) as board:
+    short = [f"{layer[8:-5]}.{number}" for layer, number in map(split_head, weight)]
+    name = dict(zip(weight, short, strict=True))[found]
+    with Board(caption, (1.3, 1, 1), details) as board:
         board.matrix(
-            0, f"head {short[list(looks).index(found)]}", measured["map"], positive_scale(),
-            (measured["queries"], measured["keys"]), ("query", "key"),
+            0, f"head {name}", measured["map"], positive_scale(), (tokens, tokens),
+            ("query", "key"),
         )  # fmt: skip
-        colours = [ORANGE if head == found else BLUE for head in looks]
-        said = [f"{value:.2f}" for value in looks.values()]
-        axes = board.chart(1, "weight", "", "from noun to adjective", ticks=48)
-        _draw_bars(axes, short, list(looks.values()), said, colours)
-        rounded = {head: round(value, 2) + 0.0 for head, value in lost.items()}  # + 0.0: no -0.00
-        said = [f"{rounded[head]:.2f} ({failed[head]:.1f}%)".replace("-", "−") for head in looks]
-        axes = board.chart(2, "without the head", "", "log-odds lost (wrong)", ticks=48)
-        _draw_bars(axes, short, list(lost.values()), said, colours)
+        colours = [ORANGE if head == found else BLUE for head in weight]
+        axes = board.chart(1, "weight", "", "from noun to adjectives", ticks=48)
+        said = [f"{value:.2f}" for value in weight.values()]
+        draw_bars(axes, short, list(weight.values()), said, colours)
+        axes = board.chart(2, "without the head", "", "% of endings wrong", ticks=48)
+        said = [f"{value:.1f}%" for value in wrong.values()]
+        draw_bars(axes, short, list(wrong.values()), said, colours)
+        axes.axvline(guess, color=MUTED, linewidth=1.4, linestyle=":")
         return board.drawing(
             head=found,
             stands_out=clear,
-            sentences=count,
-            heads=list(looks),
-            weight=list(looks.values()),
-            weight_on_token_before=list(previous.values()),
-            failed=list(failed.values()),
-            margin_lost=list(lost.values()),
-            failed_with_all=whole.failed,
-            margin_with_all=whole.margin,
+            endings=count,
+            heads=list(weight),
+            weight=list(weight.values()),
+            wrong=list(wrong.values()),
+            wrong_with_all=measured["wrong_with_all"],
+            guess=guess,
         )
-
-
-def _draw_bars(
-    axes: Chart, names: list[str], values: list[float], said: list[str], colours: list[str]
-) -> None:
-    """Draw a bar for each head, with its number beside it if there is room."""
-    low, high = min(0.0, *values), max(values)
-    axes.barh(range(len(values)), values, 0.65, color=colours)
-    for row, (value, text) in enumerate(zip(values, said, strict=True)):
-        if len(values) <= 18:
-            axes.write((max(value, 0) + 0.02 * (high - low), row), text, va="center")
-    axes.set(xlim=(1.1 * low, high + 0.45 * (high - low)), ylim=(len(values) - 0.4, -0.6))
-    every = 1 if len(names) <= 18 else 4
-    axes.set_yticks(range(0, len(names), every), names[::every])
-    axes.grid(visible=False, axis="y")
