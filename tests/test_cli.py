@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from regard.cli.options import print_result
 from regard.recipes.shelf import shipped
@@ -421,8 +422,9 @@ def test_a_recipe_is_told_from_a_model(regard, name, command):
 
 @pytest.mark.parametrize("name", ["x.pth", "x.pt", "x.safetensors", "zipped.bin"])
 def test_a_file_of_weights_alone_is_said_to_be_one(regard, tmp_path, name):
-    (tmp_path / name).write_bytes(b"PK\x03\x04 and more than a header of seven numbers")
-    is_refused(regard("import", name, "-o", "new"), "weights alone", "a Hugging Face folder")
+    save = save_file if name.endswith("safetensors") else torch.save
+    save({"weight": torch.ones(2, 3)}, tmp_path / name)
+    is_refused(regard("import", name, "-o", "new"), "weights alone", "folder that has config.json")
     assert not (tmp_path / "new").exists()
 
 

@@ -188,8 +188,8 @@ def test_the_averaged_checkpoints_are_opened_once_each(tmp_path):
     assert {Path(name).parent.name for name in found} == {"00000001", "00000002"}
 
 
-SIZED = {"dim": 512, "heads": 8, "layers": 4, "hidden": 2048}
-"""Of 50 MB."""
+SIZED = {"dim": 512, "heads": 8, "layers": 8, "hidden": 2048}
+"""Of 100 MB."""
 MEASURE = """
 import ctypes, gc, json, sys
 import regard

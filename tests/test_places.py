@@ -248,7 +248,7 @@ def test_a_path_object_is_a_path(hub_cache, folder):
         ("tiny/translate-de", "tiny/translate"),
         ("own/clasify", "own/classify"),
         ("multi30k/en_de", "multi30k/en-de"),
-        ("tiny", "tiny/translate"),
+        ("tiny", "tiny/recurrent or tiny/translate"),
         ("small", "small/fill or small/"),
         ("own", "own/"),
     ],

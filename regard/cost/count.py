@@ -277,8 +277,8 @@ def _stored_weights(config: BlocksConfig) -> tuple[int, int]:
     """Numbers stored per query and key in self- and in cross-attention: 0 for a fused kernel."""
     # with dropout the weights, the mask and the dropped-out weights
     weights = config.heads * (3 if config.attention_dropout else 1)
-    if config.score == "additive":  # tanh(W q + U k), and the copy that einsum makes of it
-        weights += 2 * config.dim
+    if config.score == "additive":  # tanh(W q + U k)
+        weights += config.dim
         return weights, weights
     if config.attention_dropout:
         return weights, weights

@@ -68,8 +68,9 @@ def read_model(
             missing.
     """
     their = read_json(folder / CONFIG) if their is None else their
-    tensors = read_tensors(folder, pickled=pickled)
-    return model_of(kind_of(their, folder), their, tensors, folder / CONFIG)
+    kind = kind_of(their, folder)
+    # No name here for the tensors: each is freed as soon as it is converted.
+    return model_of(kind, their, read_tensors(folder, pickled=pickled), folder / CONFIG)
 
 
 def model_of(kind: Kind, their: dict[str, Any], tensors: dict[str, Tensor], file: Path) -> Model:

@@ -31,6 +31,13 @@ VOCAB = 13
 SIZES = {"dim": 16, "heads": 4, "hidden": 24, "dropout": 0.1, "max_length": 32, "layers": 2,
          "encoder_layers": 1, "decoder_layers": 2, "masked": True, "classes": ("a", "b"),
          "tags": ("x", "y", "z"), "spans": True, "image": (8, 12), "patch": 4}  # fmt: skip
+CONVOLUTIONAL = {
+    "cnn": {"image": (14, 18), "filters": (4, 6), "kernel": 3, "dense": (12,),
+            "classes": ("a", "b")},
+    "resnet": {"image": (32, 32), "depths": (1, 1), "filters": (8, 12), "stem_width": 8,
+               "classes": ("a", "b")},
+}  # fmt: skip
+"""The sizes of families without blocks."""
 GRU = {"sublayers": ("recurrent",), "norm": "none", "residual": False, "positions": "none"}
 VARIANTS = {
     "transformer": {
@@ -76,6 +83,7 @@ class Twins:
         self.images = getattr(kind, "reads", "text") == "images"
         if self.images:
             del sizes["max_length"]  # its patches are as many as they are
+        sizes = CONVOLUTIONAL.get(family, sizes)
         self.config = kind.model_validate(sizes | changes)
         vocabularies = [] if self.images else [VOCAB] * self.config.sides
         torch.manual_seed(0)

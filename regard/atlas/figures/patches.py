@@ -156,6 +156,8 @@ def anything(dim: int, seed: int) -> Drawing:
             if panel == 0:
                 _image(axes, scene, (0, 4, 4, 0))
                 _lines(axes, 4, 4)
+                for place in range(16):  # the order of the tokens
+                    axes.write((place % 4 + 0.05, place // 4 + 0.05), str(place + 1), va="top")
             elif panel == 1:
                 slices = sound.shape[1] // 8
                 axes.imshow(sound[::-1], cmap="gray_r", aspect="auto", extent=(0, slices, 1, 0))

@@ -23,7 +23,6 @@ from typing import IO, Any
 from regard.data.images import arrays
 from regard.data.images.arrays import Source
 from regard.data.images.opening import MOST_BYTES
-from regard.data.text.records import LONGEST_LINE
 from regard.errors import InputError
 from regard.runtime.files import read_small
 
@@ -293,7 +292,6 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _cells(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of a CSV or TSV; without a header its columns are path, label, caption."""
-    csv.field_size_limit(LONGEST_LINE)
     tabs = path.suffix.lower() == ".tsv"
     names = ["path", "label", "caption"]
     try:

@@ -93,7 +93,7 @@ class Seq2SeqConfig(ModelConfig):
         lowest = (FUSED if self.attention == "none" else IN_TURN)[self.cell]
         above = FUSED[self.cell] * (self.decoder_layers - 1)
         layers = self.encoder_layers * FUSED[self.cell] * source + (lowest + above) * target
-        pairs = {"additive": 2 * dim + 3, "dot": 3, "location": 3, "none": 0}[self.attention]
+        pairs = {"additive": dim + 3, "dot": 3, "location": 3, "none": 0}[self.attention]
         top = 5 if self.context == "every" else 2
         ends = 2 * source + (2 if self.context == "every" else 1) * target
         linear = dim * (layers + ends + top * targets)
