@@ -11,7 +11,7 @@ from regard.models.config import DEEPEST, LONGEST, ModelConfig, Shape, Sizes
 from regard.models.families.family import Family, Named
 
 Cell = Literal["rnn", "gru", "gru_before", "lstm"]
-FUSED = {"rnn": 4, "gru": 10, "gru_before": 14, "lstm": 9}
+FUSED = {"rnn": 4, "gru": 10, "gru_before": 9, "lstm": 9}
 IN_TURN = {"rnn": 5, "gru": 11, "gru_before": 14, "lstm": 13}
 """Number of vectors (of the state's width) that a layer stores per token for the backward pass,
 measured on texts of different lengths: in PyTorch's kernel (`gru_before` has none), and in the
