@@ -520,7 +520,7 @@ class Pipeline:
         from regard.explain.image_tests import ImageMap, hide_in_all
 
         if not self.reads_images:
-            raise InputError("hide_patches", got="a model of texts", expected="a model of images")
+            raise InputError(self.name, got="a model of text", expected="a model of images")
         self._check_attends("hide_patches")
         self.model.require_head("classes")
         chosen = ImageMap.of(self.model, kind, layer, head)

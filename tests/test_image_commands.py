@@ -334,3 +334,11 @@ def test_eval_draws_the_confusion_matrix(digits_run, tmp_path, regard):
     assert scores["accuracy"] == pytest.approx(100 * right / whole)
     with Image.open(tmp_path / "scores" / "confusion.png") as picture:
         assert picture.size == (1280, 1280)
+
+
+def test_data_that_is_not_there_is_named_with_what_to_type(regard):
+    found = regard("data", "check", "nothere")
+    is_refused(found, "nothere: no such file or folder", "a folder or file of images")
+    found = regard("train", "own/images", "-o", "run")
+    is_refused(found, "images: no such file or folder", "data.folder=FOLDER")
+    is_refused(regard("look", "tiny/translate", "--test"), "tiny/translate", "a model of images")

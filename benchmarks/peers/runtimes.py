@@ -145,8 +145,8 @@ class Cached(nn.Module):
 
 
 @dataclass
-class Decode:
-    """Greedy, always as many tokens; the case: after how many prompts at once. Work: tokens."""
+class OnEngine:
+    """A contender that runs a model of transformers in onnxruntime or OpenVINO."""
 
     work: str
     engine: str = "onnxruntime"
@@ -156,6 +156,23 @@ class Decode:
     @property
     def packages(self) -> tuple[str, ...]:
         return (PACKAGES[self.engine],)
+
+    def open_session(
+        self, model: nn.Module, inputs: dict[str, Tensor], output: str, axes: Any, threads: int
+    ) -> None:
+        """Exports a model that is read once, without a cache, and opens it in the engine."""
+        kind, config = self.model.config.model_type, self.model.config
+        with tempfile.TemporaryDirectory() as temporary:
+            path = Path(temporary) / f"{kind}.onnx"
+            export(model, inputs, [output], axes, path)
+            self.session = ENGINES[self.engine](
+                path, threads, kind, config.num_attention_heads, config.hidden_size
+            )
+
+
+@dataclass
+class Decode(OnEngine):
+    """Greedy, always as many tokens; the case: after how many prompts at once. Work: tokens."""
 
     def prepare(self, threads: int) -> None:
         start(threads)
@@ -206,29 +223,15 @@ class Hidden(nn.Module):
 
 
 @dataclass
-class Embed(bert.Embed):
+class Embed(OnEngine, bert.Embed):
     """A vector for each sentence, with the batches that transformers gets. Work: sentences."""
-
-    engine: str = "onnxruntime"
-    folders: ClassVar = FOLDERS
-    install: ClassVar = "make bench"
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        return (PACKAGES[self.engine],)
 
     def prepare(self, threads: int) -> None:
         super().prepare(threads)
         ids = rows(self.sentences[:2], bert.PAD)
         inputs = {"ids": ids, "real": (ids != bert.PAD).long()}
         axes = {name: {0: "batch", 1: "length"} for name in inputs}
-        config = self.model.config
-        with tempfile.TemporaryDirectory() as temporary:
-            path = Path(temporary) / "bert.onnx"
-            export(Hidden(self.model), inputs, ["hidden"], axes, path)
-            self.session = ENGINES[self.engine](
-                path, threads, "bert", config.num_attention_heads, config.hidden_size
-            )
+        self.open_session(Hidden(self.model), inputs, "hidden", axes, threads)
 
     def hidden(self, ids: Tensor, real: Tensor) -> Tensor:
         [found] = self.session.run({"ids": ids.numpy(), "real": real.numpy()})
@@ -247,27 +250,13 @@ class Logits(nn.Module):
 
 
 @dataclass
-class Classify(vit.Classify):
+class Classify(OnEngine, vit.Classify):
     """Logits of the classes; the case: how many images at once. Work: images."""
-
-    engine: str = "onnxruntime"
-    folders: ClassVar = FOLDERS
-    install: ClassVar = "make bench"
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        return (PACKAGES[self.engine],)
 
     def prepare(self, threads: int) -> None:
         super().prepare(threads)
-        config = self.model.config
-        with tempfile.TemporaryDirectory() as temporary:
-            path = Path(temporary) / "vit.onnx"
-            inputs, axes = {"pixels": self.images[:2]}, {"pixels": {0: "images"}}
-            export(Logits(self.model), inputs, ["logits"], axes, path)
-            self.session = ENGINES[self.engine](
-                path, threads, "vit", config.num_attention_heads, config.hidden_size
-            )
+        inputs, axes = {"pixels": self.images[:2]}, {"pixels": {0: "images"}}
+        self.open_session(Logits(self.model), inputs, "logits", axes, threads)
 
     def logits(self, images: Any) -> Any:
         [found] = self.session.run({"pixels": images.numpy()})

@@ -488,6 +488,9 @@ def data_check(
     from regard.data.text.files import check, split_files
 
     report: Any
+    if len(files) == 1 and not Path(files[0]).exists():
+        expected = "a file of texts, or a folder or file of images"
+        raise InputError(f"{files[0]}: no such file or folder", expected=expected)
     if len(files) == 1 and has_images(files[0]):
         from regard.data.images.check import check_images
         from regard.runtime.progress import Progress

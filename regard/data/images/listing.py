@@ -82,7 +82,11 @@ def find_images(place: str) -> Listing:
     """
     path = Path(place)
     if not path.exists():
-        raise InputError(f"{place}: no such file or folder", expected="images with classes")
+        raise InputError(
+            f"{place}: no such file or folder",
+            expected="images with classes",
+            fix="name them with data.folder=FOLDER or data.file=FILE",
+        )
     found = _in_folder(path, place) if path.is_dir() else _in_file(path, place)
     if not found.entries:
         got = f"no image; {len(found.problems) + len(found.others)} other files"
