@@ -488,9 +488,6 @@ def data_check(
     from regard.data.text.files import check, split_files
 
     report: Any
-    if len(files) == 1 and not Path(files[0]).exists():
-        expected = "a file of texts, or a folder or file of images"
-        raise InputError(f"{files[0]}: no such file or folder", expected=expected)
     if len(files) == 1 and has_images(files[0]):
         from regard.data.images.check import check_images
         from regard.runtime.progress import Progress
@@ -500,7 +497,11 @@ def data_check(
                 files[0], lambda done, of: bar.update_to(done / of, f"{done:,} of {of:,} images")
             )
     else:
-        report = check(split_files(files), max_words)
+        texts = split_files(files)
+        if isinstance(texts, str) and not Path(texts).exists():
+            expected = "a file of texts, or a folder or file of images"
+            raise InputError(f"{texts}: no such file or folder", expected=expected)
+        report = check(texts, max_words)
     print_result(report.describe(), asdict(report), as_json=as_json)
     if report.problems:
         raise typer.Exit(1)
