@@ -21,6 +21,7 @@ from regard.data.input import Dense
 from regard.errors import InputError
 from regard.layers import VocabularyHead
 from regard.models import (
+    FAMILIES,
     BertConfig,
     GPTConfig,
     Seq2SeqConfig,
@@ -325,4 +326,21 @@ def test_flops_of_an_image_are_those_of_a_profiler():
     math = sdpa_kernel(SDPBackend.MATH)
     with math, FlopCounterMode(display=False) as counter, torch.no_grad():
         model(Dense(torch.zeros(1, 1, 8, 8)))
+    assert sum(forward_flops(model, config.tokens, targets=1).values()) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes"),
+    [
+        ("cnn", {"image": (14, 18), "filters": (6, 8), "kernel": 3, "dense": (16, 12)}),
+        ("resnet", {"image": (32, 48), "depths": (1, 2), "filters": (8, 12), "stem_width": 8}),
+        ("vit", {"size": "nano", "image": (8, 8), "patch": 2, "stem": "convolution"}),
+    ],
+)
+def test_flops_of_convolutions_are_those_of_a_profiler(family, sizes):
+    config = FAMILIES[family].config.model_validate({**sizes, "channels": 1, "classes": CLASSES})
+    model = build(config).eval()
+    math = sdpa_kernel(SDPBackend.MATH)
+    with math, FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(Dense(torch.zeros(1, 1, *config.image)))
     assert sum(forward_flops(model, config.tokens, targets=1).values()) == counter.get_total_flops()
