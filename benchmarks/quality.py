@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--penalties", type=float, nargs="+", default=PENALTIES)
     parser.add_argument("overrides", nargs="*", metavar="a.b=value")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     name, direction = given.name, direction_of(given.name)
     lowercase = name not in CASED
     run = given.run or Path("runs") / f"multi30k-{name}"

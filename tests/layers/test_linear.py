@@ -6,7 +6,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.layers.kernels.linear import FEW, LARGE, SHARED, SOME, Linear, linear
+from regard.layers.kernels import linear as ways
+from regard.layers.kernels.linear import (
+    COMPILED,
+    FEW,
+    LARGE,
+    ONE_DNN,
+    SHARED,
+    SOME,
+    Linear,
+    linear,
+)
 
 
 @pytest.fixture(params=[1, 3])
@@ -17,13 +27,20 @@ def _threads(request):
     torch.set_num_threads(before)
 
 
-@pytest.mark.usefixtures("_threads")
-@pytest.mark.parametrize("rows", [0, 1, 2, FEW, FEW + 1, 16, SOME, SOME + 1])
+@pytest.fixture(params=["oneDNN", "MKL"])
+def _library(request, monkeypatch):
+    if request.param == "oneDNN" and not torch.backends.mkldnn.is_available():
+        pytest.skip("this PyTorch has no oneDNN")
+    monkeypatch.setattr(ways, "one_dnn", lambda: request.param == "oneDNN")
+
+
+@pytest.mark.usefixtures("_threads", "_library")
+@pytest.mark.parametrize("rows", [0, 1, 2, FEW, FEW + 1, 16, COMPILED + 1, SOME, SOME + 1])
 @pytest.mark.parametrize(("out", "into"), [(7, 5), (257, 256), (1025, 1024)])
 @pytest.mark.parametrize("biased", [True, False])
 def test_every_way_gives_the_same_product(rows, out, into, biased):
     assert SHARED <= 257 * 256
-    assert LARGE <= 1025 * 1024
+    assert max(LARGE, ONE_DNN) <= 1025 * 1024
     x, weight = torch.randn(rows, into), torch.randn(out, into) / into**0.5
     bias = torch.randn(out) if biased else None
     expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
