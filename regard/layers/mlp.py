@@ -7,7 +7,6 @@ gated:  W_2 (f(W_1 x) ⊙ W_3 x)          f = GELU (T5 1.1) or SiLU (Llama)
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -15,11 +14,8 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.layers.context import Context
 from regard.layers.kernels.dropout import Dropout
-from regard.layers.kernels.linear import Linear
+from regard.layers.kernels.linear import Linear, activated, gelu_tanh
 from regard.layers.mixer import Mixer
-
-gelu_tanh = partial(F.gelu, approximate="tanh")
-"""0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))): the approximation of GELU in GPT-2 and T5 1.1."""
 
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
     "relu": (F.relu, False),
@@ -73,11 +69,10 @@ class FeedForward(Mixer):
 
     def forward(self, x: Tensor, ctx: Context | None = None) -> Tensor:
         """(tokens, dim) -> (tokens, dim); of the context, only the tap is used."""
-        hidden = self.into(x)  # (tokens, hidden), or twice that if gated
         if self.gated:
-            open_, value = hidden.chunk(2, dim=-1)
+            open_, value = self.into(x).chunk(2, dim=-1)  # (tokens, hidden) each
             hidden = self.function(open_) * value
         else:
-            hidden = self.function(hidden)
+            hidden = activated(self.into, x, self.function)  # (tokens, hidden)
         out = self.out(self.dropout(hidden))
         return out if ctx is None else ctx.visit(self.name, out)

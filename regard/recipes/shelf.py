@@ -52,7 +52,8 @@ class Card(Config):
     title: str = Field(min_length=1)
     license: str = Field(min_length=1)
     """The model's license, as the licenses of its data require."""
-    language: tuple[str, ...] = Field(min_length=1)
+    language: tuple[str, ...] = ()
+    """Codes of the languages of a model of text."""
     recipe: str | None = None
     """The shipped recipe that reproduces it; None for vectors that others trained."""
     parameters: int = Field(ge=1)
@@ -69,8 +70,8 @@ class Card(Config):
     def describe(self) -> str:
         """The card as text: one line for each fact, then the prose."""
         rows = [("made by", self.recipe)] if self.recipe else []
+        rows += [("language", ", ".join(self.language))] if self.language else []
         rows += [
-            ("language", ", ".join(self.language)),
             ("license", self.license),
             ("parameters", f"{self.parameters:,}"),
             ("size", in_megabytes(self.bytes)),

@@ -15,8 +15,10 @@ from regard.layers.kernels.linear import (
     SHARED,
     SOME,
     Linear,
+    activated,
     linear,
 )
+from regard.layers.mlp import ACTIVATIONS
 
 
 @pytest.fixture(params=[1, 3])
@@ -47,6 +49,18 @@ def test_every_way_gives_the_same_product(rows, out, into, biased):
     with torch.inference_mode():
         found = linear(x, weight, bias)
     assert found.is_contiguous()
+    torch.testing.assert_close(found, expected.float(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.usefixtures("_threads", "_library")
+@pytest.mark.parametrize("name", ["relu", "gelu", "gelu_tanh", "silu"])
+@pytest.mark.parametrize("rows", [0, 3, COMPILED + 1, 200])
+def test_an_activation_function_in_the_same_pass_is_the_function_of_the_product(name, rows):
+    function, _ = ACTIVATIONS[name]
+    layer, x = Linear(512, ONE_DNN // 512), 4 * torch.randn(rows, 512)
+    with torch.inference_mode():
+        found = activated(layer, x, function)
+        expected = function(F.linear(x.double(), layer.weight.double(), layer.bias.double()))
     torch.testing.assert_close(found, expected.float(), rtol=0, atol=1e-5)
 
 

@@ -15,7 +15,8 @@ than the CPU it is PyTorch's own product.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -32,15 +33,25 @@ ONE_DNN = 2**18
 LARGE, SHARED = 2**20, 2**16
 """Minimum number of elements of a large matrix, and of a matrix that is split among cores."""
 
+gelu_tanh = partial(F.gelu, approximate="tanh")
+"""0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))): the approximation of GELU in GPT-2 and T5 1.1."""
+ONE_PASS: dict[Callable[[Tensor], Tensor], tuple[str, str]] = {
+    F.relu: ("relu", ""),
+    F.gelu: ("gelu", "none"),
+    gelu_tanh: ("gelu", "tanh"),
+    F.silu: ("swish", ""),
+}
+"""The names of functions that oneDNN computes together with a product, and their forms."""
+
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (rows, into) times a matrix (out, into), plus a bias (out,): (rows, out)."""
     rows, numbers = x.shape[0], weight.numel()
     if not torch.is_inference_mode_enabled() or not x.is_cpu:
         return F.linear(x, weight, bias)
-    if x.dtype == weight.dtype == torch.float32 and weight.is_contiguous() and x.is_contiguous():
+    if _plain(x, weight):
         if rows > COMPILED and numbers >= ONE_DNN and one_dnn():
-            return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+            return _by_one_dnn(x, weight, bias)
         if LOADER.kernels is not None and 0 < rows <= COMPILED and numbers >= SMALLEST:
             return LOADER.kernels.linear(x, weight, bias)
     if rows > SOME:
@@ -56,12 +67,44 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.add(turned, bias, out=x.new_empty(turned.shape))
 
 
+def activated(layer: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """function(layer(x)): where oneDNN multiplies, in the same pass over the memory.
+
+    Args:
+        layer: A linear layer, or one that took its place.
+        x: (rows, into)
+        function: An activation function; those of `ONE_PASS` take no pass of their own.
+
+    Returns:
+        (rows, out)
+    """
+    if function in ONE_PASS and isinstance(layer, Linear) and torch.is_inference_mode_enabled():
+        weight = layer.weight
+        large = x.shape[0] > COMPILED and weight.numel() >= ONE_DNN
+        if large and x.is_cpu and _plain(x, weight) and one_dnn():
+            return _by_one_dnn(x, weight, layer.bias, *ONE_PASS[function])
+    return function(layer(x))
+
+
 @cache
 def one_dnn() -> bool:
     """Whether oneDNN is there and the faster library: measured so with AVX-512, not with AVX2."""
     return torch.backends.mkldnn.is_available() and (
         torch.backends.cpu.get_cpu_capability() == "AVX512"
     )
+
+
+def _plain(x: Tensor, weight: Tensor) -> bool:
+    """Whether both are 32-bit numbers, row after row in memory: others are left to PyTorch."""
+    same = x.dtype == weight.dtype == torch.float32
+    return same and weight.is_contiguous() and x.is_contiguous()
+
+
+def _by_one_dnn(
+    x: Tensor, weight: Tensor, bias: Tensor | None, function: str = "none", form: str = ""
+) -> Tensor:
+    """function(x Wᵀ + b) by oneDNN, on the matrix as it lies in memory."""
+    return torch.ops.mkldnn._linear_pointwise.default(x, weight, bias, function, [], form)
 
 
 def _shared(x: Tensor, weight: Tensor, bias: Tensor | None, cores: int) -> Tensor:
