@@ -206,6 +206,9 @@ class ImagesData(PictureData):
     normalise: Literal["data", "half"] = "data"
     """What is subtracted from pixels (from 0 to 1), and what they are divided by: mean and standard
     deviation of each channel in the training images, or 0.5 and 0.5."""
+    scaling: Literal["whole", "object"] = "whole"
+    """`object`: what stands on a plain background is cropped and put light on dark, as the images
+    of Fashion-MNIST; of one channel. An image of the model's own size is left as it is."""
     on_bad: OnBad = "skip"
     """What to do with files that are no whole images: `skip` and count them, or `stop`."""
     seed: int = 0

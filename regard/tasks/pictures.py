@@ -261,8 +261,12 @@ def _reader_for(data: Any, model: Any) -> ImageReader:
     """
     (height, width), channels = model.image, model.channels
     if data.kind != "digits":
-        half = (0.5,) * channels
-        return ImageReader(height=height, width=width, channels=channels, mean=half, std=half)
+        half, scaling = (0.5,) * channels, getattr(data, "scaling", "whole")
+        if scaling == "object" and channels != 1:
+            raise InputError("data.scaling: object", got="model.channels: 3", expected="1")
+        return ImageReader(
+            height=height, width=width, channels=channels, mean=half, std=half, scaling=scaling
+        )
     if (height, width, channels) != (SIDE, SIDE, 1):
         got = f"{height} x {width}, {channels} channels"
         raise InputError("model.image", got=got, expected=f"{SIDE} x {SIDE}, 1 channel")

@@ -1,8 +1,9 @@
-"""A drawing of any size -> a small square image of its ink, as NIST's programs made the digits.
+"""What stands on a plain background, of whatever colour -> a small image of it, light on dark.
 
-Ink is where a pixel differs from the background, of whatever colour. It is cropped, scaled to a
+Ink is where a pixel differs from the background. Of a drawing (`framed`) it is cropped, scaled to a
 fixed height, and made thicker or thinner until a fixed share of the frame is ink, so that thin pens
-and thick brushes give the same digit.
+and thick brushes give the same digit, as NIST's programs made them. An object (`fitted`) is cropped
+and scaled to the frame, as the photographs of Fashion-MNIST were.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ FAINTEST = 0.08
 """The least contrast to the background, from 0 to 1, that the strongest pixel must have."""
 EDGE = 0.4
 """A pixel is ink if it reaches this share of the strongest contrast."""
+OBJECT = 0.1
+"""A pixel belongs to an object if it reaches this share of the strongest contrast."""
 
 
 def framed(image: Image.Image, side: int, name: str = "the image") -> NDArray[np.float32]:
@@ -48,6 +51,35 @@ def framed(image: Image.Image, side: int, name: str = "the image") -> NDArray[np
         ink = with_share(_centred(_cropped(ink)), SHARE)
     block = FRAME // side
     return ink.reshape(side, block, side, block).mean(axis=(1, 3)).astype(np.float32)
+
+
+def fitted(
+    image: Image.Image, height: int, width: int, name: str = "the image"
+) -> NDArray[np.float32]:
+    """Turn a picture of one object into its contrast to the background, 0 to 1: (height, width).
+
+    The object is cropped, scaled until its longer side fills the frame, and centred. On white it
+    becomes its negative, on black it stays as it is.
+
+    Args:
+        image: Of mode L, RGB or RGBA.
+        height: Height of the frame in pixels.
+        width: Width of the frame.
+        name: Name of the image in errors.
+
+    Raises:
+        InputError: The image has only one colour.
+    """
+    contrast = ink_of(image, name)
+    object_ = _cropped(contrast, OBJECT * contrast.max())
+    high, wide = object_.shape
+    factor = min(height / high, width / wide)
+    size = max(1, round(wide * factor)), max(1, round(high * factor))
+    scaled = Image.fromarray(object_.astype(np.float32)).resize(size, Image.Resampling.BILINEAR)
+    frame = np.zeros((height, width), np.float32)
+    left, top = (width - size[0]) // 2, (height - size[1]) // 2
+    frame[top : top + size[1], left : left + size[0]] = np.asarray(scaled)
+    return frame
 
 
 def ink_of(image: Image.Image, name: str = "the image") -> Ink:
@@ -85,9 +117,9 @@ def _clean(ink: Ink) -> Ink:
     return np.clip((ink / strong - EDGE) / 0.2 + 0.5, 0, 1)
 
 
-def _cropped(ink: Ink) -> Ink:
-    """Crop to the bounding box of the ink."""
-    rows, columns = (np.flatnonzero((ink > 0.5).any(axis=axis)) for axis in (1, 0))
+def _cropped(ink: Ink, least: float = 0.5) -> Ink:
+    """Crop to the bounding box of the ink, which is what is above `least`."""
+    rows, columns = (np.flatnonzero((ink > least).any(axis=axis)) for axis in (1, 0))
     return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 

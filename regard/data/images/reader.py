@@ -16,7 +16,7 @@ from PIL import Image
 from pydantic import Field, TypeAdapter, model_validator
 
 from regard.config import Config, checked
-from regard.data.images.ink import FRAME, framed
+from regard.data.images.ink import FRAME, fitted, framed
 from regard.data.images.opening import check, name_of, on_white, opened
 from regard.data.input import Dense
 
@@ -51,9 +51,11 @@ class ImageReader(Config):
     """Mean of each channel, from 0 to 1, which is subtracted."""
     std: Numbers = (0.5, 0.5, 0.5)
     """Standard deviation of each channel, by which the difference is divided."""
-    scaling: Literal["whole", "ink"] = "whole"
+    scaling: Literal["whole", "ink", "object"] = "whole"
     """`whole`: the image is scaled to height and width. `ink`: the drawing in it is cropped, scaled
-    to a fixed height and amount of ink, light on dark, as the digits were made."""
+    to a fixed height and amount of ink, light on dark, as the digits were made. `object`: what
+    stands on a plain background is cropped, scaled to the frame, light on dark, as Fashion-MNIST
+    was made; an image of the model's own size is left as it is."""
     resample: Resample = "bilinear"
     """The interpolation that `whole` scales with."""
     resize: int | tuple[int, int] | None = None
@@ -69,6 +71,8 @@ class ImageReader(Config):
         sides = (self.resize,) if isinstance(self.resize, int) else self.resize or ()
         if not all(1 <= side <= LARGEST for side in sides):
             raise ValueError(f"resize must be from 1 to {LARGEST}")
+        if self.scaling == "object" and self.channels != 1:
+            raise ValueError("scaling: object needs one channel")
         if self.scaling == "ink":
             side = self.height
             if self.channels != 1 or side != self.width or FRAME % side:
@@ -115,8 +119,8 @@ class ImageReader(Config):
     def pixels(self, item: Any) -> NDArray[np.float32]:
         """Scale an image to the model's size: (channels, height, width), from 0 to 1."""
         image = opened(item)
-        if self.scaling == "ink":
-            return framed(image, self.height, name_of(item))[None]
+        if (light := self._light_on_dark(image, item)) is not None:
+            return light
         return self._scaled(image).astype(np.float32) / np.float32(255)
 
     def bytes_of(self, item: Any) -> NDArray[np.uint8]:
@@ -125,14 +129,22 @@ class ImageReader(Config):
         As `pixels`, but for training data: large JPEGs are decoded at a part of their size.
         """
         shape = (self.height, self.width) if self.channels == 1 else (self.height, self.width, 3)
-        plain = self.scaling == "whole" and self.resize is None
+        plain = self.scaling != "ink" and self.resize is None
         array = isinstance(item, np.ndarray) and item.dtype == np.uint8 and item.shape == shape
         if plain and array:
             return item[None] if self.channels == 1 else item.transpose(2, 0, 1)
         image = opened(item, (ENOUGH * self.height, ENOUGH * self.width))
-        if self.scaling == "ink":
-            return np.rint(255 * framed(image, self.height, name_of(item))[None]).astype(np.uint8)
+        if (light := self._light_on_dark(image, item)) is not None:
+            return np.rint(255 * light).astype(np.uint8)
         return self._scaled(image)
+
+    def _light_on_dark(self, image: Image.Image, item: Any) -> NDArray[np.float32] | None:
+        """What stands on a plain background: (1, height, width), from 0 to 1; None: the whole."""
+        if self.scaling == "ink":
+            return framed(image, self.height, name_of(item))[None]
+        if self.scaling == "object" and image.size != (self.width, self.height):
+            return fitted(image, self.height, self.width, name_of(item))[None]
+        return None
 
     def _scaled(self, image: Image.Image) -> NDArray[np.uint8]:
         """Scale and crop the image, on white if it has transparency: (channels, height, width)."""
