@@ -1,15 +1,17 @@
-"""The small models on the shelf: each answers at once, on text that it has not seen."""
+"""The small models on the shelf: each answers at once, on input that it has not seen."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from PIL import Image, ImageDraw
 
 from regard.data.sources import load_splits
 from regard.layers import Edit, Tap
 from regard.recipes.shelf import shipped
 from regard.runs.load import load
 from tests.commands import is_refused
+from tests.digits import drawings
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +107,30 @@ def test_a_writer_without_its_training_text_asks_for_other_text(model, regard):
 def test_an_exported_writer_is_said_to_copy(model, tmp_path, caplog):
     model("small/write").export(tmp_path / "hf")
     assert "no_copy" in caplog.text
+
+
+def test_digits_drawn_by_hand_are_read_at_once(model):
+    digits, drawn = model("small/digits"), drawings()
+    found = digits.classify([image for _, image in drawn])
+    assert [best.label for best, *_ in found] == [digit for digit, _ in drawn]
+    look = digits.look(drawn[0][1])
+    assert look.test(look.choose("rollout")).most < look.test(look.choose("rollout")).before
+
+
+CLOTHES = {
+    "T-shirt": [(110, 40), (170, 40), (245, 85), (220, 125), (195, 110), (195, 250), (85, 250),
+                (85, 110), (60, 125), (35, 85)],
+    "trouser": [(95, 20), (185, 20), (205, 265), (155, 265), (140, 110), (125, 265), (75, 265)],
+    "bag": [(40, 110), (85, 110), (85, 50), (195, 50), (195, 110), (240, 110), (240, 240),
+            (40, 240), (40, 110), (100, 110), (180, 110), (180, 65), (100, 65), (100, 110)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("paper", "cloth"), [("white", "darkred"), ("black", "silver")])
+@pytest.mark.parametrize("kind", CLOTHES)
+def test_clothes_drawn_on_any_paper_are_named(model, kind, paper, cloth):
+    image = Image.new("RGB", (280, 280), paper)
+    ImageDraw.Draw(image).polygon(CLOTHES[kind], fill=cloth)
+    for clothes in (model("small/fashion"), model("small/fashion").quantised()):
+        [best, *_] = clothes.classify(image)
+        assert best.label == kind

@@ -16,7 +16,7 @@ from regard.errors import InputError
 from regard.recipes import recipe as recipes
 from regard.recipes.shelf import bytes_of, card_of, in_megabytes, is_model, shipped
 from regard.runtime.files import read_json
-from regard.tasks.entries import EVERY_MODEL, verbs_of
+from regard.tasks.entries import EVERY_TASK, verbs_of
 from regard.tokens import Processor
 from regard.tokens.listing import aligned
 from regard.train.checkpoint import run as checkpoint
@@ -66,7 +66,7 @@ def _described(entry: Traversable) -> tuple[str, list[str]]:
         recipe = recipes.load(folder / RECIPE)
         known = Processor.from_json(read_tokenizer(folder))
     can = (verb for verb, _ in verbs_of(recipe.task, recipe.model, known))
-    return recipe.model.family, [*can, *EVERY_MODEL]
+    return recipe.model.family, [*can, *EVERY_TASK[recipe.model.reads]]
 
 
 def _first_score(entry: Traversable) -> dict[str, Any] | None:

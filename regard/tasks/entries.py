@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from regard.models.config import ModelConfig, Reads, Shape
     from regard.tokens import Vocabulary
 
-EVERY_MODEL = ("words", "look", "heads")
-"""The commands that work with a model of any task."""
+EVERY_TASK: dict[Reads, tuple[str, ...]] = {
+    "text": ("words", "look", "heads"),
+    "images": ("look", "heads"),
+}
+"""The commands that work with a model of any task, by what the model reads."""
 
 
 @dataclass(frozen=True)

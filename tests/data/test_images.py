@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from regard.data.config import DigitsData
 from regard.data.images import digits, opening
@@ -232,3 +232,43 @@ def test_an_image_is_changed_as_seed_epoch_and_number_say_alone():
                   augmented(images, [4, 9, 2, 7, 0, 1], 4, 5, 1.0)):  # fmt: skip
         assert not torch.allclose(other, found, atol=0.05)
     assert augmented(images, range(6), 0, 0, 0.0) is images
+
+
+def shirt(paper: str, cloth: str, side: int = 280) -> Image.Image:
+    """A T-shirt in the middle of a sheet, with room around it."""
+    image = Image.new("RGB", (side, side), paper)
+    points = [(110, 70), (170, 70), (230, 110), (205, 140), (190, 130), (190, 230), (90, 230),
+              (90, 130), (75, 140), (50, 110)]  # fmt: skip
+    ImageDraw.Draw(image).polygon([(x * side / 280, y * side / 280) for x, y in points], fill=cloth)
+    return image
+
+
+OBJECT = ImageReader(height=28, width=28, channels=1, mean=(0.5,), std=(0.5,), scaling="object")
+
+
+@pytest.mark.parametrize(("paper", "cloth"), [("white", "black"), ("black", "white")])
+def test_an_object_on_any_plain_background_fills_the_frame_light_on_dark(paper, cloth):
+    [pixels] = OBJECT.pixels(shirt(paper, cloth))
+    assert pixels.shape == (28, 28)
+    assert pixels.max() == pytest.approx(1)
+    assert pixels[[0, 0, -1, -1], [0, -1, 0, -1]].max() == 0
+    assert (pixels[:, [0, -1]] > 0.1).any()  # its sleeves reach both sides
+    assert abs(pixels - OBJECT.pixels(shirt("white", "black", 140))[0]).mean() < 0.03
+
+
+def test_a_pale_object_keeps_its_shade_and_an_image_of_the_models_size_is_left_alone():
+    assert OBJECT.pixels(shirt("white", "silver"))[0].max() == pytest.approx(63 / 255, abs=0.01)
+    small = Image.fromarray(np.full((28, 28), 200, np.uint8))
+    assert (OBJECT.pixels(small) == np.float32(200) / np.float32(255)).all()
+    assert (OBJECT.bytes_of(np.asarray(small)) == 200).all()
+    assert np.array_equal(
+        OBJECT.bytes_of(shirt("white", "red")),
+        np.rint(255 * OBJECT.pixels(shirt("white", "red"))).astype(np.uint8),
+    )
+
+
+def test_an_object_that_is_not_there_is_said_and_so_are_colours():
+    with pytest.raises(InputError, match="one colour"):
+        OBJECT.pixels(Image.new("RGB", (60, 60), "white"))
+    with pytest.raises(ValueError, match="one channel"):
+        ImageReader(height=28, width=28, channels=3, scaling="object")
