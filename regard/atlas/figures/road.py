@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.atlas.drawing import Board, Drawing
-from regard.atlas.figures.descent import descend
+from regard.atlas.figures.descent import Descent
 from regard.atlas.figures.recurrence import unrolled
 from regard.atlas.progress import OnStep, training_progress
 from regard.errors import InputError
@@ -38,7 +38,6 @@ from regard.layers import (
     plain_context,
 )
 from regard.layers.recurrent import as_it_is, gates_of
-from regard.train.adam import Adam
 
 NAMES = ("gates", "free weights", "free candidates", "keys and values", "heads")
 """The steps from 0 to 4."""
@@ -183,14 +182,12 @@ def draw_texts(count: int, data: torch.Generator) -> tuple[Tensor, Tensor, Tenso
 def train(step: Gated, steps: int, seed: int, on_step: OnStep) -> tuple[Answerer, float]:
     """Train one step; returns the model, and the percentage of digits that are right."""
     model = Answerer(step)
-    optimizer = Adam(model.parameters(), lr=RATE, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 1 - done / steps)
+    descent = Descent(model.parameters(), RATE, on_step, lambda done: 1 - done / steps)
     data = torch.Generator().manual_seed(seed)  # the same texts for every step
     for _ in range(steps):
         *text, wanted = draw_texts(BATCH, data)
         loss = F.cross_entropy(model(*text).flatten(0, 1), wanted.flatten())
-        on_step(descend(optimizer, loss), BATCH * (PAIRS + 1))
-        schedule.step()
+        descent.step(loss, BATCH * (PAIRS + 1))
     with torch.no_grad():
         *text, wanted = draw_texts(UNSEEN, torch.Generator().manual_seed(seed + 1))
         found = model(*text).argmax(-1) == wanted

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.atlas.drawing import Board, Drawing, Numbers
-from regard.atlas.figures.descent import descend, running_median
+from regard.atlas.figures.descent import Descent, running_median, warming
 from regard.atlas.progress import OnStep, training_progress
 from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
 from regard.layers import (
@@ -30,7 +30,6 @@ from regard.layers import (
     VocabularyHead,
     position_scheme,
 )
-from regard.train.adam import Adam
 
 DIM, HEADS, HIDDEN, VOCAB, LENGTH, BATCH = 32, 4, 64, 16, 8, 32
 SOLVED = 0.1  # the task counts as learned below this loss
@@ -147,19 +146,15 @@ def train_trial(
     """The loss at each step; after a non-finite loss, the last finite one is repeated."""
     torch.manual_seed(seed)
     model = Copier(trial, layers)
-    optimizer = Adam(model.parameters(), lr=rate, betas=(0.9, 0.98), fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / max(1, trial.warmup))
-    )
+    course = warming(max(1, trial.warmup))
+    descent = Descent(model.parameters(), rate, on_step, course, beta=0.98)
     data = torch.Generator().manual_seed(seed)  # the same batches for every trial
-    losses: list[float] = []
+    losses = descent.losses
     for _ in range(steps):
         loss = _loss(model, data)
         if not torch.isfinite(loss):
             return losses + [losses[-1]] * (steps - len(losses))
-        losses.append(descend(optimizer, loss))
-        on_step(losses[-1], BATCH * LENGTH)
-        schedule.step()
+        descent.step(loss, BATCH * LENGTH)
     return losses
 
 
