@@ -1,6 +1,8 @@
-"""Formats numbers for people: three digits and a unit."""
+"""Formats numbers and tables for people: three digits and a unit, columns of text."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def short(number: float, unit: str = "") -> str:
@@ -23,3 +25,16 @@ def duration(hours: float) -> str:
         if hours >= 2 * size:
             return f"{hours / size:,.{decimals(hours / size)}f} {unit}"
     return f"{hours * 3600:.{decimals(hours * 3600)}f} seconds"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table: the first column is aligned to the left, the others to the right.
+
+    Example:
+        >>> aligned([("a", "10"), ("bcd", "5")])
+        ['a    10', 'bcd   5']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]

@@ -70,17 +70,18 @@ class Gated(nn.Module):
         """The states of all tokens."""
         return self.gru_states(x)
 
+    def before(self, x: Tensor) -> Tensor:
+        """The state of the GRU before each token: (batch, n, dim)."""
+        states = self.gru_states(x)
+        return torch.cat((torch.zeros_like(states[:, :1]), states[:, :-1]), 1)
+
     def candidates(self, x: Tensor) -> Tensor:
         """h̃, (batch, n, dim)."""
-        states = self.gru_states(x)
-        before = torch.cat((torch.zeros_like(states[:, :1]), states[:, :-1]), 1)
-        return self.gates(x, before)["candidate"]
+        return self.gates(x, self.before(x))["candidate"]
 
     def weights(self, x: Tensor) -> Tensor:
         """The weights of all candidates in all states of one text: (features, n, n)."""
-        states = self.gru_states(x)
-        before = torch.cat((torch.zeros_like(states[:, :1]), states[:, :-1]), 1)
-        return unrolled(self.gates(x, before)["update"][0])[0].permute(2, 0, 1)
+        return unrolled(self.gates(x, self.before(x))["update"][0])[0].permute(2, 0, 1)
 
     def rebuilt(self, x: Tensor) -> Tensor:
         """The states of one text as weighted sums of the candidates: (n, dim)."""

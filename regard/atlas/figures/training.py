@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.atlas.drawing import Board, Drawing, Numbers
+from regard.atlas.figures.costs import decades
 from regard.atlas.figures.descent import Descent, running_median, warming
 from regard.atlas.progress import OnStep, training_progress
 from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
@@ -198,9 +199,9 @@ def draw_gradients(board: Board, place: int, gradients: dict[str, list[float]]) 
         axes.curve(values, style=style, width=2.4, marker=style.marker)
     every = [value for values in gradients.values() for value in values]
     if max(every) > 30 * min(every) > 0:
-        low, high = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
-        axes.log_axis("y", [10.0**exponent for exponent in range(low, high + 1)])
-        axes.set_ylim(10.0**low, 10.0**high)
+        ticks = decades(every)
+        axes.log_axis("y", ticks)
+        axes.set_ylim(ticks[0], ticks[-1])
     else:
         axes.set_ylim(0, 1.2 * max(every))
 
