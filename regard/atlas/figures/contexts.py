@@ -166,6 +166,17 @@ def read(pipeline: Pipeline, texts: Sequence[str]) -> list[Read]:
     longest, most = max(map(len, rows)), model.config.max_length
     if longest > most:
         raise InputError("a text", got=f"{longest} tokens", expected=f"at most {most}")
+    return [
+        _read(tokenizer, ids, vectors)
+        for ids, vectors in zip(rows, layer_vectors(model, rows), strict=True)
+    ]
+
+
+def layer_vectors(model: Any, rows: Sequence[list[int]]) -> list[Tensor]:
+    """The vectors of all tokens of each text at every layer: (layers + 1, tokens, dim).
+
+    The first is the embedding without positions, the others are what leaves each block.
+    """
     tap = Tap(f"{model.reader}.*.residual")
     with evaluating(model):
         model.hidden(Ragged.of(rows), tap)
@@ -173,11 +184,7 @@ def read(pipeline: Pipeline, texts: Sequence[str]) -> list[Read]:
     count = len(tap.records)
     blocks = [tap.records[f"{model.reader}.{layer}.residual"] for layer in range(count)]
     return [
-        _read(
-            tokenizer,
-            ids,
-            torch.stack([embedding[ids], *(each[row, : len(ids)] for each in blocks)]),
-        )
+        torch.stack([embedding[ids], *(each[row, : len(ids)] for each in blocks)])
         for row, ids in enumerate(rows)
     ]
 
