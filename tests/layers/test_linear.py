@@ -9,14 +9,6 @@ import torch.nn.functional as F
 from regard.layers.kernels.linear import FEW, LARGE, SHARED, SOME, Linear, linear
 
 
-@pytest.fixture(params=[1, 3])
-def _threads(request):
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.usefixtures("_threads")
 @pytest.mark.parametrize("rows", [0, 1, 2, FEW, FEW + 1, 16, SOME, SOME + 1])
 @pytest.mark.parametrize(("out", "into"), [(7, 5), (257, 256), (1025, 1024)])
