@@ -46,7 +46,7 @@ def table(compared: Compared) -> str:
     for row, found in zip(table_rows(compared), compared.results.values(), strict=True):
         bleu = {most: f"{value:.1f}" for most, _, value in found.by_length}
         rows.append((*row, *(bleu.get(most, "") for most in groups)))
-    return "\n".join(aligned(rows))
+    return "\n".join(aligned(rows, right=True))
 
 
 def draw(compared: Compared) -> Drawing:

@@ -38,6 +38,7 @@ from regard.cli.tokens import tokens
 from regard.cli.vectors import vectors
 from regard.cli.verbs import add_verbs
 from regard.errors import InputError
+from regard.runtime.units import aligned
 
 app = typer.Typer(
     name="regard",
@@ -435,8 +436,7 @@ def env(
 
 def _aligned(values: Mapping[str, Any]) -> str:
     """Names and values in two columns."""
-    width = max(map(len, values))
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in values.items())
+    return "\n".join(aligned([(name, str(value)) for name, value in values.items()]))
 
 
 @data_app.command("check")

@@ -204,13 +204,13 @@ def written(columns: dict[str, list[Any]]) -> list[tuple[str, ...]]:
 
 def table(price: float = 1.0, share: float = 0.3) -> str:
     """The table as text for a terminal, with its notes."""
-    lines = aligned([COLUMNS, *written(compute(price, share))])
+    lines = aligned([COLUMNS, *written(compute(price, share))], right=True)
     notes = [f"{row.name}: {row.note}." for row in ROWS if row.note]
     rests = (
         f"Computed days: at {share:.0%} of a chip's peak. All costs, also those of published days: "
         f"${price:g} per chip-hour."
     )
-    return "\n".join([*(line.rstrip() for line in lines), "", rests, *notes])
+    return "\n".join([*lines, "", rests, *notes])
 
 
 def _draw_table(board: Board, columns: dict[str, list[Any]]) -> None:
