@@ -103,7 +103,7 @@ class Figure:
         usual: The default ending if no file is given.
         measured: Whether the module has a function `measure`, or `measure_` and the figure's name,
             that trains and returns numbers, which the figure's function draws. The result for the
-            default options is in `results/`.
+            default options is in `results/`. The last option of such a figure is `seed`.
         name: Its name on the command line: its key in `FIGURES`.
     """
 
@@ -302,7 +302,6 @@ _FIGURES = {
         options={
             "model": Option("", "a ViT with learned positions; by default one is trained"),
             "steps": Option(300, "training steps", high=100_000),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -319,7 +318,6 @@ _FIGURES = {
         options={
             "degrees": Option(15.0, "the largest difference of an angle from 90°", low=5, high=40),
             "steps": Option(150, "steps of gradient descent", high=5000),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -421,7 +419,6 @@ _FIGURES = {
         options={
             "heads": Option(2, "number of heads of the last step", high=8),
             "steps": Option(600, "training steps", high=10_000),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -464,7 +461,7 @@ _FIGURES = {
     "recall": Figure(
         title="What is still remembered after n steps",
         lectures=("2.4b",),
-        options={"steps": Option(200, "training steps", high=10_000), "seed": SEED},
+        options={"steps": Option(200, "training steps", high=10_000)},
         measured=True,
     ),
     "depth": Figure(
@@ -473,7 +470,6 @@ _FIGURES = {
         options={
             "steps": Option(200, "training steps", high=5000),
             "rate": Option(0.003, "learning rate", low=1e-6, high=1.0),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -495,7 +491,6 @@ _FIGURES = {
         options={
             "heads": Option(4, "number of heads that are compared with one", low=2, high=16),
             "steps": Option(800, "training steps", high=5000),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -507,7 +502,6 @@ _FIGURES = {
             "model": Option("", "a translator trained on the grammar, instead of training"),
             "pairs": Option(300, "examples to measure", low=2, high=5000),
             "steps": Option(1500, "training steps", high=10_000),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -563,7 +557,6 @@ _FIGURES = {
         module="lengths",
         options={
             "steps": Option(1000, "training steps of each scheme", high=100_000),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -575,7 +568,6 @@ _FIGURES = {
             "layers": Option(8, "number of blocks", high=24),
             "steps": Option(200, "training steps", high=5000),
             "rate": Option(0.01, "learning rate", low=1e-6, high=1.0),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -586,7 +578,6 @@ _FIGURES = {
             "layers": Option(8, "number of blocks", high=24),
             "steps": Option(200, "training steps", high=5000),
             "rate": Option(0.003, "learning rate", low=1e-6, high=1.0),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -598,7 +589,6 @@ _FIGURES = {
             "word": Option(1, "which word of the translation", high=32),
             "steps": Option(200, "training steps", high=10_000),
             "smoothing": Option(0.1, "label smoothing", low=0, high=0.9),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -629,7 +619,6 @@ _FIGURES = {
             "word": Option("model", "the word of two meanings", choices=("model", "bank")),
             "model": Option("", "the folder of a BERT that reads English, instead of training"),
             "steps": Option(400, "training steps", high=10_000),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -639,7 +628,6 @@ _FIGURES = {
         options={
             "steps": Option(400, "steps of pretraining; fine-tuning has a tenth", high=10_000),
             "tries": Option(3, "number of draws of labelled titles", high=50),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -690,7 +678,6 @@ _FIGURES = {
             "steps": Option(1000, "training steps", high=100_000),
             "dim": Option(64, "width of the two models", low=8, high=512),
             "heads": Option(4, "heads of a layer", high=16),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -699,7 +686,6 @@ _FIGURES = {
         lectures=("6.6b",),
         options={
             "steps": Option(400, "training steps of each model", high=100_000),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -708,13 +694,17 @@ _FIGURES = {
         lectures=("6.6",),
         options={
             "steps": Option(1500, "training steps of each size", low=3, high=100_000),
-            "seed": SEED,
         },
         measured=True,
     ),
 }
 
 FIGURES = {
-    name: replace(figure, name=name, module=figure.module or name)
+    name: replace(
+        figure,
+        name=name,
+        module=figure.module or name,
+        options={**figure.options, "seed": SEED} if figure.measured else figure.options,
+    )
     for name, figure in _FIGURES.items()
 }
