@@ -79,7 +79,7 @@ def layers(text: str | None, word: str, model: str, bank: str) -> Drawing:
     near = [nearest(own, place, others, layer) for layer in range(len(own.vectors))]
     lines = _lines(own, place, others)
     to_itself = lines["its embedding"]
-    size = _size(pipeline)
+    size = f"{pipeline.parameters / 1e6:.1f} million parameters"
     unlike = [nearest(own, place, others, layer, other=True) for layer in range(len(near))]
     first, last = near[0][0], near[-1][0]
     caption = (
@@ -265,7 +265,3 @@ def _lines(own: Read, place: int, others: Sequence[Read]) -> dict[str, list[floa
     if not same.all():
         found["other words"] = cosines[:, ~same].mean(1).tolist()
     return found
-
-
-def _size(pipeline: Pipeline) -> str:
-    return f"{pipeline.parameters / 1e6:.1f} million parameters"
