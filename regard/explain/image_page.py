@@ -75,6 +75,7 @@ def image_page(look: Look, choice: Choice, test: HiddenPatches | None = None) ->
     }
     return fill_template(
         "image",
+        schemes="light",
         heading=escaped(look.title),
         facts=escaped(_facts(look)),
         test=_test(test, choice),
