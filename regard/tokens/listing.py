@@ -15,10 +15,10 @@ from functools import reduce
 from itertools import accumulate, combinations, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import InputError
+from regard.errors import InputError, escaped
 from regard.runtime.units import aligned
 from regard.tokens.kinds import CONTINUES, SPACE
-from regard.tokens.spelling import Span, escaped
+from regard.tokens.spelling import Span
 
 if TYPE_CHECKING:
     from regard.tokens.tokenizer import Tokenizer
