@@ -122,6 +122,16 @@ class Drawing:
         return framed(self._page())
 
 
+def key_of(name: str) -> str:
+    """The key of a number, made of a name.
+
+    Example:
+        >>> key_of("loss_post-norm, warm-up")
+        'loss_post_norm_warm_up'
+    """
+    return name.replace(", ", "_").replace("-", "_").replace(" ", "_")
+
+
 def _written(value: Any) -> str:
     if isinstance(value, list):
         if value and isinstance(value[0], list):

@@ -21,7 +21,7 @@ from functools import partial
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from regard.atlas.drawing import Board, Drawing
+from regard.atlas.drawing import Board, Drawing, key_of
 from regard.errors import InputError
 from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
 from regard.layers import AdditiveScore, Attention, DotScore, Mask, plain_context
@@ -268,13 +268,10 @@ def decades(values: Sequence[float]) -> list[float]:
 
 
 def _numbers(found: _Found) -> dict[str, object]:
-    def named(name: str) -> str:
-        return name.replace(", ", "_").replace(" ", "_")
-
     return {
         "lengths": found.lengths,
         **{
-            f"{what}_{named(name)}": [getattr(found.scores[name, n], what) for n in found.lengths]
+            f"{what}_{key_of(name)}": [getattr(found.scores[name, n], what) for n in found.lengths]
             for name in found.kinds
             for what in ("seconds", "bytes")
         },

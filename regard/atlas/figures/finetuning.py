@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from regard.atlas.drawing import Board, Drawing
+from regard.atlas.drawing import Board, Drawing, key_of
 from regard.atlas.figures.descent import Descent, train_on
 from regard.atlas.figures.topics import (
     LENGTH,
@@ -131,13 +131,9 @@ def finetuning(measured: dict[str, Any], steps: int, tries: int, seed: int) -> D
             examples=list(EXAMPLES),
             guessing=guess,
             holes_right=right,
-            **{f"accuracy_{_named(way)}": line for way, line in means.items()},
-            **{f"parameters_{_named(way)}": count for way, count in learned.items()},
+            **{f"accuracy_{key_of(way)}": line for way, line in means.items()},
+            **{f"parameters_{key_of(way)}": count for way, count in learned.items()},
         )
-
-
-def _named(way: str) -> str:
-    return way.replace(" ", "_")
 
 
 def _labelled(seed: int) -> tuple[list[LabelledText], list[LabelledText]]:

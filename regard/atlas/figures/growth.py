@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.atlas.drawing import Board, Drawing
+from regard.atlas.drawing import Board, Drawing, key_of
 from regard.atlas.figures.costs import Call, Cost, Name, draw_costs, measured
 from regard.explain.colours import LINE_STYLES
 from regard.layers import Attention, DotScore, Mask, plain_context
@@ -171,11 +171,8 @@ def _draw(found: _Found, kernel: int, reach: int, rounds: int) -> Drawing:
 def _numbers(found: _Found, kernel: int, reach: int) -> dict[str, object]:
     longest = found.lengths[-1]
 
-    def named(kind: str) -> str:
-        return kind.replace(", ", "_").replace(" ", "_")
-
     def of_each(value: Sequence[object]) -> dict[str, object]:
-        return {named(kind): each for kind, each in zip(KINDS, value, strict=True)}
+        return {key_of(kind): each for kind, each in zip(KINDS, value, strict=True)}
 
     return {
         "lengths": found.lengths,

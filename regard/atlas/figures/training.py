@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.atlas.drawing import Board, Drawing, Numbers
+from regard.atlas.drawing import Board, Drawing, Numbers, key_of
 from regard.atlas.figures.costs import decades
 from regard.atlas.figures.descent import Descent, running_median, warming
 from regard.atlas.progress import OnStep, training_progress
@@ -212,20 +212,10 @@ def final_loss(losses: list[float]) -> float:
     return sum(last) / len(last)
 
 
-def number_name(what: str, name: str) -> str:
-    """The name of a number.
-
-    Example:
-        >>> number_name("loss", "post-norm, warm-up")
-        'loss_post_norm_warm_up'
-    """
-    return f"{what}_{name}".replace(", ", "_").replace("-", "_").replace(" ", "_")
-
-
 def trial_numbers(curves: dict[str, list[float]], gradients: dict[str, list[float]]) -> Numbers:
     """The last loss, the first gradients and the curve of each trial, by name."""
     return {
-        **{number_name("loss", name): final_loss(line) for name, line in curves.items()},
-        **{number_name("gradients", name): values for name, values in gradients.items()},
-        **{number_name("curve", name): line for name, line in curves.items()},
+        **{key_of(f"loss_{name}"): final_loss(line) for name, line in curves.items()},
+        **{key_of(f"gradients_{name}"): values for name, values in gradients.items()},
+        **{key_of(f"curve_{name}"): line for name, line in curves.items()},
     }
