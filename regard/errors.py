@@ -49,8 +49,11 @@ def _plain(part: object) -> str:
     text = str(part)
     if len(text) > LONGEST:  # keep beginning and end, because the end is often as informative
         text = f"{text[: LONGEST // 2]}…{text[-LONGEST // 2 + 1 :]}"
-    if text.isprintable():
-        return text
+    return escaped(text)
+
+
+def escaped(text: str) -> str:
+    """A text with those characters escaped that cannot be printed, such as line ends."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()
         for letter in text

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from regard.atlas.catalogue import FIGURES, Figure, Option, Value, look_up
 from regard.errors import InputError
+from regard.runtime.units import aligned
 
 if TYPE_CHECKING:
     from regard.atlas.drawing import Drawing
@@ -68,15 +69,13 @@ def find(name: str) -> Figure:
 
 def listing() -> str:
     """The list of all figures as text: name, title and options."""
-    width = max(map(len, FIGURES))
-    lines = []
+    rows = []
     for figure in FIGURES.values():
-        lines.append(f"{figure.name:{width}}  {figure.title}")
+        rows.append((figure.name, figure.title))
         settings = [f"{name}={option.default}" for name, option in figure.options.items()]
         settings = [*(["--text"] if figure.text else []), *settings]
-        if settings:
-            lines.append(f"{'':{width}}  {' '.join(settings)}")
-    return "\n".join(lines)
+        rows += [("", " ".join(settings))] if settings else []
+    return "\n".join(aligned(rows))
 
 
 def parse_options(name: str, given: Sequence[str]) -> dict[str, Value]:

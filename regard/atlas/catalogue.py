@@ -95,20 +95,21 @@ class Figure:
     Attributes:
         title: A short title.
         lectures: The rows of the lecture ledger that it covers, such as `3.1`.
-        module: The module in `figures/` with the function that draws it, which has its name.
+        module: The module in `figures/` with the function that draws it, which has the figure's
+            name; by default the module has it, too.
         text: The meaning of `--text` for this figure; empty if it takes no text.
         options: Its options, by name.
         endings: The endings of files that it can be written to.
         usual: The default ending if no file is given.
         measured: Whether the module has a function `measure`, or `measure_` and the figure's name,
             that trains and returns numbers, which the figure's function draws. The result for the
-            default options is in `results/`.
+            default options is in `results/`. The last option of such a figure is `seed`.
         name: Its name on the command line: its key in `FIGURES`.
     """
 
     title: str
     lectures: tuple[str, ...]
-    module: str
+    module: str = ""
     text: str = ""
     options: Mapping[str, Option] = field(default_factory=dict)
     endings: tuple[str, ...] = PICTURES
@@ -271,11 +272,10 @@ _FIGURES = {
     "patches": Figure(
         title="Patches as tokens: an image, chopped and projected",
         lectures=("1.6", "7.4"),
-        module="patches",
         text="the path of an image",
         options={
-            "patch": Option(16, "side of a patch, of images of 64 × 64", low=1, high=32),
-            "dim": Option(24, "width of a token", low=1, high=128),
+            "patch": Option(16, "side of a patch, of images of 64 × 64", high=32),
+            "dim": Option(24, "width of a token", high=128),
             "model": Option("", "a model of images, whose matrix is used"),
             "seed": SEED,
         },
@@ -284,7 +284,7 @@ _FIGURES = {
         title="You can tokenize anything: chop it, project each chunk",
         lectures=("1.6",),
         module="patches",
-        options={"dim": Option(24, "width of a token", low=1, high=128), "seed": SEED},
+        options={"dim": Option(24, "width of a token", high=128), "seed": SEED},
     ),
     "entries": Figure(
         title="Attention on pixels and on patches: entries and memory",
@@ -292,18 +292,16 @@ _FIGURES = {
         module="patches",
         options={
             "image": Option(224, "side of the image in pixels", low=16, high=4096),
-            "layers": Option(48, "layers", low=1, high=1000),
-            "heads": Option(16, "heads of a layer", low=1, high=1000),
+            "layers": Option(48, "layers", high=1000),
+            "heads": Option(16, "heads of a layer", high=1000),
         },
     ),
     "similarity": Figure(
         title="What learned positions know: neighbours are alike, and so are borders",
         lectures=("4.7", "4.10", "7.4"),
-        module="similarity",
         options={
             "model": Option("", "a ViT with learned positions; by default one is trained"),
-            "steps": Option(300, "training steps", low=1, high=100_000),
-            "seed": SEED,
+            "steps": Option(300, "training steps", high=100_000),
         },
         measured=True,
     ),
@@ -320,7 +318,6 @@ _FIGURES = {
         options={
             "degrees": Option(15.0, "the largest difference of an angle from 90°", low=5, high=40),
             "steps": Option(150, "steps of gradient descent", high=5000),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -334,10 +331,7 @@ _FIGURES = {
         title="Why divide by √d_k: large products saturate the softmax",
         lectures=("3.1c",),
         module="attention",
-        options={
-            "keys": Option(64, "number of keys", low=2, high=4096),
-            "seed": SEED,
-        },
+        options={"keys": Option(64, "number of keys", low=2, high=4096), "seed": SEED},
     ),
     "bilinear": Figure(
         title="A learned similarity: a plain dot product has nothing to learn",
@@ -346,7 +340,7 @@ _FIGURES = {
         text="pairs of adjective and noun, such as 'blue sky fluffy cat'",
         options={
             "dim": Option(16, "width of the word vectors", low=2, high=512),
-            "steps": Option(100, "training steps", low=1, high=5000),
+            "steps": Option(100, "training steps", high=5000),
             "seed": SEED,
         },
     ),
@@ -371,7 +365,6 @@ _FIGURES = {
     "steps": Figure(
         title="Attention step by step: x, q, k, v, q·k, softmax, × v, Σ, heads, × W_O",
         lectures=("3.1d",),
-        module="steps",
         text="a text that the model can read",
         options={
             "model": Option("", "a model's folder or name; by default one that is shipped"),
@@ -393,7 +386,6 @@ _FIGURES = {
     "lookup": Figure(
         title="Attention is not a search for the nearest key",
         lectures=("3.1e", "9.4"),
-        module="lookup",
         text="a sentence to translate",
         options={
             "model": Option("small/translate", "a translator"),
@@ -405,7 +397,6 @@ _FIGURES = {
     "costs": Figure(
         title="What scores and heads cost: additive and dot product, one head and several",
         lectures=("3.2", "3.4"),
-        module="costs",
         options={
             "length": Option(256, "the longest sequence", low=64, high=2048),
             "dim": Option(64, "width of a head", low=4, high=256),
@@ -424,25 +415,21 @@ _FIGURES = {
     "road": Figure(
         title="From a gate to multi-head attention in four steps",
         lectures=("2.4",),
-        module="road",
         text="pairs of letters and digits, and two letters, such as 'b7 a3 d1 ab'",
         options={
             "heads": Option(2, "number of heads of the last step", high=8),
             "steps": Option(600, "training steps", high=10_000),
-            "seed": SEED,
         },
         measured=True,
     ),
     "cells": Figure(
         title="How many parameters a GRU and an LSTM have",
         lectures=("2.2", "2.3"),
-        module="cells",
         options={"dim": Option(256, "width of input and state", high=4096)},
     ),
     "fields": Figure(
         title="How far back a token sees after n layers",
         lectures=("2.9", "7.10"),
-        module="fields",
         options={
             "length": Option(64, "tokens of a text", low=4, high=256),
             "layers": Option(6, "the largest number of layers", high=12),
@@ -455,7 +442,6 @@ _FIGURES = {
     "crossover": Figure(
         title="Where n passes d: from when on attention costs more than recurrence",
         lectures=("2.9",),
-        module="crossover",
         options={
             "dim": Option(128, "the largest width", low=16, high=1024),
             "rounds": Option(3, "rounds to take the median of", high=1000),
@@ -475,25 +461,21 @@ _FIGURES = {
     "recall": Figure(
         title="What is still remembered after n steps",
         lectures=("2.4b",),
-        module="recall",
-        options={"steps": Option(200, "training steps", high=10_000), "seed": SEED},
+        options={"steps": Option(200, "training steps", high=10_000)},
         measured=True,
     ),
     "depth": Figure(
         title="How many layers of each kind can be trained",
         lectures=("2.4b",),
-        module="depth",
         options={
             "steps": Option(200, "training steps", high=5000),
             "rate": Option(0.003, "learning rate", low=1e-6, high=1.0),
-            "seed": SEED,
         },
         measured=True,
     ),
     "growth": Figure(
         title="Recurrence, convolution and attention as a text becomes longer",
         lectures=("2.9",),
-        module="growth",
         options={
             "length": Option(8192, "the longest text", low=64, high=16384),
             "dim": Option(64, "width of a token", low=4, high=512),
@@ -506,24 +488,20 @@ _FIGURES = {
     "heads": Figure(
         title="Several narrow heads keep apart what one wide head mixes",
         lectures=("3.4",),
-        module="heads",
         options={
             "heads": Option(4, "number of heads that are compared with one", low=2, high=16),
-            "steps": Option(800, "training steps", low=1, high=5000),
-            "seed": SEED,
+            "steps": Option(800, "training steps", high=5000),
         },
         measured=True,
     ),
     "question": Figure(
         title="A head found by its question: “Any adjectives in front of me?”",
         lectures=("3.4",),
-        module="question",
         text="noun phrases (or a translator's sentence) to show the head's weights on",
         options={
             "model": Option("", "a translator trained on the grammar, instead of training"),
             "pairs": Option(300, "examples to measure", low=2, high=5000),
             "steps": Option(1500, "training steps", high=10_000),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -547,7 +525,7 @@ _FIGURES = {
         lectures=("4.4", "4.5"),
         module="positions",
         options={
-            "by": Option(3, "by how many positions to shift", low=1, high=32),
+            "by": Option(3, "by how many positions to shift", high=32),
             "dim": Option(16, "width of a position's vector", low=4, high=256),
         },
     ),
@@ -566,7 +544,6 @@ _FIGURES = {
     "pair": Figure(
         title="The same words in another place: the same scores, or not",
         lectures=("4.12",),
-        module="pair",
         text="two sentences with a slash between them",
         options={
             "model": Option("", "a trained encoder, in place of new absolute ones"),
@@ -579,8 +556,7 @@ _FIGURES = {
         lectures=("4.13",),
         module="lengths",
         options={
-            "steps": Option(1000, "training steps of each scheme", low=1, high=100_000),
-            "seed": SEED,
+            "steps": Option(1000, "training steps of each scheme", high=100_000),
         },
         measured=True,
     ),
@@ -590,34 +566,29 @@ _FIGURES = {
         module="training",
         options={
             "layers": Option(8, "number of blocks", high=24),
-            "steps": Option(200, "training steps", low=1, high=5000),
+            "steps": Option(200, "training steps", high=5000),
             "rate": Option(0.01, "learning rate", low=1e-6, high=1.0),
-            "seed": SEED,
         },
         measured=True,
     ),
     "residuals": Figure(
         title="Why residual connections and norms",
         lectures=("5.1b",),
-        module="residuals",
         options={
             "layers": Option(8, "number of blocks", high=24),
-            "steps": Option(200, "training steps", low=1, high=5000),
+            "steps": Option(200, "training steps", high=5000),
             "rate": Option(0.003, "learning rate", low=1e-6, high=1.0),
-            "seed": SEED,
         },
         measured=True,
     ),
     "loss": Figure(
         title="The loss as a picture: the model's distribution beside its target",
         lectures=("5.5b",),
-        module="loss",
         text="a pair of known words, such as 'merci = thanks'",
         options={
             "word": Option(1, "which word of the translation", high=32),
             "steps": Option(200, "training steps", high=10_000),
             "smoothing": Option(0.1, "label smoothing", low=0, high=0.9),
-            "seed": SEED,
         },
         measured=True,
     ),
@@ -629,14 +600,12 @@ _FIGURES = {
     "families": Figure(
         title="Who may attend to whom: GPT, BERT and T5 differ in their masks",
         lectures=("6.1", "6.2", "6.3"),
-        module="families",
         text="a sentence of 2 to 12 words",
         options={"seed": SEED},
     ),
     "objectives": Figure(
         title="One text, three training objectives: next token, masked tokens, spans",
         lectures=("6.1", "6.2", "6.3"),
-        module="objectives",
         text="a text of 2 to 36 words",
         options={
             "draws": Option(200, "number of draws for the measured shares", high=10_000),
@@ -646,30 +615,25 @@ _FIGURES = {
     "meanings": Figure(
         title="Contextual embeddings separate the meanings of a word",
         lectures=("6.4",),
-        module="meanings",
         options={
             "word": Option("model", "the word of two meanings", choices=("model", "bank")),
             "model": Option("", "the folder of a BERT that reads English, instead of training"),
             "steps": Option(400, "training steps", high=10_000),
-            "seed": SEED,
         },
         measured=True,
     ),
     "finetuning": Figure(
         title="Fine-tuning: pretraining without labels saves labels",
         lectures=("6.5",),
-        module="finetuning",
         options={
             "steps": Option(400, "steps of pretraining; fine-tuning has a tenth", high=10_000),
             "tries": Option(3, "number of draws of labelled titles", high=50),
-            "seed": SEED,
         },
         measured=True,
     ),
     "sizes": Figure(
         title="How large, how long, how much: the table of model sizes, computed",
         lectures=("6.7",),
-        module="sizes",
         options={
             "price": Option(1.0, "dollars for an hour of a chip", low=0.001, high=1000),
             "share": Option(0.3, "share of its peak that a chip reaches", low=0.01, high=1),
@@ -687,7 +651,6 @@ _FIGURES = {
     "gallery": Figure(
         title="The lectures' sentences, each with a model and what it shows",
         lectures=("5.8b",),
-        module="gallery",
         text="a sentence of your own in place of the lectures'",
         options={
             "scene": Option(
@@ -711,35 +674,37 @@ _FIGURES = {
     "induction": Figure(
         title="Learning in context: two attention layers learn it, one does not",
         lectures=("6.6",),
-        module="induction",
         options={
-            "steps": Option(1000, "training steps", low=1, high=100_000),
+            "steps": Option(1000, "training steps", high=100_000),
             "dim": Option(64, "width of the two models", low=8, high=512),
-            "heads": Option(4, "heads of a layer", low=1, high=16),
-            "seed": SEED,
+            "heads": Option(4, "heads of a layer", high=16),
         },
         measured=True,
     ),
     "prompts": Figure(
         title="Examples in the prompt, and steps written before the answer",
         lectures=("6.6b",),
-        module="prompts",
         options={
-            "steps": Option(400, "training steps of each model", low=1, high=100_000),
-            "seed": SEED,
+            "steps": Option(400, "training steps of each model", high=100_000),
         },
         measured=True,
     ),
     "laws": Figure(
         title="Scaling laws: the loss is a power law of size, data and compute",
         lectures=("6.6",),
-        module="laws",
         options={
             "steps": Option(1500, "training steps of each size", low=3, high=100_000),
-            "seed": SEED,
         },
         measured=True,
     ),
 }
 
-FIGURES = {name: replace(figure, name=name) for name, figure in _FIGURES.items()}
+FIGURES = {
+    name: replace(
+        figure,
+        name=name,
+        module=figure.module or name,
+        options={**figure.options, "seed": SEED} if figure.measured else figure.options,
+    )
+    for name, figure in _FIGURES.items()
+}

@@ -17,7 +17,7 @@ from regard.explain.sheet import render
 from regard.pipeline import Pipeline
 from regard.runs.compare import BIN, Compared
 from regard.runtime.files import write_file
-from regard.runtime.units import short
+from regard.runtime.units import aligned, short
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 COLUMNS = ("model", "parameters", "BLEU", "training", "target tokens/s", "sentences/s")
@@ -46,14 +46,7 @@ def table(compared: Compared) -> str:
     for row, found in zip(table_rows(compared), compared.results.values(), strict=True):
         bleu = {most: f"{value:.1f}" for most, _, value in found.by_length}
         rows.append((*row, *(bleu.get(most, "") for most in groups)))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    )
+    return "\n".join(aligned(rows, right=True))
 
 
 def draw(compared: Compared) -> Drawing:

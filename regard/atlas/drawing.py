@@ -19,10 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
-from matplotlib.ticker import AutoLocator, ScalarFormatter
 
 from regard.explain.cells import Scale, hatch_negative
-from regard.explain.colours import INK, MUTED, RULE, LineStyle
+from regard.explain.colours import INK, MUTED, LineStyle
 from regard.explain.look import picture_ending
 from regard.explain.page import Picture, Prose, Section, Table, page
 from regard.explain.sheet import (
@@ -121,6 +120,16 @@ class Drawing:
         from regard.explain.page import framed
 
         return framed(self._page())
+
+
+def key_of(name: str) -> str:
+    """The key of a number, made of a name.
+
+    Example:
+        >>> key_of("loss_post-norm, warm-up")
+        'loss_post_norm_warm_up'
+    """
+    return name.replace(", ", "_").replace("-", "_").replace(" ", "_")
 
 
 def _written(value: Any) -> str:
@@ -248,15 +257,7 @@ class Board:
         start = self.heading(panel, heading, y_label, part[0])
         end = top + part[1] * height - (64 if x_label else 32)
         axes = self.sheet.axes(left + ticks, start, width - ticks - 10, end - start)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["bottom", "left"]].set_color(MUTED)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(AutoLocator())
-            axis.set_major_formatter(ScalarFormatter())
-        axes.tick_params(length=4, color=MUTED, labelcolor=INK, which="major")
-        axes.tick_params(length=0, which="minor")
-        axes.grid(color=RULE, linewidth=0.6)
-        axes.set_axisbelow(True)
+        axes.draw_frame()
         if x_label:
             axes.set_xlabel(x_label, fontsize=points(TEXT), color=MUTED, labelpad=1)
         return axes

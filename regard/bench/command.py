@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,8 @@ def beside(experiments: list[Experiment], names: Sequence[str]) -> list[Experime
 def save(folder: Path, outcomes: list[Outcome], head: dict[str, Any]) -> None:
     """Write results.json, results.md, results.png and growth.png, each atomically."""
     found = table.as_json(outcomes, **head)
-    write_file(folder / "results.json", table.dumped(found).encode())
+    written = json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False)
+    write_file(folder / "results.json", f"{written}\n".encode())
     text = f"# Results\n\n```text\n{table.report(outcomes, **head)}\n```\n"
     write_file(folder / "results.md", text.encode())
     pictures.draw_bars(outcomes, folder / "results.png")

@@ -131,7 +131,7 @@ def _growth(left: Any, right: Any, points: Sequence[Outcome]) -> None:
         axes.set_ylabel(what, fontsize=12)
         axes.xaxis.set_major_formatter(_plain)
         axes.yaxis.set_major_formatter(_plain)
-        axes.yaxis.set_minor_formatter(_plain if _narrow(axes) else _nothing)
+        axes.yaxis.set_minor_formatter(_plain if _narrow(axes) else lambda *_: "")
         axes.grid(visible=True, which="major", color="#dddddd")
         axes.legend(fontsize=11, frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
@@ -140,11 +140,6 @@ def _growth(left: Any, right: Any, points: Sequence[Outcome]) -> None:
 def _plain(value: float, _: object = None) -> str:
     """The tick label of a number, without powers of ten."""
     return f"{value:,.0f}" if value >= 10 else f"{value:g}"
-
-
-def _nothing(value: float, _: object = None) -> str:
-    del value
-    return ""
 
 
 def _narrow(axes: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -319,8 +318,3 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "measured": None if verdict.ratio is None else asdict(verdict.ratio),
         "says": verdict.describe(),
     }
-
-
-def dumped(found: dict[str, Any]) -> str:
-    """The JSON text of the results file."""
-    return json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n"

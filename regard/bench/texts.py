@@ -17,7 +17,6 @@ import numpy as np
 from regard.bench.work import WorkFile, like_multi30k
 from regard.cost.count import forward_flops
 from regard.models.config import ModelConfig
-from regard.models.families import CONFIGS
 from regard.models.sketch import sketch
 from regard.tokens.kinds import BEGIN, END
 
@@ -36,11 +35,6 @@ class TextWork(WorkFile):
     """The id of the end symbol, which must not be generated."""
     weights: str = ""
     """A Hugging Face folder with the model's weights; empty: each contender has random ones."""
-
-    @property
-    def config(self) -> ModelConfig:
-        """The config of the model."""
-        return CONFIGS[self.model["family"]].model_validate(self.model)
 
     def flops(self, *, unread: int = 0) -> float:
         """FLOPs of a forward pass over all texts, each without its last `unread` tokens."""

@@ -42,6 +42,12 @@ class WorkFile:
     """A dataclass that is written to a JSON file, which contenders read."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
+    model: dict[str, Any]
+
+    @property
+    def config(self) -> ModelConfig:
+        """The config of the model."""
+        return CONFIGS[self.model["family"]].model_validate(self.model)
 
     def save(self, path: Path) -> str:
         """Write the JSON file; returns its path, which contenders get."""
@@ -67,11 +73,6 @@ class Work(WorkFile):
     begin: int = BEGIN
     end: int = END
     pad: int = PAD
-
-    @property
-    def config(self) -> ModelConfig:
-        """The config of the model."""
-        return CONFIGS[self.model["family"]].model_validate(self.model)
 
     def flops(self, case: str) -> float:
         """Training FLOPs per real target token of a case; padding does not count."""

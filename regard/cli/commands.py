@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from regard import __version__
 from regard.cli.compare import compare
@@ -37,6 +38,7 @@ from regard.cli.tokens import tokens
 from regard.cli.vectors import vectors
 from regard.cli.verbs import add_verbs
 from regard.errors import InputError
+from regard.runtime.units import aligned
 
 app = typer.Typer(
     name="regard",
@@ -61,9 +63,7 @@ def _version(wanted: bool) -> None:
 def _regard(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version and exit."
-        ),
+        Option("--version", callback=_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Train, run, look into and edit attention models."""
@@ -72,9 +72,7 @@ def _regard(
 
 @app.command()
 def demo(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Only the shipped model: no training.")
-    ] = False,
+    quick: Annotated[bool, Option("--quick", help="Only the shipped model: no training.")] = False,
     quiet: Quiet = False,
     threads: Threads = None,
     device: Device = "auto",
@@ -87,16 +85,14 @@ def demo(
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A file, or a shipped name.")],
+    recipe: Annotated[str, Argument(metavar="RECIPE", help="A file, or a shipped name.")],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Such as train.steps=500.")
+        list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Such as train.steps=500.")
     ] = None,
     out: Annotated[
-        str | None, typer.Option("-o", "--out", metavar="RUN", help="The run's folder.")
+        str | None, Option("-o", "--out", metavar="RUN", help="The run's folder.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the last checkpoint.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue from the last checkpoint.")] = False,
     quiet: Quiet = False,
     threads: Threads = None,
     seed: Seed = None,
@@ -142,39 +138,28 @@ def train(
 @app.command("eval")
 def evaluate(
     place: ModelPath,
-    split: Annotated[
-        str | None, typer.Option(help="A split of the run's data: valid, test, …")
-    ] = None,
+    split: Annotated[str | None, Option(help="A split of the run's data: valid, test, …")] = None,
     files: Annotated[
-        str | None, typer.Option("--data", help="Other pairs: x.tsv, x.csv, x.jsonl, x.en,x.de")
+        str | None, Option("--data", help="Other pairs: x.tsv, x.csv, x.jsonl, x.en,x.de")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="A folder for hypotheses and picture.")
+        Path | None, Option("-o", "--out", help="A folder for hypotheses and picture.")
     ] = None,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Ignore case in the scores.")
-    ] = False,
+    lowercase: Annotated[bool, Option("--lowercase", help="Ignore case in the scores.")] = False,
     beam: Beam = None,
     suggest: Annotated[
-        bool,
-        typer.Option("--suggest", help="Also measure how often the next word is suggested (GPT)."),
+        bool, Option("--suggest", help="Also measure how often the next word is suggested (GPT).")
     ] = False,
     allow_unknown: Annotated[
-        bool, typer.Option("--allow-unknown", help="Exit 0 even if most words are unknown.")
+        bool, Option("--allow-unknown", help="Exit 0 even if most words are unknown.")
     ] = False,
     analogies: Annotated[
         list[str] | None,
-        typer.Option(
-            "--analogies",
-            help="Word vectors: a file with four words per line, such as questions-words.txt.",
-        ),
+        Option(help="Word vectors: a file with four words per line, such as questions-words.txt."),
     ] = None,
     similarity: Annotated[
         list[str] | None,
-        typer.Option(
-            "--similarity",
-            help="Word vectors: a file with two words and a score per line; repeatable.",
-        ),
+        Option(help="Word vectors: a file with two words and a score per line; repeatable."),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -233,17 +218,15 @@ app.command()(look)
 @app.command()
 def words(
     place: ModelPath,
-    word: Annotated[str, typer.Argument(metavar="WORD", help="The word to compare.")],
+    word: Annotated[str, Argument(metavar="WORD", help="The word to compare.")],
     sentences: Annotated[
-        list[str], typer.Option("--in", help="A sentence with the word in it; repeatable.")
+        list[str], Option("--in", help="A sentence with the word in it; repeatable.")
     ],
     layer: Annotated[
         int | None,
-        typer.Option(
-            "--layer", help="The block whose output is used, from 0; by default the whole stack."
-        ),
+        Option(help="The block whose output is used, from 0; by default the whole stack."),
     ] = None,
-    top: Annotated[int, typer.Option("--top", help="How many to show.", min=1)] = 5,
+    top: Annotated[int, Option(help="How many to show.", min=1)] = 5,
     as_json: AsJson = False,
     threads: Threads = None,
     precision: Precision = "fp32",
@@ -263,18 +246,16 @@ app.command()(heads)
 def show(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[FIGURE]", help="A figure's name; by default, all are listed."),
+        Argument(metavar="[FIGURE]", help="A figure's name; by default, all are listed."),
     ] = None,
-    options: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
-    text: Annotated[
-        str | None, typer.Option(help="Your own input, if the figure takes one.")
-    ] = None,
+    options: Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...")] = None,
+    text: Annotated[str | None, Option(help="Your own input, if the figure takes one.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="FIGURE.png, .svg, .pdf or .html; steps: .json, too"),
+        Option("-o", "--out", help="FIGURE.png, .svg, .pdf or .html; steps: .json, too"),
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Train again instead of drawing a stored result.")
+        bool, Option("--fresh", help="Train again instead of drawing a stored result.")
     ] = False,
     details: Details = False,
     paper: Paper = False,
@@ -308,25 +289,21 @@ def show(
 def plan(
     what: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[RECIPE|SIZE|DIR]",
             help="A recipe, a size (base, gpt2, …), or a model's folder or cached name.",
         ),
     ] = None,
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
-    tokens: Annotated[
-        float | None, typer.Option(help="Token budget of a training, such as 1e9.")
-    ] = None,
+    overrides: Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...")] = None,
+    tokens: Annotated[float | None, Option(help="Token budget of a training, such as 1e9.")] = None,
     flops: Annotated[
-        float | None, typer.Option(help="Matrix rate in FLOP/s; measured here if not given.")
+        float | None, Option(help="Matrix rate in FLOP/s; measured here if not given.")
     ] = None,
-    price: Annotated[
-        float | None, typer.Option("--price-per-hour", help="To estimate the cost.")
-    ] = None,
-    vocab: Annotated[int | None, typer.Option(help="Entries of the vocabulary.")] = None,
-    length: Annotated[int | None, typer.Option(help="Tokens of a text.", min=1)] = None,
+    price: Annotated[float | None, Option("--price-per-hour", help="To estimate the cost.")] = None,
+    vocab: Annotated[int | None, Option(help="Entries of the vocabulary.")] = None,
+    length: Annotated[int | None, Option(help="Tokens of a text.", min=1)] = None,
     sizes: Annotated[
-        bool, typer.Option("--table", help="The lectures' table of sizes, computed.")
+        bool, Option("--table", help="The lectures' table of sizes, computed.")
     ] = False,
     as_json: AsJson = False,
     threads: Threads = None,
@@ -361,20 +338,17 @@ def plan(
 @app.command("bench")
 def bench_command(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Toy sizes, to see that everything runs.")
+        bool, Option("--quick", help="Toy sizes, to see that everything runs.")
     ] = False,
-    rounds: Annotated[
-        int | None, typer.Option(help="Rounds of each experiment; by default 5.")
-    ] = None,
+    rounds: Annotated[int | None, Option(help="Rounds of each experiment; by default 5.")] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Such as training-base, or decoding; repeatable.")
+        list[str] | None, Option(help="Such as training-base, or decoding; repeatable.")
     ] = None,
     files: Annotated[
-        str | None,
-        typer.Option("--data", help="Your own parallel text: x.tsv, x.jsonl, or x.en,x.de"),
+        str | None, Option("--data", help="Your own parallel text: x.tsv, x.jsonl, or x.en,x.de")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="A folder for results and pictures.")
+        Path | None, Option("-o", "--out", help="A folder for results and pictures.")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -407,8 +381,7 @@ def bench_command(
 @app.command("recipe")
 def recipe_command(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", help="A recipe's name; by default, all are listed."),
+        str | None, Argument(metavar="[NAME]", help="A recipe's name; by default, all are listed.")
     ] = None,
 ) -> None:
     """Print a shipped recipe, to read it or to start your own from it."""
@@ -424,7 +397,7 @@ def recipe_command(
 def list_runs(
     place: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="[DIR|NAME]", help="A folder of runs, or a shipped model whose card to show."
         ),
     ] = ".",
@@ -446,8 +419,7 @@ def list_runs(
 @app.command()
 def env(
     kernels: Annotated[
-        bool,
-        typer.Option("--kernels", help="Also list the kernels in use; it takes a second."),
+        bool, Option("--kernels", help="Also list the kernels in use; it takes a second.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -464,19 +436,17 @@ def env(
 
 def _aligned(values: Mapping[str, Any]) -> str:
     """Names and values in two columns."""
-    width = max(map(len, values))
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in values.items())
+    return "\n".join(aligned([(name, str(value)) for name, value in values.items()]))
 
 
 @data_app.command("check")
 def data_check(
     files: Annotated[
         list[str],
-        typer.Argument(help="x.tsv, x.csv, x.jsonl, or two aligned files; or a folder of images."),
+        Argument(help="x.tsv, x.csv, x.jsonl, or two aligned files; or a folder of images."),
     ],
     max_words: Annotated[
-        int,
-        typer.Option("--max-words", help="Report sentences with more words as too long.", min=1),
+        int, Option(help="Report sentences with more words as too long.", min=1)
     ] = 250,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -510,18 +480,15 @@ def data_check(
 @data_app.command("sample")
 def data_sample(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A recipe, or `scenes` for drawn scenes.")
+        str, Argument(metavar="RECIPE", help="A recipe, or `scenes` for drawn scenes.")
     ] = "tiny/translate",
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
-    split: Annotated[str, typer.Option(help="train, valid, or the name of a test set.")] = "train",
-    count: Annotated[int, typer.Option("--pairs", help="How many.", min=1)] = 10,
+    overrides: Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...")] = None,
+    split: Annotated[str, Option(help="train, valid, or the name of a test set.")] = "train",
+    count: Annotated[int, Option("--pairs", help="How many.", min=1)] = 10,
     out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="FOLDER", help="Write images into this folder."),
+        Path | None, Option("-o", "--out", metavar="FOLDER", help="Write images into this folder.")
     ] = None,
-    side: Annotated[
-        int, typer.Option("--side", help="Width and height of drawn scenes.", min=16, max=4096)
-    ] = 128,
+    side: Annotated[int, Option(help="Width and height of drawn scenes.", min=16, max=4096)] = 128,
 ) -> None:
     """Print pairs of a recipe's data, separated by a tab; with -o, write its images as PNG."""
     from regard.data.sources import pairs_of

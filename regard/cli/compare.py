@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from regard.cli.options import AsJson, Quiet, Threads, print_status
 from regard.errors import InputError
@@ -15,18 +15,15 @@ from regard.errors import InputError
 def compare(
     words: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="RECIPE... [KEY=VALUE]... | DIR",
             help="Recipes, or one that lists several (tiny/compare); or a finished comparison.",
         ),
     ],
     out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="DIR", help="The folder for models and results."),
+        Path | None, Option("-o", "--out", metavar="DIR", help="The folder for models and results.")
     ] = None,
-    text: Annotated[
-        list[str] | None, typer.Option("--text", help="A sentence for all models; repeatable.")
-    ] = None,
+    text: Annotated[list[str] | None, Option(help="A sentence for all models; repeatable.")] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     threads: Threads = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from regard.cli.options import ModelPath, Quiet, load_pipeline, print_status
 from regard.errors import InputError
@@ -14,22 +14,22 @@ from regard.errors import InputError
 def import_model(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="SOURCE",
             help="A folder or name of Hugging Face or timm, llama2.c's .bin, a ViT's .pth.",
         ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="A new folder.")],
+    out: Annotated[Path, Option("-o", "--out", help="A new folder.")],
     tokenizer: Annotated[
-        Path | None, typer.Option(help="llama2.c's tokenizer.bin, if it is in another folder.")
+        Path | None, Option(help="llama2.c's tokenizer.bin, if it is in another folder.")
     ] = None,
     heads: Annotated[
-        int | None, typer.Option(help="Attention heads of a ViT whose weights stand alone.", min=1)
+        int | None, Option(help="Attention heads of a ViT whose weights stand alone.", min=1)
     ] = None,
     mean: Annotated[
-        str | None, typer.Option(help="Mean of its images, by channel: 0.1307, or 0.5,0.4,0.4.")
+        str | None, Option(help="Mean of its images, by channel: 0.1307, or 0.5,0.4,0.4.")
     ] = None,
-    std: Annotated[str | None, typer.Option(help="Standard deviation, as --mean.")] = None,
+    std: Annotated[str | None, Option(help="Standard deviation, as --mean.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Convert a model of another library to a Regard checkpoint, without running its code."""
@@ -53,14 +53,12 @@ def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
 
 def export_model(
     place: ModelPath,
-    out: Annotated[Path, typer.Option("-o", "--out", help="A new folder.")],
+    out: Annotated[Path, Option("-o", "--out", help="A new folder.")],
     to: Annotated[
-        str | None,
-        typer.Option("--to", help="hf: for transformers; timm: a ViT for timm; regard."),
+        str | None, Option(help="hf: for transformers; timm: a ViT for timm; regard.")
     ] = None,
     store: Annotated[
-        str | None,
-        typer.Option("--store", help="For Regard: fp32, fp16 (half the size), int8 (a quarter)."),
+        str | None, Option(help="For Regard: fp32, fp16 (half the size), int8 (a quarter).")
     ] = None,
     quiet: Quiet = False,
 ) -> None:

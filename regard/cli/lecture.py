@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from regard.cli.options import AsJson, Quiet, Threads, print_result, print_status
 
@@ -22,18 +23,17 @@ QUIET = ("show", "look", "train", "compare")
 def lecture(
     context: typer.Context,
     deck: Annotated[
-        str | None, typer.Argument(metavar="[DECK]", help="D0 to D4; without it, all are listed.")
+        str | None, Argument(metavar="[DECK]", help="D0 to D4; without it, all are listed.")
     ] = None,
     show: Annotated[
-        bool,
-        typer.Option("--show", help="Draw all slides, and open them as one page in the browser."),
+        bool, Option("--show", help="Draw all slides, and open them as one page in the browser.")
     ] = False,
-    slides: Annotated[str, typer.Option("--slides", help="Only these slides: 12, or 12-20.")] = "",
+    slides: Annotated[str, Option(help="Only these slides: 12, or 12-20.")] = "",
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="The folder for page and figures.")
+        Path | None, Option("-o", "--out", help="The folder for page and figures.")
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Draw again the figures that are already in the folder.")
+        bool, Option("--fresh", help="Draw again the figures that are already in the folder.")
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,

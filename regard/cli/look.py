@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from regard.cli.options import (
     AsJson,
@@ -31,64 +31,55 @@ if TYPE_CHECKING:
     from regard.explain.look import Choice, Look
     from regard.pipeline import Pipeline
 
-Split = Annotated[str | None, typer.Option(help="A split of the run's data; by default valid.")]
+Split = Annotated[str | None, Option(help="A split of the run's data; by default valid.")]
 Data = Annotated[
     str | None,
-    typer.Option("--data", help="Pairs, or labelled examples; text for a GPT, BERT or T5."),
+    Option("--data", help="Pairs, or labelled examples; text for a GPT, BERT or T5."),
 ]
-Count = Annotated[
-    int, typer.Option("--pairs", help="How many pairs, images, or pieces of text.", min=1)
-]
+Count = Annotated[int, Option("--pairs", help="How many pairs, images, or pieces of text.", min=1)]
 
 
 def look(
     place: ModelPath,
     text: Annotated[
-        str | None,
-        typer.Argument(metavar="[TEXT|FILE]", help="The sentence, or an image's path."),
+        str | None, Argument(metavar="[TEXT|FILE]", help="The sentence, or an image's path.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="out.html, out.png, out.svg or out.pdf")
+        Path | None, Option("-o", "--out", help="out.html, out.png, out.svg or out.pdf")
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="alignment, grid, self or positions; for an image also picture, rollout or maps."
         ),
     ] = None,
-    layer: Annotated[str | None, typer.Option(help="A number, or a name such as encoder.1")] = None,
+    layer: Annotated[str | None, Option(help="A number, or a name such as encoder.1")] = None,
     head: Annotated[
-        int | None, typer.Option(help="A head's number, from 0; by default the mean of all heads.")
+        int | None, Option(help="A head's number, from 0; by default the mean of all heads.")
     ] = None,
     word: Annotated[
         str | None,
-        typer.Option(help="The word whose attention to highlight; for an image, a patch: 2,3."),
+        Option(help="The word whose attention to highlight; for an image, a patch: 2,3."),
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="A translation to follow (forced decoding).")
-    ] = None,
+    target: Annotated[str | None, Option(help="A translation to follow (forced decoding).")] = None,
     knock_out: KnockOut = None,
     beam: Beam = None,
     allow_unknown: Annotated[
-        bool, typer.Option("--allow-unknown", help="Allow words that the model does not know.")
+        bool, Option("--allow-unknown", help="Allow words that the model does not know.")
     ] = False,
     hide: Annotated[
-        float,
-        typer.Option("--hide", help="Images: share of patches hidden to test the map; 0: no test."),
+        float, Option(help="Images: share of patches hidden to test the map; 0: no test.")
     ] = 0.2,
     fill: Annotated[
-        str, typer.Option("--fill", help="What hides a patch: mean (colour of the image) or blur.")
+        str, Option(help="What hides a patch: mean (colour of the image) or blur.")
     ] = "mean",
-    draws: Annotated[
-        int, typer.Option("--draws", help="How many random choices of other patches to hide.")
-    ] = 5,
-    seed: Annotated[int, typer.Option("--seed", help="Random seed of these choices.", min=0)] = 0,
+    draws: Annotated[int, Option(help="How many random choices of other patches to hide.")] = 5,
+    seed: Annotated[int, Option(help="Random seed of these choices.", min=0)] = 0,
     original: Annotated[
-        bool, typer.Option("--original", help="Show an image as it was, not as the model reads it.")
+        bool, Option("--original", help="Show an image as it was, not as the model reads it.")
     ] = False,
     test: Annotated[
-        bool,
-        typer.Option("--test", help="Test the maps of many images (--split, --data, --pairs)."),
+        bool, Option("--test", help="Test the maps of many images (--split, --data, --pairs).")
     ] = False,
     split: Split = None,
     files: Data = None,
@@ -223,7 +214,7 @@ def heads(
     count: Count = 100,
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="A picture for a model of images: heads.png, .svg, .pdf"),
+        Option("-o", "--out", help="A picture for a model of images: heads.png, .svg, .pdf"),
     ] = None,
     as_json: AsJson = False,
     threads: Threads = None,

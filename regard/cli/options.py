@@ -8,47 +8,45 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 if TYPE_CHECKING:
     from regard.pipeline import Pipeline
 
 ModelPath = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="DIR",
         help="A run, a checkpoint, a model's folder, or a name: tiny/translate, gpt2.",
     ),
 ]
-Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Sentences.")]
+Texts = Annotated[list[str] | None, Argument(metavar="[TEXT]...", help="Sentences.")]
 Input = Annotated[
     str | None,
-    typer.Option("--input", "-i", help="A file, one text or path a line; - is standard input."),
+    Option("--input", "-i", help="A file, one text or path a line; - is standard input."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")]
+AsJson = Annotated[bool, Option("--json", help="Print one JSON object per line.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only results and errors.")]
 Details = Annotated[
-    bool, typer.Option("--details", help="Describe what was computed and how, also in the picture.")
+    bool, Option("--details", help="Describe what was computed and how, also in the picture.")
 ]
 Paper = Annotated[
-    bool, typer.Option("--paper", help="For print: 160 mm wide, 300 dpi, no title, no caption.")
+    bool, Option("--paper", help="For print: 160 mm wide, 300 dpi, no title, no caption.")
 ]
-Threads = Annotated[int | None, typer.Option("--threads", help="Number of threads.")]
+Threads = Annotated[int | None, Option("--threads", help="Number of threads.")]
 Precision = Annotated[
-    str, typer.Option("--precision", help="fp32, or int8: matrices in 8 bits, faster to decode.")
+    str, Option("--precision", help="fp32, or int8: matrices in 8 bits, faster to decode.")
 ]
 Device = Annotated[
-    str, typer.Option("--device", help="auto (cuda if there is one), cpu, cuda, cuda:1, mps.")
+    str, Option("--device", help="auto (cuda if there is one), cpu, cuda, cuda:1, mps.")
 ]
-Dtype = Annotated[
-    str, typer.Option("--dtype", help="fp32; on cuda also bf16 or fp16: mixed precision.")
-]
-Seed = Annotated[int | None, typer.Option("--seed", help="Random seed.")]
+Dtype = Annotated[str, Option("--dtype", help="fp32; on cuda also bf16 or fp16: mixed precision.")]
+Seed = Annotated[int | None, Option("--seed", help="Random seed.")]
 KnockOut = Annotated[
     list[str] | None,
-    typer.Option("--knock-out", help="A head to remove, such as decoder.1.cross.3; repeatable."),
+    Option("--knock-out", help="A head to remove, such as decoder.1.cross.3; repeatable."),
 ]
-Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; 1 is greedy.")]
+Beam = Annotated[int | None, Option("--beam", help="Beam width; 1 is greedy.")]
 
 
 def load_pipeline(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from regard.cli.options import AsJson, Input, Texts
 from regard.errors import InputError
@@ -17,22 +17,19 @@ if TYPE_CHECKING:
 
 def tokens(
     place: Annotated[
-        str,
-        typer.Argument(metavar="DIR", help="A model, as in other commands, or a tokenizer.json."),
+        str, Argument(metavar="DIR", help="A model, as in other commands, or a tokenizer.json.")
     ],
     texts: Texts = None,
     source: Input = None,
     target: Annotated[
-        bool, typer.Option("--target", help="Use the tokenizer of the target side.")
+        bool, Option("--target", help="Use the tokenizer of the target side.")
     ] = False,
     compare: Annotated[
         list[str] | None,
-        typer.Option(
-            "--compare", metavar="DIR", help="Another tokenizer to compare with; repeatable."
-        ),
+        Option(metavar="DIR", help="Another tokenizer to compare with; repeatable."),
     ] = None,
     decode: Annotated[
-        bool, typer.Option("--decode", help="Convert ids, given as arguments or lines, to text.")
+        bool, Option("--decode", help="Convert ids, given as arguments or lines, to text.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

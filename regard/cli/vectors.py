@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from regard.cli.options import AsJson, Quiet, Seed, print_result, print_status
 from regard.errors import InputError
@@ -21,29 +21,25 @@ QUESTIONS = {"nearest": 1, "analogy": 1, "difference": 4, "odd": 3, "map": 2, "s
 def vectors(
     place: Annotated[
         str,
-        typer.Argument(
-            metavar="PLACE", help="words/glove, a run of own/vectors, or a file of vectors."
-        ),
+        Argument(metavar="PLACE", help="words/glove, a run of own/vectors, or a file of vectors."),
     ],
-    question: Annotated[str, typer.Argument(metavar="|".join(QUESTIONS))],
+    question: Annotated[str, Argument(metavar="|".join(QUESTIONS))],
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORD]...", help="Words; for analogy, with + and - between them."),
+        Argument(metavar="[WORD]...", help="Words; for analogy, with + and - between them."),
     ] = None,
     top: Annotated[
-        int | None,
-        typer.Option(help="Number of neighbours, by default 10; for save, of words.", min=1),
+        int | None, Option(help="Number of neighbours, by default 10; for save, of words.", min=1)
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="map: x.png, x.svg; save: x.npz, .txt, .bin, a folder."),
+        Option("-o", "--out", help="map: x.png, x.svg; save: x.npz, .txt, .bin, a folder."),
     ] = None,
-    method: Annotated[str, typer.Option(help="map: pca or tsne.")] = "pca",
+    method: Annotated[str, Option(help="map: pca or tsne.")] = "pca",
     also: Annotated[
-        list[str] | None,
-        typer.Option("--also", help="save: add the words of another model or file."),
+        list[str] | None, Option(help="save: add the words of another model or file.")
     ] = None,
-    half: Annotated[bool, typer.Option("--half", help="save: store 16-bit numbers.")] = False,
+    half: Annotated[bool, Option("--half", help="save: store 16-bit numbers.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     seed: Seed = None,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperCommand
 from typer.main import get_command_from_info
 from typer.models import CommandInfo
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from regard.cli.line_processor import LineProcessor
     from regard.pipeline import Pipeline
 
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at a line that cannot be read.")]
-Stream = Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")]
+Strict = Annotated[bool, Option("--strict", help="Stop at a line that cannot be read.")]
+Stream = Annotated[bool, Option("--stream", help="Print the answer while it is generated.")]
 FILE = "_file"
 """The suffix of the name of an option whose value is read from a file."""
 
@@ -246,7 +247,7 @@ def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
     from regard.decode.config import DecodeConfig
 
     texts = Annotated[
-        list[str] | None, typer.Argument(metavar=f"[{verb.noun}]...", help="One or several.")
+        list[str] | None, Argument(metavar=f"[{verb.noun}]...", help="One or several.")
     ]
     yield _keyword("place", ModelPath)
     yield _keyword("texts", texts, None)
@@ -285,10 +286,10 @@ def _option(verb: Verb, name: str, field: FieldInfo) -> Iterator[inspect.Paramet
     help_text = field.description or ""
     if default and isinstance(default, int | float | str) and not isinstance(default, bool):
         help_text = f"{help_text.removesuffix('.')} ({default})."
-    option = typer.Option(*names, help=help_text, min=least, show_default=False)
+    option = Option(*names, help=help_text, min=least, show_default=False)
     yield _keyword(name, Annotated[kind | None, option], None)
     if (field.json_schema_extra or {}).get("file"):  # type: ignore[union-attr]
-        path = typer.Option(f"{flag}-file", help="The same from a file.", show_default=False)
+        path = Option(f"{flag}-file", help="The same from a file.", show_default=False)
         yield _keyword(name + FILE, Annotated[Path | None, path], None)
 
 

@@ -12,7 +12,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.config import LabelledData, NoData
 from regard.errors import InputError
 from regard.models.config import ModelConfig
 from regard.models.families import FAMILIES, Named
@@ -165,7 +164,7 @@ def lengths_of(recipe: Recipe, known: Named | None, length: int | None) -> tuple
             raise InputError("length", got=length, expected=f"at most {longest}")
         return (length,) * config.sides
     if config.sides == 1:
-        read = recipe.data.longest if isinstance(recipe.data, LabelledData) else None
+        read = recipe.data.longest if recipe.data.kind == "labelled" else None
         return (min(longest, read or longest),)
     return known.lengths if known is not None else (min(SENTENCE_LENGTH, longest),) * 2
 
@@ -199,7 +198,7 @@ def budget_of(
     """
     known = published_models().get(what)
     trained = any(change.startswith("train.") for change in overrides)
-    without_recipe = isinstance(recipe.data, NoData) and is_folder(what)
+    without_recipe = recipe.data.kind == "none" and is_folder(what)
     if not trained and (without_recipe or (known is not None and not known.steps)):
         tokens = TOKENS_PER_PARAMETER * sum(counts.values())
         return Budget(float(tokens), f"{TOKENS_PER_PARAMETER} a parameter")

@@ -53,7 +53,7 @@ def image_page(look: Look, choice: Choice, test: HiddenPatches | None = None) ->
         }
         for m, mean in zip(maps, means, strict=True)
     ]
-    if len(maps) == choice_layers(look, choice):
+    if len(maps) == 1 + max(m.layer for m in maps):  # no layer of the stack is left out
         layers.append({"name": "rollout", "site": "rollout", "out": [],
                        **_packed(rollout(means)[None], width)})  # fmt: skip
     data = {
@@ -75,17 +75,13 @@ def image_page(look: Look, choice: Choice, test: HiddenPatches | None = None) ->
     }
     return fill_template(
         "image",
+        schemes="light",
         heading=escaped(look.title),
         facts=escaped(_facts(look)),
         test=_test(test, choice),
         data=page_json(data),
         scale=page_json(hexadecimal(warm())),
     )
-
-
-def choice_layers(look: Look, choice: Choice) -> int:
-    """How many layers the stack has, as far as it is known: one more than its largest number."""
-    return 1 + max(m.layer for m in look.maps if m.stack == choice.map.stack)
 
 
 def _packed(weights: Weights, width: int) -> dict[str, Any]:

@@ -101,10 +101,15 @@ def page(heading: str, sections: Sequence[Section]) -> str:
     )
 
 
-def fill_template(name: str, **parts: str) -> str:
-    """The text of NAME.html with its style NAME.css, its script NAME.js and other parts filled in.
+def fill_template(name: str, *, schemes: str = "light dark", **parts: str) -> str:
+    """The text of frame.html around NAME.html, styled by theme.css and NAME.css, with NAME.js.
 
     The content security policy allows this script and no other, and no network.
+
+    Args:
+        name: The name of the three files.
+        schemes: The colour schemes that the page has.
+        parts: The texts in place of `{{NAME}}` in the templates.
     """
     script = _part(f"{name}.js")
     digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode()
@@ -112,9 +117,11 @@ def fill_template(name: str, **parts: str) -> str:
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    parts |= {"policy": policy, "style": _part(f"{name}.css"), "script": script}
+    style = f"{_part('theme.css')}\n{_part(f'{name}.css')}"
+    parts |= {"policy": policy, "style": style, "script": script, "schemes": schemes}
+    template = _part("frame.html").replace("{{body}}", _part(f"{name}.html"))
     # A single pass, so that braces in the inserted text are not taken for placeholders.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part(f"{name}.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
 
 def save_page(path: str | os.PathLike[str], heading: str, sections: Sequence[Section]) -> Path:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, ScalarFormatter
+from matplotlib.ticker import MaxNLocator
 
-from regard.explain.colours import BLUE, INK, MUTED, ORANGE, RULE
+from regard.explain.colours import BLUE, INK, MUTED, ORANGE
 from regard.explain.frame import EDGE, Frame, Texts, framed_sheet
 from regard.explain.heads import ImageHeadSummary
 from regard.explain.hiding import HidingReport
@@ -47,7 +47,7 @@ def draw_report(report: HidingReport) -> Figure:
     axes = frame.sheet.axes(
         EDGE + names, frame.top + HEAD, WIDTH - 2 * EDGE - names - 90, frame.height - HEAD - 40
     )
-    _framed(axes)
+    axes.draw_frame(most_ticks=7)
     axes.axvline(0, color=INK, linewidth=1)
     for place, (mean, colour) in enumerate(bars.values()):
         hatch = "//" if colour == ORANGE else None
@@ -113,17 +113,6 @@ def _panel(frame: Frame, place: int, heading: str, below: str) -> Chart:
     left = EDGE + place * (width + GAP)
     frame.sheet.text((left, frame.top), heading, weight="bold")
     axes = frame.sheet.axes(left + 76, frame.top + HEAD, width - 86, frame.height - HEAD - 68)
-    _framed(axes)
+    axes.draw_frame(most_ticks=7)
     axes.set_xlabel(below, fontsize=points(TEXT), color=MUTED, labelpad=2)
     return axes
-
-
-def _framed(axes: Chart) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["bottom", "left"]].set_color(MUTED)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(nbins=7))
-        axis.set_major_formatter(ScalarFormatter())
-    axes.tick_params(length=4, color=MUTED, labelcolor=INK)
-    axes.grid(color=RULE, linewidth=0.6)
-    axes.set_axisbelow(True)

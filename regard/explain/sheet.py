@@ -24,9 +24,16 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+from matplotlib.ticker import (
+    AutoLocator,
+    FixedLocator,
+    FuncFormatter,
+    MaxNLocator,
+    NullFormatter,
+    ScalarFormatter,
+)
 
-from regard.explain.colours import INK, RULE, LineStyle
+from regard.explain.colours import INK, MUTED, RULE, LineStyle
 
 DPI = 96  # as in browsers, so that an SVG, which matplotlib measures in points, has the same size
 WIDTH, HEIGHT = 1280, 720  # pixels of a projector
@@ -171,6 +178,18 @@ class Chart(Axes):
     def curve(self, *data: Any, style: LineStyle, width: float = 2.6, **options: Any) -> None:
         """Draw a curve in the colour and dash of a style; `data` is y, or x and y."""
         self.plot(*data, color=style.colour, linestyle=style.dash, linewidth=width, **options)
+
+    def draw_frame(self, most_ticks: int | None = None) -> None:
+        """Draw a frame at the bottom and on the left, with ticks, and a light grid."""
+        self.spines[["top", "right"]].set_visible(False)
+        self.spines[["bottom", "left"]].set_color(MUTED)
+        for axis in (self.xaxis, self.yaxis):
+            axis.set_major_locator(AutoLocator() if most_ticks is None else MaxNLocator(most_ticks))
+            axis.set_major_formatter(ScalarFormatter())
+        self.tick_params(length=4, color=MUTED, labelcolor=INK, which="major")
+        self.tick_params(length=0, which="minor")
+        self.grid(color=RULE, linewidth=0.6)
+        self.set_axisbelow(True)
 
     def draw_legend(self, where: str = "best") -> None:
         """Draw a legend of the curves, without a border."""

@@ -133,8 +133,6 @@ def _parsed(
     except ValidationError as error:
         raise input_error(error, f"{file}") from error
     except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{file}", got=str(error).partition("\n")[0]) from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from regard.layers.convolution_2d import Convolution2d
 from regard.layers.fronts.embed import Embed
 from regard.layers.heads import VocabularyHead
 from regard.layers.mixer import Mixer
@@ -46,3 +47,10 @@ def draw_normal(model: nn.Module, layers: int, std: float = 0.02) -> None:
     for module in model.modules():
         if isinstance(module, Mixer) and isinstance(out := getattr(module, "out", None), nn.Linear):
             nn.init.normal_(out.weight, std=std * (2 * layers) ** -0.5)
+
+
+def draw_he(model: nn.Module) -> None:
+    """Initializes every kernel of a convolution as ResNets do (He et al. 2015)."""
+    for module in model.modules():
+        if isinstance(module, Convolution2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -15,6 +15,7 @@ from regard.data.input import Dense
 from regard.layers import Attention, Dropout, Layout, Mixer, Positions, Tap
 from regard.layers.convolution_2d import BatchNorm, Convolution2d
 from regard.layers.fronts.pixels import Pixels
+from regard.layers.init import draw_he
 from regard.layers.kernels.linear import Linear
 from regard.models.encoder import BaseEncoder
 from regard.models.families.cnn import CNNConfig
@@ -273,6 +274,4 @@ class ResNet(ConvolutionalEncoder):
         self.encoder = Stages(stages)
         self.dropout = Dropout(config.dropout)
         self.classes = Linear(config.dim, len(config.classes)) if config.classes else None
-        for module in self.modules():
-            if isinstance(module, Convolution2d):  # He et al. 2015
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        draw_he(self)

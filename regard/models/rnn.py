@@ -121,7 +121,7 @@ class RecurrentEncoder(BaseEncoder):
     config: Any
     """An `RNNConfig`."""
     embed: Embed
-    without_head = "train one: own/rnn with data.train=FILE, for tags with task=tag"
+    missing_head_advice = "train one: own/rnn with data.train=FILE, for tags with task=tag"
 
     def __init__(self, config: RNNConfig, vocab: int) -> None:
         super().__init__()

@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError
 from regard.config import Config, input_error
 from regard.errors import InputError
 from regard.recipes.yaml import read
+from regard.runtime.units import aligned
 
 CARD = "README.md"
 DASHES = "---\n"
@@ -84,9 +85,7 @@ class Card(Config):
             rows.append((score.name, f"{score.value:g}, {score.on}"))
             rows += [("signature", score.signature)] if score.signature else []
         rows += [("bad at", weakness) for weakness in self.weaknesses]
-        wide = max(len(name) for name, _ in rows) + 2
-        lines = [self.title, "", *(f"{name:<{wide}}{value}" for name, value in rows)]
-        return "\n".join([*lines, "", self.prose]).rstrip()
+        return "\n".join([self.title, "", *aligned(rows), "", self.prose]).rstrip()
 
 
 def shipped() -> dict[str, Traversable]:

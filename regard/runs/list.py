@@ -16,9 +16,9 @@ from regard.errors import InputError
 from regard.recipes import recipe as recipes
 from regard.recipes.shelf import bytes_of, card_of, in_megabytes, is_model, shipped
 from regard.runtime.files import read_json
+from regard.runtime.units import aligned
 from regard.tasks.entries import EVERY_TASK, verbs_of
 from regard.tokens import Processor
-from regard.tokens.listing import aligned
 from regard.train.checkpoint import run as checkpoint
 from regard.train.checkpoint.folder import CONFIG, RECIPE, read_tokenizer
 

@@ -36,6 +36,7 @@ from regard.train.checkpoint.folder import (
     RECIPE,
     TOKENIZER,
     Snapshot,
+    check_outlines,
     check_tensors,
 )
 
@@ -285,10 +286,4 @@ def check_weights(
     what = f"{name}: the weights do not fit config.json"
     wanted = shapes(config, vocabularies, len(weights), what)
     found = {key: tensor.shape for key, tensor in weights.items()}
-    for key in sorted(wanted.keys() | found.keys()):
-        got, expected = (
-            f"{key} of {tuple(some[key])}" if key in some else f"no {key}"
-            for some in (found, wanted)
-        )
-        if got != expected:
-            raise InputError(what, got=got, expected=expected)
+    check_outlines(what, found, wanted, tuple)

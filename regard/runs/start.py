@@ -15,9 +15,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.layers import Dropout
-from regard.layers.attention import Attention
-from regard.layers.convolution_2d import BatchNorm
+from regard.layers import freezing
 from regard.models import Model, parse_description
 from regard.models.config import ModelConfig
 from regard.recipes import recipe as recipes
@@ -187,8 +185,6 @@ def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
 def freeze(model: Model, what: Freeze) -> None:
     """Freezes a part of a model: no gradients, no optimizer state, no dropout.
 
-    Dropout regularizes weights that are trained; in frozen layers it would only add noise.
-
     Args:
         model: A model of any family.
         what: The value of `start.freeze`.
@@ -206,13 +202,6 @@ def freeze(model: Model, what: Freeze) -> None:
         raise InputError("start.freeze", got=what, expected=expected)
     frozen = depths if what == "all" else depths[: 1 + number]
     for part in (part for depth in frozen for part in depth):
-        part.requires_grad_(requires_grad=False)
-        for inner in part.modules():
-            if isinstance(inner, Dropout):
-                inner.p = 0.0
-            elif isinstance(inner, Attention):
-                inner.dropout = 0.0
-            elif isinstance(inner, BatchNorm):
-                inner.freeze()
+        freezing.freeze(part)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("start.freeze", got=what, expected="some parameters left to train")

@@ -15,9 +15,10 @@ from functools import reduce
 from itertools import accumulate, combinations, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import InputError
+from regard.errors import InputError, escaped
+from regard.runtime.units import aligned
 from regard.tokens.kinds import CONTINUES, SPACE
-from regard.tokens.spelling import Span, escaped
+from regard.tokens.spelling import Span
 
 if TYPE_CHECKING:
     from regard.tokens.tokenizer import Tokenizer
@@ -164,17 +165,6 @@ def side_by_side(names: Sequence[str], found: Sequence[Tokenization]) -> str:
     return "\n".join([*aligned(rows), *losses])
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Format rows as lines with aligned columns; wide characters count as two columns."""
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
-
-
 def _around_target(tokenizer: Tokenizer) -> list[int]:
     """Return the template of a decoder's text: the begin symbol, the text, the end symbol."""
     around = [_TEXT]
@@ -276,8 +266,3 @@ def _buckets(found: Tokenization, edges: Sequence[int]) -> list[list[Token]]:
     for token, start in zip(found.tokens, _starts(found), strict=True):
         buckets[bisect_right(edges, start)].append(token)
     return buckets
-
-
-def _width(text: str) -> int:
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))

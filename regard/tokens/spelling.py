@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 
-from regard.errors import InputError
+from regard.errors import InputError, escaped
 from regard.tokens.kinds import CONTINUES, SPACE, byte_symbols, split_words
 
 Span = tuple[int, int]
@@ -71,14 +71,6 @@ def checked(text: str) -> str:
 def printable(written: bytes) -> str:
     r"""Make a piece printable: spaces as `▁`, partial characters as `\xc3`."""
     return escaped(written.decode("utf-8", "backslashreplace").replace(" ", SPACE))
-
-
-def escaped(text: str) -> str:
-    """Escape the characters of a text that cannot be printed, such as line ends."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
 
 
 def covers(text: str, spans: Sequence[Span], blank: Sequence[bool]) -> list[Span]:

@@ -21,6 +21,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.images.arrays import array_header
 from regard.data.text.records import BOM, UNPACKING, damaged, unreadable
 from regard.errors import InputError
 from regard.runtime.device import check_memory
@@ -390,13 +391,7 @@ def _array(
     check_memory(what, info.file_size * 3)
     with archive.open(info) as member:
         try:
-            version = np.lib.format.read_magic(member)
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            shape, fortran, kind = read(member)
+            shape, fortran, kind = array_header(member)
         except ValueError as error:
             raise InputError(what, got=str(error).partition("\n")[0], expected="an array") from None
         if kind.hasobject:

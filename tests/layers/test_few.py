@@ -46,14 +46,6 @@ def _in_use(kernels, monkeypatch):
         yield
 
 
-@pytest.fixture(params=[1, 3])
-def _threads(request):
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
-
-
 @needs_numba
 @pytest.mark.slow
 @pytest.mark.usefixtures("_threads")

@@ -21,14 +21,6 @@ from regard.layers.kernels.linear import (
 from regard.layers.mlp import ACTIVATIONS
 
 
-@pytest.fixture(params=[1, 3])
-def _threads(request):
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(params=["oneDNN", "MKL"])
 def _library(request, monkeypatch):
     if request.param == "oneDNN" and not torch.backends.mkldnn.is_available():

@@ -7,27 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from regard.layers import Attention, Edit, Mask, Tap, masked_softmax, plain_context
 from regard.layers.tap import product as products
+from tests.largest import Largest
 
 LENGTH, DIM, HEADS = 300, 16, 4
 SITE, SCORES = "attention.weights", "attention.scores"
-
-
-class Largest(TorchDispatchMode):
-    """The size of the largest tensor that any operation gave."""
-
-    def __init__(self):
-        super().__init__()
-        self.numel = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        sizes = [leaf.numel() for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
-        self.numel = max(self.numel, *sizes, 0)
-        return out
 
 
 def watched(run):

@@ -11,6 +11,7 @@ from regard.data.input import Ragged
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
 from regard.decode.filters import Symbols
+from regard.errors import InputError
 from regard.layers import Edit, Tap
 from regard.models import RNNConfig, build
 
@@ -142,3 +143,9 @@ def test_a_forget_gate_that_is_shut_leaves_the_last_token_alone(ragged):
     alone = torch.cat([model(Ragged.of([[token]])) for token in texts.ids.tolist()])
     close(model(texts, shut), alone)
     assert not torch.allclose(model(texts), alone, atol=1e-3)
+
+
+def test_a_reader_without_a_head_says_how_to_train_one(ragged):
+    model = make(classes=LABELS["classes"])
+    with pytest.raises(InputError, match=r"no head for tags\ntrain one: own/rnn"):
+        model.tag(ragged(LENGTHS))

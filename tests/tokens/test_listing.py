@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
 from regard.errors import InputError
+from regard.runtime.units import aligned
 from regard.tasks import Fill
 from regard.tokens import Token, TokensConfig, learn, learn_plain, read_file
-from regard.tokens.listing import aligned, read_ids, side_by_side, table, tokenize, tokens_of
+from regard.tokens.listing import read_ids, side_by_side, table, tokenize, tokens_of
 from regard.tokens.spelling import spell
 from tests.tokens.test_published import KINDS as PUBLISHED
 from tests.tokens.test_published import TEXTS as HARD

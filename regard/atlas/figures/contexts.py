@@ -79,7 +79,7 @@ def layers(text: str | None, word: str, model: str, bank: str) -> Drawing:
     near = [nearest(own, place, others, layer) for layer in range(len(own.vectors))]
     lines = _lines(own, place, others)
     to_itself = lines["its embedding"]
-    size = _size(pipeline)
+    size = f"{pipeline.parameters / 1e6:.1f} million parameters"
     unlike = [nearest(own, place, others, layer, other=True) for layer in range(len(near))]
     first, last = near[0][0], near[-1][0]
     caption = (
@@ -166,6 +166,17 @@ def read(pipeline: Pipeline, texts: Sequence[str]) -> list[Read]:
     longest, most = max(map(len, rows)), model.config.max_length
     if longest > most:
         raise InputError("a text", got=f"{longest} tokens", expected=f"at most {most}")
+    return [
+        _read(tokenizer, ids, vectors)
+        for ids, vectors in zip(rows, layer_vectors(model, rows), strict=True)
+    ]
+
+
+def layer_vectors(model: Any, rows: Sequence[list[int]]) -> list[Tensor]:
+    """The vectors of all tokens of each text at every layer: (layers + 1, tokens, dim).
+
+    The first is the embedding without positions, the others are what leaves each block.
+    """
     tap = Tap(f"{model.reader}.*.residual")
     with evaluating(model):
         model.hidden(Ragged.of(rows), tap)
@@ -173,11 +184,7 @@ def read(pipeline: Pipeline, texts: Sequence[str]) -> list[Read]:
     count = len(tap.records)
     blocks = [tap.records[f"{model.reader}.{layer}.residual"] for layer in range(count)]
     return [
-        _read(
-            tokenizer,
-            ids,
-            torch.stack([embedding[ids], *(each[row, : len(ids)] for each in blocks)]),
-        )
+        torch.stack([embedding[ids], *(each[row, : len(ids)] for each in blocks)])
         for row, ids in enumerate(rows)
     ]
 
@@ -258,7 +265,3 @@ def _lines(own: Read, place: int, others: Sequence[Read]) -> dict[str, list[floa
     if not same.all():
         found["other words"] = cosines[:, ~same].mean(1).tolist()
     return found
-
-
-def _size(pipeline: Pipeline) -> str:
-    return f"{pipeline.parameters / 1e6:.1f} million parameters"

@@ -21,7 +21,7 @@ from functools import partial
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from regard.atlas.drawing import Board, Drawing
+from regard.atlas.drawing import Board, Drawing, key_of
 from regard.errors import InputError
 from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
 from regard.layers import AdditiveScore, Attention, DotScore, Mask, plain_context
@@ -217,19 +217,31 @@ def _draw(found: _Found, rounds: int, seed: int) -> Drawing:
     styles = dict(zip(found.kinds, LINE_STYLES, strict=False))
     with Board(caption, (1, 1, 1), details) as board:
         board.legend(styles)
-        for place, (heading, what, scale) in enumerate(
-            (("time, ms", "seconds", 1e3), ("memory, MB", "bytes", 1e-6))
-        ):
-            axes = board.chart(place, heading, "tokens", "")
-            values = []
-            for name, style in styles.items():
-                line = [scale * getattr(found.scores[name, n], what) for n in found.lengths]
-                values += line
-                axes.curve(found.lengths, line, style=style, marker=style.marker)
-            axes.log_axis("x", found.lengths)
-            axes.log_axis("y", decades(values))
+        draw_costs(board, styles, found.lengths, found.scores, "tokens", found.lengths)
         _draw_heads(board, found)
         return board.drawing(**_numbers(found))
+
+
+def draw_costs(
+    board: Board,
+    styles: Mapping[str, LineStyle],
+    lengths: Sequence[int],
+    costs: Mapping[Name, Cost],
+    label: str,
+    ticks: Sequence[int],
+) -> None:
+    """Draw time and memory against the length, in the first two panels, a line for each kind."""
+    for place, (heading, what, scale) in enumerate(
+        (("time, ms", "seconds", 1e3), ("memory, MB", "bytes", 1e-6))
+    ):
+        axes = board.chart(place, heading, label, "")
+        values: list[float] = []
+        for kind, style in styles.items():
+            line = [scale * getattr(costs[kind, n], what) for n in lengths]
+            values += line
+            axes.curve(lengths, line, style=style, marker=style.marker)
+        axes.log_axis("x", ticks)
+        axes.log_axis("y", decades(values))
 
 
 def _draw_heads(board: Board, found: _Found) -> None:
@@ -256,13 +268,10 @@ def decades(values: Sequence[float]) -> list[float]:
 
 
 def _numbers(found: _Found) -> dict[str, object]:
-    def named(name: str) -> str:
-        return name.replace(", ", "_").replace(" ", "_")
-
     return {
         "lengths": found.lengths,
         **{
-            f"{what}_{named(name)}": [getattr(found.scores[name, n], what) for n in found.lengths]
+            f"{what}_{key_of(name)}": [getattr(found.scores[name, n], what) for n in found.lengths]
             for name in found.kinds
             for what in ("seconds", "bytes")
         },

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.atlas.drawing import Board, Drawing
+from regard.atlas.drawing import Board, Drawing, key_of
 from regard.explain.colours import LINE_STYLES, LineStyle
 from regard.layers import Attention, Context, Mask, Recurrent, plain_context
 from regard.layers.convolution import GatedConvolution
@@ -177,7 +177,7 @@ def _draw(
             axes.set(xticks=depths, ylim=(0, 1.06 * length))
         return board.drawing(
             layers=depths,
-            formula={kind.replace(" ", "_"): line for kind, line in expected.items()},
-            measured={kind.replace(" ", "_"): line for kind, line in seen.items()},
-            most_of_the_gradient={kind.replace(" ", "_"): line for kind, line in most.items()},
+            formula={key_of(kind): line for kind, line in expected.items()},
+            measured={key_of(kind): line for kind, line in seen.items()},
+            most_of_the_gradient={key_of(kind): line for kind, line in most.items()},
         )

@@ -12,12 +12,13 @@ import itertools
 import random
 import statistics
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from regard.atlas.drawing import Board, Drawing
-from regard.atlas.figures.descent import descend
+from regard.atlas.drawing import Board, Drawing, key_of
+from regard.atlas.figures.descent import Descent, train_on
 from regard.atlas.figures.topics import (
     LENGTH,
     SENTENCES,
@@ -29,7 +30,6 @@ from regard.atlas.figures.topics import (
     sentences,
 )
 from regard.atlas.progress import OnStep, training_progress
-from regard.data.batch import Cursor
 from regard.data.text.annotations import LabelledText
 from regard.explain.colours import LINE_STYLES, MUTED
 from regard.models import Encoder, build
@@ -37,7 +37,6 @@ from regard.recipes import recipe as recipes
 from regard.runs.start import RunStart
 from regard.tasks import Classify
 from regard.tasks.labelled import ReadingOptions, with_task_head
-from regard.train.adam import Adam
 
 EXAMPLES = (4, 8, 16, 32, 64)
 TESTED, POOL = 200, 160
@@ -132,13 +131,9 @@ def finetuning(measured: dict[str, Any], steps: int, tries: int, seed: int) -> D
             examples=list(EXAMPLES),
             guessing=guess,
             holes_right=right,
-            **{f"accuracy_{_named(way)}": line for way, line in means.items()},
-            **{f"parameters_{_named(way)}": count for way, count in learned.items()},
+            **{f"accuracy_{key_of(way)}": line for way, line in means.items()},
+            **{f"parameters_{key_of(way)}": count for way, count in learned.items()},
         )
-
-
-def _named(way: str) -> str:
-    return way.replace(" ", "_")
 
 
 def _labelled(seed: int) -> tuple[list[LabelledText], list[LabelledText]]:
@@ -189,12 +184,7 @@ def _tune(
     task = Classify(base.vocabulary, examples, test, tuple(TOPICS), settings)
     learning = [each for each in model.parameters() if each.requires_grad]
     rate = RATES.get(str(frozen), RATE)
-    optimizer = Adam(learning, lr=rate, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: course(step, steps))
-    for _, (batch, _) in zip(range(steps), task.batches(Cursor()), strict=False):
-        count = task.targets(batch)
-        on_step(descend(optimizer, task.loss(model, batch) / count), count)
-        schedule.step()
+    train_on(task, model, Descent(learning, rate, on_step, partial(course, steps=steps)), steps)
     return task.evaluate(model)["accuracy"]
 
 

@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.atlas.drawing import Board, Drawing
-from regard.atlas.figures.costs import Call, Cost, Name, decades, measured
+from regard.atlas.drawing import Board, Drawing, key_of
+from regard.atlas.figures.costs import Call, Cost, Name, draw_costs, measured
 from regard.explain.colours import LINE_STYLES
 from regard.layers import Attention, DotScore, Mask, plain_context
 from regard.layers.attention import attend_unfused
@@ -149,17 +149,8 @@ def _draw(found: _Found, kernel: int, reach: int, rounds: int) -> Drawing:
     styles = dict(zip(KINDS, LINE_STYLES, strict=False))
     with Board(caption, (1, 1, 1.15), details) as board:
         board.legend(styles)
-        for place, (heading, what, scale) in enumerate(
-            (("time, ms", "seconds", 1e3), ("memory, MB", "bytes", 1e-6))
-        ):
-            axes = board.chart(place, heading, "tokens n", "")
-            values: list[float] = []
-            for kind, style in styles.items():
-                line = [scale * value for value in found.line(kind, what)]
-                values += line
-                axes.curve(found.lengths, line, style=style, marker=style.marker)
-            axes.log_axis("x", [n for n in (100, 1000, 10_000) if n <= longest])
-            axes.log_axis("y", decades(values))
+        ticks = [n for n in (100, 1000, 10_000) if n <= longest]
+        draw_costs(board, styles, found.lengths, found.costs, "tokens n", ticks)
         board.table(
             2,
             f"at n = {longest:,}",
@@ -180,11 +171,8 @@ def _draw(found: _Found, kernel: int, reach: int, rounds: int) -> Drawing:
 def _numbers(found: _Found, kernel: int, reach: int) -> dict[str, object]:
     longest = found.lengths[-1]
 
-    def named(kind: str) -> str:
-        return kind.replace(", ", "_").replace(" ", "_")
-
     def of_each(value: Sequence[object]) -> dict[str, object]:
-        return {named(kind): each for kind, each in zip(KINDS, value, strict=True)}
+        return {key_of(kind): each for kind, each in zip(KINDS, value, strict=True)}
 
     return {
         "lengths": found.lengths,

@@ -16,13 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.atlas.drawing import Board, Drawing
-from regard.atlas.figures.descent import descend, running_median
+from regard.atlas.figures.descent import Descent, running_median
 from regard.atlas.progress import OnStep, training_progress
 from regard.errors import InputError
 from regard.explain.cells import positive_scale
 from regard.explain.colours import LINE_STYLES, MUTED
 from regard.layers import Attention, Context, Embed, Layout, Mask, Positions, Tap, position_scheme
-from regard.train.adam import Adam
 
 DIM, VOCAB, LENGTH, BATCH = 32, 16, 12, 32
 BACK = (1, 3)  # the distances of the tokens to predict
@@ -117,16 +116,15 @@ def heads(found: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing:
 def _train(count: int, steps: int, seed: int, on_step: OnStep) -> tuple[Finder, list[float]]:
     torch.manual_seed(seed)
     model = Finder(count)
-    optimizer = Adam(model.parameters(), lr=0.01, fused=True)
+    descent = Descent(model.parameters(), 0.01, on_step)
     data = torch.Generator().manual_seed(seed)  # the same sequences for both
-    first, losses = max(BACK), []
+    first = max(BACK)
     for _ in range(steps):
         ids = torch.randint(VOCAB, (BATCH, LENGTH), generator=data)
         wanted = torch.stack([ids[:, first - back : LENGTH - back] for back in BACK], dim=-1)
         loss = F.cross_entropy(model(ids)[:, first:].flatten(0, 2), wanted.flatten())
-        losses.append(descend(optimizer, loss))
-        on_step(losses[-1], BATCH * LENGTH)
-    return model, losses
+        descent.step(loss, BATCH * LENGTH)
+    return model, descent.losses
 
 
 @torch.no_grad()

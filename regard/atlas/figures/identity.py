@@ -10,10 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.atlas.figures.descent import descend
+from regard.atlas.figures.descent import Descent
 from regard.atlas.progress import OnStep
 from regard.layers import FeedForward
-from regard.train.adam import Adam
 
 DIM, HIDDEN, BATCH, TESTED = 32, 64, 64, 1024
 
@@ -49,10 +48,9 @@ def learn_identity(
     """Train a chain to give back its input; returns its error on new vectors."""
     torch.manual_seed(seed)
     chain = Chain(layers, residual=residual)
-    optimizer = Adam(chain.parameters(), lr=rate, fused=True)
+    descent = Descent(chain.parameters(), rate, on_step)
     data = torch.Generator().manual_seed(seed)  # the same vectors for every chain
     for _ in range(steps):
-        loss = identity_error(chain, torch.randn(BATCH, DIM, generator=data))
-        on_step(descend(optimizer, loss), BATCH)
+        descent.step(identity_error(chain, torch.randn(BATCH, DIM, generator=data)), BATCH)
     with torch.no_grad():
         return float(identity_error(chain, torch.randn(TESTED, DIM, generator=data)))

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from regard.atlas.drawing import Board, Drawing, Numbers
-from regard.atlas.figures.descent import descend
+from regard.atlas.figures.descent import Descent, next_token_loss, warming
 from regard.atlas.progress import OnStep, training_progress
 from regard.data.input import Ragged
 from regard.errors import InputError
@@ -30,7 +30,6 @@ from regard.explain.sheet import TEXT, Chart, points
 from regard.layers import Tap, knock_out
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
-from regard.train.adam import Adam
 
 VOCAB, LENGTH, BATCH = 64, 64, 32
 PERIODS = (16, 48)
@@ -159,19 +158,12 @@ def train(
         tied=False, dropout=0.0, max_length=LENGTH,
     )  # fmt: skip
     model, measure = Decoder(config, VOCAB), Measure(seed)
-    optimizer = Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / WARMUP)
-    )
+    descent = Descent(model.parameters(), RATE, on_step, warming(WARMUP), beta=0.98)
     data = torch.Generator().manual_seed(seed)  # the same texts for any number of layers
     course, every = Course(), max(1, steps // MEASURES)
     course.look(model, 0, measure)
     for step in range(1, steps + 1):
-        text = draw_texts(BATCH, data)
-        texts = Ragged(text[:, :-1].flatten(), (LENGTH,) * BATCH)
-        total = model.loss(texts, text[:, 1:].flatten())
-        on_step(descend(optimizer, total / (BATCH * LENGTH)), BATCH * LENGTH)
-        schedule.step()
+        descent.step(next_token_loss(model, draw_texts(BATCH, data)), BATCH * LENGTH)
         if step % every == 0 or step == steps:
             course.look(model, step, measure)
     return model, course

@@ -18,17 +18,15 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from regard.atlas.drawing import Board, Drawing, Numbers
-from regard.atlas.figures.descent import descend
+from regard.atlas.figures.descent import Descent, next_token_loss, warming
 from regard.atlas.figures.fitting import Array, Law, fit
 from regard.atlas.progress import OnStep, training_progress
-from regard.data.input import Ragged
 from regard.data.text.python_docs import python_text
 from regard.errors import InputError
 from regard.explain.colours import INK, LINE_STYLES, MUTED
 from regard.explain.sheet import Chart
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
-from regard.train.adam import Adam
 
 BYTES, LENGTH, BATCH = 256, 64, 16
 UNSEEN = 256
@@ -107,20 +105,16 @@ def train(dim: int, rows: Tensor, at: Sequence[int], seed: int, on_step: OnStep)
         BYTES,
     )  # fmt: skip
     rate = RATE * (64 / dim) ** 0.5
-    optimizer = Adam(model.parameters(), lr=rate, betas=(0.9, 0.95), fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / WARMUP)
-    )
+    descent = Descent(model.parameters(), rate, on_step, warming(WARMUP), beta=0.95)
     averaged = AveragedModel(model, avg_fn=_average)
     unseen, losses = rows[:UNSEEN], []
     for step in range(1, at[-1] + 1):
         batch = rows[UNSEEN + (step - 1) * BATCH : UNSEEN + step * BATCH]
-        on_step(descend(optimizer, _loss(model, batch)), BATCH * LENGTH)
-        schedule.step()
+        descent.step(next_token_loss(model, batch), BATCH * LENGTH)
         averaged.update_parameters(model)
         if step in at:
             with torch.no_grad():
-                losses.append(float(_loss(cast(Decoder, averaged.module), unseen)))
+                losses.append(float(next_token_loss(cast(Decoder, averaged.module), unseen)))
     return Run(sum(p.numel() for p in model.decoder.parameters()), losses)
 
 
@@ -130,11 +124,6 @@ def _average(average: Tensor, new: Tensor, count: Tensor | int) -> Tensor:
     Unlike a decay schedule it does not need to know the last step.
     """
     return torch.lerp(average, new, (AVERAGE + 1) / (float(count) + AVERAGE + 1))
-
-
-def _loss(model: Decoder, rows: Tensor) -> Tensor:
-    texts = Ragged(rows[:, :-1].flatten(), (LENGTH,) * len(rows))
-    return model.loss(texts, rows[:, 1:].flatten()) / texts.ids.numel()
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,12 @@ import torch
 from torch import Tensor
 
 from regard.atlas.drawing import Board, Drawing
-from regard.atlas.figures.descent import descend
+from regard.atlas.figures.descent import Descent, next_token_loss, warming
 from regard.atlas.progress import OnStep, training_progress
 from regard.data.input import Ragged
 from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
-from regard.train.adam import Adam
 
 SCHEMES = {
     "buckets": "T5's relative",
@@ -99,17 +98,10 @@ def train(scheme: str, steps: int, seed: int, on_step: OnStep) -> Decoder:
         dropout=0.0, tied=False, scaled_embedding=True, max_length=LONGEST,
     )  # fmt: skip
     model = Decoder(config, VOCAB)
-    optimizer = Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / WARMUP, (steps - step) / (steps / 4))
-    )
+    descent = Descent(model.parameters(), RATE, on_step, warming(WARMUP, steps), beta=0.98)
     data = torch.Generator().manual_seed(seed)  # the same texts for every scheme
     for _ in range(steps):
-        text = draw_texts(BATCH, data)
-        texts = Ragged(text[:, :-1].flatten(), (TRAINED,) * BATCH)
-        total = model.loss(texts, text[:, 1:].flatten())
-        on_step(descend(optimizer, total / (BATCH * TRAINED)), BATCH * TRAINED)
-        schedule.step()
+        descent.step(next_token_loss(model, draw_texts(BATCH, data)), BATCH * TRAINED)
     return model.eval()
 
 

@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from regard.atlas.drawing import Board, Drawing
-from regard.atlas.figures.descent import descend, running_median
+from regard.atlas.figures.descent import Descent, running_median, train_on
 from regard.atlas.progress import training_progress
-from regard.data.batch import Cursor
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
 from regard.explain.colours import BLUE, LINE_STYLES, MUTED, ORANGE
@@ -30,7 +29,6 @@ from regard.models import EncoderDecoder, TransformerConfig, build
 from regard.models.mode import evaluating
 from regard.tasks.translate import Translate
 from regard.tokens import TokensConfig, learn
-from regard.train.adam import Adam
 
 PHRASES = Path(__file__).parents[1] / "french.txt"
 TEXT = "merci = thanks"
@@ -80,18 +78,16 @@ def measure(text: str | None, word: int, steps: int, smoothing: float, seed: int
     )  # fmt: skip
     model: EncoderDecoder = build(config, vocabulary.source.vocab, vocabulary.target.vocab)
     before = _distribution(model, task, pair, place)
-    optimizer = Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), fused=True)
-    warm = max(1, steps // 10)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / warm, 1.0, (steps - step) / max(1, steps // 2))
-    )
-    curve = []
+    warm, fall = max(1, steps // 10), max(1, steps // 2)
     with training_progress(steps) as on_step:
-        for _, (batch, _) in zip(range(steps), task.batches(Cursor()), strict=False):
-            count = task.targets(batch)
-            curve.append(descend(optimizer, task.loss(model, batch) / count))
-            on_step(curve[-1], count)
-            schedule.step()
+        descent = Descent(
+            model.parameters(),
+            RATE,
+            on_step,
+            lambda step: min((step + 1) / warm, 1.0, (steps - step) / fall),
+            beta=0.98,
+        )
+        train_on(task, model, descent, steps)
     after = _distribution(model, task, pair, place)
     names = vocabulary.target.tokens(range(len(after)))
     return {
@@ -104,7 +100,7 @@ def measure(text: str | None, word: int, steps: int, smoothing: float, seed: int
         **measures(before, ids[place], smoothing, "before"),
         **measures(after, ids[place], smoothing, "after"),
         "phrases": len(pairs),
-        "curve": curve,
+        "curve": descent.losses,
     }
 
 

@@ -18,14 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.atlas.drawing import Board, Drawing, Numbers
+from regard.atlas.figures.contexts import layer_vectors
 from regard.atlas.figures.topics import HOMONYMS, SENTENCES, TOPICS, Pretrained, pretrain, sentence
-from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.explain.colours import BLUE, LINE_STYLES, MUTED, ORANGE, LineStyle
 from regard.explain.sheet import Chart
-from regard.layers import Tap
 from regard.models import Encoder, build
-from regard.models.mode import evaluating
 from regard.runs.load import load
 from regard.tokens import Tokenizer
 
@@ -263,18 +261,10 @@ def _vectors(model: Encoder, tokenizer: Tokenizer, word: str, sentences: Sequenc
     """
     room = model.config.max_length - len(tokenizer.template([]))
     read = [tokenizer.template(tokenizer.encode(text)[:room]) for text in sentences]
-    tap = Tap("encoder.*.residual")
-    with evaluating(model):
-        model.hidden(Ragged.of(read), tap)
-    embedding = model.embed.weight.detach()
-    found = []
-    for row, ids in enumerate(read):
-        places = _places(tokenizer, ids, word)
-        layers = [
-            tap.records[f"encoder.{layer}.residual"][row, places].mean(0)
-            for layer in range(model.config.layers)
-        ]
-        found.append(torch.stack([embedding[[ids[place] for place in places]].mean(0), *layers]))
+    found = [
+        vectors[:, _places(tokenizer, ids, word)].mean(1)
+        for ids, vectors in zip(read, layer_vectors(model, read), strict=True)
+    ]
     return torch.stack(found, dim=1)
 
 

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from regard.atlas.drawing import Board, Drawing
+from regard.atlas.figures.positions import new_transformer
 from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.explain.cells import positive_scale
 from regard.explain.sheet import SMALLEST, Chart, shorten, text_width
 from regard.layers import Tap
-from regard.models import TransformerConfig, build
 from regard.models.mode import evaluating
 from regard.runs.load import load
 
@@ -141,19 +141,8 @@ def fresh_scores(shared: Shared, scheme: str, seed: int) -> Tensor:
         [vocabulary.setdefault(word.casefold(), len(vocabulary)) for word in sentence]
         for sentence in shared.sentences
     ]
-    config = TransformerConfig.model_validate(
-        {
-            "dim": 64,
-            "heads": 4,
-            "hidden": 64,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "positions": scheme,
-            "max_length": max(16, *map(len, rows)),
-            "dropout": 0.0,
-        }
-    )
-    model = build(config, len(vocabulary), len(vocabulary)).eval()
+    length = max(16, *map(len, rows))
+    model = new_transformer(len(vocabulary), scheme, hidden=64, layers=1, length=length)
     places = [range(start, start + shared.count) for start in shared.starts]
     return _scores(model, rows, places)
 

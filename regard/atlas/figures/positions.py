@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -311,24 +312,29 @@ def _shown_orders(own: list[str] | None, orders: list[tuple[int, ...]]) -> list[
     return sorted({0, len(orders) // 3, 2 * len(orders) // 3, len(orders) - 1})
 
 
+def new_transformer(vocab: int, scheme: str, *, hidden: int, layers: int, length: int) -> Any:
+    """An untrained Transformer of width 64 with a position scheme, to look into its encoder."""
+    config = TransformerConfig.model_validate(
+        {
+            "dim": 64,
+            "heads": 4,
+            "hidden": hidden,
+            "encoder_layers": layers,
+            "decoder_layers": 1,
+            "positions": scheme,
+            "max_length": length,
+            "dropout": 0.0,
+        }
+    )
+    return build(config, vocab, vocab).eval()
+
+
 @torch.no_grad()
 def _changes(words: list[str], orders: list[tuple[int, ...]], scheme: str, seed: int) -> Tensor:
     """|output in this order - original output| / |original output| of each word: (order, word)."""
     torch.manual_seed(seed)
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
-    config = TransformerConfig.model_validate(
-        {
-            "dim": 64,
-            "heads": 4,
-            "hidden": 128,
-            "encoder_layers": 2,
-            "decoder_layers": 1,
-            "positions": scheme,
-            "max_length": 16,
-            "dropout": 0.0,
-        }
-    )
-    model = build(config, len(vocabulary), len(vocabulary)).eval()
+    model = new_transformer(len(vocabulary), scheme, hidden=128, layers=2, length=16)
     ids = [vocabulary[word] for word in words]
     source = Ragged.of([[ids[index] for index in chosen] for chosen in orders])
     places = model.encode(source).x.view(len(orders), len(words), -1)  # (order, place, dim)

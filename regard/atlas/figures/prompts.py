@@ -18,13 +18,12 @@ import torch
 from torch import Tensor
 
 from regard.atlas.drawing import Board, Drawing
-from regard.atlas.figures.descent import descend, draw_for_narrow
+from regard.atlas.figures.descent import Descent, draw_for_narrow, warming
 from regard.atlas.progress import OnStep, training_progress
 from regard.data.input import Ragged
 from regard.explain.colours import BLUE, LINE_STYLES, MUTED, PURPLE, SKY, LineStyle
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
-from regard.train.adam import Adam
 
 
 class Size(NamedTuple):
@@ -117,17 +116,13 @@ def fit(
         steps: Training steps.
         on_step: Called after each step.
     """
-    optimizer = Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / WARMUP, (steps - step) / (steps / 4))
-    )
+    descent = Descent(model.parameters(), RATE, on_step, warming(WARMUP, steps), beta=0.98)
     for _ in range(steps):
         text = batches()
         hidden = _hidden(model, text[:, :-1])[:, asked]
         wanted = text[:, 1:][:, asked]
         total = model.head.loss(hidden.flatten(0, 1), wanted.flatten())
-        on_step(descend(optimizer, total / wanted.numel()), text.numel())
-        schedule.step()
+        descent.step(total / wanted.numel(), text.numel())
     return model.eval()
 
 

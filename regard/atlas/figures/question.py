@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from regard.atlas.drawing import Board, Drawing
-from regard.atlas.figures.descent import descend, draw_for_narrow
+from regard.atlas.figures.descent import Descent, draw_for_narrow
 from regard.atlas.figures.endings import draw_bars, draw_translator, measure_translator, stands_out
 from regard.atlas.progress import OnStep, training_progress
 from regard.data.input import Ragged
@@ -41,7 +41,6 @@ from regard.layers.tap.tap import Edit, split_head
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
-from regard.train.adam import Adam
 
 ENDINGS = ("er", "e", "es")
 """The endings of an adjective without article: masculine, feminine, neuter (nominative)."""
@@ -162,17 +161,19 @@ def train(steps: int, seed: int, on_step: OnStep) -> Decoder:
     )  # fmt: skip
     model, draw = Decoder(config, len(TOKENS)), random.Random(seed)
     draw_for_narrow(model)
-    optimizer = Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / WARMUP, 4 * (1 - step / steps))
+    descent = Descent(
+        model.parameters(),
+        RATE,
+        on_step,
+        lambda step: min(1.0, (step + 1) / WARMUP, 4 * (1 - step / steps)),
+        beta=0.98,
     )
     edits = [Edit("decoder.0.self.heads", drop_others), Edit("decoder.1.self.heads", drop_one)]
     for _ in range(steps):
         batch = Asked([draw_example(draw) for _ in range(BATCH)])
         x = model.hidden(batch.input, Tap(edits=edits))[batch.at]  # (endings, dim)
         loss = model.head.loss(x, _ID[ENDINGS[0]] + batch.genders) / len(batch.genders)
-        on_step(descend(optimizer, loss), len(batch.input.ids))
-        schedule.step()
+        descent.step(loss, len(batch.input.ids))
     return model
 
 

@@ -15,13 +15,12 @@ from torch import Tensor, nn
 
 from regard.atlas.drawing import Board, Drawing
 from regard.atlas.figures.costs import decades
-from regard.atlas.figures.descent import descend
+from regard.atlas.figures.descent import Descent
 from regard.atlas.progress import OnStep, training_progress
 from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
 from regard.explain.sheet import scientific
 from regard.layers import Attention, Embed, Recurrent, plain_context, position_scheme
 from regard.layers.mixer import Mixer
-from regard.train.adam import Adam
 
 KINDS = ("rnn", "gru", "lstm", "attention")
 LENGTHS = (4, 8, 16, 32, 64, 128)
@@ -80,10 +79,10 @@ def train(kind: str, length: int, steps: int, seed: int, on_step: OnStep) -> tup
     torch.manual_seed(seed)
     model, data = Rememberer(kind), torch.Generator().manual_seed(seed)
     before = reaching(model, torch.randint(SYMBOLS, (BATCH, length), generator=data))
-    optimizer = Adam(model.parameters(), lr=RATE, fused=True)
+    descent = Descent(model.parameters(), RATE, on_step)
     for _ in range(steps):
         ids = torch.randint(SYMBOLS, (BATCH, length), generator=data)
-        on_step(descend(optimizer, F.cross_entropy(model(ids), ids[:, 0])), ids.numel())
+        descent.step(F.cross_entropy(model(ids), ids[:, 0]), ids.numel())
     with torch.no_grad():
         ids = torch.randint(SYMBOLS, (UNSEEN, length), generator=data)
         right = (model(ids).argmax(1) == ids[:, 0]).float().mean()

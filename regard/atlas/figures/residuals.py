@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from regard.atlas.drawing import Board, Drawing
+from regard.atlas.drawing import Board, Drawing, key_of
 from regard.atlas.figures.identity import learn_identity
 from regard.atlas.figures.training import (
     DIM,
@@ -19,7 +19,6 @@ from regard.atlas.figures.training import (
     draw_curves,
     draw_gradients,
     first_gradients,
-    number_name,
     train_trial,
     trial_numbers,
     trial_styles,
@@ -57,9 +56,9 @@ def measure(layers: int, steps: int, rate: float, seed: int) -> dict[str, Any]:
 
 def residuals(numbers: dict[str, Any], layers: int, steps: int, rate: float, seed: int) -> Drawing:
     """Draw learning with and without residuals and norms, and how the identity is learned."""
-    curves = {name: numbers[number_name("curve", name)] for name in NAMES}
-    gradients = {name: numbers[number_name("gradients", name)] for name in NAMES}
-    ends = {name: numbers[number_name("loss", name)] for name in NAMES}
+    curves = {name: numbers[key_of(f"curve_{name}")] for name in NAMES}
+    gradients = {name: numbers[key_of(f"gradients_{name}")] for name in NAMES}
+    ends = {name: numbers[key_of(f"loss_{name}")] for name in NAMES}
     largest = {name: max(values) for name, values in gradients.items()}
     plain, residual = (numbers[f"identity_error_{kind}"] for kind in ("plain", "residual"))
     caption = (

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.atlas.drawing import Board, Drawing
-from regard.atlas.figures.descent import descend
+from regard.atlas.figures.descent import Descent
 from regard.atlas.figures.recurrence import unrolled
 from regard.atlas.progress import OnStep, training_progress
 from regard.errors import InputError
@@ -38,7 +38,6 @@ from regard.layers import (
     plain_context,
 )
 from regard.layers.recurrent import as_it_is, gates_of
-from regard.train.adam import Adam
 
 NAMES = ("gates", "free weights", "free candidates", "keys and values", "heads")
 """The steps from 0 to 4."""
@@ -71,17 +70,18 @@ class Gated(nn.Module):
         """The states of all tokens."""
         return self.gru_states(x)
 
+    def before(self, x: Tensor) -> Tensor:
+        """The state of the GRU before each token: (batch, n, dim)."""
+        states = self.gru_states(x)
+        return torch.cat((torch.zeros_like(states[:, :1]), states[:, :-1]), 1)
+
     def candidates(self, x: Tensor) -> Tensor:
         """h̃, (batch, n, dim)."""
-        states = self.gru_states(x)
-        before = torch.cat((torch.zeros_like(states[:, :1]), states[:, :-1]), 1)
-        return self.gates(x, before)["candidate"]
+        return self.gates(x, self.before(x))["candidate"]
 
     def weights(self, x: Tensor) -> Tensor:
         """The weights of all candidates in all states of one text: (features, n, n)."""
-        states = self.gru_states(x)
-        before = torch.cat((torch.zeros_like(states[:, :1]), states[:, :-1]), 1)
-        return unrolled(self.gates(x, before)["update"][0])[0].permute(2, 0, 1)
+        return unrolled(self.gates(x, self.before(x))["update"][0])[0].permute(2, 0, 1)
 
     def rebuilt(self, x: Tensor) -> Tensor:
         """The states of one text as weighted sums of the candidates: (n, dim)."""
@@ -183,14 +183,12 @@ def draw_texts(count: int, data: torch.Generator) -> tuple[Tensor, Tensor, Tenso
 def train(step: Gated, steps: int, seed: int, on_step: OnStep) -> tuple[Answerer, float]:
     """Train one step; returns the model, and the percentage of digits that are right."""
     model = Answerer(step)
-    optimizer = Adam(model.parameters(), lr=RATE, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 1 - done / steps)
+    descent = Descent(model.parameters(), RATE, on_step, lambda done: 1 - done / steps)
     data = torch.Generator().manual_seed(seed)  # the same texts for every step
     for _ in range(steps):
         *text, wanted = draw_texts(BATCH, data)
         loss = F.cross_entropy(model(*text).flatten(0, 1), wanted.flatten())
-        on_step(descend(optimizer, loss), BATCH * (PAIRS + 1))
-        schedule.step()
+        descent.step(loss, BATCH * (PAIRS + 1))
     with torch.no_grad():
         *text, wanted = draw_texts(UNSEEN, torch.Generator().manual_seed(seed + 1))
         found = model(*text).argmax(-1) == wanted

@@ -58,7 +58,8 @@ def dogs(pipeline: Pipeline, text: str) -> Drawing:
     """The vectors of a word that comes twice, layer by layer, with positions and without."""
     tokens = [token.token for token in pipeline.tokens(text)]
     word, places = _twice(tokens)
-    sites = ["encoder.embedding", *_residuals(pipeline.model)]
+    layers = pipeline.model.encoder.layers()
+    sites = ["encoder.embedding", *(f"{layer.name}.residual" for layer in layers)]
     with_them = _vectors(pipeline, text, sites)
     with _without_positions(pipeline.model):
         without = _vectors(pipeline, text, sites)
@@ -118,10 +119,6 @@ def _twice(tokens: Sequence[str]) -> tuple[str, tuple[int, int]]:
         raise InputError("gallery: dogs", got="no word twice", expected=expected)
     first = tokens.index(found[0])
     return found[0].replace("▁", "").strip(), (first, tokens.index(found[0], first + 1))
-
-
-def _residuals(model: Any) -> list[str]:
-    return [f"{layer.name}.residual" for layer in model.encoder.layers()]
 
 
 def _source(pipeline: Pipeline, text: str) -> Ragged:

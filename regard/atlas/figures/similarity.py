@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.atlas.drawing import Board, Drawing
-from regard.atlas.figures.descent import descend
+from regard.atlas.figures.descent import Descent
 from regard.atlas.progress import training_progress
 from regard.data.images.scenes import make_scene
 from regard.data.input import Dense
@@ -25,7 +25,6 @@ from regard.explain.patches import patch_distances
 from regard.explain.sheet import SMALLEST, points
 from regard.models import ViTConfig, build
 from regard.runs.load import load
-from regard.train.adam import Adam
 
 DIM, HEADS, LAYERS, HIDDEN, BATCH = 32, 2, 2, 64, 48
 SIDE, PATCH = 32, 4
@@ -55,13 +54,13 @@ def measure(model: str, steps: int, seed: int) -> dict[str, Any]:
     )  # fmt: skip
     nn.init.normal_(vit.encoder.positions.table, std=BEGIN)
     pixels, places = draw_shapes(seed)
-    optimizer = Adam(vit.parameters(), lr=3e-3, fused=True)
     data = torch.Generator().manual_seed(seed)
     with training_progress(steps) as on_step:
+        descent = Descent(vit.parameters(), 3e-3, on_step)
         for _ in range(steps):
             chosen = torch.randint(SCENES, (BATCH,), generator=data)
             loss = F.cross_entropy(vit(Dense(pixels[chosen])), places[chosen])
-            on_step(descend(optimizer, loss), BATCH * vit.config.tokens)
+            descent.step(loss, BATCH * vit.config.tokens)
     name = f"a ViT that was trained for {steps} steps to say where a drawn shape is"
     return {"of": name, **_cosines(vit.encoder.positions.table.detach(), vit.config.grid)}
 

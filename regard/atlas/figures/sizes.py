@@ -14,6 +14,7 @@ from regard.atlas.drawing import Board, Drawing
 from regard.cost.plan import Plan, plan
 from regard.explain.colours import BLUE, MUTED, ORANGE
 from regard.explain.page import Table
+from regard.runtime.units import aligned
 
 PEAK = {"P100": 9.5e12, "V100": 125e12, "TPUv3": 123e12}
 """Peak FLOP/s of a chip: for the P100 the value of the Transformer paper, for the others the
@@ -203,19 +204,13 @@ def written(columns: dict[str, list[Any]]) -> list[tuple[str, ...]]:
 
 def table(price: float = 1.0, share: float = 0.3) -> str:
     """The table as text for a terminal, with its notes."""
-    rows = [COLUMNS, *written(compute(price, share))]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
-    lines = [
-        "  ".join(cell.rjust(width) if place else cell.ljust(width)
-                  for place, (cell, width) in enumerate(zip(row, widths, strict=True)))
-        for row in rows
-    ]  # fmt: skip
+    lines = aligned([COLUMNS, *written(compute(price, share))], right=True)
     notes = [f"{row.name}: {row.note}." for row in ROWS if row.note]
     rests = (
         f"Computed days: at {share:.0%} of a chip's peak. All costs, also those of published days: "
         f"${price:g} per chip-hour."
     )
-    return "\n".join([*(line.rstrip() for line in lines), "", rests, *notes])
+    return "\n".join([*lines, "", rests, *notes])
 
 
 def _draw_table(board: Board, columns: dict[str, list[Any]]) -> None:

@@ -14,16 +14,15 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.atlas.figures.descent import descend
+from regard.atlas.figures.descent import Descent, train_on
 from regard.atlas.progress import training_progress
-from regard.data.batch import Cursor
 from regard.data.text.corpus import Corpus
 from regard.data.text.corruption import CorruptedCorpus, Masking
 from regard.data.text.packing import Packed
@@ -31,7 +30,6 @@ from regard.layers.init import draw_normal
 from regard.models import BertConfig, Encoder, build
 from regard.tasks.fill import Fill, max_text_tokens, symbols_of
 from regard.tokens import Tokenizer, TokensConfig, Vocabulary, learn_plain
-from regard.train.adam import Adam
 
 
 @dataclass(frozen=True)
@@ -177,16 +175,12 @@ def pretrain(steps: int, seed: int) -> Pretrained:
     model: Encoder = build(config, tokenizer.vocab)
     draw_normal(model, LAYERS, std=SPREAD)
     fresh = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    optimizer = Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: course(step, steps))
-    losses = []
     with training_progress(steps) as on_step:
-        for _, (batch, _) in zip(range(steps), task.batches(Cursor()), strict=False):
-            count = task.targets(batch)
-            losses.append(descend(optimizer, task.loss(model, batch) / count))
-            on_step(losses[-1], count)
-            schedule.step()
-    return Pretrained(model, vocabulary, fresh, losses, 100 * task.evaluate(model)["accuracy"])
+        schedule = partial(course, steps=steps)
+        descent = Descent(model.parameters(), RATE, on_step, schedule, beta=0.98)
+        train_on(task, model, descent, steps)
+    right = 100 * task.evaluate(model)["accuracy"]
+    return Pretrained(model, vocabulary, fresh, descent.losses, right)
 
 
 def course(step: int, steps: int) -> float:

@@ -16,8 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.atlas.drawing import Board, Drawing, Numbers
-from regard.atlas.figures.descent import descend, running_median
+from regard.atlas.drawing import Board, Drawing, Numbers, key_of
+from regard.atlas.figures.costs import decades
+from regard.atlas.figures.descent import Descent, running_median, warming
 from regard.atlas.progress import OnStep, training_progress
 from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
 from regard.layers import (
@@ -30,7 +31,6 @@ from regard.layers import (
     VocabularyHead,
     position_scheme,
 )
-from regard.train.adam import Adam
 
 DIM, HEADS, HIDDEN, VOCAB, LENGTH, BATCH = 32, 4, 64, 16, 8, 32
 SOLVED = 0.1  # the task counts as learned below this loss
@@ -147,19 +147,15 @@ def train_trial(
     """The loss at each step; after a non-finite loss, the last finite one is repeated."""
     torch.manual_seed(seed)
     model = Copier(trial, layers)
-    optimizer = Adam(model.parameters(), lr=rate, betas=(0.9, 0.98), fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / max(1, trial.warmup))
-    )
+    course = warming(max(1, trial.warmup))
+    descent = Descent(model.parameters(), rate, on_step, course, beta=0.98)
     data = torch.Generator().manual_seed(seed)  # the same batches for every trial
-    losses: list[float] = []
+    losses = descent.losses
     for _ in range(steps):
         loss = _loss(model, data)
         if not torch.isfinite(loss):
             return losses + [losses[-1]] * (steps - len(losses))
-        losses.append(descend(optimizer, loss))
-        on_step(losses[-1], BATCH * LENGTH)
-        schedule.step()
+        descent.step(loss, BATCH * LENGTH)
     return losses
 
 
@@ -203,9 +199,9 @@ def draw_gradients(board: Board, place: int, gradients: dict[str, list[float]]) 
         axes.curve(values, style=style, width=2.4, marker=style.marker)
     every = [value for values in gradients.values() for value in values]
     if max(every) > 30 * min(every) > 0:
-        low, high = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
-        axes.log_axis("y", [10.0**exponent for exponent in range(low, high + 1)])
-        axes.set_ylim(10.0**low, 10.0**high)
+        ticks = decades(every)
+        axes.log_axis("y", ticks)
+        axes.set_ylim(ticks[0], ticks[-1])
     else:
         axes.set_ylim(0, 1.2 * max(every))
 
@@ -216,20 +212,10 @@ def final_loss(losses: list[float]) -> float:
     return sum(last) / len(last)
 
 
-def number_name(what: str, name: str) -> str:
-    """The name of a number.
-
-    Example:
-        >>> number_name("loss", "post-norm, warm-up")
-        'loss_post_norm_warm_up'
-    """
-    return f"{what}_{name}".replace(", ", "_").replace("-", "_").replace(" ", "_")
-
-
 def trial_numbers(curves: dict[str, list[float]], gradients: dict[str, list[float]]) -> Numbers:
     """The last loss, the first gradients and the curve of each trial, by name."""
     return {
-        **{number_name("loss", name): final_loss(line) for name, line in curves.items()},
-        **{number_name("gradients", name): values for name, values in gradients.items()},
-        **{number_name("curve", name): line for name, line in curves.items()},
+        **{key_of(f"loss_{name}"): final_loss(line) for name, line in curves.items()},
+        **{key_of(f"gradients_{name}"): values for name, values in gradients.items()},
+        **{key_of(f"curve_{name}"): line for name, line in curves.items()},
     }

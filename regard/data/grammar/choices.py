@@ -207,10 +207,6 @@ class Choices:
             preposition, nouns = WHERE.get(noun.english) or WHERE[noun.kind], (noun,)
         return PrepositionalPhrase(preposition, self._dative(nouns, subject))
 
-    def receiver(self, subject: Nominal) -> Phrase:
-        """Draw the indirect object of a verb of giving."""
-        return self._dative(PEOPLE, subject)
-
     def _other_noun(self, nouns: Sequence[Noun], subject: Nominal) -> Noun:
         """Draw a noun other than the subject's."""
         noun = self.choose(nouns)
@@ -238,7 +234,7 @@ class Choices:
             subject,
             verb,
             self.object(verb, subject, negated) if verb.objects else None,
-            self.receiver(subject) if verb in GIVING else None,
+            self._dative(PEOPLE, subject) if verb in GIVING else None,  # the receiver
             tense=tense,
             negated=negated,
             modal=self._modal(verb, subject, negated),

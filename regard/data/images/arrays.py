@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,15 +83,17 @@ def _npz_sizes(path: Path) -> dict[str, int]:
     with open_regular(path) as opened, zipfile.ZipFile(opened) as archive:
         for member in archive.namelist():
             with archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                read = (
-                    np.lib.format.read_array_header_1_0
-                    if version == (1, 0)
-                    else np.lib.format.read_array_header_2_0
-                )
-                shape, _, kind = read(file)
+                shape, _, kind = array_header(file)
             sizes[member.removesuffix(".npy")] = math.prod(shape) * kind.itemsize
     return sizes
+
+
+def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the header of a `.npy` file: shape, whether columns come first, and type of number."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    return np.lib.format.read_array_header_2_0(file)
 
 
 def _labelled(path: Path, images: NDArray[Any], labels: NDArray[Any], names: list[str]) -> Labelled:

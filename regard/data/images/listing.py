@@ -23,7 +23,7 @@ from typing import IO, Any
 from regard.data.images import arrays
 from regard.data.images.arrays import Source
 from regard.data.images.opening import MOST_BYTES
-from regard.errors import InputError
+from regard.errors import InputError, escaped
 from regard.runtime.files import read_small
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm",
@@ -162,24 +162,17 @@ def _walk(folder: Path, listing: Listing) -> Iterator[tuple[tuple[str, ...], Pat
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
         for name in [*folders]:
             if (Path(where) / name).is_symlink():  # os.walk does not follow it
-                listing.problems[_printable("/".join((*below, name)))] = "a link to a folder"
+                listing.problems[escaped("/".join((*below, name)))] = "a link to a folder"
                 folders.remove(name)
         for name in sorted(names):
-            path, parts = Path(where) / name, (*map(_printable, below), _printable(name))
+            # bytes of a name that are not UTF-8, and control characters, are spelled out
+            path, parts = Path(where) / name, (*map(escaped, below), escaped(name))
             if name.startswith("."):
                 continue
             if path.is_symlink() and not path.resolve().is_relative_to(real):
                 listing.problems["/".join(parts)] = "a link out of the folder"
                 continue
             yield parts, path
-
-
-def _printable(name: str) -> str:
-    """A file's name with bytes that are not UTF-8, and control characters, spelled out."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in name
-    )
 
 
 def _by_folder(files: Sequence[tuple[tuple[str, ...], Source]], listing: Listing) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,9 +10,6 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from regard.data.images.scenes import Scene
-
-Rows = Sequence[int] | slice | NDArray[np.int64]
-"""Which images to take: their indices, or a slice."""
 
 
 class Pixels(Protocol):

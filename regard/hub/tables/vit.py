@@ -42,33 +42,31 @@ def _common(their: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(their: dict[str, Any], names: Names) -> ViTConfig:
-    pooled = names.has("vit.pooler.")
-    _check_pooler(their, pooled=pooled)
-    return ViTConfig(
-        **_common(their),
-        hidden=their["intermediate_size"],
-        norm_epsilon=their.get("layer_norm_eps", 1e-12),
-        pooling_layer=pooled,
-        classes=labels_in(their) if names.has("classifier.") else (),
-    )
+    classes = labels_in(their) if names.has("classifier.") else ()
+    return _read_plain(their, pooled=names.has("vit.pooler."), classes=classes)
 
 
 def _read_deit(their: dict[str, Any], names: Names) -> ViTConfig:
-    pooled, both = names.has("deit.pooler."), names.has("distillation_classifier.")
-    _check_pooler(their, pooled=pooled)
-    return ViTConfig(
-        **_common(their),
-        hidden=their["intermediate_size"],
-        norm_epsilon=their.get("layer_norm_eps", 1e-12),
-        pooling_layer=pooled,
+    both = names.has("distillation_classifier.")
+    return _read_plain(
+        their,
+        pooled=names.has("deit.pooler."),
         distillation="head" if both else "token",
         classes=labels_in(their) if both or names.has("classifier.") else (),
     )
 
 
-def _check_pooler(their: dict[str, Any], *, pooled: bool) -> None:
+def _read_plain(their: dict[str, Any], *, pooled: bool, **own: Any) -> ViTConfig:
+    """Reads the settings that ViT and DeiT share; `own` adds those of one kind."""
     if pooled:
         only(their, pooler_act="tanh", pooler_output_size=their["hidden_size"])
+    return ViTConfig(
+        **_common(their),
+        hidden=their["intermediate_size"],
+        norm_epsilon=their.get("layer_norm_eps", 1e-12),
+        pooling_layer=pooled,
+        **own,
+    )
 
 
 def _read_dinov2(their: dict[str, Any], names: Names) -> ViTConfig:
@@ -84,9 +82,10 @@ def _read_dinov2(their: dict[str, Any], names: Names) -> ViTConfig:
     )
 
 
-def _write_common(config: ViTConfig) -> dict[str, Any]:
+def _write_common(name: str, config: ViTConfig) -> dict[str, Any]:
     height, width = config.image
     return {
+        "architectures": [name],
         "num_hidden_layers": config.layers,
         "hidden_size": config.dim,
         "num_attention_heads": config.heads,
@@ -104,29 +103,20 @@ def _write_common(config: ViTConfig) -> dict[str, Any]:
 
 def _write(config: ViTConfig) -> dict[str, Any]:
     name = "ViTForImageClassification" if config.classes else "ViTModel"
-    return {
-        "architectures": [name],
-        **_write_common(config),
-        "intermediate_size": config.hidden,
-    }
+    return {**_write_common(name, config), "intermediate_size": config.hidden}
 
 
 def _write_deit(config: ViTConfig) -> dict[str, Any]:
     with_head = "WithTeacher" if config.distillation == "head" else ""
     name = f"DeiTForImageClassification{with_head}" if config.classes else "DeiTModel"
-    return {
-        "architectures": [name],
-        **_write_common(config),
-        "intermediate_size": config.hidden,
-    }
+    return {**_write_common(name, config), "intermediate_size": config.hidden}
 
 
 def _write_dinov2(config: ViTConfig) -> dict[str, Any]:
     ratio = config.hidden / config.dim
     name = "Dinov2ForImageClassification" if config.classes else "Dinov2Model"
     return {
-        "architectures": [name],
-        **_write_common(config),
+        **_write_common(name, config),
         "mlp_ratio": int(ratio) if ratio == int(ratio) else ratio,
         "layerscale_value": config.layer_scale,
         "drop_path_rate": config.drop_path,

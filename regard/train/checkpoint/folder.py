@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field
 
@@ -49,6 +49,7 @@ from regard.runtime.files import (
 if TYPE_CHECKING:
     from torch import Tensor  # torch is imported where tensors are read: listings need none
 
+T = TypeVar("T")
 FORMAT = 1
 """Version of the folder's layout, under the key "regard" in `config.json`."""
 STORED = "stored"
@@ -465,31 +466,39 @@ def _reading(folder: Path, name: str) -> Iterator[None]:
         raise Damaged(folder, name, error.strerror or str(error)) from error
 
 
-def check_tensors(
-    file: str, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], fix: str | None = None
-) -> None:
+def check_tensors(file: str, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
     """Compares names, shapes and types of tensors with the expected ones.
 
     Args:
         file: Name of the file, for error messages.
         found: The tensors by name.
         wanted: For each expected name a tensor of the right shape and type; values do not matter.
-        fix: Advice for the error message.
 
     Raises:
         InputError: A tensor is missing or unknown, or its shape or type differs.
     """
+
+    def outline(tensor: Tensor) -> str:
+        return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+    check_outlines(file, found, wanted, outline)
+
+
+def check_outlines(
+    what: str, found: Mapping[str, T], wanted: Mapping[str, T], outline: Callable[[T], object]
+) -> None:
+    """Compares the names of tensors, and the outline of each, with the expected ones.
+
+    Raises:
+        InputError: A tensor is missing or unknown, or its outline differs.
+    """
     for name in sorted(found.keys() | wanted.keys()):
-        got, expected = (_outline(name, tensors) for tensors in (found, wanted))
+        got, expected = (
+            f"{name} of {outline(some[name])}" if name in some else f"no {name}"
+            for some in (found, wanted)
+        )
         if got != expected:
-            raise InputError(file, got=got, expected=expected, fix=fix)
-
-
-def _outline(name: str, tensors: Mapping[str, Tensor]) -> str:
-    if name not in tensors:
-        return f"no {name}"
-    kind = str(tensors[name].dtype).removeprefix("torch.")
-    return f"{name} of {tuple(tensors[name].shape)} {kind}"
+            raise InputError(what, got=got, expected=expected)
 
 
 def folder_name(step: int) -> str:
