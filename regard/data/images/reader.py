@@ -7,10 +7,9 @@ tokenizer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 from pydantic import Field, TypeAdapter, model_validator
@@ -18,7 +17,11 @@ from pydantic import Field, TypeAdapter, model_validator
 from regard.config import Config, checked
 from regard.data.images.ink import FRAME, fitted, framed
 from regard.data.images.opening import check, name_of, on_white, opened
-from regard.data.input import Dense
+
+if TYPE_CHECKING:  # a list of models reads their settings, and need not wait for torch
+    import torch
+
+    from regard.data.input import Dense
 
 Numbers = tuple[float, ...]
 Resample = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
@@ -113,6 +116,10 @@ class ImageReader(Config):
         Raises:
             InputError: An image cannot be read.
         """
+        import torch
+
+        from regard.data.input import Dense
+
         pixels = np.stack([self.pixels(item) for item in items])
         return Dense(self.normalised(torch.from_numpy(pixels)))
 
@@ -175,6 +182,8 @@ class ImageReader(Config):
         Args:
             pixels: Floats from 0 to 1, or bytes from 0 to 255.
         """
+        import torch
+
         if pixels.dtype == torch.uint8:
             pixels = pixels.float() / 255
         mean, std = (torch.tensor(each).view(-1, 1, 1) for each in (self.mean, self.std))

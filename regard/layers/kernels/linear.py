@@ -89,9 +89,8 @@ def activated(layer: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor])
 @cache
 def one_dnn() -> bool:
     """Whether oneDNN is there and the faster library: measured so with AVX-512, not with AVX2."""
-    return torch.backends.mkldnn.is_available() and (
-        torch.backends.cpu.get_cpu_capability() == "AVX512"
-    )
+    there = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return there and torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def _plain(x: Tensor, weight: Tensor) -> bool:
