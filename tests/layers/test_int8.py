@@ -15,7 +15,7 @@ from regard.errors import InputError
 from regard.layers import Tap, knock_out
 from regard.layers.kernels import int8
 from regard.layers.kernels.int8 import ROW_STEPS, WEIGHT_STEPS, Int8Linear, quantise
-from regard.models import TransformerConfig, build
+from regard.models import BertConfig, TransformerConfig, ViTConfig, build
 
 pytestmark = pytest.mark.skipif(
     int8.ENGINE not in torch.backends.quantized.supported_engines, reason="needs x86 with AVX2"
@@ -206,3 +206,13 @@ def test_packing_leaves_pytorchs_engine_as_it_was():
     before = torch.backends.quantized.engine
     Int8Linear(torch.ones(2, 2))
     assert torch.backends.quantized.engine == before
+
+
+def test_rows_of_texts_that_are_read_stay_exact_and_those_of_images_do_not():
+    sizes = {"dim": 16, "heads": 2, "hidden": 16, "layers": 1}
+    bert = build(BertConfig(**sizes, max_length=8), 30)
+    vit = build(ViTConfig(**sizes, image=(8, 8), patch=2, classes=("a", "b")))
+    for model, exact in ((bert, True), (vit, False)):
+        layers = [each for each in quantise(model).modules() if isinstance(each, Int8Linear)]
+        assert layers
+        assert {each.exact for each in layers} == {exact}
