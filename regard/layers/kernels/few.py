@@ -64,6 +64,29 @@ class Space(threading.local):
         return self._kept if floats <= KEPT else torch.empty(floats)
 
 
+class Int8Matrix:
+    """A matrix in 8 bits, and what a product with it needs.
+
+    Its addresses are looked up once: in a decoding step every weight comes from memory, and so does
+    all that PyTorch knows about the tensors of a layer.
+
+    Args:
+        whole: (out, into) The integers.
+        scales: (out,) The scale of each output.
+        bias: (out,) Added to the outputs.
+    """
+
+    def __init__(self, whole: Tensor, scales: Tensor, bias: Tensor | None) -> None:
+        self.whole, self.scales, self.bias = whole.contiguous(), scales, bias
+        self.out, self.into = whole.shape
+        addend = 0 if bias is None else bias.data_ptr()
+        matrix = self.whole.data_ptr(), scales.data_ptr()
+        self.fields = addend, (*matrix, self.into, self.out, self.out // PARTS + 4)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a copy has other addresses
+        return Int8Matrix, (self.whole, self.scales, self.bias)
+
+
 class Kernels:
     """The loaded kernels.
 
@@ -111,18 +134,14 @@ class Kernels:
         self.product_fp32(job, rows * into * out >= SHARED)
         return y
 
-    def linear_int8(self, x: Tensor, whole: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
-        """The same with a matrix in 8 bits, whose outputs have scales (out,)."""
-        (rows, into), out = x.shape, whole.shape[0]
-        y = x.new_empty(rows, out)
+    def linear_int8(self, x: Tensor, matrix: Int8Matrix) -> Tensor:
+        """The same with a matrix in 8 bits."""
+        rows, into, (addend, fields) = x.shape[0], matrix.into, matrix.fields
+        y = x.new_empty(rows, matrix.out)
         # For each thread: x in 16 bits, and a scale for each row.
         space = self._space.of(torch.get_num_threads() * (rows + (rows * into + 1) // 2))
-        addend = 0 if bias is None else bias.data_ptr()
-        job = (
-            0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), addend, rows,
-            whole.data_ptr(), scales.data_ptr(), into, out, out // PARTS + 4,
-        )  # fmt: skip
-        self.product_int8(job, rows * into * out >= SHARED)
+        job = 0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), addend, rows, *fields
+        self.product_int8(job, rows * into * matrix.out >= SHARED)
         return y
 
     def attend(
