@@ -303,7 +303,6 @@ class Sampling(Search):
         """Takes one step; a sequence is finished when all its rows are."""
         running = self.running
         log_probs = logits.float().log_softmax(dim=1)  # (rows, vocab)
-        check_finite(log_probs[:, 0].tolist())
         # As in transformers, greedy and sampling filter logits, beam search log-probabilities.
         scores = running.filtered(logits.float(), self.config, self.symbols)
         forced = running.per_row(running.forced)
@@ -322,10 +321,11 @@ class Sampling(Search):
             token if held < 0 else held for token, held in zip(drawn.tolist(), forced, strict=True)
         ]
         column = torch.tensor(tokens, device=logits.device)[:, None]
-        branches = []
-        for row, gained in enumerate(log_probs.gather(1, column)[:, 0].tolist()):
-            total = running.total[row] + (gained if frees[row] else 0.0)
-            branch = Branch(row, tokens[row], running.logprob[row] + gained, total)
+        branches, gained = [], log_probs.gather(1, column)[:, 0].tolist()
+        check_finite(gained)
+        for row, gain in enumerate(gained):
+            total = running.total[row] + (gain if frees[row] else 0.0)
+            branch = Branch(row, tokens[row], running.logprob[row] + gain, total)
             branches.append(self._taken(branch, free=frees[row]))
         return self._move(branches)
 

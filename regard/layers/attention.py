@@ -317,13 +317,13 @@ class Attention(Mixer):
 
         With a cache, keys and values include those of earlier steps.
         """
-        heads = self.heads, self.kv_heads, self.kv_heads
-        if self.joined is None:
+        heads, joined = (self.heads, self.kv_heads, self.kv_heads), self.joined
+        if joined is None:
             q = self.query(x).view(-1, self.heads, self.head_dim)
             kv = self.key_value(x).view(-1, 2 * self.kv_heads, self.head_dim)
             k, v = kv.split_with_sizes(heads[1:], 1)
         else:
-            qkv = self.joined(x).view(-1, sum(heads), self.head_dim)
+            qkv = joined(x).view(-1, sum(heads), self.head_dim)
             q, k, v = qkv.split_with_sizes(heads, 1)
         q, k = normed(self.query_norm, q), normed(self.key_norm, k)
         q, k = ctx.positions.rotate(q, ctx.where), ctx.positions.rotate(k, ctx.where)

@@ -117,8 +117,9 @@ class KVCache:
             ends = torch.tensor(self.lengths, device=device)[:, None]
             row = torch.arange(rows, device=device)[:, None]
             places = row, ends + torch.arange(new, device=device)  # (rows, 1), (rows, new)
-        parts = (part.unbind(0) for part in (*whole, *last))
-        return Views((self.lengths, rows, new), *parts, places)
+        keys, values, new_keys, new_values = (part.unbind(0) for part in (*whole, *last))
+        made_for = self.lengths, rows, new
+        return Views(made_for, keys, values, new_keys, new_values, places)
 
     def advance(self, counts: tuple[int, ...]) -> None:
         """Adds counts[row] to the length of each row."""
@@ -177,7 +178,7 @@ class RecurrentState(KVCache):
     """
 
     def __init__(self, states: list[tuple[Tensor, ...]], cache: KVCache) -> None:
-        vars(self).update(vars(cache), states=states)
+        vars(self).update(vars(cache), states=states)  # the buffers are shared
 
     def mark(self) -> Any:
         """The present lengths and states, for `rewind`."""

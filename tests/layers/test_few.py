@@ -87,7 +87,7 @@ def test_a_copy_of_a_matrix_in_8_bits_has_its_own_memory():
     whole, scales = int8.in_rows(torch.randn(9, 40), 127)
     for bias in (None, torch.randn(9)):
         matrix = Int8Matrix(whole, scales, bias)
-        for twin in (copy.deepcopy(matrix), pickle.loads(pickle.dumps(matrix))):
+        for twin in (copy.deepcopy(matrix), pickle.loads(pickle.dumps(matrix))):  # noqa: S301
             assert torch.equal(twin.whole, whole)
             assert twin.fields[1][:2] == (twin.whole.data_ptr(), twin.scales.data_ptr())
             assert twin.fields[0] == (0 if bias is None else twin.bias.data_ptr())

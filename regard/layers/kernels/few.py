@@ -43,8 +43,8 @@ kernels, and for compiling them: about as many as PyTorch takes that time for.""
 SMALLEST = 2**15
 """Minimum number of elements of a matrix that the kernels are used for."""
 SHARED, SHARED_ATTENTION = 2**16, 2**14
-"""Minimum number of multiplications that are shared between threads: of a product with a matrix, and
-of attention, whose keys and values are seldom in a cache."""
+"""Minimum number of multiplications that are shared between threads: of a product with a matrix,
+and of attention, whose keys and values are seldom in the processor's cache."""
 PARTS = 8
 """Into how many parts a product is cut; threads take one at a time. Memory is read fastest in a few
 large parts."""
@@ -52,6 +52,7 @@ QUERIES = 64
 """The maximum number of queries for which the compiled attention is used."""
 KEPT = 2**16
 """Number of floats of memory that each thread keeps for its kernels."""
+
 
 class Space(threading.local):
     """Memory for what a kernel computes in between; up to `KEPT` floats are used again."""
@@ -75,6 +76,8 @@ class Int8Matrix:
         scales: (out,) The scale of each output.
         bias: (out,) Added to the outputs.
     """
+
+    __slots__ = ("bias", "fields", "into", "out", "scales", "whole")
 
     def __init__(self, whole: Tensor, scales: Tensor, bias: Tensor | None) -> None:
         self.whole, self.scales, self.bias = whole.contiguous(), scales, bias
@@ -112,7 +115,7 @@ class Kernels:
         library, kind = openmp(), (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
         parallel: Any = library and ctypes.CFUNCTYPE(None, *kind)(("GOMP_parallel", library))
 
-        def run(fields: Iterable[int], shared: bool) -> None:  # noqa: FBT001 (called often)
+        def run(fields: Iterable[int], shared: bool) -> None:
             job = array("q", fields)
             address, _ = job.buffer_info()
             if shared and parallel is not None and (count := torch.get_num_threads()) > 1:

@@ -95,15 +95,15 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, into) -> (rows, out)."""
-        if self.matrix is not None:
-            kernels, rows = LOADER.kernels, x.shape[0]
+        matrix, kernels, rows = self.matrix, LOADER.kernels, x.shape[0]
+        if matrix is not None:
             few = rows > 0 and (rows <= COMPILED or self.exact)
-            if few and kernels is not None and self.elements >= SMALLEST:
-                return kernels.linear_int8(x.float().contiguous(), self.matrix)
+            if few and kernels is not None and matrix.out * matrix.into >= SMALLEST:
+                return kernels.linear_int8(x.float().contiguous(), matrix)
             if self.exact or self.elements < LARGE:
                 return F.linear(x, self.weight, self.bias)
             if self.packed is None:
-                self.packed = _pack(self.matrix.whole, self.matrix.scales)
+                self.packed = _pack(matrix.whole, matrix.scales)
         largest = x.abs().amax(dim=1, keepdim=True)  # (rows, 1)
         # A row of zeros gives 0/0 here, which becomes arbitrary integers and is multiplied by 0.
         product = _product(x / largest, 1 / self.row_steps, 128, self.packed)
