@@ -83,6 +83,27 @@ def test_products_are_right_and_a_row_is_the_same_alone(kernels, rows, into, out
 
 
 @needs_numba
+@pytest.mark.slow
+def test_threads_and_kept_memory_change_no_bit(kernels, monkeypatch):
+    q, (k, v) = torch.randn(2, 4, 3, 40), torch.randn(2, 2, 4, 70, 40)
+    x, (whole, scales) = torch.randn(5, 300), int8.in_rows(torch.randn(70, 300), 127)
+
+    def both():
+        attended = kernels.attend(q, k, v, (50, 60), 0.3, causal=True)
+        return attended, kernels.linear_int8(x, Int8Matrix(whole, scales, None))
+
+    before = torch.get_num_threads()
+    expected = both()
+    for threads, shared, kept in ((1, 2**30, 0), (3, 0, 2**16), (3, 0, 0)):
+        torch.set_num_threads(threads)
+        for name, value in (("SHARED", shared), ("SHARED_ATTENTION", shared), ("KEPT", kept)):
+            monkeypatch.setattr(few, name, value)
+        found = both()
+        torch.set_num_threads(before)
+        assert all(map(torch.equal, found, expected))
+
+
+@needs_numba
 def test_a_copy_of_a_matrix_in_8_bits_has_its_own_memory():
     whole, scales = int8.in_rows(torch.randn(9, 40), 127)
     for bias in (None, torch.randn(9)):
