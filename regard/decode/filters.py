@@ -96,10 +96,10 @@ def ban(scores: Tensor, tokens: Sequence[int], ends: Sequence[int], early: Tenso
 
 def allow_end_if_stuck(scores: Tensor, before: Tensor, ends: Sequence[int]) -> Tensor:
     """Where every token is banned, allows the end symbol again, with its score from `before`."""
-    stuck = scores.amax(dim=1) == MINUS_INF
-    if not ends or not stuck.any():
+    best = scores.amax(dim=1)
+    if not ends or MINUS_INF not in best.tolist():
         return scores
-    scores, end = scores.clone(), ends[0]
+    scores, end, stuck = scores.clone(), ends[0], best == MINUS_INF
     # If the model itself gives the end -inf, ending is still better than a banned token.
     scores[stuck, end] = before[stuck, end].clamp(min=torch.finfo(scores.dtype).min)
     return scores

@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from random import Random
 from typing import ClassVar, NamedTuple, TypeVar
 
@@ -126,16 +126,16 @@ class RunningRows:
         self.length = 0
         prompts = self.per_row([sentence.prompt or (begin,) for sentence in sentences])
         self.opening = max(map(len, prompts))  # columns before the first token
-        self.tokens = torch.full((rows, self.opening + steps), NO_TOKEN)
+        # For each row its tokens, and the row of the model's batch that each of them came from.
+        self.kept = torch.full((2, rows, self.opening + steps), NO_TOKEN)
         for row, prompt in enumerate(prompts):
-            self.tokens[row, self.opening - len(prompt) : self.opening] = torch.tensor(prompt)
-        self.places = torch.zeros((rows, steps), dtype=torch.int64)
+            self.kept[0, row, self.opening - len(prompt) : self.opening] = torch.tensor(prompt)
         self.logprob, self.total = [0.0] * rows, [0.0] * rows
 
     @property
     def inputs(self) -> Tensor:
         """(rows, opening + length) Prompt and tokens so far; left-padded with `NO_TOKEN`."""
-        return self.tokens[:, : self.opening + self.length]
+        return self.kept[0, :, : self.opening + self.length]
 
     @property
     def generated(self) -> Tensor:
@@ -179,6 +179,9 @@ class RunningRows:
         history = self.inputs.to(device) if reads_history else self.inputs
         return constrain(scores, history, early, config, symbols)
 
+    def _places(self, row: int) -> list[int]:
+        return self.kept[1, row, self.opening : self.opening + self.length].tolist()
+
     def history(self, row: int) -> list[int]:
         """The tokens of a row so far, its prompt or begin symbol included."""
         return [token for token in self.inputs[row].tolist() if token != NO_TOKEN]
@@ -194,7 +197,7 @@ class RunningRows:
             score=last.total / (length + 1 - sentence.uncounted) ** self.length_penalty,
             finished=ended,
             # At the first step the model's batch has one row per sequence.
-            rows=(*self.places[row, :length].tolist(), row if length else row // self.width),
+            rows=(*self._places(row), row if length else row // self.width),
         )
 
     def follow(self, branches: Sequence[Branch], keep: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -204,22 +207,21 @@ class RunningRows:
             For each new row, the row of the model's batch that it continues, and its token;
             (new rows,) each.
         """
-        order = [branch.parent for branch in branches]
-        parents = torch.tensor(order, dtype=torch.int64)
-        tokens = torch.tensor([branch.token for branch in branches], dtype=torch.int64)
-        places = parents if self.length else parents // self.width
-        count, length, width = len(branches), self.length, self.opening + self.length
-        # The buffers are reused: the contents of each parent are copied to its continuations.
+        order, tokens = [each.parent for each in branches], [each.token for each in branches]
+        places = order if self.length else [parent // self.width for parent in order]
+        count, filled = len(branches), self.opening + self.length
+        # The buffer is reused: the contents of each parent are copied to its continuations.
         if order != list(range(count)):
-            self.tokens[:count, :width] = self.tokens[parents, :width]
-            self.places[:count, :length] = self.places[parents, :length]
-        self.tokens, self.places = self.tokens[:count], self.places[:count]
-        self.tokens[:, width], self.places[:, length] = tokens, places
+            parents = torch.tensor(order, dtype=torch.int64)
+            self.kept[:, :count, :filled] = self.kept[:, :, :filled].index_select(1, parents)
+        self.kept = self.kept[:, :count]
+        added = torch.tensor((tokens, places), dtype=torch.int64)
+        self.kept[:, :, filled] = added
         self.logprob = [branch.logprob for branch in branches]
         self.total = [branch.total for branch in branches]
         self.sentences = [self.sentences[place] for place in keep]
         self.length += 1
-        return places, tokens
+        return added[1], added[0]
 
 
 class Search(ABC):
@@ -301,7 +303,6 @@ class Sampling(Search):
         """Takes one step; a sequence is finished when all its rows are."""
         running = self.running
         log_probs = logits.float().log_softmax(dim=1)  # (rows, vocab)
-        check_finite(log_probs[:, 0].tolist())
         # As in transformers, greedy and sampling filter logits, beam search log-probabilities.
         scores = running.filtered(logits.float(), self.config, self.symbols)
         forced = running.per_row(running.forced)
@@ -320,10 +321,11 @@ class Sampling(Search):
             token if held < 0 else held for token, held in zip(drawn.tolist(), forced, strict=True)
         ]
         column = torch.tensor(tokens, device=logits.device)[:, None]
-        branches = []
-        for row, gained in enumerate(log_probs.gather(1, column)[:, 0].tolist()):
-            total = running.total[row] + (gained if frees[row] else 0.0)
-            branch = Branch(row, tokens[row], running.logprob[row] + gained, total)
+        branches, gained = [], log_probs.gather(1, column)[:, 0].tolist()
+        check_finite(gained)
+        for row, gain in enumerate(gained):
+            total = running.total[row] + (gain if frees[row] else 0.0)
+            branch = Branch(row, tokens[row], running.logprob[row] + gain, total)
             branches.append(self._taken(branch, free=frees[row]))
         return self._move(branches)
 
@@ -431,11 +433,11 @@ class BeamSearch(Search):
         # Enough for `width` unfinished ones, even if every beam's end symbols are among the best.
         count = max(2, 1 + len(self.symbols.ends)) * width
         totals, index = self._best(sums.view(-1, width * vocab), min(count, width * vocab))
-        check_finite(totals[:, 0].tolist())
         gained = log_probs.view(-1, width * vocab).gather(1, index)
+        found = [*zip(totals.tolist(), index.tolist(), gained.tolist(), strict=True)]
+        check_finite([first for (first, *_), _, _ in found])
 
         going, keep, done = [], [], []
-        found = zip(totals.tolist(), index.tolist(), gained.tolist(), strict=True)
         for place, (sentence, candidates) in enumerate(zip(running.sentences, found, strict=True)):
             branches = self._sort_out(sentence, self._branches(place * width, vocab, *candidates))
             if self._over(sentence, branches[0].total):
@@ -448,7 +450,7 @@ class BeamSearch(Search):
 
     def best_rows(self) -> list[int]:
         """The row of the best beam of each sequence."""
-        return list(range(0, len(self.running.tokens), self.running.width))
+        return list(range(0, len(self.running.total), self.running.width))
 
     def continued(self) -> Sequence[bool]:
         """The beams that can still be continued."""
@@ -483,7 +485,7 @@ class BeamSearch(Search):
         if self.forbidden is None:
             return []
         running = self.running
-        histories = [running.history(row) for row in range(len(running.tokens))]
+        histories = [running.history(row) for row in range(len(running.total))]
         return [
             (place, at)
             for place, (some, found) in enumerate(zip(totals.tolist(), index.tolist(), strict=True))
@@ -585,12 +587,16 @@ def best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
         (tensor([[3., 1.]]), tensor([[1, 0]]))
     """
     values, index = shortlist(scores, min(count + 1, scores.shape[1]))
-    equal = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > MINUS_INF)
-    if equal.any():
-        tied = equal.any(dim=1)
+    tied = [row for row, found in enumerate(values.tolist()) if _has_ties(found)]
+    if tied:
         again = scores[tied].sort(dim=1, descending=True, stable=True)
         values[tied], index[tied] = (each[:, : values.shape[1]] for each in again)
     return values[:, :count], index[:, :count]
+
+
+def _has_ties(values: Sequence[float]) -> bool:
+    """Whether two neighbours are equal, and not -inf."""
+    return any(one == next_ > MINUS_INF for one, next_ in pairwise(values))
 
 
 def shortlist(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:

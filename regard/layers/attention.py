@@ -227,7 +227,7 @@ class Attention(Mixer):
             )
         self.name, self.heads, self.kv_heads, self.cross = name, heads, kv_heads or heads, cross
         self.head_dim = head_dim or dim // heads
-        self.has_state = not cross
+        self.has_state, self._out_site = not cross, f"{name}.out"
         self.dropout = dropout
         self.own_values = values == "own"
         self.value_dim = self.head_dim if self.own_values else memory_dim or dim  # of a head
@@ -310,19 +310,21 @@ class Attention(Mixer):
         if ctx.tap is not None:
             product = Product(self.name, self.score, q, k, v, mask, bias, layout, ctx.layout)
             out = ctx.tap.attention(product, out)
-        return ctx.visit(f"{self.name}.out", self.out(layout.tokens(out)))
+        return ctx.visit(self._out_site, self.out(layout.tokens(out)))
 
     def _self_inputs(self, x: Tensor, ctx: Context) -> AttentionInputs:
         """Self-attention: queries, keys and values of x, each (batch, heads, length, head_dim).
 
         With a cache, keys and values include those of earlier steps.
         """
-        if self.joined is None:
-            q, kv = self.query(x), self.key_value(x)
+        heads, joined = (self.heads, self.kv_heads, self.kv_heads), self.joined
+        if joined is None:
+            q = self.query(x).view(-1, self.heads, self.head_dim)
+            kv = self.key_value(x).view(-1, 2 * self.kv_heads, self.head_dim)
+            k, v = kv.split_with_sizes(heads[1:], 1)
         else:
-            q, kv = torch.split_with_sizes(self.joined(x), self.widths, 1)
-        q = q.view(-1, self.heads, self.head_dim)
-        k, v = kv.view(-1, 2, self.kv_heads, self.head_dim).unbind(1)
+            qkv = joined(x).view(-1, sum(heads), self.head_dim)
+            q, k, v = qkv.split_with_sizes(heads, 1)
         q, k = normed(self.query_norm, q), normed(self.key_norm, k)
         q, k = ctx.positions.rotate(q, ctx.where), ctx.positions.rotate(k, ctx.where)
         layout, mask, bias = ctx.layout, ctx.mask, ctx.bias

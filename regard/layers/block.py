@@ -234,7 +234,8 @@ class Block(nn.Module):
         for part, norm_name, place, scale, gain in self.order:
             norm = modules[norm_name]
             change = modules[part](norm(x) if place == "pre" else x, ctx)
-            change = self.dropout(norm(change) if place == "inside" else change)
+            change = norm(change) if place == "inside" else change
+            change = self.dropout(change) if self.training else change
             if scale != 1:
                 change = change * scale
             if gain is not None:
@@ -341,10 +342,11 @@ class Stack(nn.Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
-        queries = ctx.layout.longest
-        keys = queries + (max(ctx.cache.lengths, default=0) if ctx.cache is not None else 0)
-        places = ctx.mask.query_positions(queries, keys, x.device)
-        ctx = replace(ctx, bias=self.positions.bias(places, keys))
+        if ctx.positions.has_bias:
+            queries = ctx.layout.longest
+            keys = queries + (max(ctx.cache.lengths, default=0) if ctx.cache is not None else 0)
+            places = ctx.mask.query_positions(queries, keys, x.device)
+            ctx = replace(ctx, bias=ctx.positions.bias(places, keys))
         if self.grid_window is None:
             for block in self.layers():
                 x = block(x, ctx)

@@ -62,6 +62,7 @@ class Mask:
         self.causal, self.window, self.segments, self.extra = causal, window, segments, extra
         self.key_lengths, self.query_lengths = key_lengths, query_lengths
         self._dense: dict[tuple[int, int, str], Tensor | None] = {}  # shared by all layers
+        self._counts: dict[tuple[int, int, int], tuple[int, ...] | None] = {}  # shared as well
 
     def _starts(self, queries: int, keys: int) -> tuple[int, ...]:
         """The position of each row's first query among its keys; one number if all are equal."""
@@ -98,6 +99,12 @@ class Mask:
         Each further query attends to one more if the mask is causal, else to the same. None if
         other rules than causality, a window before a causal query, and lengths are set.
         """
+        sizes = (batch, queries, keys)
+        if sizes not in self._counts:
+            self._counts[sizes] = self._count(batch, queries, keys)
+        return self._counts[sizes]
+
+    def _count(self, batch: int, queries: int, keys: int) -> tuple[int, ...] | None:
         if self.segments is not None or self.extra is not None:
             return None
         if self.causal:

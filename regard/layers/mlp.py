@@ -74,5 +74,5 @@ class FeedForward(Mixer):
             hidden = self.function(open_) * value
         else:
             hidden = activated(self.into, x, self.function)  # (tokens, hidden)
-        out = self.out(self.dropout(hidden))
+        out = self.out(self.dropout(hidden) if self.training else hidden)
         return out if ctx is None else ctx.visit(self.name, out)

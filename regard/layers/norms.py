@@ -39,7 +39,8 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalises (…, dim); the shape stays."""
-        return torch.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+        own = self._parameters  # looking up `self.weight` takes a tenth of the norm of one token
+        return torch.layer_norm(x, self.normalized_shape, own["weight"], own["bias"], self.eps)
 
 
 class Unit(nn.Module):

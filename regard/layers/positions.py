@@ -58,6 +58,11 @@ class Positions(nn.Module):
         del query, keys
         return None
 
+    @property
+    def has_bias(self) -> bool:
+        """Whether the scheme overrides `bias`."""
+        return type(self).bias is not Positions.bias
+
 
 def sinusoid(length: int, dim: int, *, halves: bool = False) -> Tensor:
     """PE(i, 2j) = sin(i / 10000^(2j/dim)), PE(i, 2j+1) = cos(same): (length, dim), interleaved.

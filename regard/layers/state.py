@@ -5,7 +5,7 @@ It is passed to each step as an argument and never stored on a module.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -59,13 +59,24 @@ class KVCache:
         device: torch.device | str = "cpu",
         dtype: torch.dtype | None = None,
     ) -> None:
-        shape = (rows, capacity, 2, kv_heads, head_dim)
+        shape = (layers + 1, rows, capacity, 2, kv_heads, head_dim)
         # Left uninitialized: only written positions are read, and unused memory pages stay
         # unallocated if the capacity is large.
-        self.layers = [torch.empty(shape, device=device, dtype=dtype) for _ in range(layers)]
-        self.spare = torch.empty(shape, device=device, dtype=dtype)
+        self.buffers = torch.empty(shape, device=device, dtype=dtype)
+        self.order = list(range(layers + 1))  # the buffer of each layer, then the spare one
         self.lengths = (0,) * rows
         self.states: list[tuple[Tensor, ...]] = []  # states of sub-layers other than attention
+        self._views: Views | None = None
+
+    @property
+    def layers(self) -> list[Tensor]:
+        """The buffer of each layer: (rows, capacity, 2, kv_heads, head_dim)."""
+        return [self.buffers[number] for number in self.order[:-1]]
+
+    @property
+    def spare(self) -> Tensor:
+        """The buffer into which `reorder` copies the next layer."""
+        return self.buffers[self.order[-1]]
 
     @property
     def even(self) -> bool:
@@ -78,22 +89,37 @@ class KVCache:
         k, v: (rows, kv_heads, new, head_dim) -> (rows, kv_heads, longest + new, head_dim).
         `lengths` stays as it is until `advance` is called, once for all layers.
         """
-        rows, new, longest = k.shape[0], k.shape[2], max(self.lengths, default=0)
-        both = self.layers[layer].permute(2, 0, 3, 1, 4)[:, :rows, :, : longest + new]
-        keys, values = both.unbind(0)  # (rows, kv_heads, longest + new, head_dim) each
-        if self.even:
-            keys.narrow(2, longest, new).copy_(k)
-            values.narrow(2, longest, new).copy_(v)
+        views, rows, new = self._views, k.shape[0], k.shape[2]
+        if views is None or views.made_for != (self.lengths, rows, new):
+            self._views = views = self._view(rows, new)
+        number = self.order[layer]
+        keys, values = views.keys[number], views.values[number]
+        new_keys, new_values = views.new_keys[number], views.new_values[number]
+        if views.places is None:
+            new_keys.copy_(k)
+            new_values.copy_(v)
         else:
             # The kernel multiplies masked values by 0, so they must not be NaN.
-            keys[:, :, longest:], values[:, :, longest:] = 0, 0
-            where = k.device
-            row = torch.arange(rows, device=where)[:, None]
-            ends = torch.tensor(self.lengths, device=where)[:, None]
-            place = ends + torch.arange(new, device=where)  # (rows, new)
+            new_keys.zero_()
+            new_values.zero_()
+            row, place = views.places
             keys[row, :, place] = k.transpose(1, 2)
             values[row, :, place] = v.transpose(1, 2)
         return keys, values
+
+    def _view(self, rows: int, new: int) -> Views:
+        """Views of all buffers for a step that appends `new` tokens to each row."""
+        longest, device = max(self.lengths, default=0), self.buffers.device
+        both = self.buffers[:, :rows, : longest + new].permute(3, 0, 1, 4, 2, 5)
+        whole, last = both.unbind(0), both.narrow(4, longest, new).unbind(0)
+        places = None
+        if not self.even:
+            ends = torch.tensor(self.lengths, device=device)[:, None]
+            row = torch.arange(rows, device=device)[:, None]
+            places = row, ends + torch.arange(new, device=device)  # (rows, 1), (rows, new)
+        keys, values, new_keys, new_values = (part.unbind(0) for part in (*whole, *last))
+        made_for = self.lengths, rows, new
+        return Views(made_for, keys, values, new_keys, new_values, places)
 
     def advance(self, counts: tuple[int, ...]) -> None:
         """Adds counts[row] to the length of each row."""
@@ -111,14 +137,33 @@ class KVCache:
         """Replaces row i by the former row rows[i]; the number of rows may change."""
         order, filled = rows.tolist(), max(self.lengths, default=0)
         if order != list(range(len(order))):
-            rows = rows.to(self.spare.device)
-            for layer, buffer in enumerate(self.layers):
-                if len(self.spare) < len(order):
-                    self.spare = buffer.new_empty(len(order), *buffer.shape[1:])
-                moved = self.spare[: len(order), :filled]
-                torch.index_select(buffer[:, :filled], 0, rows, out=moved)
-                self.layers[layer], self.spare = self.spare, buffer
+            rows, before = rows.to(self.buffers.device), self.buffers
+            grows = len(order) > before.shape[1]
+            if grows:  # into new buffers
+                self.buffers = before.new_empty(len(before), len(order), *before.shape[2:])
+                self._views = None
+            for layer, old in enumerate(self.order[:-1]):
+                new = old if grows else self.order[-1]
+                moved = self.buffers[new, : len(order), :filled]
+                torch.index_select(before[old, :, :filled], 0, rows, out=moved)
+                if not grows:
+                    self.order[layer], self.order[-1] = new, old
         self.lengths = tuple(self.lengths[row] for row in order)
+
+
+class Views(NamedTuple):
+    """Views of a cache's buffers for one step; lists have an item for each buffer."""
+
+    made_for: tuple[tuple[int, ...], int, int]
+    """The lengths of the rows, the number of rows, and of new tokens."""
+    keys: tuple[Tensor, ...]
+    """(rows, kv_heads, longest + new, head_dim) each."""
+    values: tuple[Tensor, ...]
+    new_keys: tuple[Tensor, ...]
+    """The last positions, (rows, kv_heads, new, head_dim) each."""
+    new_values: tuple[Tensor, ...]
+    places: tuple[Tensor, Tensor] | None
+    """If the rows are not equally long: the row and position of each new token."""
 
 
 class RecurrentState(KVCache):
@@ -133,8 +178,7 @@ class RecurrentState(KVCache):
     """
 
     def __init__(self, states: list[tuple[Tensor, ...]], cache: KVCache) -> None:
-        self.states, self.layers, self.spare = states, cache.layers, cache.spare
-        self.lengths = cache.lengths
+        vars(self).update(vars(cache), states=states)  # the buffers are shared
 
     def mark(self) -> Any:
         """The present lengths and states, for `rewind`."""
@@ -147,5 +191,5 @@ class RecurrentState(KVCache):
     def reorder(self, rows: Tensor) -> None:
         """Replaces row i by the former row rows[i]; the number of rows may change."""
         super().reorder(rows)
-        rows = rows.to(self.spare.device)
+        rows = rows.to(self.buffers.device)
         self.states = [tuple(each[rows] for each in one) for one in self.states]

@@ -49,13 +49,14 @@ class DecoderState:
 
     def reorder(self, rows: Tensor) -> None:
         """Replaces row i by the former row rows[i]; drops sequences of which no row is named."""
-        if rows.tolist() == list(range(len(self.cache.lengths))):
+        order = rows.tolist()
+        if order == list(range(len(self.cache.lengths))):
             return  # every row stays, as in most steps of greedy decoding
         self.cache.reorder(rows)
-        sentences = torch.unique_consecutive(rows // self.beams)
-        self.beams = rows.numel() // max(1, sentences.numel())
-        if sentences.numel() < self.memory.layout.batch:
-            self.memory = self.memory.select(sentences)
+        sentences = [*dict.fromkeys(row // self.beams for row in order)]
+        self.beams = len(order) // max(1, len(sentences))
+        if len(sentences) < self.memory.layout.batch:
+            self.memory = self.memory.select(torch.tensor(sentences, dtype=torch.int64))
 
     def mark(self) -> Any:
         """Returns a mark of the present state, for `rewind`."""

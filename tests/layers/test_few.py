@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 
@@ -15,7 +17,7 @@ from regard.decode import DecodeConfig, Symbols, decode
 from regard.errors import InputError
 from regard.layers import Tap, knock_out
 from regard.layers.kernels import few, int8
-from regard.layers.kernels.few import LOADER, Kernels, Loader, attend_few
+from regard.layers.kernels.few import LOADER, Int8Matrix, Kernels, Loader, attend_few
 from regard.layers.kernels.int8 import Int8Linear, quantise
 from regard.layers.kernels.linear import COMPILED, linear
 from regard.layers.masks import Mask
@@ -59,7 +61,8 @@ def test_products_are_right_and_a_row_is_the_same_alone(kernels, rows, into, out
     assert ((found - exact).abs() <= 1e-6 * size).all()
     assert torch.equal(kernels.linear(x, weight, None), kernels.linear(x, weight, 0 * bias))
     whole, scales = int8.in_rows(weight, 127)
-    rounded = kernels.linear_int8(x, whole, scales, bias)
+    matrix = Int8Matrix(whole, scales, bias)
+    rounded = kernels.linear_int8(x, matrix)
     exact = x.double() @ (whole * scales[:, None]).double().t() + bias
     step = x.abs().amax(1, keepdim=True) / 32767  # of a row in 16 bits
     off = step * (whole * scales[:, None]).abs().sum(1) / 2
@@ -68,7 +71,40 @@ def test_products_are_right_and_a_row_is_the_same_alone(kernels, rows, into, out
         for last in (first + 1, min(rows, first + 6)):
             part = x[first:last].contiguous()
             assert torch.equal(kernels.linear(part, weight, bias), found[first:last])
-            assert torch.equal(kernels.linear_int8(part, whole, scales, bias), rounded[first:last])
+            assert torch.equal(kernels.linear_int8(part, matrix), rounded[first:last])
+
+
+@needs_numba
+@pytest.mark.slow
+def test_threads_and_kept_memory_change_no_bit(kernels, monkeypatch):
+    q, (k, v) = torch.randn(2, 4, 3, 40), torch.randn(2, 2, 4, 70, 40)
+    x, (whole, scales) = torch.randn(5, 300), int8.in_rows(torch.randn(70, 300), 127)
+
+    def both():
+        attended = kernels.attend(q, k, v, (50, 60), 0.3, causal=True)
+        return attended, kernels.linear_int8(x, Int8Matrix(whole, scales, None))
+
+    before = torch.get_num_threads()
+    expected = both()
+    for threads, shared, kept in ((1, 2**30, 0), (3, 0, 2**16), (3, 0, 0)):
+        torch.set_num_threads(threads)
+        for name, value in (("SHARED", shared), ("SHARED_ATTENTION", shared), ("KEPT", kept)):
+            monkeypatch.setattr(few, name, value)
+        found = both()
+        torch.set_num_threads(before)
+        assert all(map(torch.equal, found, expected))
+
+
+@needs_numba
+def test_a_copy_of_a_matrix_in_8_bits_has_its_own_memory():
+    whole, scales = int8.in_rows(torch.randn(9, 40), 127)
+    for bias in (None, torch.randn(9)):
+        matrix = Int8Matrix(whole, scales, bias)
+        for twin in (copy.deepcopy(matrix), pickle.loads(pickle.dumps(matrix))):  # noqa: S301
+            assert torch.equal(twin.whole, whole)
+            assert twin.fields[1][:2] == (twin.whole.data_ptr(), twin.scales.data_ptr())
+            assert twin.fields[0] == (0 if bias is None else twin.bias.data_ptr())
+            assert twin.whole.data_ptr() != whole.data_ptr()
 
 
 @needs_numba
@@ -79,7 +115,7 @@ def test_zeros_and_what_is_no_number(kernels):
     whole, scales = int8.in_rows(torch.randn(9, 40), 127)
     bias = torch.randn(9)
     for found in (
-        kernels.linear_int8(x, whole, scales, bias),
+        kernels.linear_int8(x, Int8Matrix(whole, scales, bias)),
         kernels.linear(x, torch.randn(9, 40), bias),
     ):
         assert torch.equal(found[0], bias)

@@ -16,7 +16,8 @@ import os
 import platform
 import stat
 import threading
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.metadata import version
@@ -41,17 +42,52 @@ WORTH_LOADING, WORTH_COMPILING = 2**30, 2**36
 kernels, and for compiling them: about as many as PyTorch takes that time for."""
 SMALLEST = 2**15
 """Minimum number of elements of a matrix that the kernels are used for."""
-SHARED = 2**16
-"""Minimum number of multiplications that are shared between threads."""
+SHARED, SHARED_ATTENTION = 2**16, 2**14
+"""Minimum number of multiplications that are shared between threads: of a product with a matrix,
+and of attention, whose keys and values are seldom in the processor's cache."""
 PARTS = 8
 """Into how many parts a product is cut; threads take one at a time. Memory is read fastest in a few
 large parts."""
 QUERIES = 64
 """The maximum number of queries for which the compiled attention is used."""
-FIELDS = 31
-"""Length of a job, see `compiled.py`."""
+KEPT = 2**16
+"""Number of floats of memory that each thread keeps for its kernels."""
 
-Job = ctypes.c_int64 * FIELDS
+
+class Space(threading.local):
+    """Memory for what a kernel computes in between; up to `KEPT` floats are used again."""
+
+    def __init__(self) -> None:
+        self._kept = torch.empty(KEPT)
+
+    def of(self, floats: int) -> Tensor:
+        """Memory for so many 32-bit floats."""
+        return self._kept if floats <= KEPT else torch.empty(floats)
+
+
+class Int8Matrix:
+    """A matrix in 8 bits, and what a product with it needs.
+
+    Its addresses are looked up once: in a decoding step every weight comes from memory, and so does
+    all that PyTorch knows about the tensors of a layer.
+
+    Args:
+        whole: (out, into) The integers.
+        scales: (out,) The scale of each output.
+        bias: (out,) Added to the outputs.
+    """
+
+    __slots__ = ("bias", "fields", "into", "out", "scales", "whole")
+
+    def __init__(self, whole: Tensor, scales: Tensor, bias: Tensor | None) -> None:
+        self.whole, self.scales, self.bias = whole.contiguous(), scales, bias
+        self.out, self.into = whole.shape
+        addend = 0 if bias is None else bias.data_ptr()
+        matrix = self.whole.data_ptr(), scales.data_ptr()
+        self.fields = addend, (*matrix, self.into, self.out, self.out // PARTS + 4)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a copy has other addresses
+        return Int8Matrix, (self.whole, self.scales, self.bias)
 
 
 class Kernels:
@@ -67,23 +103,25 @@ class Kernels:
         self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
         self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
-        library = openmp()
-        self._parallel: Any = None if library is None else library.GOMP_parallel
+        self._space = Space()
         self.product_fp32 = self._kernel("product_fp32")
         self.product_int8 = self._kernel("product_int8")
         self.attention = self._kernel("attend")
 
-    def _kernel(self, name: str) -> Callable[[Any, int], None]:
-        """A function that runs a kernel on a job; given its size, it shares it between threads."""
-        address = self._engine.get_function_address(name)
-        alone: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
-        parallel, code = self._parallel, ctypes.c_void_p(address)
+    def _kernel(self, name: str) -> Callable[[Iterable[int], bool], None]:
+        """A function that runs a kernel on a job (see `compiled.py`), perhaps on all threads."""
+        code = self._engine.get_function_address(name)
+        alone: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code)
+        library, kind = openmp(), (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+        parallel: Any = library and ctypes.CFUNCTYPE(None, *kind)(("GOMP_parallel", library))
 
-        def run(job: Any, size: int) -> None:
-            if size >= SHARED and parallel is not None and (count := torch.get_num_threads()) > 1:
-                parallel(code, job, count, 0)
+        def run(fields: Iterable[int], shared: bool) -> None:
+            job = array("q", fields)
+            address, _ = job.buffer_info()
+            if shared and parallel is not None and (count := torch.get_num_threads()) > 1:
+                parallel(code, address, count, 0)
             else:
-                alone(job)
+                alone(address)
 
         return run
 
@@ -92,26 +130,25 @@ class Kernels:
         (rows, into), out = x.shape, weight.shape[0]
         y = x.new_empty(rows, out)
         addend = 0 if bias is None else bias.data_ptr()
-        common = 0, 0, 0, x.data_ptr(), y.data_ptr(), addend, rows
-        job = Job(*common, weight.data_ptr(), 0, into, out, out // PARTS + 4)
-        self.product_fp32(job, rows * into * out)
+        job = (
+            0, 0, 0, x.data_ptr(), y.data_ptr(), addend, rows,
+            weight.data_ptr(), 0, into, out, out // PARTS + 4,
+        )  # fmt: skip
+        self.product_fp32(job, rows * into * out >= SHARED)
         return y
 
-    def linear_int8(self, x: Tensor, whole: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
-        """The same with a matrix in 8 bits, whose outputs have scales (out,)."""
-        (rows, into), out = x.shape, whole.shape[0]
-        y = x.new_empty(rows, out)
+    def linear_int8(self, x: Tensor, matrix: Int8Matrix) -> Tensor:
+        """The same with a matrix in 8 bits."""
+        rows, into, (addend, fields) = x.shape[0], matrix.into, matrix.fields
+        y = x.new_empty(rows, matrix.out)
         # For each thread: x in 16 bits, and a scale for each row.
-        space = x.new_empty(torch.get_num_threads() * (rows + (rows * into + 1) // 2))
-        addend = 0 if bias is None else bias.data_ptr()
-        common = 0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), addend, rows
-        matrix = whole.data_ptr(), scales.data_ptr()
-        job = Job(*common, *matrix, into, out, out // PARTS + 4)
-        self.product_int8(job, rows * into * out)
+        space = self._space.of(torch.get_num_threads() * (rows + (rows * into + 1) // 2))
+        job = 0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), addend, rows, *fields
+        self.product_int8(job, rows * into * matrix.out >= SHARED)
         return y
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, counts: Any, scale: float, *,
+        self, q: Tensor, k: Tensor, v: Tensor, counts: tuple[int, ...], scale: float, *,
         causal: bool = False, reach: int | None = None, bias: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         """softmax(q kᵀ · scale + bias) v of few queries: (batch, heads, query, head_dim).
@@ -120,7 +157,7 @@ class Kernels:
             q: (batch, heads, query, head_dim)
             k: (batch, kv_heads, key, head_dim)
             v: The values, of the same shape.
-            counts: A C array: how many keys the first query of each row attends to.
+            counts: How many keys the first query of each row attends to.
             scale: The factor on the products.
             causal: Whether each further query attends to one key more.
             reach: At most so many keys, the last ones.
@@ -128,19 +165,19 @@ class Kernels:
         """
         (batch, heads, queries, dim), (_, kv_heads, keys, _) = q.shape, k.shape
         y = q.new_empty(batch, queries, heads, dim)
-        space = q.new_empty(torch.get_num_threads() * keys)
         addend, biased = 0, tuple[int, ...]((0, 0, 0, 0))
         if bias is not None:
             addend, biased = bias.data_ptr(), bias.expand(batch, -1, -1, -1).stride()
         (q_row, q_head, q_stride, _), (k_row, k_head, k_stride, _) = q.stride(), k.stride()
         v_row, v_head, v_stride, _ = v.stride()
-        job = Job(
+        space, first_counts = self._space.of(torch.get_num_threads() * keys), _integers(counts)
+        job = (
             0, 0, space.data_ptr(), q.data_ptr(), y.data_ptr(), addend, batch,
-            k.data_ptr(), v.data_ptr(), ctypes.addressof(counts), _address(scale),
+            k.data_ptr(), v.data_ptr(), first_counts.buffer_info()[0], _address(scale),
             heads, heads // kv_heads, queries, keys, dim, causal, reach or keys,
             q_row, q_head, q_stride, k_row, k_head, k_stride, v_row, v_head, v_stride, *biased,
         )  # fmt: skip
-        self.attention(job, batch * heads * queries * keys * dim)
+        self.attention(job, batch * heads * queries * keys * dim >= SHARED_ATTENTION)
         return y.transpose(1, 2)
 
 
@@ -164,24 +201,22 @@ def attend_few(
     if counts is None:
         return None
     reach = None if mask.window is None else mask.window + 1
-    return kernels.attend(
-        q, k, v, _c_array(counts), scale, causal=mask.causal, reach=reach, bias=bias
-    )
+    return kernels.attend(q, k, v, counts, scale, causal=mask.causal, reach=reach, bias=bias)
 
 
 @lru_cache(maxsize=16)
-def _c_array(numbers: tuple[int, ...]) -> Any:
-    return (ctypes.c_int64 * len(numbers))(*numbers)
+def _integers(numbers: tuple[int, ...]) -> array[int]:
+    return array("q", numbers)
 
 
 @cache
-def _number(value: float) -> ctypes.c_float:
-    return ctypes.c_float(value)
+def _float(value: float) -> array[float]:
+    return array("f", (value,))
 
 
 def _address(value: float) -> int:
     """The address of a 32-bit float, which stays there."""
-    return ctypes.addressof(_number(value))
+    return _float(value).buffer_info()[0]
 
 
 class Loader:

@@ -39,7 +39,7 @@ from torch import Tensor, nn
 from regard.errors import InputError
 from regard.layers.attention import Attention
 from regard.layers.heads import VocabularyHead
-from regard.layers.kernels.few import LOADER, SMALLEST
+from regard.layers.kernels.few import LOADER, SMALLEST, Int8Matrix
 from regard.layers.kernels.linear import Linear
 
 ROW_STEPS = 127
@@ -81,32 +81,29 @@ class Int8Linear(nn.Module):
         self.elements = weight.numel()
         for_kernels = LOADER.possible()
         whole, scales = in_rows(weight.detach().float(), MOST if for_kernels else WEIGHT_STEPS)
-        # The form of the matrix for compiled kernels, (out, into) and (out,). PyTorch's form is
-        # made when it is needed. A tuple, since modules look tensors up more slowly.
-        self.unpacked = (whole, scales) if for_kernels else None
+        # The form of the matrix for compiled kernels. PyTorch's form is made when it is needed.
+        self.matrix = Int8Matrix(whole, scales, self.bias) if for_kernels else None
         self.packed: Any = None if for_kernels else _pack(whole, scales)
         self.row_steps = FEWER_STEPS if for_kernels and not wide_sums() else ROW_STEPS
 
     @property
     def weight(self) -> Tensor:
         """(out, into) The quantized weights, converted back to 32 bits."""
-        if self.unpacked is not None:
-            whole, scales = self.unpacked
-            return whole * scales[:, None]
+        if self.matrix is not None:
+            return self.matrix.whole * self.matrix.scales[:, None]
         return torch.ops.quantized.linear_unpack(self.packed)[0].dequantize()
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, into) -> (rows, out)."""
-        if self.unpacked is not None:
-            kernels, rows = LOADER.kernels, x.shape[0]
+        matrix, kernels, rows = self.matrix, LOADER.kernels, x.shape[0]
+        if matrix is not None:
             few = rows > 0 and (rows <= COMPILED or self.exact)
-            if few and kernels is not None and self.elements >= SMALLEST:
-                x = x.float().contiguous()
-                return kernels.linear_int8(x, *self.unpacked, self.bias)
+            if few and kernels is not None and matrix.out * matrix.into >= SMALLEST:
+                return kernels.linear_int8(x.float().contiguous(), matrix)
             if self.exact or self.elements < LARGE:
                 return F.linear(x, self.weight, self.bias)
             if self.packed is None:
-                self.packed = _pack(*self.unpacked)
+                self.packed = _pack(matrix.whole, matrix.scales)
         largest = x.abs().amax(dim=1, keepdim=True)  # (rows, 1)
         # A row of zeros gives 0/0 here, which becomes arbitrary integers and is multiplied by 0.
         product = _product(x / largest, 1 / self.row_steps, 128, self.packed)

@@ -78,10 +78,10 @@ def activated(layer: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor])
     Returns:
         (rows, out)
     """
-    if function in ONE_PASS and isinstance(layer, Linear) and torch.is_inference_mode_enabled():
+    if x.shape[0] > COMPILED and function in ONE_PASS and isinstance(layer, Linear):
         weight = layer.weight
-        large = x.shape[0] > COMPILED and weight.numel() >= ONE_DNN
-        if large and x.is_cpu and _plain(x, weight) and one_dnn():
+        large = weight.numel() >= ONE_DNN and torch.is_inference_mode_enabled() and x.is_cpu
+        if large and _plain(x, weight) and one_dnn():
             return _by_one_dnn(x, weight, layer.bias, *ONE_PASS[function])
     return function(layer(x))
 
