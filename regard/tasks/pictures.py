@@ -217,7 +217,7 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
 
     def load_file(self, file: str, data: Any) -> Pictures:
         """The images of a folder, an archive or a file of paths (relative to it) and classes."""
-        return read_pictures(file, self.reader, getattr(data, "names", ()))
+        return read_pictures(file, self.reader, getattr(data, "names", ()), for_tests=True)
 
     def inputs(
         self, model: ImageEncoder, items: Sequence[Any]

@@ -85,6 +85,9 @@ def test_folders_that_name_splits_are_splits(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         found = load_pictures(ImagesData(folder=str(tmp_path)), READER)
     assert [len(found.train), len(found.valid), len(found.tests["test"])] == [12, 4, 6]
+    tested = read_pictures(str(tmp_path), READER, for_tests=True)
+    assert as_set(tested) == as_set(found.tests["test"])
+    assert len(read_pictures(str(tmp_path), READER)) == 22
     assert "6 images of the test split are training images, too" in caplog.text
     vehicles = classes(tmp_path / "vehicles", 8, names=("train", "test"))
     assert {entry.label for entry in find_images(str(vehicles)).entries} == {"train", "test"}

@@ -51,7 +51,12 @@ def load_pictures(data: Any, reader: ImageReader) -> PictureSplits:
 
 
 def read_pictures(
-    place: str, reader: ImageReader, names: Sequence[str] = (), on_bad: OnBad = "skip"
+    place: str,
+    reader: ImageReader,
+    names: Sequence[str] = (),
+    on_bad: OnBad = "skip",
+    *,
+    for_tests: bool = False,
 ) -> Pictures:
     """Read all images of a folder or file, as one set.
 
@@ -60,11 +65,16 @@ def read_pictures(
         reader: Scales images to the model's size.
         names: Names of classes that are numbers.
         on_bad: `stop` at broken images, or `skip` and count them.
+        for_tests: Whether to read only the test split, if there is one.
 
     Raises:
         InputError: There are no images, or broken ones with `stop`.
     """
-    found = _decoded(find_images(place), reader, place, on_bad)
+    listing = find_images(place)
+    if for_tests:
+        tests = [each for each in listing.entries if each.split == "test"]
+        listing.entries[:] = tests or listing.entries
+    found = _decoded(listing, reader, place, on_bad)
     return _pictures(found, range(len(found.entries)), names)
 
 
