@@ -138,7 +138,7 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     config = model.config
     parts = ("embed", "encoder", "decoder", "attention products", "task heads", "output")
     counts = dict.fromkeys(parts, 0)
-    tokens = {"encoder": lengths[0], "decoder": lengths[-1]}
+    tokens = {"encoder": lengths[0] if config.by_token else 1, "decoder": lengths[-1]}
     tokens["embed"] = lengths[0] - getattr(config, "tokens_before", 0)  # patches
     tokens |= _head_tokens(config, lengths[-1], targets)
     for name, module in model.named_modules():

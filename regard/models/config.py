@@ -62,6 +62,8 @@ class ModelConfig(Config):
     sides: ClassVar[int] = 1
     """Number of texts of an example: 2 (source and target) or 1."""
     reads: ClassVar[Reads] = "text"
+    by_token: ClassVar[bool] = True
+    """Whether the linear layers of a stack are applied to each token, or once to the input."""
     COMPUTED: ClassVar[tuple[str, ...]] = ()
     """Keys that follow from others, and are left out of a recipe."""
     VOCABULARIES: ClassVar[tuple[str, ...]] = ("vocab",)

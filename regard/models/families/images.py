@@ -131,6 +131,7 @@ class ConvolutionalConfig(ModelConfig):
     VOCABULARIES: ClassVar[tuple[str, ...]] = ()
     shape: ClassVar[Shape] = "encoder"
     reads: ClassVar[Reads] = "images"
+    by_token: ClassVar[bool] = False
     image: tuple[PositiveInt, PositiveInt] = (224, 224)
     """Height and width of the images, in pixels; images are scaled to it."""
     channels: Literal[1, 3] = 3
