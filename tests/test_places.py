@@ -249,7 +249,7 @@ def test_a_path_object_is_a_path(hub_cache, folder):
         ("own/clasify", "own/classify"),
         ("multi30k/en_de", "multi30k/en-de"),
         ("tiny", "tiny/recurrent or tiny/translate"),
-        ("small", "small/fill or small/"),
+        ("small", "small/digits or small/"),
         ("own", "own/"),
     ],
 )
