@@ -104,6 +104,12 @@ def test_a_writer_without_its_training_text_asks_for_other_text(model, regard):
         is_refused(regard(verb, "small/write"), "tatoeba/en-de.tsv.gz", "--data FILE")
 
 
+def test_a_model_of_clothes_without_its_images_asks_for_others(model, regard):
+    model("small/fashion")
+    for verb in ("heads", "eval"):
+        is_refused(regard(verb, "small/fashion"), "fashion-mnist", "--data FOLDER")
+
+
 def test_an_exported_writer_is_said_to_copy(model, tmp_path, caplog):
     model("small/write").export(tmp_path / "hf")
     assert "no_copy" in caplog.text

@@ -85,7 +85,8 @@ def find_images(place: str) -> Listing:
         raise InputError(
             f"{place}: no such file or folder",
             expected="images with classes",
-            fix="name them with data.folder=FOLDER or data.file=FILE",
+            fix="name them with data.folder=FOLDER or data.file=FILE; for a trained model, "
+            "with --data FOLDER",
         )
     found = _in_folder(path, place) if path.is_dir() else _in_file(path, place)
     if not found.entries:
