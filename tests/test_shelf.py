@@ -139,6 +139,13 @@ def test_an_entry_without_a_card_is_listed_without_a_score(regard, tmp_path, mon
     assert "accuracy 1" in regard("ls").out
 
 
+def test_ls_names_only_verbs_that_a_model_does_not_refuse(regard):
+    lines = map(json.loads, regard("ls", "--json").out.splitlines())
+    rows = {row["name"]: row["verbs"] for row in lines if row["kind"] == "shipped"}
+    assert rows["small/digits"] == ["classify", "embed", "look", "heads"]
+    assert "words" in rows["small/write"]
+
+
 def test_ls_of_a_misspelt_name_names_the_nearest(regard):
     is_refused(regard("ls", "tiny/transalte"), "did you mean tiny/translate?")
     is_refused(regard("ls", "tiny/copy"), "is a recipe, not a model")

@@ -120,7 +120,8 @@ def test_digits_drawn_by_hand_are_read_at_once(model):
     found = digits.classify([image for _, image in drawn])
     assert [best.label for best, *_ in found] == [digit for digit, _ in drawn]
     look = digits.look(drawn[0][1])
-    assert look.test(look.choose("rollout")).most < look.test(look.choose("rollout")).before
+    test = look.test(look.choose("rollout"))
+    assert test.most < test.before
 
 
 CLOTHES = {

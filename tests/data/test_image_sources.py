@@ -24,6 +24,8 @@ from regard.data.images.reader import ImageReader
 from regard.data.images.sources import load_pictures, read_pictures
 from regard.errors import InputError
 from regard.recipes.recipe import load
+from regard.tasks.pictures import ClassifyPictures
+from regard.tokens import Processor
 from tests.data.test_images import claims
 
 READER = ImageReader(height=6, width=5)
@@ -88,6 +90,8 @@ def test_folders_that_name_splits_are_splits(tmp_path, caplog):
     tested = read_pictures(str(tmp_path), READER, for_tests=True)
     assert as_set(tested) == as_set(found.tests["test"])
     assert len(read_pictures(str(tmp_path), READER)) == 22
+    scored = ClassifyPictures(Processor(READER)).load_file(str(tmp_path), ImagesData(folder="x"))
+    assert len(scored) == 6  # `regard eval --data FOLDER` scores no training images
     assert "6 images of the test split are training images, too" in caplog.text
     vehicles = classes(tmp_path / "vehicles", 8, names=("train", "test"))
     assert {entry.label for entry in find_images(str(vehicles)).entries} == {"train", "test"}

@@ -2,8 +2,8 @@
 
 A decoding step has few rows: one for each text or beam. Matrix libraries are optimized for many.
 With Numba, up to `COMPILED` rows are multiplied by the kernels of `few.py`, at the speed at which
-the memory is read. More rows, and a matrix that is not small, go to oneDNN on a processor with
-AVX-512: 1.1 to 1.4 × as fast as the library that PyTorch takes, down from 2,000 rows to 33.
+the memory is read. On a processor with AVX-512, more rows go to oneDNN, unless the matrix is small:
+1.1 × as fast as the library that PyTorch takes for 2,000 rows, up to 1.6 × for 33.
 
 Without Numba or AVX-512: for one row the library reads the matrix with one core, at half the speed
 of the memory, and for a few it splits it badly. Here each core computes its part of the outputs:
@@ -29,7 +29,7 @@ COMPILED = 32
 FEW, SOME = 4, 128
 """The maximum number of rows for which (W xᵀ)ᵀ is used: for any matrix, and for a large one."""
 ONE_DNN = 2**18
-"""Minimum number of elements of a matrix for which oneDNN multiplies more rows than that."""
+"""Minimum number of elements of a matrix for which oneDNN multiplies more than `COMPILED` rows."""
 LARGE, SHARED = 2**20, 2**16
 """Minimum number of elements of a large matrix, and of a matrix that is split among cores."""
 
