@@ -240,9 +240,10 @@ class ScenesData(PictureData):
 class PartData(Config):
     """One dataset of pairs in a mixture."""
 
-    kind: Literal["files", "grammar", "summaries", "questions"] = "files"
-    """The origin of the pairs: `files`, or a generator: `grammar` for translations, `summaries` for
-    reports with a one-sentence summary, `questions` for remarks that are toxic or not (yes, no)."""
+    kind: Literal["files", "grammar", "pronouns", "summaries", "questions"] = "files"
+    """The origin of the pairs: `files`, or a generator: `grammar` for translations, `pronouns` for
+    translations of "it" by what it stands for, `summaries` for reports with a one-sentence summary,
+    `questions` for remarks that are toxic or not (yes, no)."""
     train: Files | None = None
     """files: the training file, as with `kind: files`."""
     pairs: int = Field(default=60_000, ge=1)
@@ -257,6 +258,8 @@ class PartData(Config):
     unpunctuated: float = Field(default=0.0, ge=0, le=1)
     """The share of its training pairs whose final punctuation (. ! ?) is removed on both sides, so
     that the model learns to read what people type."""
+    lowercase: float = Field(default=0.0, ge=0, le=1)
+    """The share of its training pairs whose source is in lower case; the target stays as it is."""
 
     @model_validator(mode="after")
     def _files_or_generated(self) -> PartData:

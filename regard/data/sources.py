@@ -93,6 +93,7 @@ def _first(files: Files | None, max_words: int, count: int) -> Sequence[Pair]:
 
 GENERATORS: dict[str, Callable[..., Splits]] = {
     "grammar": lambda *given: imported("regard.data.grammar.corpus.splits")(*given),
+    "pronouns": lambda *given: imported("regard.data.jobs.pronouns.splits")(*given),
     "summaries": lambda *given: imported("regard.data.jobs.summaries.splits")(*given),
     "questions": lambda *given: imported("regard.data.jobs.questions.splits")(*given),
 }
@@ -145,7 +146,7 @@ def _mixed(config: MixtureData) -> Loaded:
     valid: list[Pair] = []
     for name, part in config.parts.items():
         loaded = _part(part, config)
-        shown = [_perhaps_unpunctuated(pair, part.unpunctuated) for pair in loaded.splits.train]
+        shown = [_as_typed(pair, part) for pair in loaded.splits.train]
         train += _with_prefix(shown, part.prefix, name)
         valid += _with_prefix(loaded.splits.valid, part.prefix, name)
         for test, pairs in loaded.splits.tests.items():
@@ -161,11 +162,17 @@ def _mixed(config: MixtureData) -> Loaded:
     return Loaded(Splits(tuple(train), tuple(valid), tests), dict(skipped), checksums)
 
 
+DESCRIBED = {"kind", "train", "pairs", "valid", "test", "prefix", "weight", "unpunctuated"}
+"""The keys of a generated part that are in its digest. Later keys stay out, so that older runs can
+be resumed; a resumed run compares all keys of its recipe anyway."""
+
+
 def _part(part: PartData, config: MixtureData) -> Loaded:
     """Load the pairs of one part, without its prefix."""
     if part.kind != "files":
         splits = GENERATORS[part.kind](part.pairs, config.held_out, config.seed)
-        return Loaded(splits, {}, {part.kind: _digest(splits.train, part.model_dump_json())})
+        described = part.model_dump_json(include=DESCRIBED)
+        return Loaded(splits, {}, {part.kind: _digest(splits.train, described)})
     assert part.train is not None  # validated by PartData
     shared = config.model_dump(exclude={"kind", "parts"})
     return _read(FileData(train=part.train, valid=part.valid, test=part.test, **shared))
@@ -176,16 +183,19 @@ def _with_prefix(pairs: Sequence[Pair], prefix: str, name: str) -> tuple[Pair, .
     return tuple(Pair(prefix + pair.source, pair.target, (name, *pair.tags)) for pair in pairs)
 
 
-def _perhaps_unpunctuated(pair: Pair, share: float) -> Pair:
-    """Remove the final punctuation for this share of all pairs, if both sides have some.
+def _as_typed(pair: Pair, part: PartData) -> Pair:
+    """Write a pair as people type: a share without final punctuation, a share in lower case.
 
     A hash of the pair decides, so that the choice is the same in every run.
     """
-    source, target = (text.rstrip(".!?") for text in (pair.source, pair.target))
-    spared = zlib.crc32(f"{pair.source}\t{pair.target}".encode()) >= share * 2**32
-    if spared or not source or not target or pair.source == source or pair.target == target:
-        return pair
-    return replace(pair, source=source, target=target)
+    key = f"{pair.source}\t{pair.target}".encode()
+    if zlib.crc32(key) < part.unpunctuated * 2**32:
+        source, target = (text.rstrip(".!?").rstrip() for text in (pair.source, pair.target))
+        if source and target and pair.source != source and pair.target != target:
+            pair = replace(pair, source=source, target=target)
+    if zlib.crc32(b"lowercase\t" + key) < part.lowercase * 2**32:
+        pair = replace(pair, source=pair.source.lower())
+    return pair
 
 
 def _same_source(source: str) -> str:

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from regard.data.config import FileData, GrammarData, MixtureData, PartData, ToyData
-from regard.data.jobs import questions, summaries
+from regard.data.jobs import pronouns, questions, summaries
 from regard.data.sources import load_splits
 from regard.data.text.pairs import Pair, by_source
 from regard.errors import InputError
@@ -182,6 +183,41 @@ def test_a_share_of_a_part_loses_its_final_marks(tmp_path):
     assert {("no mark", "t."), (".", "…")} <= {(pair.source, pair.target) for pair in whole}
 
 
+def test_final_marks_are_removed_with_the_space_before_them(tmp_path):
+    rows = [(f"Thanks {i}!", f"Merci {i} !") for i in range(20)]
+    part = PartData(train=write(tmp_path / "a.tsv", rows), unpunctuated=1.0)
+    pairs = load_splits(MixtureData(parts={"a": part}, held_out=1)).splits.train
+    assert all(pair.target.startswith("Merci ") and pair.target[-1].isdigit() for pair in pairs)
+
+
+def test_a_share_of_the_sources_is_in_lower_case(tmp_path):
+    train = write(tmp_path / "a.tsv", [(f"Source {i}.", f"Target {i}.") for i in range(400)])
+    part = PartData(train=train, lowercase=0.25)
+    pairs = load_splits(MixtureData(parts={"a": part}, held_out=1)).splits.train
+    assert 60 < sum(pair.source.startswith("source") for pair in pairs) < 140
+    assert all(pair.target.startswith("Target") for pair in pairs)
+
+
+def test_it_stands_for_the_noun_that_the_adjective_fits():
+    splits = pronouns.splits(2000, 200, 0)
+    nouns = [noun for of_kind in pronouns.nouns().values() for noun in of_kind]
+    unseen = {noun.english for noun in nouns if noun.in_test}
+    unseen -= {noun.english for noun in nouns if not noun.in_test}
+    words = {word for pair in splits.train for word in pair.source.lower().split()}
+    assert not unseen & words
+    tested = splits.tests["test"]
+    assert all(set(pair.source.lower().rstrip(".").split()) & unseen for pair in tested)
+    tired, wide = (
+        (f"The bear didn't cross the road because it was too {adjective}.", german)
+        for adjective, german in (
+            ("tired", "Der Bär überquerte die Straße nicht, weil er zu müde war."),
+            ("wide", "Der Bär überquerte die Straße nicht, weil sie zu breit war."),
+        )
+    )
+    drawn = {(pair.source, pair.target) for pair in islice(pronouns.sample("0", test=True), 50_000)}
+    assert {tired, wide} <= drawn
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [({}, "needs train"), ({"kind": "grammar", "train": "x.tsv"}, "takes no files")],
@@ -191,7 +227,7 @@ def test_a_part_has_files_or_is_generated(keys, said):
         PartData(**keys)
 
 
-@pytest.mark.parametrize("generator", [questions, summaries])
+@pytest.mark.parametrize("generator", [pronouns, questions, summaries])
 def test_generated_jobs_are_new_in_each_split_and_the_same_for_a_seed(generator):
     splits = generator.splits(300, 50, 0)
     sources = [{pair.source for pair in pairs} for pairs in (splits.train, splits.valid)]

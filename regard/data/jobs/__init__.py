@@ -1,1 +1,1 @@
-"""Generators of pairs for multi-task models: summaries, and yes/no questions."""
+"""Generators of pairs for multi-task models: summaries, yes/no questions, what "it" stands for."""
