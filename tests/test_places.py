@@ -206,7 +206,7 @@ def test_parts_of_weights_must_all_be_there(hub_cache, folder, tmp_path):
         find("gpt2")
 
 
-def test_pickled_weights_in_the_cache_are_for_import_alone(hub_cache, folder, tmp_path):
+def test_pickled_weights_in_the_cache_are_read_with_advice(hub_cache, folder, tmp_path, caplog):
     old = tmp_path / "old"
     shutil.copytree(folder, old)
     from safetensors.torch import load_file
@@ -214,9 +214,12 @@ def test_pickled_weights_in_the_cache_are_for_import_alone(hub_cache, folder, tm
     torch.save(load_file(old / "model.safetensors"), old / "pytorch_model.bin")
     (old / "model.safetensors").unlink()
     put(hub_cache, "gpt2", old)
-    with pytest.raises(InputError, match=r"got pytorch_model.bin(.|\n)*regard import"):
-        load("gpt2")
+    assert load("gpt2").parameters == load(folder).parameters
+    [line] = caplog.messages
+    assert "pytorch_model.bin: read as plain tensors" in line
+    assert "`regard import gpt2 -o NEW`" in line
     assert import_model("gpt2").parameters == load(folder).parameters
+    assert len(caplog.messages) == 1
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from regard.cli.lecture import lecture
 from regard.cli.look import heads, look
 from regard.cli.options import (
     AsJson,
+    AsKind,
     Beam,
     Details,
     Device,
@@ -167,6 +168,7 @@ def evaluate(
     precision: Precision = "fp32",
     device: Device = "auto",
     dtype: Dtype = "fp32",
+    as_kind: AsKind = None,
 ) -> None:
     """Score a model: loss, perplexity, and the task's metrics (BLEU and chrF, accuracy, F1).
 
@@ -181,7 +183,7 @@ def evaluate(
     given = [option for option, value in {**others, **switches}.items() if value is not None]
     if evaluate_vectors(place, analogies or [], similarity or [], given, as_json=as_json):
         return
-    pipeline = load_pipeline(place, threads, precision, device, dtype, download=False)
+    pipeline = load_pipeline(place, threads, precision, device, dtype, download=False, kind=as_kind)
     shown: list[str] = []
 
     with Progress(1.0, quiet=quiet, at_once=False) as bar:
@@ -232,9 +234,10 @@ def words(
     precision: Precision = "fp32",
     device: Device = "auto",
     dtype: Dtype = "fp32",
+    as_kind: AsKind = None,
 ) -> None:
     """Compare a word's vectors in several sentences, and list the nearest words."""
-    pipeline = load_pipeline(place, threads, precision, device, dtype)
+    pipeline = load_pipeline(place, threads, precision, device, dtype, kind=as_kind)
     found = pipeline.words(word, sentences, layer=layer, count=top)
     print_result(found.table(), found.to_json(), as_json=as_json)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from regard.cli.options import ModelPath, Quiet, load_pipeline, print_status
+from regard.cli.options import AsKind, ModelPath, Quiet, load_pipeline, print_status
 from regard.errors import InputError
 
 
@@ -27,16 +27,22 @@ def import_model(
         int | None, Option(help="Attention heads of a ViT whose weights stand alone.", min=1)
     ] = None,
     mean: Annotated[
-        str | None, Option(help="Mean of its images, by channel: 0.1307, or 0.5,0.4,0.4.")
+        str | None, Option(help="Mean of a ViT's images, by channel: 0.1307, or 0.5,0.4,0.4.")
     ] = None,
     std: Annotated[str | None, Option(help="Standard deviation, as --mean.")] = None,
+    as_kind: AsKind = None,
     quiet: Quiet = False,
 ) -> None:
     """Convert a model of another library to a Regard checkpoint, without running its code."""
     from regard.runs.load import import_model
 
     pipeline = import_model(
-        source, tokenizer, heads=heads, mean=_numbers("--mean", mean), std=_numbers("--std", std)
+        source,
+        tokenizer,
+        kind=as_kind,
+        heads=heads,
+        mean=_numbers("--mean", mean),
+        std=_numbers("--std", std),
     )
     pipeline.save(out)
     print_status(f"{pipeline} is in {out}", quiet=quiet)
@@ -60,6 +66,7 @@ def export_model(
     store: Annotated[
         str | None, Option(help="For Regard: fp32, fp16 (half the size), int8 (a quarter).")
     ] = None,
+    as_kind: AsKind = None,
     quiet: Quiet = False,
 ) -> None:
     """Write a model for transformers or timm (--to), or as a small Regard checkpoint (--store)."""
@@ -68,7 +75,7 @@ def export_model(
         raise InputError("--to", got=to, expected="hf, timm or regard")
     if store is not None and to != "regard":
         raise InputError("--store", got=f"--to {to}", expected="--to regard")
-    pipeline = load_pipeline(place, None, device="cpu")
+    pipeline = load_pipeline(place, None, device="cpu", kind=as_kind)
     if to == "regard":
         pipeline.save(out, store=store or "fp32")
         print_status(f"{pipeline.name} is in {out}, in {store or 'fp32'}", quiet=quiet)

@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from regard.cli.options import (
     AsJson,
+    AsKind,
     Beam,
     Details,
     Device,
@@ -92,6 +93,7 @@ def look(
     precision: Precision = "fp32",
     device: Device = "auto",
     dtype: Dtype = "fp32",
+    as_kind: AsKind = None,
 ) -> None:
     """Draw a model's attention while it reads, translates or restores a text, or an image.
 
@@ -111,7 +113,7 @@ def look(
         got = "--test and an input" if test else "no input"
         raise InputError("look", got=got, expected="a text or an image, or --test for many images")
     hiding = None if hide == 0 else _hiding(hide, fill, draws, seed)
-    pipeline = load_pipeline(place, threads, precision, device, dtype)
+    pipeline = load_pipeline(place, threads, precision, device, dtype, kind=as_kind)
     if test or text is None:
         if not (number is None or isinstance(number, int)) or word or target or original:
             got = "--word, --target, --original or the name of a layer"
@@ -221,6 +223,7 @@ def heads(
     precision: Precision = "fp32",
     device: Device = "auto",
     dtype: Dtype = "fp32",
+    as_kind: AsKind = None,
 ) -> None:
     """List what each attention head does, and the effect of removing it.
 
@@ -235,7 +238,7 @@ def heads(
 
     if out is not None:
         picture_ending(out, (".png", ".svg", ".pdf"), "heads")
-    pipeline = load_pipeline(place, threads, precision, device, dtype)
+    pipeline = load_pipeline(place, threads, precision, device, dtype, kind=as_kind)
     if out is not None and not pipeline.reads_images:
         raise InputError("heads -o", got="a model of texts", expected="a model of images")
     selection = Selection(split, files, "heads", pipeline.name)

@@ -42,6 +42,14 @@ Device = Annotated[
 ]
 Dtype = Annotated[str, Option("--dtype", help="fp32; on cuda also bf16 or fp16: mixed precision.")]
 Seed = Annotated[int | None, Option("--seed", help="Random seed.")]
+AsKind = Annotated[
+    str | None,
+    Option(
+        "--as",
+        metavar="KIND",
+        help="Read another library's folder as this kind: bert, BertForTokenClassification, …",
+    ),
+]
 KnockOut = Annotated[
     list[str] | None,
     Option("--knock-out", help="A head to remove, such as decoder.1.cross.3; repeatable."),
@@ -57,13 +65,16 @@ def load_pipeline(
     dtype: str = "fp32",
     *,
     download: bool = True,
+    kind: str | None = None,
 ) -> Pipeline:
     """Loads the model that DIR names, on the given device and with the given number of threads."""
     from regard.runs.load import load
     from regard.runtime.device import setup
 
     setup(threads, None)
-    return load(place, precision=precision, device=device, dtype=dtype, download=download)
+    return load(
+        place, precision=precision, device=device, dtype=dtype, download=download, kind=kind
+    )
 
 
 def silence_warnings(*, quiet: bool) -> None:

@@ -24,6 +24,7 @@ from typer.models import CommandInfo
 
 from regard.cli.options import (
     AsJson,
+    AsKind,
     Device,
     Dtype,
     Input,
@@ -80,9 +81,10 @@ def command_of(verb: Verb) -> Callable[..., None]:
         silence_warnings(quiet=switches["quiet"])
         threads, precision = given.pop("threads"), given.pop("precision")
         device, dtype = given.pop("device", "auto"), given.pop("dtype", "fp32")
+        kind = given.pop("as_kind")
         given = _with_files(verb, {key: value for key, value in given.items() if value is not None})
         options, settings = verb.read((), given)
-        pipeline = load_pipeline(place, threads, precision, device, dtype)
+        pipeline = load_pipeline(place, threads, precision, device, dtype, kind=kind)
         settings = verb.command_settings(options, settings, pipeline.recipe.decode)
         call = VerbCall(pipeline, verb, options, settings, **switches)
         texts = call.with_files_of_folders(texts)
@@ -267,6 +269,7 @@ def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
         ("precision", Precision, "fp32"),
         ("device", Device, "auto"),
         ("dtype", Dtype, "fp32"),
+        ("as_kind", AsKind, None),
     ):
         yield _keyword(name, kind, default)
 

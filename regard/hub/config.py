@@ -12,6 +12,14 @@ from typing import Any, NamedTuple
 from regard.runtime.files import parse_json, read_small
 
 CONFIG = "config.json"
+OLD_CONFIG = "bert_config.json"
+"""The name of the file in folders of 2018 and 2019."""
+
+
+def config_path(folder: Path) -> Path:
+    """The config of a folder, which need not exist."""
+    file, old = folder / CONFIG, folder / OLD_CONFIG
+    return old if old.is_file() and not file.is_file() else file
 
 
 class ConfigFile(NamedTuple):
@@ -23,7 +31,7 @@ class ConfigFile(NamedTuple):
     @classmethod
     def of(cls, folder: Path) -> ConfigFile:
         """Reads the `config.json` of a folder, Hugging Face's or Regard's."""
-        file = folder / CONFIG
+        file = config_path(folder)
         if not file.is_file():
             return cls()
         data = read_small(file)

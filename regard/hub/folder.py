@@ -1,8 +1,8 @@
 """Reads a Hugging Face folder into a model of Regard, and writes one.
 
-In: `config.json` and `model.safetensors` (or its parts and an index). Out: a model in 32 bits; and
-back. Tensors that are left over, missing, or of another shape are errors. No code in the folder is
-run.
+In: `config.json` and `model.safetensors` (or its parts and an index; or the older `.bin` files,
+which are read as plain tensors). Out: a model in 32 bits; and back. Tensors that are left over,
+missing, or of another shape are errors. No code in the folder is run.
 """
 
 from __future__ import annotations
@@ -12,27 +12,25 @@ import os
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import safetensors.torch
 import torch
-from pydantic import ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
-from regard.config import input_error
 from regard.errors import InputError
-from regard.hub.config import CONFIG
-from regard.hub.kind import Kind, Names
+from regard.hub.config import CONFIG, config_path
+from regard.hub.identify import Described, describe, log_notes, parse
+from regard.hub.kind import Kind
 from regard.hub.pickled import read_pickled
 from regard.hub.tables import KINDS
 from regard.models.config import ModelConfig
-from regard.models.families import CONFIGS
 from regard.models.fill import blank, fill
 from regard.models.model import Model
-from regard.models.sketch import shapes
 from regard.runtime.device import check_memory
 from regard.runtime.files import open_regular, read_json, write_file
 from regard.runtime.tensors import FLOAT_TYPES, TensorFile
@@ -48,46 +46,72 @@ MOST_LAYERS = 1000
 def has_weights(folder: Path) -> bool:
     """Whether all files of a folder's weights exist, in safetensors or `.bin` files."""
     try:
-        return all(file.is_file() for file in _files(folder, pickled=True))
+        return all(file.is_file() for file in _files(folder))
     except InputError:
         return False
 
 
-def read_model(
-    folder: Path, their: dict[str, Any] | None = None, *, pickled: bool = False
-) -> Model:
-    """Reads the model of a folder, with its weights in 32 bits.
+def pickled_weights(folder: Path) -> str | None:
+    """The name of the `.bin` file or its index, if a folder has its weights there alone."""
+    first = _weights_in(folder)
+    return first if first in (PICKLED, PICKLED_INDEX) else None
+
+
+def _weights_in(folder: Path) -> str | None:
+    """The file, or the index of files, that weights are read from; None without weights."""
+    names = (WEIGHTS, INDEX, PICKLED, PICKLED_INDEX)
+    return next((name for name in names if (folder / name).is_file()), None)
+
+
+def describe_folder(
+    folder: Path, their: dict[str, Any] | None = None, asked: str | None = None
+) -> Described:
+    """Determines what kind of model a folder holds.
 
     Args:
         folder: Contains `config.json` and weights.
         their: The contents of `config.json`, if it was read already.
-        pickled: Whether `.bin` files may be read too, as plain tensors (`weights_only`).
+        asked: The kind to insist on, as for `describe`.
+
+    Raises:
+        InputError: As for `describe`.
+    """
+    their = read_json(config_path(folder)) if their is None else their
+    return describe(folder, their, partial(_map_tensors, folder), asked)
+
+
+def read_model(folder: Path, described: Described | None = None) -> Model:
+    """Reads the model of a folder, with its weights in 32 bits.
+
+    Args:
+        folder: Contains `config.json` and weights.
+        described: What kind of model it is, if that was determined already.
 
     Raises:
         InputError: The kind of model is unknown, or a file or tensor is damaged, left over or
             missing.
     """
-    their = read_json(folder / CONFIG) if their is None else their
-    kind = kind_of(their, folder)
+    described = describe_folder(folder) if described is None else described
     # No name here for the tensors: each is freed as soon as it is converted.
-    return model_of(kind, their, read_tensors(folder, pickled=pickled), folder / CONFIG)
+    return model_of(described, read_tensors(folder), config_path(folder))
 
 
-def model_of(kind: Kind, their: dict[str, Any], tensors: dict[str, Tensor], file: Path) -> Model:
-    """Builds a model from the tensors of a published one.
+def model_of(described: Described, tensors: dict[str, Tensor], file: Path) -> Model:
+    """Builds a model from the tensors of a published one; logs what was assumed.
 
     Args:
-        kind: What kind of model it is.
-        their: The contents of its config.
+        described: What kind of model it is.
         tensors: Its tensors by their names.
-        file: The file of the config, for error messages.
+        file: The file of the config, for messages.
     """
+    kind = described.kind
     tensors = kind.whole_names(tensors)
-    config, vocabularies, shapes = _parsed(file, kind, their, tensors, len(tensors))
-    ours = kind.names(config).import_tensors(tensors, shapes)
-    model: Model = blank(config, *vocabularies)
+    parsed = parse(file, kind, described.their, tensors, len(tensors))
+    ours = kind.names(parsed.config).import_tensors(tensors, parsed.shapes)
+    model: Model = blank(parsed.config, *parsed.vocabularies)
     _check_tied(model, ours)
     fill(model, ours)
+    log_notes(file, (*described.notes, *parsed.notes))
     return model.eval()
 
 
@@ -101,39 +125,20 @@ def read_outline(folder: Path, their: dict[str, Any]) -> tuple[ModelConfig, tupl
     Raises:
         InputError: As `read_model`, as far as config and tensor names show it.
     """
+    mapped = {} if _weights_in(folder) is None else _map_tensors(folder)
+    described = describe(folder, their, lambda: mapped)
+    tensors = described.kind.whole_names(mapped)
+    most = len(tensors) or MOST_LAYERS
+    parsed = parse(config_path(folder), described.kind, described.their, tensors, most)
+    return parsed.config, parsed.vocabularies
+
+
+def _map_tensors(folder: Path) -> dict[str, Tensor]:
+    """Maps the tensors of all files of a folder; their values are read only when they are used."""
     mapped: dict[str, Tensor] = {}
-    if not (folder / WEIGHTS).is_file() and not (folder / INDEX).is_file():
-        return _parsed(folder / CONFIG, kind_of(their, folder), their, {}, MOST_LAYERS)[:2]
-    for file in _files(folder, pickled=False):
+    for file in _files(folder):
         mapped |= _load(file)
-    kind = kind_of(their, folder)
-    tensors = kind.whole_names(mapped)
-    return _parsed(folder / CONFIG, kind, their, tensors, len(tensors))[:2]
-
-
-def _parsed(
-    file: Path, kind: Kind, their: dict[str, Any], tensors: dict[str, Tensor], count: int
-) -> tuple[ModelConfig, tuple[int, ...], dict[str, torch.Size]]:
-    """Converts their config: our config, the sizes of vocabularies, and the shapes of our tensors.
-
-    Args:
-        file: The file of their config, for error messages.
-        kind: What kind of model it is.
-        their: The contents of that file.
-        tensors: Their tensors by name; the names show which heads there are.
-        count: Number of tensors, as a limit for the number of layers.
-    """
-    try:
-        config: ModelConfig = kind.read(their, Names(their, tensors))
-        vocabularies = _vocabularies(their, kind)
-        wanted = shapes(config, vocabularies, count, str(file))
-        return config, vocabularies, wanted
-    except KeyError as error:
-        raise InputError(f"{file}", got=f"no {error.args[0]}", expected="a value") from error
-    except ValidationError as error:
-        raise input_error(error, f"{file}") from error
-    except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
-        raise InputError(f"{file}", got=str(error).partition("\n")[0]) from error
+    return mapped
 
 
 def _check_tied(model: Model, ours: dict[str, Tensor]) -> None:
@@ -186,32 +191,10 @@ def _kind_for(model: Model, asked: str | None) -> Kind:
     )  # fmt: skip
 
 
-def kind_of(their: dict[str, Any], folder: Path) -> Kind:
-    """The `Kind` of a Hugging Face config, by its `model_type`; timm's has an `architecture`."""
-    name = their.get("model_type") or ("timm" if "architecture" in their else None)
-    if not isinstance(name, str) or name not in KINDS:
-        raise InputError(
-            f"{folder / CONFIG}: model_type",
-            got=name or "none",
-            expected=f"one of {', '.join(KINDS)}",
-        )
-    return KINDS[name]
-
-
-def _vocabularies(their: dict[str, Any], kind: Kind) -> tuple[int, ...]:
-    names = CONFIGS[kind.family].VOCABULARIES
-    if not names:
-        return ()
-    source = int(their["vocab_size"])
-    if len(names) == 1:
-        return (source,)
-    return source, int(their.get("decoder_vocab_size") or source)
-
-
-def read_tensors(folder: Path, *, pickled: bool = False) -> dict[str, Tensor]:
+def read_tensors(folder: Path) -> dict[str, Tensor]:
     """Reads all tensors of a folder by their names; floating-point tensors become 32 bits."""
     tensors: dict[str, Tensor] = {}
-    for file in _files(folder, pickled=pickled):
+    for file in _files(folder):
         found = read_file(file, sum(tensor.nbytes for tensor in tensors.values()))
         if again := found.keys() & tensors.keys():
             got, expected = f"{min(again)} again", "each tensor in one file"
@@ -244,24 +227,15 @@ def read_file(file: Path, held: int = 0) -> dict[str, Tensor]:
     }
 
 
-def _files(folder: Path, *, pickled: bool) -> Iterator[Path]:
-    if (folder / WEIGHTS).is_file():
-        yield folder / WEIGHTS
-    elif (folder / INDEX).is_file():
-        yield from _parts(folder, INDEX, ".safetensors")
-    elif not (folder / PICKLED).is_file() and not (folder / PICKLED_INDEX).is_file():
-        raise InputError(f"{folder}: no weights", expected=f"{WEIGHTS}, or {INDEX} and its parts")
-    elif not pickled:
-        raise InputError(
-            f"{folder}: weights",
-            got=PICKLED,
-            expected=WEIGHTS,
-            fix=f"`regard import {folder} -o NEW` reads it, without running what is in it",
-        )
-    elif (folder / PICKLED).is_file():
-        yield folder / PICKLED
+def _files(folder: Path) -> Iterator[Path]:
+    first = _weights_in(folder)
+    if first is None:
+        expected = f"{WEIGHTS}, or {INDEX} and its parts, or {PICKLED}"
+        raise InputError(f"{folder}: no weights", expected=expected)
+    if first in (WEIGHTS, PICKLED):
+        yield folder / first
     else:
-        yield from _parts(folder, PICKLED_INDEX, ".bin")
+        yield from _parts(folder, first, ".safetensors" if first == INDEX else ".bin")
 
 
 def _parts(folder: Path, index: str, ending: str) -> Iterator[Path]:

@@ -8,6 +8,7 @@ the settings for scaling a whole image.
 from __future__ import annotations
 
 import json
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -22,21 +23,31 @@ from regard.hub.kind import only
 from regard.runtime.files import read_json, write_file
 from regard.tokens import Processor
 
+_logger = logging.getLogger(__name__)
+
 FILE = "preprocessor_config.json"
 OWN = "regard"
 """The key under which all settings of a reader of Regard are stored."""
 
 
 def read_reader(
-    folder: Path, config: Any, their: dict[str, Any] | None = None, *, any_size: bool = False
+    folder: Path,
+    config: Any,
+    their: dict[str, Any] | None = None,
+    *,
+    any_size: bool = False,
+    given: dict[str, tuple[float, ...]] | None = None,
 ) -> Processor:
     """Reads the image reader of a folder; without a file it has the defaults of their ViT.
+
+    What is assumed without a file is logged.
 
     Args:
         folder: The model's folder.
         config: The model's config, with the size that images are scaled to.
         their: The contents of `config.json`, in which timm keeps these settings.
         any_size: Whether the file may have another size than the model's config.
+        given: The `mean` or `std` to take instead.
 
     Raises:
         InputError: The file has settings that Regard does not support, or another size than the
@@ -50,6 +61,10 @@ def read_reader(
         reader = _timms(their["pretrained_cfg"] or {}, config, folder / CONFIG)
     else:
         reader = _theirs(settings, config, file)
+        if not settings and len(given or {}) < 2:
+            _log_assumed(reader, folder)
+    if given:
+        reader = _made(Path("--mean and --std"), **{**reader.model_dump(), **given})
     size = (reader.channels, reader.height, reader.width)
     if size != (config.channels, *config.image) and not any_size:
         got, expected = (
@@ -101,6 +116,16 @@ def _theirs(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
     scaled = _sizes(settings, kind, config, file)
     return _made(file, channels=config.channels, mean=mean, std=std, resample=RESAMPLES[number],
                  **scaled)  # fmt: skip
+
+
+def _log_assumed(reader: ImageReader, folder: Path) -> None:
+    """Says how images are scaled and normalised for a folder that does not say it."""
+    mean, std = (", ".join(f"{value:g}" for value in each) for each in (reader.mean, reader.std))
+    _logger.warning(
+        "%s: no %s: images are scaled to %d x %d (%s) and normalised by mean %s and std %s, "
+        "ViT's defaults; `regard import %s -o NEW --mean … --std …` sets others",
+        folder, FILE, reader.height, reader.width, reader.resample, mean, std, folder,
+    )  # fmt: skip
 
 
 def _made(file: Path, **settings: Any) -> ImageReader:

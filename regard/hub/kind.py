@@ -18,6 +18,8 @@ from regard.hub.rules import Table
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "silu": "silu"}
 """Their name of an activation -> ours."""
+WRAPPER = "module."
+"""What `nn.DataParallel` puts before all names; models were often saved with it."""
 _OTHER_NAMES = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 
 
@@ -26,6 +28,8 @@ class Names:
 
     def __init__(self, their: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self._their, self._tensors = their, tensors
+        self.notes: list[str] = []
+        """What was assumed because the config does not say it, or contradicts the tensors."""
 
     def has(self, start: str) -> bool:
         """Whether there is a tensor whose name begins with `start`."""
@@ -45,6 +49,11 @@ class Names:
         if name not in self._tensors:
             raise InputError("the weights", got=f"no {name}", expected="all tensors of the model")
         return tuple(self._tensors[name].shape)
+
+    def is_zero(self, name: str, row: int) -> bool:
+        """Whether a row of a matrix is there and all zero."""
+        rows = self._tensors.get(name, ())
+        return row < len(rows) and not bool(rows[row].any())
 
     def tied(self, copy: str, original: str, *, usual: bool) -> bool:
         """Whether two matrices are tied.
@@ -85,10 +94,16 @@ class Kind:
     """Whether their image processor decides the size of images, not their config."""
     typed: bool = True
     """Whether the config says `model_type`; timm's does not."""
+    recognised: Callable[[dict[str, Any], Names], bool] = lambda _their, _names: True
+    """Whether a model without `model_type` is of this kind, where others have the same names."""
 
     def whole_names(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Renames tensors to the names that they have in a model with a head today."""
-        today = {_renamed(name): tensor for name, tensor in tensors.items()}
+        wrapped = all(name.startswith(WRAPPER) for name in tensors)
+        today = {
+            _renamed(name.removeprefix(WRAPPER) if wrapped else name): tensor
+            for name, tensor in tensors.items()
+        }
         if any(name.startswith(self.prefix) for name in today):
             return today
         return {
@@ -133,13 +148,26 @@ def activation_to(ours: str) -> str:
     return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
 
 
-def labels_in(their: dict[str, Any]) -> tuple[str, ...]:
+def labels_in(their: dict[str, Any], names: Names, matrix: str) -> tuple[str, ...]:
     """The names of the classes or tags in their config, in the order of their numbers.
 
-    By default there are two labels with these names; older configs leave them out.
+    There are as many as the classifier has rows, whatever the config says; older configs leave them
+    out. Labels without a name are called as transformers calls them.
+
+    Args:
+        their: The contents of `config.json`.
+        names: The tensors; a contradiction is noted there.
+        matrix: The name of the classifier's matrix.
     """
-    labels = their.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-    return tuple(str(labels[key]) for key in sorted(labels, key=int))
+    rows = names.shape(matrix)[0]
+    labels = their.get("id2label") or {}
+    if len(labels) == rows:
+        return tuple(str(labels[key]) for key in sorted(labels, key=int))
+    stated = len(labels) or their.get("num_labels", 2)  # two is the default of transformers
+    if stated != rows:
+        named = f"LABEL_0 to LABEL_{rows - 1}" if rows > 1 else "LABEL_0"
+        names.notes.append(f"{rows} labels, as {matrix} has rows, not {stated}: {named}")
+    return tuple(f"LABEL_{number}" for number in range(rows))
 
 
 def label_maps(labels: Sequence[str]) -> dict[str, Any]:

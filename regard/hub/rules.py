@@ -135,6 +135,32 @@ class Table:
             )
         return ours
 
+    def misfit(self, theirs: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> str | None:
+        """What keeps tensors of theirs from being these, by names and sizes; None if nothing does.
+
+        Args:
+            theirs: Tensors by their names; their values are not read.
+            shapes: The shapes of all our tensors by our names.
+        """
+        available = theirs.keys() | {c for c, o in self.copies.items() if o in theirs}
+        for rule in self.rules:
+            missing = [name for name in rule.theirs if name not in available]
+            if missing and not rule.zero:
+                return f"no {missing[0]}"
+            stored = [theirs[self.copies.get(n, n) if n not in theirs else n] for n in rule.theirs
+                      if not missing]  # fmt: skip
+            wanted = sum(shapes[name].numel() for name in rule.ours if name in shapes)
+            if stored and sum(tensor.numel() for tensor in stored) != wanted:
+                return f"{rule.theirs[0]} of {_shapes(tensor.shape for tensor in stored)}"
+        used = {name for rule in self.rules for name in rule.theirs}
+        unknown = [name for name in theirs if name not in used and not self._known(name)]
+        return f"an unknown tensor {unknown[0]}" if unknown else None
+
+    def _known(self, name: str) -> bool:
+        """Whether a tensor that no rule names may be there: computed, a copy, or ignored."""
+        ignored = any(fnmatchcase(name, pattern) for pattern in self.ignored)
+        return ignored or name in self.computed or name in self.copies
+
     def _check_unused(self, theirs: Mapping[str, Tensor], used: Set[str]) -> None:
         """Refuses tensors left over that are neither computed, nor copies, nor ignored."""
         for name in theirs.keys() & self.computed.keys():

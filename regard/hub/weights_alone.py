@@ -19,6 +19,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.hub.folder import model_of, read_file
+from regard.hub.identify import Described
 from regard.hub.kind import Names
 from regard.hub.rules import Rule, Table, same, within
 from regard.hub.tables.timm import TIMM
@@ -47,7 +48,7 @@ def read_alone(file: Path, heads: int | None = None) -> Model:
         their: dict[str, Any] = {"architecture": "vit", "num_classes": 0}
         if heads is not None:
             their["model_args"] = {"num_heads": heads}
-        return model_of(TIMM, their, tensors, file)
+        return model_of(Described(TIMM, their), tensors, file)
     raise InputError(
         f"import {file}",
         got="weights alone, which do not say what model they belong to",

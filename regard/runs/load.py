@@ -6,6 +6,7 @@ Hugging Face models is imported only when one of them is read.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ from regard.train.checkpoint.folder import (
 )
 
 
+_logger = logging.getLogger(__name__)
+
+
 def load(
     place: str | Path,
     *,
@@ -48,6 +52,7 @@ def load(
     device: str | torch.device = "auto",
     dtype: str = "fp32",
     download: bool = True,
+    kind: str | None = None,
 ) -> Pipeline:
     """Loads a run (its best checkpoint, else its last), one checkpoint, or a model by its name.
 
@@ -59,6 +64,8 @@ def load(
             `cuda`, `cuda:1`, `mps`.
         dtype: `fp32`; on cuda also `bf16` or `fp16` for mixed precision.
         download: Whether to download from the hub, if `huggingface_hub` is installed.
+        kind: What a Hugging Face folder is read as, whatever its config says: a kind such as
+            `bert`, or a class such as `BertForTokenClassification`.
 
     Example:
         >>> load("tiny/translate").translate("The animal was tired.")
@@ -72,7 +79,11 @@ def load(
     with opened(place, download=download) as folder:
         config = ConfigFile.of(folder)
         if config.theirs is not None:
-            pipeline = from_hub(folder, str(place), config.theirs)
+            pipeline = from_hub(folder, str(place), config.theirs, kind=kind)
+            _recommend_import(folder, place)
+        elif kind is not None:
+            expected = "a Hugging Face folder, which can be read as another kind"
+            raise InputError(f"{place} as {kind}", got="a model of Regard", expected=expected)
         else:
             pipeline = _from_snapshot(checkpoint.read_chosen(folder, config.data), str(place))
     runtime.place(pipeline.model)
@@ -126,8 +137,25 @@ def _stored_processor(text: str) -> Any:
     return None if text.strip() == "{}" else Processor.from_json(text)
 
 
+def _recommend_import(folder: Path, place: str | Path) -> None:
+    """Says that weights were read from a `.bin` file, and how to convert it."""
+    from regard.hub.folder import pickled_weights
+
+    name = pickled_weights(folder)
+    if name is not None:
+        _logger.warning(
+            "%s: read as plain tensors, no code in it was run; "
+            "`regard import %s -o NEW` converts it", folder / name, place,
+        )  # fmt: skip
+
+
 def from_hub(
-    folder: Path, name: str, their: dict[str, Any] | None = None, *, pickled: bool = False
+    folder: Path,
+    name: str,
+    their: dict[str, Any] | None = None,
+    *,
+    kind: str | None = None,
+    normalisation: dict[str, tuple[float, ...]] | None = None,
 ) -> Pipeline:
     """Loads a Hugging Face folder into a pipeline.
 
@@ -135,22 +163,27 @@ def from_hub(
         folder: Contains `config.json`, weights, and perhaps a tokenizer.
         name: The pipeline's name.
         their: The contents of `config.json`, if it was read already.
-        pickled: Whether weights may be in `.bin` files (pickles); no code in them is run.
+        kind: As for `load`.
+        normalisation: The `mean` or `std` of images, if not what the folder says.
     """
     from regard.hub.exchange import check_vocabulary, recipe_of
-    from regard.hub.folder import kind_of, read_model
+    from regard.hub.folder import describe_folder, read_model
     from regard.tokens.published.hub import read_folder
 
-    their = read_json(folder / CONFIG) if their is None else their
-    if CONFIGS[kind_of(their, folder).family].reads == "images":
+    described = describe_folder(folder, their, kind)
+    their = described.their
+    if CONFIGS[described.kind.family].reads == "images":
         from regard.hub.images import read_reader
 
-        model = read_model(folder, their, pickled=pickled)
-        any_size = kind_of(their, folder).any_size
-        reader = read_reader(folder, model.config, their, any_size=any_size)
+        model = read_model(folder, described)
+        reader = read_reader(
+            folder, model.config, their, any_size=described.kind.any_size, given=normalisation
+        )
         return Pipeline(model, reader, recipe_of(model.config, (), folder, their), name)
+    if normalisation:
+        raise InputError("--mean and --std", got="a model of texts", expected="a model of images")
     vocabulary = read_folder(folder, their)  # first, so that its temporary memory is free again
-    model = read_model(folder, their, pickled=pickled)
+    model = read_model(folder, described)
     if vocabulary is not None:
         check_vocabulary(model, vocabulary, folder)
     sizes = tuple(model.vocabularies().values())
@@ -182,6 +215,7 @@ def import_model(
     source: str | Path,
     tokenizer: Path | None = None,
     *,
+    kind: str | None = None,
     heads: int | None = None,
     mean: tuple[float, ...] | None = None,
     std: tuple[float, ...] | None = None,
@@ -192,21 +226,25 @@ def import_model(
         source: A folder of Hugging Face or timm, its name in the cache or on the hub, a file of
             llama2.c, or the weights of a ViT of vit-pytorch or timm alone.
         tokenizer: The tokenizer file for llama2.c; by default the one beside the model.
+        kind: As for `load`.
         heads: The number of heads of a ViT whose weights stand alone.
-        mean: The mean of its images, by channel; by default 0.5.
-        std: The standard deviation of its images, by channel; by default 0.5.
+        mean: The mean of a model's images, by channel; by default what the folder says, or 0.5.
+        std: The standard deviation of its images, as `mean`.
     """
     from regard.hub.exchange import recipe_of
     from regard.hub.llama2c import read_llama2c
 
     path = Path(source)
+    given = {name: each for name, each in (("mean", mean), ("std", std)) if each is not None}
     if not path.exists() and isinstance(source, str) and Repository.of(source) is not None:
         with opened(source) as folder:
-            return from_hub(folder, source, pickled=True)
+            return from_hub(folder, source, kind=kind, normalisation=given)
     if path.is_dir():
-        return from_hub(path, path.name, pickled=True)
+        return from_hub(path, path.name, kind=kind, normalisation=given)
+    if kind is not None:
+        raise InputError(f"{source} as {kind}", got="a file", expected="a Hugging Face folder")
     if path.is_file() and path.suffix.lower() in ALONE:
-        return _alone(path, heads, mean, std)
+        return _alone(path, heads, given)
     if path.exists():
         _check_file(path)
     model, vocabulary = read_llama2c(path, tokenizer)
@@ -219,7 +257,7 @@ ALONE = (".pth", ".pt", ".safetensors")
 
 
 def _alone(
-    file: Path, heads: int | None, mean: tuple[float, ...] | None, std: tuple[float, ...] | None
+    file: Path, heads: int | None, normalisation: dict[str, tuple[float, ...]]
 ) -> Pipeline:
     """A ViT whose weights stand alone, with the image reader that is asked for."""
     from regard.data.images.reader import ImageReader
@@ -234,8 +272,7 @@ def _alone(
             height=config.image[0],
             width=config.image[1],
             channels=config.channels,
-            mean=mean or half,
-            std=std or half,
+            **{"mean": half, "std": half, **normalisation},
         )
     except ValidationError as error:
         raise input_error(error, "--mean and --std") from None

@@ -277,7 +277,7 @@ def _chosen(repo: Repository, sizes: dict[str, int], want: Want) -> list[str]:
                 f"{repo} on the Hugging Face hub",
                 got=f"weights in {', '.join(others)}" if others else "no weights",
                 expected=WEIGHTS,
-                fix="download it yourself; `regard import FOLDER -o NEW` reads .bin files",
+                fix="download it yourself and name its folder: .bin files are read from there",
             )
         chosen += weights
     return chosen

@@ -19,27 +19,49 @@ from regard.hub.rules import Rule, Table, same, within
 from regard.models import BertConfig
 
 
-def _labels(their: dict[str, Any], head: str, names: Names, architecture: str) -> tuple[str, ...]:
-    """The names of the classes or tags; empty if the checkpoint does not have that head."""
-    architectures = their.get("architectures") or ["ForSequenceClassification"]
-    if not names.has(head) or architecture not in architectures[0]:
-        return ()
-    labels = labels_in(their)
-    if architecture == "ForSequenceClassification":
-        usual = "single_label_classification"
-        kind = their.get("problem_type") or (usual if len(labels) > 1 else "regression")
-        if kind != usual:
-            raise InputError("config.json: problem_type", got=kind, expected=usual)
-    return labels
+def _labels(
+    their: dict[str, Any], names: Names, between: str, matrix: str = "classifier.weight"
+) -> dict[str, tuple[str, ...]]:
+    """The names of the classes or tags, with the key of our config; empty without such a head.
+
+    Without `architectures`, it is a head of classes if the layer before it is there.
+
+    Args:
+        their: The contents of `config.json`.
+        names: The tensors.
+        between: The name of the layer before the head of classes.
+        matrix: The name of the matrix of classes; that of tags is always `classifier.weight`.
+    """
+    if not names.has("classifier."):
+        return {}
+    usual = "ForSequenceClassification" if names.has(between) else "ForTokenClassification"
+    architecture = (their.get("architectures") or [usual])[0]
+    if "ForTokenClassification" in architecture:
+        return {"tags": labels_in(their, names, "classifier.weight")}
+    if "ForSequenceClassification" not in architecture:
+        return {}
+    labels = labels_in(their, names, matrix)
+    usual = "single_label_classification"
+    problem = their.get("problem_type") or (usual if len(labels) > 1 else "regression")
+    if problem != usual:
+        raise InputError("config.json: problem_type", got=problem, expected=usual)
+    return {"classes": labels}
 
 
 def _read_bert(their: dict[str, Any], names: Names) -> BertConfig:
+    labels = _labels(their, names, "bert.pooler")
+    if "classes" in labels and not their.get("architectures"):  # old models of tags have a pooler
+        names.notes.append(
+            "no architectures: its classifier is taken for one of whole texts "
+            "(--as BertForTokenClassification: of tokens)"
+        )
     return _read(
         their,
         names,
         pooled=names.has("bert.pooler"),
         masked=names.has("cls.predictions."),
         next_sentence=names.has("cls.seq_relationship."),
+        **labels,
     )
 
 
@@ -47,15 +69,18 @@ def _read_roberta(their: dict[str, Any], names: Names) -> BertConfig:
     masked = names.has("lm_head.")
     if masked:  # the activation inside this head is always gelu
         only(their, hidden_act="gelu")
-    classes = _labels(their, "classifier", names, "ForSequenceClassification")
-    pooled = names.has("classifier.dense" if classes else "roberta.pooler")
-    # Positions are counted from the padding id plus one.
-    first = int(their.get("pad_token_id", 1)) + 1
-    return _read(their, names, pooled=pooled, masked=masked, first=first)
+    labels = _labels(their, names, "classifier.dense", "classifier.out_proj.weight")
+    pooled = names.has("classifier.dense" if "classes" in labels else "roberta.pooler")
+    return _read(their, names, pooled=pooled, masked=masked, first=_first(their), **labels)
+
+
+def _first(their: dict[str, Any]) -> int:
+    """The number of the first position in RoBERTa: counted from the padding id plus one."""
+    return int(their.get("pad_token_id", 1)) + 1
 
 
 def _read(
-    their: dict[str, Any], names: Names, *, pooled: bool, first: int = 0, **own: bool
+    their: dict[str, Any], names: Names, *, pooled: bool, first: int = 0, **own: Any
 ) -> BertConfig:
     """Reads the settings that BERT and RoBERTa share; `own` adds the heads of one kind."""
     only(their, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
@@ -73,8 +98,6 @@ def _read(
         hidden_dropout=0.0,
         attention_dropout=their.get("attention_probs_dropout_prob", 0.1),
         pooler="tanh" if pooled else "none",
-        classes=_labels(their, "classifier", names, "ForSequenceClassification"),
-        tags=_labels(their, "classifier", names, "ForTokenClassification"),
         spans=names.has("qa_outputs."),
         **own,
     )
@@ -237,9 +260,8 @@ def _read_distilbert(their: dict[str, Any], names: Names) -> BertConfig:
         attention_dropout=their.get("attention_dropout", 0.1),
         pooler="relu" if names.has("pre_classifier.") else "none",
         masked=names.has("vocab_transform."),
-        classes=_labels(their, "classifier", names, "ForSequenceClassification"),
-        tags=_labels(their, "classifier", names, "ForTokenClassification"),
         spans=names.has("qa_outputs."),
+        **_labels(their, names, "pre_classifier."),
     )
 
 
@@ -300,8 +322,25 @@ def _is_distilbert(config: BertConfig) -> bool:
     )  # fmt: skip
 
 
+def _skips_padding(their: dict[str, Any], names: Names, root: str) -> bool:
+    """Whether the position of padding has a vector of zeros, as in every RoBERTa and in no BERT."""
+    return names.is_zero(f"{root}embeddings.position_embeddings.weight", _first(their) - 1)
+
+
 _HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.", "vocab_", "pre_classifier.")
-BERT = Kind("bert", "bert", "bert.", _read_bert, _write_bert, _names_bert, _is_bert, _HEADS)
+BERT = Kind(
+    "bert",
+    "bert",
+    "bert.",
+    _read_bert,
+    _write_bert,
+    _names_bert,
+    _is_bert,
+    _HEADS,
+    recognised=lambda their, names: (
+        not _skips_padding(their, names, "bert.") and their.get("type_vocab_size", 2) > 1
+    ),
+)
 ROBERTA = Kind(
     "roberta",
     "bert",
@@ -311,6 +350,7 @@ ROBERTA = Kind(
     _names_roberta,
     _is_roberta,
     _HEADS,
+    recognised=lambda their, names: _skips_padding(their, names, "roberta."),
 )
 DISTILBERT = Kind(
     "distilbert",

@@ -46,7 +46,14 @@ class _Dialect:
     def kind(self) -> Kind:
         """The `Kind` with these properties."""
         read, write, fits = partial(_read, self), partial(_write, self), partial(_fits, self)
-        return Kind(self.name, "gpt", "model.", read, write, _names, fits)
+        return Kind(
+            self.name, "gpt", "model.", read, write, _names, fits, recognised=self._recognised
+        )
+
+    def _recognised(self, their: dict[str, Any], names: Names) -> bool:
+        """Whether a config without `model_type` may be of this kind: no window if it has none."""
+        del names
+        return self.window is not None or "sliding_window" not in their
 
 
 def _read(dialect: _Dialect, their: dict[str, Any], names: Names) -> GPTConfig:

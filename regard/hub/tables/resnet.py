@@ -19,7 +19,7 @@ def _read(their: dict[str, Any], names: Names) -> ResNetConfig:
         stem_width=their.get("embedding_size", 64),
         stride_first=their.get("downsample_in_first_stage", False),
         stride_in_first=their.get("downsample_in_bottleneck", False),
-        classes=labels_in(their) if names.has("classifier.") else (),
+        classes=labels_in(their, names, "classifier.1.weight") if names.has("classifier.") else (),
     )
 
 

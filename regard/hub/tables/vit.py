@@ -42,7 +42,7 @@ def _common(their: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(their: dict[str, Any], names: Names) -> ViTConfig:
-    classes = labels_in(their) if names.has("classifier.") else ()
+    classes = labels_in(their, names, "classifier.weight") if names.has("classifier.") else ()
     return _read_plain(their, pooled=names.has("vit.pooler."), classes=classes)
 
 
@@ -52,7 +52,9 @@ def _read_deit(their: dict[str, Any], names: Names) -> ViTConfig:
         their,
         pooled=names.has("deit.pooler."),
         distillation="head" if both else "token",
-        classes=labels_in(their) if both or names.has("classifier.") else (),
+        classes=labels_in(their, names, f"{'cls_' if both else ''}classifier.weight")
+        if both or names.has("classifier.")
+        else (),
     )
 
 
@@ -78,7 +80,7 @@ def _read_dinov2(their: dict[str, Any], names: Names) -> ViTConfig:
         drop_path=their.get("drop_path_rate", 0.0),
         layer_scale=their.get("layerscale_value", 1.0),
         pool="both",
-        classes=labels_in(their) if names.has("classifier.") else (),
+        classes=labels_in(their, names, "classifier.weight") if names.has("classifier.") else (),
     )
 
 
