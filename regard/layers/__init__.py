@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 
+from regard.errors import InputError
 from regard.layers.attention import AdditiveScore as AdditiveScore
 from regard.layers.attention import Attention as Attention
 from regard.layers.attention import DotScore as DotScore
@@ -51,11 +53,21 @@ def plain_context(
 ) -> Context:
     """A Context for sequences of these lengths, to call a single layer.
 
+    Raises:
+        InputError: The lengths are no whole numbers.
+
     Example:
         >>> plain_context((2, 3)).layout.longest
         3
     """
-    layout = Layout(lengths)
+    try:
+        numbers = [index(length) for length in lengths]
+    except TypeError:
+        numbers = [-1]
+    if min(numbers, default=0) < 0:
+        expected = "the number of tokens of each sequence, such as (2, 3)"
+        raise InputError("lengths", got=lengths, expected=expected)
+    layout = Layout(numbers)
     even = None if layout.even else layout.lengths
     mask = Mask(causal=causal, key_lengths=even, query_lengths=even)
     return Context(layout, layout.where, mask, Positions(), tap=tap)

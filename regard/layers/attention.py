@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.layers.context import Context, Memory
+from regard.layers.context import Context, Memory, misshapen
 from regard.layers.kernels.dropout import drop, gumbel
 from regard.layers.kernels.few import attend_few
 from regard.layers.kernels.linear import Linear
@@ -227,6 +227,7 @@ class Attention(Mixer):
             )
         self.name, self.heads, self.kv_heads, self.cross = name, heads, kv_heads or heads, cross
         self.head_dim = head_dim or dim // heads
+        self.input_width, self.memory_width = query_dim or dim, memory_dim or dim
         self.has_state, self._out_site = not cross, f"{name}.out"
         self.dropout = dropout
         self.own_values = values == "own"
@@ -241,7 +242,7 @@ class Attention(Mixer):
         keys = self.kv_heads * self.head_dim
         self.widths = heads * self.head_dim, 2 * keys if self.own_values else keys
         has_bias = bias in (True, "all", "qkv")
-        self.query = Linear(query_dim or dim, self.widths[0], bias=has_bias)
+        self.query = Linear(self.input_width, self.widths[0], bias=has_bias)
         self.by_place = score == "location"
         if self.by_place and (self.own_values or not places):
             expected = "values memory, and the number of places"
@@ -250,7 +251,7 @@ class Attention(Mixer):
         if self.by_place:
             self.key_value = nn.Embedding(places, self.widths[1])  # p_i
         else:
-            self.key_value = Linear(memory_dim or dim, self.widths[1], bias=has_bias)
+            self.key_value = Linear(self.memory_width, self.widths[1], bias=has_bias)
         # One projection for q, k and v. The int8 conversion sets it, so that x is quantized once.
         self.joined: nn.Module | None = None
         self.query_norm, self.key_norm = self._norms(score, query_key_norm)
@@ -298,6 +299,7 @@ class Attention(Mixer):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Attention of x, packed tokens (tokens, dim) -> (tokens, dim)."""
+        ctx.check(self, x)
         if self.cross:
             q, k, v, layout, mask, bias = self._cross_inputs(x, ctx)
         else:
@@ -346,7 +348,15 @@ class Attention(Mixer):
         """Cross-attention: queries of x, keys and values of the memory."""
         memory, layout = ctx.memory, ctx.memory_layout or ctx.layout
         if memory is None:
-            raise InputError(self.name, got="no memory", expected="a Context with a memory")
+            raise InputError(
+                self.name,
+                got="no memory",
+                expected="a Context with a memory",
+                fix="dataclasses.replace(ctx, memory=Memory(x, Layout(lengths)))",
+            )
+        if memory.layout.batch != layout.batch:
+            got, expected = f"a memory of {memory.layout.batch} sequences", f"{layout.batch}, as x"
+            raise InputError(self.name, got=got, expected=expected)
         q = self.query(x)
         if self.query_norm is not None:
             q = self.query_norm(q.view(-1, self.heads, self.head_dim))
@@ -363,6 +373,9 @@ class Attention(Mixer):
 
         If the values are the memory itself, they are (batch, kv_heads, key, memory_dim).
         """
+        if memory.x.shape != (memory.layout.count, self.memory_width):
+            what = f"{self.name}: the memory"
+            raise misshapen(what, memory.x, memory.layout, self.memory_width, "memory.layout")
         if not self.own_values:
             keys = self.key_value(memory.layout.where if self.by_place else memory.x)
             k = memory.layout.rows(keys, self.kv_heads)

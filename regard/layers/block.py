@@ -199,7 +199,7 @@ class Block(nn.Module):
         scales: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__()
-        self.name, self.residual = name, shape.residual
+        self.name, self.input_width, self.residual = name, shape.dim, shape.residual
         self._last_site = f"{name}.residual"
         self.order: list[Sublayer] = []
         for part, mixer in parts.items():
@@ -227,8 +227,16 @@ class Block(nn.Module):
         """The sub-layers, in order."""
         return [cast(Mixer, self._modules[part]) for part, *_ in self.order]
 
+    def sites(self) -> dict[str, int]:
+        """The tap sites of this block, with the number of heads at each (0: not per head)."""
+        found: dict[str, int] = {}
+        for mixer in self.mixers():
+            found |= mixer.sites()
+        return found | {self._last_site: 0}
+
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
+        ctx.check(self, x)
         # Looked up by name, since a copy of the model may replace single modules.
         modules = cast(dict[str, nn.Module], self._modules)
         for part, norm_name, place, scale, gain in self.order:
@@ -279,6 +287,7 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         self.name, self.width, self.positions = name, shape.dim, positions
+        self.input_width = shape.dim
         self.blocks = nn.ModuleList(
             [
                 Block(each, f"{name}.{i}", sublayers(each, f"{name}.{i}", cross=cross))
@@ -315,9 +324,7 @@ class Stack(nn.Module):
         """The tap sites of this stack, with the number of heads at each (0: not per head)."""
         found = {f"{self.name}.embedding": 0}
         for block in self.layers():
-            for mixer in block.mixers():
-                found |= mixer.sites()
-            found[f"{block.name}.residual"] = 0
+            found |= block.sites()
         return found
 
     def start(self, rows: int, length: int, like: Tensor) -> KVCache:
@@ -342,6 +349,7 @@ class Stack(nn.Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
+        ctx.check(self, x)
         if ctx.positions.has_bias:
             queries = ctx.layout.longest
             keys = queries + (max(ctx.cache.lengths, default=0) if ctx.cache is not None else 0)

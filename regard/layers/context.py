@@ -7,14 +7,27 @@ calls.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from torch import Tensor
 
+from regard.errors import InputError
 from regard.layers.layout import Layout, Windows
 from regard.layers.masks import Mask
 from regard.layers.positions import Positions
 from regard.layers.state import KVCache
 from regard.layers.tap.tap import Tap
+
+
+class Layer(Protocol):
+    """What is checked of a layer that is called: its name, the width of x, its tap sites."""
+
+    name: str
+    input_width: int
+
+    def sites(self) -> dict[str, int]:
+        """The tap sites of the layer, with the number of heads at each (0: not per head)."""
+        ...
 
 
 @dataclass
@@ -68,6 +81,40 @@ class Context:
         before = 0 if self.cache is None else max(self.cache.lengths, default=0)
         self.positions.extend_to(before + self.layout.longest)
 
+    def check(self, layer: Layer, x: Tensor) -> None:
+        """Refuses x if it does not have the tokens of the layout, and unknown names of the tap.
+
+        Raises:
+            InputError: With what was got, what was expected, and the nearest name.
+        """
+        if getattr(x, "shape", None) != (self.layout.count, layer.input_width):
+            raise misshapen(f"{layer.name}: x", x, self.layout, layer.input_width, "ctx.layout")
+        if self.tap is not None:
+            self.tap.check_layer(layer.name, layer.sites())
+
     def visit(self, site: str, x: Tensor) -> Tensor:
         """Lets the tap, if there is one, see or change x (tokens, dim) at a named site."""
         return x if self.tap is None else self.tap.visit_tokens(site, x, self.layout)
+
+
+def misshapen(what: str, x: Tensor, layout: Layout, width: int, place: str) -> InputError:
+    """The error for an x that is not the packed tokens of a layout.
+
+    Args:
+        what: What x is.
+        x: What was given.
+        layout: The layout of the tokens that were expected.
+        width: The expected width.
+        place: Where the user finds the layout.
+    """
+    shape = tuple(getattr(x, "shape", ()))
+    got = " x ".join(map(str, shape)) or type(x).__name__
+    lengths = [str(length) for length in layout.lengths[:4]]
+    lengths += ["…"] if layout.batch > len(lengths) else []
+    sum_of = f" ({' + '.join(lengths)})" if layout.batch > 1 else ""
+    tokens = f"{layout.count} token{'' if layout.count == 1 else 's'}"
+    fix = None
+    if shape == (layout.batch, layout.longest, width):
+        fix = f"sequences are laid end to end, without padding: {place}.unpad(x)"
+    expected = f"{layout.count} x {width}: {tokens}{sum_of} of width {width}"
+    return InputError(what, got=got, expected=expected, fix=fix)

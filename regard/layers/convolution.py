@@ -34,11 +34,11 @@ class OverTime(Mixer):
         super().__init__()
         if kernel < 1 or not (causal or kernel % 2):
             raise InputError("kernel", got=kernel, expected="an odd number, to have a middle")
-        self.dim, self.name, self.kernel, self.has_state = dim, name, kernel, causal
+        self.input_width, self.name, self.kernel, self.has_state = dim, name, kernel, causal
 
     def start(self, rows: int, like: Tensor) -> tuple[Tensor, ...]:
         """The initial state: zeros (rows, k - 1, dim) for the k - 1 inputs before the first."""
-        return (like.new_zeros(rows, self.kernel - 1, self.dim),)
+        return (like.new_zeros(rows, self.kernel - 1, self.input_width),)
 
     def extended(self, x: Tensor, ctx: Context) -> Tensor:
         """Packed tokens (tokens, dim) -> rows with k - 1 more tokens, (batch, length + k - 1, dim).
@@ -97,6 +97,7 @@ class GatedConvolution(OverTime):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
+        ctx.check(self, x)
         # A convolution is a product with the k tokens of each window, one after the other, so no
         # product is computed for padding.
         windows = self.extended(x, ctx).unfold(1, self.kernel, 1)  # (batch, length, dim, k)
@@ -144,6 +145,7 @@ class Convolution(OverTime):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
+        ctx.check(self, x)
         rows = self.extended(F.glu(self.into(x), dim=-1), ctx)  # (batch, length + k - 1, dim)
         x = ctx.layout.unpad(self.depthwise(rows.transpose(1, 2)).transpose(1, 2))
         return ctx.visit(self.name, self.out(F.silu(self.norm(x))))

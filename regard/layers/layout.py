@@ -76,6 +76,7 @@ class Layout:
         self.batch = len(self.lengths)
         self.longest = max(self.lengths, default=0)
         self.even = self.lengths.count(self.longest) == self.batch
+        self.count = sum(self.lengths)  # tokens of all sequences
         if grid is not None and set(self.lengths) - {first + grid[0] * grid[1]}:
             raise InputError(
                 "a grid of tokens",
@@ -234,6 +235,7 @@ class Windows(Layout):
         # Not `even`: even if every window is full, the tokens are in a different order.
         self.lengths, self.device, self.grid, self.first = of.lengths, of.device, grid, 0
         self.batch, self.longest, self.even = of.batch * self.each, height * width, False
+        self.count = of.count
 
     @cached_property
     def slots(self) -> Tensor:

@@ -14,6 +14,8 @@ class Mixer(nn.Module):
 
     name: str
     """The sub-layer's name in taps, such as `decoder.2.cross`."""
+    input_width: int
+    """Width of x."""
     has_state = False
     """Whether it keeps a state of earlier tokens in decoding."""
     slot = 0

@@ -53,7 +53,7 @@ class FeedForward(Mixer):
         name: str = "feed_forward",
     ) -> None:
         super().__init__()
-        self.name = name
+        self.name, self.input_width = name, dim
         if activation not in ACTIVATIONS:
             raise InputError(
                 "activation", got=activation, expected=f"one of {', '.join(ACTIVATIONS)}"
@@ -69,6 +69,8 @@ class FeedForward(Mixer):
 
     def forward(self, x: Tensor, ctx: Context | None = None) -> Tensor:
         """(tokens, dim) -> (tokens, dim); of the context, only the tap is used."""
+        if ctx is not None:
+            ctx.check(self, x)
         if self.gated:
             open_, value = self.into(x).chunk(2, dim=-1)  # (tokens, hidden) each
             hidden = self.function(open_) * value

@@ -163,7 +163,7 @@ class Recurrent(Mixer):
             raise InputError("both ways", got=f"dim {dim}", expected=expected)
         self.name, self.cell, self.direction = name, cell, direction
         self.has_state = direction in ("forward", "apart")
-        self.width = dim // 2 if halves else dim
+        self.width, self.input_width = dim // 2 if halves else dim, dim + beside
         inputs = self.width if direction == "apart" else dim + beside
         options = {"batch_first": True, "bidirectional": direction == "both", "bias": bias}
         self.cells = CELLS[cell](inputs, self.width, **options)
@@ -188,6 +188,7 @@ class Recurrent(Mixer):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Packed tokens (tokens, dim + beside) -> (tokens, dim)."""
+        ctx.check(self, x)
         cache, tap, layout = ctx.cache, ctx.tap, ctx.layout
         if cache is not None and not self.has_state:
             raise InputError(

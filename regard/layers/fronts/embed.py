@@ -86,8 +86,23 @@ class Embed(Front):
         self, ids: Tensor, where: Tensor, positions: Positions, types: Tensor | None = None
     ) -> Tensor:
         """ids, where, types: (tokens,) -> (tokens, dim); without types, all have type 0."""
-        x = F.embedding(ids, self.weight)
+        if ids.shape != where.shape or ids.dim() != 1 or ids.is_floating_point():
+            raise InputError(
+                "ids and where",
+                got=f"{_shape(ids)} and {_shape(where)}",
+                expected="one whole number for each token, (tokens,) each",
+            )
+        try:
+            x = F.embedding(ids, self.weight)
+        except IndexError:
+            got, last = f"{int(ids.min())} to {int(ids.max())}", len(self.weight) - 1
+            raise InputError("ids", got=got, expected=f"0 to {last}") from None
         x = positions.add(x * self.scale if self.scale != 1 else x, where)
         if self.types is not None:
             x = x + (self.types[0] if types is None else self.types[types])
         return self.dropout(x if self.norm is None else self.norm(x))
+
+
+def _shape(x: Tensor) -> str:
+    kind = str(x.dtype).removeprefix("torch.")
+    return f"{' x '.join(map(str, x.shape)) or 'one'} {kind}"

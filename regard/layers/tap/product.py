@@ -10,14 +10,16 @@ a time. At 4,096 tokens a layer takes 16 MB that way instead of 537.
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from regard.errors import InputError
 from regard.layers.layout import Layout
 from regard.layers.masks import Mask, hardmax, masked_softmax
 
@@ -230,25 +232,43 @@ class Records(UserDict[str, Any]):
         self, site: str, heads: Sequence[int] | None = None, queries: Sequence[int] | None = None
     ) -> Tensor:
         """`records[site][:, heads][:, :, queries]`, without computing the rest (None: all)."""
-        value = self.data[site]
+        value = self._stored(site)
         if isinstance(value, Tensor):
             return chosen(value, heads, queries)
         return value.part(heads, queries).whole()
 
     def blocks(self, site: str) -> Iterator[tuple[slice, Tensor]]:
         """Iterates over groups of queries: their slice, and (batch, heads, some queries, key)."""
-        value = self.data[site]
+        value = self._stored(site)
         if not isinstance(value, Tensor):
             yield from value.blocks()
             return
         for some in _in_turn(value.shape[2], value.shape[3]):
             yield some, value[:, :, some]
 
+    def _stored(self, site: str) -> Tensor | Pattern:
+        if site not in self.data:
+            raise NoRecord(site, self.data)
+        return self.data[site]
+
     def __getitem__(self, site: str) -> Tensor:
-        value = self.data[site]
+        value = self._stored(site)
         if not isinstance(value, Tensor):
             value = self.data[site] = value.whole()
         return value
+
+
+class NoRecord(InputError, KeyError):
+    """A site was read that is not among the records; also a `KeyError`, as of any dict."""
+
+    def __init__(self, site: str, records: Iterable[str]) -> None:
+        names = list(records)
+        near = get_close_matches(site, names, n=1) or names[:1]
+        expected = f"a site that was recorded, such as {near[0]}" if near else "a recorded site"
+        fix = None if near else "pass the tap to a model or layer that has the sites it names"
+        super().__init__("no such record", got=site, expected=expected, fix=fix)
+
+    __str__ = Exception.__str__  # that of KeyError would quote the message
 
 
 def chosen(x: Tensor, heads: Sequence[int] | None, queries: Sequence[int] | None = None) -> Tensor:

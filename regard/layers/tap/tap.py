@@ -25,6 +25,7 @@ from them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as altered
@@ -39,6 +40,8 @@ from regard.layers.layout import Layout
 from regard.layers.tap.product import Product as Product
 from regard.layers.tap.product import Records, chosen
 
+_logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Edit:
@@ -52,8 +55,9 @@ class Edit:
 
 def split_head(head: str) -> tuple[str, int]:
     """Splits a head's name into layer and number: `decoder.2.cross.3` -> (`decoder.2.cross`, 3)."""
-    layer, _, number = head.rpartition(".")
-    if not number.isdigit() or layer.count(".") != 2:
+    layer, _, number = head.rpartition(".") if isinstance(head, str) else ("", "", "")
+    # A layer on its own may have a name without dots.
+    if not number.isdigit() or not layer or layer.count(".") not in (0, 2):
         raise InputError("head", got=repr(head), expected="a head such as decoder.1.cross.3")
     return layer, int(number)
 
@@ -113,6 +117,8 @@ class Tap:
         self.heads, self.queries, self.edits = heads, queries, tuple(edits)
         self.records = Records()
         self.steps: list[dict[str, Tensor]] = []
+        self._known: dict[str, int] = {}  # the sites of what was called so far
+        self._warned: set[str] = set()
 
     def begin(self, known: dict[str, int]) -> None:
         """Checks all names before a model runs, and drops the steps of an earlier decoding.
@@ -124,25 +130,74 @@ class Tap:
             InputError: If the model does not have a site or head.
         """
         self.steps = []
-        for pattern in (*self.sites, *(edit.site for edit in self.edits)):
-            if not any(fnmatchcase(site, pattern) for site in known):
-                close = get_close_matches(pattern, known, n=1) or [next(iter(known))]
-                got, near = (name.removesuffix(".heads") for name in (pattern, close[0]))
-                raise InputError(
-                    "no such site", got=got, expected=f"a site of this model, such as {near}"
-                )
-        heads = max(known.values())
+        self._known = dict(known)
+        for pattern, head in self._unmatched():
+            raise InputError("no such site", **self._nearest(pattern, head, "this model"))
+        self._check_heads()
+
+    def check_layer(self, name: str, sites: dict[str, int]) -> None:
+        """Checks the names of this tap when a layer is called on its own.
+
+        A tap may be passed to several layers in turn; so a name that may be another layer's is a
+        warning, and only a wrong or misspelt site or a wrong head of this layer is an error.
+
+        Args:
+            name: The layer's name.
+            sites: Its sites, with the number of heads at each.
+
+        Raises:
+            InputError: If this layer does not have a site or head.
+        """
+        if sites.keys() <= self._known.keys():  # part of a model or layer that was checked
+            return
+        self._known |= sites
+        owners = {name, *(site.rpartition(".")[0] for site in sites)}
+        for pattern, head in self._unmatched():
+            message = self._nearest(pattern, head, name)
+            layer, _, word = pattern.rpartition(".")
+            misspelt = "*" in layer and get_close_matches(word, _by_last_word(sites), n=1)
+            if layer in owners or misspelt:
+                raise InputError("no such site", **message)
+            if pattern not in self._warned:
+                self._warned.add(pattern)
+                _logger.warning("%s", InputError("the tap names no site so far", **message))
+        self._check_heads()
+
+    def _unmatched(self) -> list[tuple[str, int | None]]:
+        """The patterns that match no known site, each with the head of its edit, if it has one."""
+        wanted: list[tuple[str, int | None]] = [(site, None) for site in self.sites]
+        wanted += [(edit.site, edit.head) for edit in self.edits]
+        return [
+            (pattern, head) for pattern, head in wanted
+            if not any(fnmatchcase(site, pattern) for site in self._known)
+        ]  # fmt: skip
+
+    def _nearest(self, pattern: str, head: int | None, place: str) -> dict[str, str]:
+        """The parts of a message for an unknown name: what was got, and the nearest name."""
+        heads = [site for site in self._known if site.endswith(".heads")]
+        got = pattern if head is None else f"{pattern.removesuffix('.heads')}.{head}"
+        if head is not None and heads:
+            near = (get_close_matches(pattern, heads, n=1) or heads)[0]
+            name = f"{near.removesuffix('.heads')}.{min(head, self._known[near] - 1)}"
+            return {"got": got, "expected": f"a head of {place}, such as {name}"}
+        words = _by_last_word(self._known)
+        close = get_close_matches(pattern, self._known, n=1)
+        close += [words[word] for word in get_close_matches(pattern.rpartition(".")[2], words, n=1)]
+        near = (close or list(self._known))[0]
+        return {"got": got, "expected": f"a site of {place}, such as {near}"}
+
+    def _check_heads(self) -> None:
+        """Refuses heads that the known sites do not have."""
+        heads = max(self._known.values())
         for head in self.heads or ():
-            if not 0 <= head < heads:
+            if heads and not 0 <= head < heads:
                 raise InputError("no such head", got=head, expected=f"0 to {heads - 1}")
         for edit in self.edits:
-            self._check_head(edit, known)
-
-    def _check_head(self, edit: Edit, known: dict[str, int]) -> None:
-        heads = min(known[site] for site in known if fnmatchcase(site, edit.site))
-        if edit.head is not None and edit.head >= heads:
-            got = f"{edit.site.removesuffix('.heads')}.{edit.head}"
-            raise InputError("no such head", got=got, expected=f"head 0 to {heads - 1}")
+            matched = [self._known[site] for site in self._known if fnmatchcase(site, edit.site)]
+            if edit.head is not None and matched and edit.head >= min(matched):
+                got = f"{edit.site.removesuffix('.heads')}.{edit.head}"
+                expected = f"head 0 to {min(matched) - 1}"
+                raise InputError("no such head", got=got, expected=expected)
 
     def _check_queries(self, name: str, count: int) -> None:
         for query in self.queries or ():
@@ -279,3 +334,11 @@ class Tap:
             ]
             joined[site] = torch.cat(values, dim=-2)
         return joined
+
+
+def _by_last_word(sites: Iterable[str]) -> dict[str, str]:
+    """The last word of each site, such as `weights` -> the first site that ends in it."""
+    words: dict[str, str] = {}
+    for site in sites:
+        words.setdefault(site.rpartition(".")[2], site)
+    return words
