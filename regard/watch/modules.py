@@ -223,7 +223,9 @@ def _named(known: dict[str, Layer], asked: str | int) -> list[str]:
         found = [name for name in known if fnmatchcase(name, asked)]
         found = found or at_site(known, asked)
     if not found:
-        close = get_close_matches(str(asked), known, n=1, cutoff=0.0)
+        paired = is_paired(known)
+        sites = [site for layer in known.values() for site in layer.sites(paired=paired)]
+        close = get_close_matches(str(asked), [*known, *sites], n=1, cutoff=0.0)
         raise InputError("no such layer", got=asked, expected=f"one such as {close[0]}")
     return found
 

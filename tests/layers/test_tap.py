@@ -159,12 +159,15 @@ def test_residuals_and_embeddings_are_what_passes_from_block_to_block(pair):
         (Tap("decoder.7.self.weights"), "no such site: got decoder.7.self.weights"),
         (Tap("decoder.0.self.weight"), "as decoder.0.self.weights"),
         (Tap(edits=[Edit("encoder.0.cross.q", torch.neg)]), "no such site"),
+        (Tap(edits=[knock_out("decoder.9.cross.0")]),
+         "got decoder.9.cross.0, expected a head of this model, such as decoder.[01].cross.0"),
+        (Tap(edits=[knock_out("decoder.1")]), "got decoder.1, expected a head of this model"),
         (Tap("*", heads=[4]), "no such head: got 4, expected 0 to 3"),
         (Tap(edits=[knock_out("decoder.0.self.4")]), "no such head: got decoder.0.self.4"),
         (Tap(edits=[scale_head("decoder.*.self.9", 2)]), "no such head"),
         (Tap("decoder.*.weights", queries=[5]), "no such query in decoder.0.self: got 5"),
     ],
-)
+)  # fmt: skip
 def test_what_the_model_does_not_have_is_refused(tap, message, pair):
     with pytest.raises(InputError, match=message):
         tiny()(*pair, tap)

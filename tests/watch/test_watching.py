@@ -44,6 +44,10 @@ def test_unknown_names_are_refused_with_the_nearest(make):
             regard.watch(model, queries=wrong)
     with pytest.raises(InputError, match="one of q, k, v, scores, weights, heads"):
         regard.watch(model, edits=[Edit(f"{LAYER}.weight", lambda x: x)])
+    with pytest.raises(
+        InputError, match=r"got decoder.7.self, expected one such as decoder.\d.self"
+    ):
+        regard.watch(model, knock_out=["decoder.7.self.0"])
     with pytest.raises(InputError, match="3 layers of that number"):
         regard.watch(make("bart").model, 1)
 
