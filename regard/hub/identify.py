@@ -23,7 +23,7 @@ from torch import Tensor
 from regard.config import input_error
 from regard.errors import InputError
 from regard.hub.config import config_path
-from regard.hub.kind import Kind, Names
+from regard.hub.kind import Kind, Names, architecture_in
 from regard.hub.tables import KINDS
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
@@ -32,6 +32,8 @@ from regard.models.sketch import shapes
 _CLASS = re.compile(r"(?P<kind>[a-z0-9]+?)(for[a-z]+|model|lmheadmodel|mtmodel)", re.I)
 """A model class of transformers: `BertForMaskedLM`, `GPT2LMHeadModel`, `MarianMTModel`."""
 
+LONGEST = 100
+"""Most characters of the name of a class."""
 INSIST = "--as KIND insists on another"
 
 _logger = logging.getLogger(__name__)
@@ -88,7 +90,7 @@ def describe(
         if not isinstance(name, str) or name not in KINDS:
             raise _unknown(folder, their, tensors, name)
         return Described(KINDS[name], their)
-    named = kind_of_class((their.get("architectures") or [None])[0])
+    named = kind_of_class(architecture_in(their))
     if named is not None:
         note = f"no model_type: read as {named.name}, by its architectures ({INSIST})"
         return Described(named, _typed(their, named), (note,))
@@ -102,7 +104,7 @@ def kind_of_class(name: object) -> Kind | None:
         >>> kind_of_class("DistilBertForMaskedLM").name, kind_of_class("Qwen2MoeForCausalLM")
         ('distilbert', None)
     """
-    parts = _CLASS.fullmatch(name) if isinstance(name, str) else None
+    parts = _CLASS.fullmatch(name) if isinstance(name, str) and len(name) < LONGEST else None
     return None if parts is None else KINDS.get(parts["kind"].lower())
 
 
@@ -190,18 +192,18 @@ def _inferred(folder: Path, their: dict[str, Any], tensors: Mapping[str, Tensor]
             expected=f"one of {', '.join(KINDS)}",
             fix="--as KIND (kind= in Python) insists on one, and says what does not fit",
         )
-    likely = {
-        name: parsed
-        for name, parsed in fitting.items()
+    likely = [
+        name for name in fitting
         if KINDS[name].recognised(their, Names(their, KINDS[name].whole_names(tensors)))
-    }
-    names = list(likely or fitting)
+    ]  # fmt: skip
+    names = likely or list(fitting)
     if any(fitting[name].config != fitting[names[0]].config for name in names):
         raise InputError(
             f"{config_path(folder)}: model_type",
             got=f"none, and tensors as both {' and '.join(names)} have them",
             expected="one of these",
-            fix=f"say which: --as {' or --as '.join(names)} (kind= in Python)",
+            fix=f"say which: --as {' or --as '.join(names)} (kind= in Python); "
+            f"`regard import {folder} -o NEW --as {names[0]}` makes a folder that says it",
         )
     others = [name for name in fitting if fitting[name].config != fitting[names[0]].config]
     note = f"no model_type: read as {names[0]}, by its tensors"

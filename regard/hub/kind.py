@@ -148,6 +148,13 @@ def activation_to(ours: str) -> str:
     return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
 
 
+def architecture_in(their: Mapping[str, Any]) -> str:
+    """The first of their `architectures`, such as `BertForMaskedLM`; empty if there is none."""
+    stated = their.get("architectures")
+    first = stated[0] if isinstance(stated, list) and stated else stated
+    return first if isinstance(first, str) else ""
+
+
 def labels_in(their: dict[str, Any], names: Names, matrix: str) -> tuple[str, ...]:
     """The names of the classes or tags in their config, in the order of their numbers.
 

@@ -107,3 +107,11 @@ def _model_in(place: Path) -> Iterator[dict[str, Any]]:
         yield {"name": str(place), "kind": "checkpoint", "model": config.get("family")}
     elif isinstance(config.get("model_type"), str):
         yield {"name": str(place), "kind": "Hugging Face", "model": config["model_type"]}
+    elif _has_weights(place):
+        yield {"name": str(place), "kind": "Hugging Face", "model": "no model_type"}
+
+
+def _has_weights(place: Path) -> bool:
+    from regard.hub.folder import has_weights  # here, because it imports torch
+
+    return has_weights(place)

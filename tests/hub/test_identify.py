@@ -14,6 +14,7 @@ from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.hub.folder import describe_folder, read_model
 from regard.hub.identify import kind_of_class
+from regard.runs.list import runs_in
 from regard.runs.load import import_model, outline
 from tests.hub.test_exchange import close, our_logits, their_logits
 from tests.their_models import ENCODER, EVERY, save
@@ -166,6 +167,13 @@ def test_pickled_weights_load_with_one_line_of_advice(make, parts, caplog):
     assert len(caplog.messages) == 1
 
 
+def test_a_folder_without_a_kind_is_listed(make):
+    _, folder = make("gpt2", "model_type")
+    pickle(folder)
+    row = {"name": str(folder), "kind": "Hugging Face", "model": "no model_type"}
+    assert row in list(runs_in(folder.parent))
+
+
 def labelled(folder, **changes):
     change(folder, "id2label", "label2id", "num_labels", **changes)
     return read_model(folder).config.classes
@@ -224,6 +232,12 @@ def test_a_config_that_no_kind_has_says_how_to_go_on(make):
         read_model(folder)
     with pytest.raises(InputError, match=r"as gpt2: got no n_embd in config\.json"):
         regard.load(folder, kind="gpt2")
+
+
+@pytest.mark.parametrize("odd", ["BertModel", ["x" * 10**6], [3], {"a": 1}, 3, [None], []])
+def test_odd_architectures_are_no_harm(make, odd):
+    theirs, folder = make("bert", "model_type", architectures=odd, pad_token_id=None)
+    close(our_logits(read_model(folder), "bert"), their_logits(theirs, "bert"))
 
 
 def test_other_classes_are_no_kind_of_ours():

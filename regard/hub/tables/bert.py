@@ -10,6 +10,7 @@ from regard.hub.kind import (
     Names,
     activation_of,
     activation_to,
+    architecture_in,
     label_maps,
     labels_in,
     only,
@@ -35,7 +36,7 @@ def _labels(
     if not names.has("classifier."):
         return {}
     usual = "ForSequenceClassification" if names.has(between) else "ForTokenClassification"
-    architecture = (their.get("architectures") or [usual])[0]
+    architecture = architecture_in(their) or usual
     if "ForTokenClassification" in architecture:
         return {"tags": labels_in(their, names, "classifier.weight")}
     if "ForSequenceClassification" not in architecture:
@@ -50,7 +51,7 @@ def _labels(
 
 def _read_bert(their: dict[str, Any], names: Names) -> BertConfig:
     labels = _labels(their, names, "bert.pooler")
-    if "classes" in labels and not their.get("architectures"):  # old models of tags have a pooler
+    if "classes" in labels and not architecture_in(their):  # old models of tags have a pooler
         names.notes.append(
             "no architectures: its classifier is taken for one of whole texts "
             "(--as BertForTokenClassification: of tokens)"
@@ -71,12 +72,9 @@ def _read_roberta(their: dict[str, Any], names: Names) -> BertConfig:
         only(their, hidden_act="gelu")
     labels = _labels(their, names, "classifier.dense", "classifier.out_proj.weight")
     pooled = names.has("classifier.dense" if "classes" in labels else "roberta.pooler")
-    return _read(their, names, pooled=pooled, masked=masked, first=_first(their), **labels)
-
-
-def _first(their: dict[str, Any]) -> int:
-    """The number of the first position in RoBERTa: counted from the padding id plus one."""
-    return int(their.get("pad_token_id", 1)) + 1
+    # Positions are counted from the padding id plus one.
+    first = int(their.get("pad_token_id", 1)) + 1
+    return _read(their, names, pooled=pooled, masked=masked, first=first, **labels)
 
 
 def _read(
@@ -324,7 +322,9 @@ def _is_distilbert(config: BertConfig) -> bool:
 
 def _skips_padding(their: dict[str, Any], names: Names, root: str) -> bool:
     """Whether the position of padding has a vector of zeros, as in every RoBERTa and in no BERT."""
-    return names.is_zero(f"{root}embeddings.position_embeddings.weight", _first(their) - 1)
+    pad = their.get("pad_token_id", 1)
+    table = f"{root}embeddings.position_embeddings.weight"
+    return isinstance(pad, int) and names.is_zero(table, pad)
 
 
 _HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.", "vocab_", "pre_classifier.")
