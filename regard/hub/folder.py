@@ -37,6 +37,8 @@ from regard.runtime.tensors import FLOAT_TYPES, TensorFile
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+OTHER_WEIGHTS = (".bin", ".safetensors", ".h5", ".msgpack", ".ckpt", ".pt", ".pth", ".onnx")
+"""Endings of files that may hold weights under another name or in another format."""
 ODD = (AttributeError, KeyError, IndexError, TypeError, AssertionError, BadZipFile)
 """Further errors that reading a damaged pickle may raise."""
 MOST_LAYERS = 1000
@@ -230,8 +232,10 @@ def read_file(file: Path, held: int = 0) -> dict[str, Tensor]:
 def _files(folder: Path) -> Iterator[Path]:
     first = _weights_in(folder)
     if first is None:
+        others = sorted(file.name for file in folder.glob("*") if file.suffix in OTHER_WEIGHTS)
         expected = f"{WEIGHTS}, or {INDEX} and its parts, or {PICKLED}"
-        raise InputError(f"{folder}: no weights", expected=expected)
+        got = ", ".join(others) or None
+        raise InputError(f"{folder}: no weights", got=got, expected=expected)
     if first in (WEIGHTS, PICKLED):
         yield folder / first
     else:

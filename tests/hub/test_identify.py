@@ -174,6 +174,15 @@ def test_a_folder_without_a_kind_is_listed(make):
     assert row in list(runs_in(folder.parent))
 
 
+def test_weights_by_another_name_are_named(make):
+    _, folder = make("gpt2")
+    (folder / "model.safetensors").rename(folder / "tf_model.h5")
+    with pytest.raises(
+        InputError, match=r"no weights: got tf_model.h5, expected model.safetensors"
+    ):
+        read_model(folder)
+
+
 def labelled(folder, **changes):
     change(folder, "id2label", "label2id", "num_labels", **changes)
     return read_model(folder).config.classes
