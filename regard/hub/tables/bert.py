@@ -22,7 +22,7 @@ from regard.models import BertConfig
 
 def _labels(
     their: dict[str, Any], names: Names, between: str, matrix: str = "classifier.weight"
-) -> dict[str, tuple[str, ...]]:
+) -> dict[str, Any]:
     """The names of the classes or tags, with the key of our config; empty without such a head.
 
     Without `architectures`, it is a head of classes if the layer before it is there.
