@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
@@ -9,7 +11,10 @@ from pydantic import Field, field_validator, model_validator
 from regard.config import Config
 
 Files = str | tuple[str, str]
-"""One TSV, CSV or JSONL file, or two line-aligned files (source, target); plain or `.gz`."""
+"""One table, or two line-aligned files (source, target). A table is a TSV, CSV or JSONL file, plain
+or `.gz`, a Parquet file, or a folder that `datasets` wrote with `save_to_disk`."""
+Column = str | int
+"""A column of a table: its name, or its number from 1 in a file without names."""
 Group = Literal["pair", "source"]
 """Which pairs stay in one split when pairs are held out: copies of a pair, or all pairs of one
 source."""
@@ -18,6 +23,30 @@ OnBad = Literal["stop", "skip"]
 not UTF-8, over-long or in a wrong format; two files of different lengths are always an error."""
 ExampleType = Literal["pairs", "text", "labels", "pictures", "nothing"]
 """The type of a dataset's examples; each task needs one of these."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table to read, and whether its first line has their names."""
+
+    named: Mapping[str, Column] = field(default_factory=dict)
+    """The columns that are named, by key of `data:`; the others are found by their names."""
+    header: bool | None = None
+    """None: the file decides."""
+
+
+class ReadsTables:
+    """Base class of data that is read from tables: the columns that its keys name."""
+
+    COLUMNS: ClassVar[tuple[str, ...]] = ()
+    """The keys that name columns."""
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that are named, and `header`."""
+        named = {key: getattr(self, key) for key in self.COLUMNS}
+        given = {key: column for key, column in named.items() if column is not None}
+        return Columns(given, getattr(self, "header", None))
 
 
 LONGEST = 22
@@ -52,9 +81,10 @@ class ToyData(Config):
     seed: int = 0
 
 
-class FileData(Config):
+class FileData(Config, ReadsTables):
     """Parallel text from your own files."""
 
+    COLUMNS: ClassVar[tuple[str, ...]] = ("source", "target")
     example_type: ClassVar[ExampleType] = "pairs"
     kind: Literal["files"] = "files"
     train: Files
@@ -64,6 +94,11 @@ class FileData(Config):
     held_out: int = Field(default=500, ge=1)
     held_out_test: int = Field(default=0, ge=0)
     """Without `test`, this many training pairs are held out as the test split."""
+    source: Column | None = None
+    """The column of sources in a table. None: as its name says, or the first of two."""
+    target: Column | None = None
+    header: bool | None = None
+    """Whether the first line of a CSV or TSV file has the names of its columns. None: found out."""
     group: Group = "pair"
     """`source`: all pairs of one source stay in one split; `held_out` then counts sources, and
     `regard eval` accepts every target of a source as correct."""
@@ -73,14 +108,17 @@ class FileData(Config):
     seed: int = 0
 
 
-class TextData(Config):
+class TextData(Config, ReadsTables):
     """Plain text for pretraining."""
 
+    COLUMNS: ClassVar[tuple[str, ...]] = ("text",)
     example_type: ClassVar[ExampleType] = "text"
     kind: Literal["text"] = "text"
     files: tuple[str, ...]
     """Files, folders or glob patterns: `.txt`, `.jsonl` with a `text` in each line, or `.tsv`, of
-    which the first column is read; plain or `.gz`."""
+    which the first column is read; plain or `.gz`. Of a table, the column `text` is read."""
+    text: Column | None = None
+    """The column of texts in a table. None: as its name says."""
     valid: tuple[str, ...] = ()
     """Validation files. Without them, the fraction `held_out` of the text is held out: whole
     documents, or the end of each if no document is that short."""
@@ -110,20 +148,38 @@ class PythonData(Config):
     seed: int = 0
 
 
-class LabelledData(Config):
+class LabelledData(Config, ReadsTables):
     """Examples with labels, for fine-tuning. The task and the file's suffix decide the format."""
 
+    COLUMNS: ClassVar[tuple[str, ...]] = (
+        "text", "pair", "label", "words", "tags", "context", "question", "answers", "start",
+    )  # fmt: skip
     example_type: ClassVar[ExampleType] = "labels"
     kind: Literal["labelled"] = "labelled"
     train: str
-    """classify: `.tsv`, `.csv` (text, optional second text, label) or `.jsonl` (text, pair, label);
-    tag: one word per line with its tag in the last column, or `.jsonl` (words, tags);
-    answer: SQuAD's `.json`, or `.jsonl` (context, question, answers)."""
+    """classify: a table of text, optional second text, and label; tag: one word per line with its
+    tag in the last column, or a table with lists of words and tags; answer: SQuAD's `.json`, or a
+    table of context, question and answers. A table is `.tsv`, `.csv`, `.jsonl`, `.parquet`, or a
+    folder that `datasets` wrote with `save_to_disk`."""
     valid: str | None = None
     """Validation file. Without it, `held_out` training examples, chosen by `seed`, are held out."""
     test: str | None = None
-    header: bool = False
-    """Whether the first line of a `.tsv` or `.csv` file holds the names of the columns."""
+    text: Column | None = None
+    """classify: the column of texts. None, here and below: as its name says."""
+    pair: Column | None = None
+    """classify: the column of second texts."""
+    label: Column | None = None
+    words: Column | None = None
+    """tag: the column of words."""
+    tags: Column | None = None
+    context: Column | None = None
+    """answer: the column of the texts that questions are about."""
+    question: Column | None = None
+    answers: Column | None = None
+    start: Column | None = None
+    """answer: the column of the index of an answer's first character, if it is not in `answers`."""
+    header: bool | None = None
+    """Whether the first line of a CSV or TSV file has the names of its columns. None: found out."""
     held_out: int = Field(default=500, ge=1)
     on_bad: OnBad = "stop"
     longest: int | None = Field(default=None, ge=16)
@@ -181,16 +237,24 @@ class DigitsData(PictureData):
     at all."""
 
 
-class ImagesData(PictureData):
+class ImagesData(PictureData, ReadsTables):
     """Your own images with classes, from a folder or a file."""
 
+    COLUMNS: ClassVar[tuple[str, ...]] = ("image", "label", "caption")
     kind: Literal["images"] = "images"
     folder: str | None = None
     """A folder with a folder of images for each class, or with `train`, `valid` and `test` folders
     that have such folders; or the folder of IDX files."""
     file: str | None = None
-    """A `.csv`, `.tsv` or `.jsonl` file of paths (relative to it) and labels; an `.npz` file of
-    images and labels; an IDX file; or a `.tar` or `.zip` archive of a folder of folders."""
+    """A `.csv`, `.tsv`, `.jsonl` or `.parquet` file of paths (relative to it) and labels, or a
+    folder that `datasets` wrote; an `.npz` file of images and labels; an IDX file; or a `.tar` or
+    `.zip` archive of a folder of folders."""
+    image: Column | None = None
+    """The column of paths or images in a table. None: as its name says."""
+    label: Column | None = None
+    caption: Column | None = None
+    header: bool | None = None
+    """Whether the first line of a CSV or TSV file has the names of its columns. None: found out."""
     valid: str | None = None
     """Validation images: a folder or file as above. Without it, and without a validation split in
     the data, `held_out` training images, chosen by `seed`, are held out."""
@@ -237,9 +301,10 @@ class ScenesData(PictureData):
     seed: int = 0
 
 
-class PartData(Config):
+class PartData(Config, ReadsTables):
     """One dataset of pairs in a mixture."""
 
+    COLUMNS: ClassVar[tuple[str, ...]] = FileData.COLUMNS
     kind: Literal["files", "grammar", "pronouns", "summaries", "questions"] = "files"
     """The origin of the pairs: `files`, or a generator: `grammar` for translations, `pronouns` for
     translations of "it" by what it stands for, `summaries` for reports with a one-sentence summary,
@@ -251,6 +316,11 @@ class PartData(Config):
     valid: Files | None = None
     """Validation file. Without it, some training pairs are held out, as with `kind: files`."""
     test: Files | None = None
+    source: Column | None = None
+    """files: the column of sources, as with `kind: files`."""
+    target: Column | None = None
+    header: bool | None = None
+    """Whether the first line of a CSV or TSV file has the names of its columns. None: found out."""
     prefix: str = ""
     """The instruction put before each source, such as `translate to German: `."""
     weight: float = Field(default=1.0, gt=0)

@@ -1,7 +1,7 @@
 """Files of parallel text -> pairs of sentences: the first step for your own data.
 
-In: two line-aligned files, or a TSV, CSV or JSONL file, uncompressed or `.gz`. Out: for each line a
-`Pair`, or a `Problem` with file and line number. Nothing is repaired, and bad lines are skipped
+In: two line-aligned files, or a table (TSV, CSV, JSONL, Parquet, a dataset folder). Out: for each
+line a `Pair`, or a `Problem` with file and line number. Nothing is repaired, and bad lines are skipped
 only on request: one extra line on one side would silently train a model on noise.
 """
 
@@ -11,18 +11,18 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from itertools import islice
+from pathlib import Path
 
-from regard.data.config import Files, OnBad
-from regard.data.text import records
+from regard.data.config import Columns, Files, OnBad
+from regard.data.text import records, tables
+from regard.data.text.columns import PAIRS
 from regard.data.text.pairs import Pair
-from regard.data.text.records import Numbered, Problem, Unfit
-from regard.data.text.suspicions import Sides, is_header, named_languages
+from regard.data.text.records import Numbered, Problem
+from regard.data.text.suspicions import Sides, named_languages
 from regard.errors import InputError
 
 EMPTY_SIDES = ("empty source", "empty target")
-HEADER = "names of columns"
 SWAPPED = "sides that look swapped"
 FEWEST = 8
 """The fewest pairs of a dataset in which swapped pairs are searched for."""
@@ -30,6 +30,8 @@ ONE_EACH = "one sentence or pair a line"
 _CONTROL = re.compile(r"[\x00\n]")
 """No sentence has a line break or NUL: a file with them has been read in the wrong format."""
 
+ALL_FOUND = Columns()
+"""No column is named: each is found by its name, or by its place."""
 Sentences = tuple[str, str]
 """The texts of both sides of a line."""
 
@@ -60,12 +62,15 @@ class Report:
     """Number of usable pairs that repeat an earlier pair."""
     source: Lengths
     target: Lengths
+    columns: str = ""
+    """What was decided about the columns of a table."""
 
     def describe(self) -> str:
         """Describe the result: the first problems, each with file and line, then the counts."""
         hidden = sum(self.problems.values()) - len(self.first)
         return "\n".join(
             [
+                *([self.columns] if self.columns else []),
                 *(str(problem) for problem in self.first),
                 *([f"… and {hidden} more"] if hidden else []),
                 *(f"{count} lines: {what}" for what, count in self.problems.items()),
@@ -77,12 +82,15 @@ class Report:
         )
 
 
-def read_pairs(files: Files, max_words: int) -> Iterator[Pair | Problem]:
+def read_pairs(
+    files: Files, max_words: int, columns: Columns = ALL_FOUND
+) -> Iterator[Pair | Problem]:
     """Read parallel text line by line.
 
     Args:
-        files: One `.tsv`, `.csv` or `.jsonl` file, or two line-aligned files; plain or `.gz`.
+        files: One table, or two line-aligned files; plain or `.gz`.
         max_words: A pair with more words than this on either side is a problem.
+        columns: Which columns of a table are source and target.
 
     Yields:
         For each line a pair, or its problem.
@@ -90,12 +98,12 @@ def read_pairs(files: Files, max_words: int) -> Iterator[Pair | Problem]:
     Raises:
         InputError: If a file cannot be read at all, is empty, or two files differ in length.
     """
-    return (row for _, row in _read(files, max_words))
+    return (row for _, row in _read(files, max_words, columns))
 
 
-def _read(files: Files, max_words: int) -> Numbered[Pair]:
+def _read(files: Files, max_words: int, columns: Columns) -> Numbered[Pair]:
     """Read parallel text as `read_pairs` does; each pair or problem comes with its line number."""
-    rows = _single(files) if isinstance(files, str) else _aligned(*files)
+    rows = _single(files, columns) if isinstance(files, str) else _aligned(*files)
     names = (files, files) if isinstance(files, str) else files
     for number, row in rows:
         if isinstance(row, Problem):
@@ -114,13 +122,16 @@ def split_files(names: Sequence[str]) -> Files:
     raise InputError("data", got=f"{len(parts)} files", expected="one file, or source and target")
 
 
-def load_pairs(files: Files, max_words: int, on_bad: OnBad) -> tuple[list[Pair], dict[str, int]]:
+def load_pairs(
+    files: Files, max_words: int, on_bad: OnBad, columns: Columns = ALL_FOUND
+) -> tuple[list[Pair], dict[str, int]]:
     """Read all pairs of a dataset.
 
     Args:
-        files: One `.tsv`, `.csv` or `.jsonl` file, or two line-aligned files; plain or `.gz`.
+        files: One table, or two line-aligned files; plain or `.gz`.
         max_words: A pair with more words than this on either side is a problem.
         on_bad: `stop` at the first problem, or `skip` such lines.
+        columns: Which columns of a table are source and target.
 
     Returns:
         The pairs, and how many lines were skipped by kind of problem.
@@ -128,16 +139,24 @@ def load_pairs(files: Files, max_words: int, on_bad: OnBad) -> tuple[list[Pair],
     Raises:
         InputError: At the first problem with `stop`; or if no pair is left.
     """
-    return records.usable(read_pairs(files, max_words), on_bad, _name(files), "pair")
+    return records.usable(read_pairs(files, max_words, columns), on_bad, _name(files), "pair")
 
 
-def check(files: Files, max_words: int, shown: int = 10) -> Report:
+def check(
+    files: Files,
+    max_words: int,
+    shown: int = 10,
+    columns: Columns = ALL_FOUND,
+    most: int | None = None,
+) -> Report:
     """Check a dataset of pairs without stopping at bad lines.
 
     Args:
-        files: One `.tsv`, `.csv` or `.jsonl` file, or two line-aligned files; plain or `.gz`.
+        files: One table, or two line-aligned files; plain or `.gz`.
         max_words: A pair with more words than this on either side is a problem.
         shown: How many problems to keep with file and line.
+        columns: Which columns of a table are source and target.
+        most: How many first lines to check; None: all.
 
     Raises:
         InputError: If a file cannot be read at all, is empty, or two files differ in length.
@@ -149,8 +168,7 @@ def check(files: Files, max_words: int, shown: int = 10) -> Report:
     sources: Counter[int] = Counter()
     targets: Counter[int] = Counter()
     sides = Sides()
-    top: Pair | None = None
-    for line, row in _read(files, max_words):
+    for _, row in islice(_read(files, max_words, columns), most):
         if isinstance(row, Problem):
             problems[row.what] += 1
             first += [row] if len(first) < shown else []
@@ -161,9 +179,8 @@ def check(files: Files, max_words: int, shown: int = 10) -> Report:
         sources[len(row.source.split())] += 1
         targets[len(row.target.split())] += 1
         sides.learn(row)
-        top = row if line == 1 else top
-    words = _lengths(sources + targets).mean
-    for odd in _suspicions(files, max_words, sides, top if top and is_header(top, words) else None):
+    rows = islice(_read(files, max_words, columns), most)
+    for odd in _suspicions(files, sides, rows):
         problems[odd.what] += 1
         first += [odd] if len(first) < shown else []
     return Report(
@@ -173,17 +190,21 @@ def check(files: Files, max_words: int, shown: int = 10) -> Report:
         duplicates=duplicates,
         source=_lengths(sources),
         target=_lengths(targets),
+        columns=describe_columns(files, columns),
     )
 
 
-def _suspicions(
-    files: Files, max_words: int, sides: Sides, header: Pair | None
-) -> Iterator[Problem]:
-    """Yield suspicious but usable lines: a header, swapped sides. Reads the files again."""
+def describe_columns(files: Files, columns: Columns) -> str:
+    """Say which columns of a table are read, if that was found out; else nothing."""
+    if not isinstance(files, str):
+        return ""
+    plan = tables.plan_columns(files, PAIRS, columns, ONE_EACH)
+    return plan.describe() if plan.found_out else ""
+
+
+def _suspicions(files: Files, sides: Sides, rows: Numbered[Pair]) -> Iterator[Problem]:
+    """Yield suspicious but usable lines: those with swapped sides."""
     name = _name(files)
-    if header is not None:
-        found = f"{header.source!r} and {header.target!r}: if so, remove the line"
-        yield Problem(name, 1, HEADER, found)
     named, guessed = named_languages(files), sides.languages()
     if named is not None and guessed == named[::-1]:
         one, two = named
@@ -191,7 +212,7 @@ def _suspicions(
         yield Problem(name, 1, SWAPPED, detail)
     if sides.pairs < FEWEST:
         return
-    pairs = ((line, row) for line, row in _read(files, max_words) if isinstance(row, Pair))
+    pairs = ((line, row) for line, row in rows if isinstance(row, Pair))
     for line in sides.swapped(pairs):
         yield Problem(name, line, SWAPPED, "each side looks like the other side of the other lines")
 
@@ -231,35 +252,19 @@ def _aligned(source: str, target: str) -> Numbered[Sentences]:
             yield number, two if isinstance(two, Problem) else (one, two)
 
 
-def _single(file: str) -> Numbered[Sentences]:
-    """Yield the pairs of one file, whose suffix decides the format."""
-    if records.has_suffix(file, ".jsonl"):
-        return records.parsed(file, records.json_rows(file, ONE_EACH), _sides_of_object)
-    if records.has_suffix(file, ".csv", ".tsv"):
-        sides_of = partial(_sides_of_cells, commas=records.has_suffix(file, ".csv"))
-        return records.parsed(file, records.table_rows(file, ONE_EACH), sides_of)
-    raise InputError(
-        file,
-        got="an unknown file suffix",
-        expected="two files, or one that ends in .tsv, .csv or .jsonl (or with .gz after it)",
-        fix="two aligned files are written [source.txt, target.txt]",
+def _single(file: str, columns: Columns) -> Numbered[Sentences]:
+    """Yield the pairs of a table."""
+    if not tables.is_table(file) and Path(file).exists():
+        raise InputError(
+            file,
+            got="an unknown file suffix",
+            expected="two files, or one that ends in .tsv, .csv or .jsonl (or with .gz after it) "
+            "or .parquet",
+            fix="two aligned files are written [source.txt, target.txt]",
+        )
+    return tables.read_rows(
+        file, PAIRS, columns, lambda row: (row["source"], row["target"]), ONE_EACH
     )
-
-
-def _sides_of_cells(cells: list[str], *, commas: bool) -> Sentences:
-    if not any(cell.strip() for cell in cells):
-        raise Unfit(records.EMPTY)
-    if len(cells) != 2:
-        semicolons = commas and len(cells) == 1 and ";" in cells[0]
-        hint = "; commas separate them, not semicolons" if semicolons else ""
-        raise Unfit(records.COLUMNS, f"{len(cells)}, not 2{hint}")
-    return cells[0], cells[1]
-
-
-def _sides_of_object(row: dict[str, Any]) -> Sentences:
-    return records.text_field(row, "source"), records.text_field(
-        row, "target"
-    )  # other keys are ignored
 
 
 def _name(files: Files) -> str:

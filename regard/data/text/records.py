@@ -12,18 +12,22 @@ import hashlib
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from regard.data.config import OnBad
+from regard.data.text import arrow
 from regard.errors import InputError
 
 LONGEST_LINE = 2**24
 """The most bytes of a line: a line in a small gzip file could otherwise fill the memory."""
 
+FIRST_LINES = 10
+"""How many lines of a CSV file decide what separates its cells."""
 BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -146,6 +150,7 @@ def table_rows(file: str, expected: str) -> Numbered[list[str]]:
 def _csv_rows(file: str, expected: str) -> Numbered[list[str]]:
     """Yield the rows of a CSV file, each with the number of its first line."""
     last, too_long = 0, list[Problem]()
+    start = list(islice(numbered(file, expected), FIRST_LINES))
 
     def lines() -> Iterator[str]:
         nonlocal last
@@ -155,7 +160,7 @@ def _csv_rows(file: str, expected: str) -> Numbered[list[str]]:
                 line = b""
             yield line.decode("utf-8", "surrogateescape") + "\n"
 
-    rows = csv.reader(lines(), strict=True)
+    rows = csv.reader(lines(), strict=True, delimiter=_delimiter([line for _, line in start]))
     while True:
         first = last + 1
         try:
@@ -174,6 +179,22 @@ def _csv_rows(file: str, expected: str) -> Numbered[list[str]]:
             yield first, cells
 
 
+def _delimiter(lines: Sequence[bytes | Problem]) -> str:
+    """What separates the cells of a CSV file: semicolons if they do so in all first lines.
+
+    Commas come first: they must not do so.
+    """
+    texts = [line.decode("utf-8", "replace") for line in lines if isinstance(line, bytes)]
+    for delimiter in ",;":
+        try:
+            widths = {len(cells) for cells in csv.reader(texts, delimiter=delimiter) if cells}
+        except csv.Error:
+            continue
+        if len(widths) == 1 and max(widths) > 1:
+            return delimiter
+    return ","
+
+
 def json_object(line: str) -> dict[str, Any]:
     """Parse a line of a JSONL file."""
     if not line.strip():
@@ -185,18 +206,6 @@ def json_object(line: str) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise Unfit(JSON, f"a {type(row).__name__}, not an object")
     return row
-
-
-def text_field(row: dict[str, Any], key: str) -> str:
-    """Return the text of a key of a JSON object."""
-    if key not in row:
-        raise Unfit(KEYS, f"{', '.join(map(repr, row)) or 'none'}, not {key!r}")
-    text = row[key]
-    if not isinstance(text, str):
-        raise Unfit(KEYS, f"{key!r} is not a text")
-    if not encodable(text):
-        raise Unfit(UNDECODABLE, f"half a character in {key!r}")
-    return text
 
 
 def numbered(file: str, expected: str, longest: int | None = None) -> Numbered[bytes]:
@@ -261,10 +270,14 @@ def opened(file: str) -> IO[bytes] | gzip.GzipFile:
         raise unreadable(file, problem) from None
 
 
-def checksum(file: str) -> str:
-    """SHA-256 of a file's bytes, without decompressing them."""
-    with Path(file).open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def checksum(place: str) -> str:
+    """SHA-256 of a file's bytes, without decompressing them; of a dataset's files together."""
+    files = arrow.shards(place) if arrow.is_table(place) else [Path(place)]
+    sums = []
+    for file in files:
+        with file.open("rb") as stream:
+            sums.append(hashlib.file_digest(stream, "sha256").hexdigest())
+    return sums[0] if len(sums) == 1 else hashlib.sha256(" ".join(sums).encode()).hexdigest()
 
 
 def without_mark(file: str, first: bytes) -> bytes:

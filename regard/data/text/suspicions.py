@@ -1,8 +1,8 @@
-"""Detection of usable but suspicious pairs: a header row, and pairs with swapped sides.
+"""Detection of usable but suspicious pairs: those with swapped sides.
 
-In: the pairs of a dataset in their order. Out: whether the first pair looks like names of columns,
-and which pairs look as if source and target were swapped. Both are guesses from the file itself; if
-both sides are in one language, as in copies and summaries, no pair is reported as swapped.
+In: the pairs of a dataset in their order. Out: which pairs look as if source and target were
+swapped. This is a guess from the file itself; if both sides are in one language, as in copies and
+summaries, no pair is reported.
 """
 
 from __future__ import annotations
@@ -17,24 +17,6 @@ from statistics import median
 
 from regard.data.text.pairs import Pair
 
-ROLES = {
-    "source", "target", "src", "tgt", "trg", "input", "output", "text", "translation", "sentence",
-    "original", "reference", "translated", "label", "prompt", "completion", "response", "segment",
-}  # fmt: skip
-"""Usual names of columns of pairs."""
-BESIDE = {"language", "lang", "side", "column", "line", "string", "id"}
-"""Words that occur together with `ROLES` in names of columns."""
-LANGUAGES = {
-    "en": "english", "de": "german deutsch", "fr": "french français francais", "pl": "polish",
-    "es": "spanish español espanol castellano", "it": "italian italiano", "nl": "dutch nederlands",
-    "pt": "portuguese português portugues", "ru": "russian", "zh": "chinese", "ja": "japanese",
-    "cs": "czech", "tr": "turkish türkçe", "ar": "arabic", "sv": "swedish svenska", "fi": "finnish",
-    "da": "danish dansk", "uk": "ukrainian", "ro": "romanian", "hu": "hungarian", "ko": "korean",
-    "el": "greek", "he": "hebrew", "hi": "hindi", "vi": "vietnamese", "id": "indonesian",
-    "eng": "", "deu": "", "ger": "", "fra": "", "fre": "", "spa": "", "ita": "", "nld": "",
-    "por": "", "rus": "", "zho": "",
-}  # fmt: skip
-"""Languages by code, with their names, as used in names of columns and files."""
 USUAL = {
     "en": "the and of is to in that it was with this you not are",
     "de": "der die und das ist nicht ich ein eine zu den mit sie es",
@@ -57,26 +39,6 @@ CLOSELY = 2000
 """This many first pairs are all scored; later pairs only if a rough score is suspicious."""
 MANY = 20
 """The fewest occurrences of a language's common words to recognise the language of a side."""
-
-
-def is_header(first: Pair, words: float) -> bool:
-    """Whether the first pair of a file looks like the names of its columns.
-
-    Args:
-        first: The first pair.
-        words: Mean number of words of a side; if it is about one, as in a dictionary, `English`
-            and `German` may be a normal pair.
-
-    Example:
-        >>> is_header(Pair("en", "de"), 7.0), is_header(Pair("Source", "Target text"), 1.0)
-        (True, True)
-    """
-    names = {name for code, more in LANGUAGES.items() for name in (code, *more.split())}
-    sides = [_words(first.source), _words(first.target)]
-    roles = all(set(side) & ROLES for side in sides)
-    known = ROLES | BESIDE | names | {"us", "gb", "uk", "br"}
-    whole = all(side and len(side) <= 3 and set(side) <= known for side in sides)
-    return whole and (roles or words >= 2.5)
 
 
 class Sides:

@@ -1,0 +1,269 @@
+"""Parquet files and folders of Hugging Face `datasets` -> their rows, in batches.
+
+In: a `.parquet` or `.arrow` file, a pattern of such files, or what `save_to_disk` wrote: a folder of
+Arrow files for each split. Out: rows as values by column, read a few at a time. Only pyarrow is
+needed, and no code of a folder is run. The integers of a `ClassLabel` become its names.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.errors import InputError
+from regard.runtime.files import parse_json, read_small
+
+SUFFIXES = (".parquet", ".arrow")
+AT_ONCE = 256
+"""Rows that are converted at once; a row may be a whole document."""
+SPLITS = {"train": "train", "training": "train", "valid": "valid", "val": "valid", "dev": "valid",
+          "validation": "valid", "test": "test", "testing": "test"}  # fmt: skip
+"""Names of splits (of folders, files, and in a column `split`) -> the split that they mean."""
+MOST_INFO = 2**24
+"""The most bytes of a JSON file beside the data."""
+
+Names = dict[str, list[str]]
+"""Names of classes, by column; the index of a name is the number in the data."""
+
+
+def is_table(place: str) -> bool:
+    """Whether a name is that of a Parquet or Arrow file, a pattern of them, or a dataset folder."""
+    return place.lower().endswith(SUFFIXES) or is_dataset(place)
+
+
+def is_dataset(place: str) -> bool:
+    """Whether a folder was written by `save_to_disk`, or holds Parquet files and no texts."""
+    path = Path(place)
+    if not path.is_dir():
+        return False
+    if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
+        return True
+    return bool(_files_in(path))
+
+
+def splits_in(place: str) -> dict[str, str]:
+    """Find the splits of a folder: train, valid and test -> what to read for each.
+
+    Of a single table, or of what is no folder of tables at all, there are none.
+    """
+    path = Path(place)
+    if not path.is_dir():
+        return {}
+    if (path / "dataset_dict.json").is_file():
+        names = _json(path / "dataset_dict.json").get("splits")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise InputError(f"{path / 'dataset_dict.json'}", got="no list of splits")
+        return {
+            SPLITS[name]: str(path / name) for name in names
+            if name in SPLITS and (path / name).is_dir()
+        }  # fmt: skip
+    if (path / "state.json").is_file():
+        return {}
+    files: dict[str, str] = {}
+    for file in _files_in(path):
+        name = re.split(r"[-.]", file.name)[0]
+        if name not in SPLITS:
+            return {}
+        files[SPLITS[name]] = str(file.parent / f"{glob.escape(name)}[-.]*{file.suffix}")
+    return files
+
+
+def shards(place: str) -> list[Path]:
+    """List the files of a table, in order.
+
+    Raises:
+        InputError: There are none; or a folder has several splits, of which one must be named.
+    """
+    path = Path(place)
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        splits = splits_in(place)
+        if splits:
+            first = next(iter(splits.values()))
+            got = f"a dataset with the splits {', '.join(splits)}"
+            raise InputError(place, got=got, expected="one of them", fix=f"name it: {first}")
+        files = _listed_in_state(path) if (path / "state.json").is_file() else _files_in(path)
+    else:
+        files = sorted(Path(name) for name in glob.glob(place))  # noqa: PTH207 (any folder)
+    if not files:
+        raise InputError(place, got="no such file", expected="a Parquet file or a dataset folder")
+    return files
+
+
+def column_names(place: str) -> dict[str, list[str]]:
+    """Read the names of the columns; for a column of objects, with the names of their keys."""
+    schema, _ = _opened(shards(place)[0])
+    return {
+        field.name: [child.name for child in field.type] if _is_object(field.type) else []
+        for field in schema
+    }
+
+
+def rows(place: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table as values by column.
+
+    Args:
+        place: A file, a pattern, or a folder.
+        columns: The top-level columns to read; None: all that are not images or other bytes.
+
+    Raises:
+        InputError: A file is damaged, or the files have different columns.
+    """
+    for path in shards(place):
+        schema, batches = _opened(path)
+        wanted = [n for n in schema.names if not _is_binary(schema.field(n).type)] if (
+            columns is None
+        ) else list(columns)  # fmt: skip
+        absent = [name for name in wanted if name not in schema.names]
+        if absent:
+            got = f"no column {absent[0]}, which {shards(place)[0]} has"
+            raise InputError(str(path), got=got, expected="the same columns in all files")
+        labels = _class_names(schema)
+        try:
+            for batch in batches(wanted):
+                for row in batch.to_pylist():
+                    yield {key: _named(value, labels.get(key)) for key, value in row.items()}
+        except _errors() as problem:
+            raise _damaged(path, problem) from None
+
+
+def _named(value: Any, names: list[str] | None) -> Any:
+    """Return the name of a class, or of each class of a list, for its number."""
+    if names is None or value is None:
+        return value
+    if isinstance(value, list):
+        return [_named(each, names) for each in value]
+    known = isinstance(value, int) and 0 <= value < len(names)
+    return names[value] if known else None  # -1 stands for a hidden label
+
+
+Batches = Callable[[list[str]], Iterator[Any]]
+"""Names of columns -> batches of rows with these columns."""
+
+
+def _opened(path: Path) -> tuple[Any, Batches]:
+    """Open a file: its schema, and a function that reads it in batches."""
+    pyarrow = _pyarrow(path)
+    try:
+        if path.name.lower().endswith(".parquet"):
+            from pyarrow import parquet
+
+            file = parquet.ParquetFile(path, memory_map=True)
+            return file.schema_arrow, lambda columns: file.iter_batches(AT_ONCE, columns=columns)
+        with pyarrow.memory_map(str(path)) as source:
+            schema = _arrow_reader(pyarrow, source).schema
+    except _errors() as problem:
+        raise _damaged(path, problem) from None
+    return schema, lambda columns: _arrow_batches(pyarrow, path, columns)
+
+
+def _arrow_batches(pyarrow: Any, path: Path, columns: list[str]) -> Iterator[Any]:
+    with pyarrow.memory_map(str(path)) as source:
+        reader = _arrow_reader(pyarrow, source)
+        for number in range(getattr(reader, "num_record_batches", 2**62)):
+            try:
+                whole = (
+                    reader.get_batch(number) if hasattr(reader, "get_batch")
+                    else reader.read_next_batch()
+                )  # fmt: skip
+            except StopIteration:
+                return
+            batch = whole.select(columns)
+            batch.validate(full=True)  # offsets that lead out of the file would be followed
+            for start in range(0, batch.num_rows, AT_ONCE):
+                yield batch.slice(start, AT_ONCE)
+
+
+def _arrow_reader(pyarrow: Any, source: Any) -> Any:
+    """Open Arrow's format of streams, which `datasets` writes, or that of files."""
+    is_file = source.read(6) == b"ARROW1"
+    source.seek(0)
+    return pyarrow.ipc.open_file(source) if is_file else pyarrow.ipc.open_stream(source)
+
+
+def _class_names(schema: Any) -> Names:
+    """Read the names of classes that `datasets` wrote into a schema."""
+    try:
+        info = json.loads((schema.metadata or {})[b"huggingface"])
+        features = info["info"]["features"].items()
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+    names: Names = {}
+    for column, feature in features:
+        inner = feature.get("feature", feature) if isinstance(feature, dict) else feature
+        classes = inner.get("names") if isinstance(inner, dict) else None
+        if isinstance(classes, list) and all(isinstance(name, str) for name in classes):
+            names[column] = classes
+    return names
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """List the Parquet files of a folder and of its `data` folder, unless it has texts, too."""
+    files = sorted(folder.glob("*.parquet")) or sorted(folder.glob("data/*.parquet"))
+    texts = any(folder.glob("*.txt*")) or any(folder.glob("*.jsonl*"))
+    return [] if texts else files
+
+
+def _listed_in_state(folder: Path) -> list[Path]:
+    """List the Arrow files that a `state.json` names; none of them may lie elsewhere."""
+    state = _json(folder / "state.json")
+    if state.get("_indices_data_files") or state.get("_indices_files"):
+        got = "a dataset with indices, written by an old version"
+        raise InputError(str(folder), got=got, fix="save it again: load_from_disk, save_to_disk")
+    try:
+        names = [entry["filename"] for entry in state["_data_files"]]
+    except (KeyError, TypeError):
+        names = [path.name for path in sorted(folder.glob("*.arrow"))]
+    for name in names:
+        if not isinstance(name, str) or name != Path(name).name:
+            got = f"the file name {name!r}"
+            raise InputError(str(folder / "state.json"), got=got, expected="files of the folder")
+        if not (folder / name).is_file():
+            raise InputError(str(folder / name), got="no such file", expected="a part of the data")
+    return [folder / name for name in names]
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return parse_json(path, read_small(path, MOST_INFO))
+
+
+def _is_object(kind: Any) -> bool:
+    return str(kind).startswith("struct<") and not _is_binary(kind)
+
+
+def _is_binary(kind: Any) -> bool:
+    return bool(re.search(r"\b(large_)?binary\b", str(kind)))
+
+
+def _pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError:
+        raise InputError(
+            str(path),
+            got="no pyarrow to read it with",
+            expected="the extra tables",
+            fix="pip install 'regard[tables]'",
+        ) from None
+    return pyarrow
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What reading a damaged file can raise."""
+    try:
+        from pyarrow import ArrowException
+    except ImportError:
+        return (OSError,)
+    return ArrowException, OSError, UnicodeDecodeError
+
+
+def _damaged(path: Path, problem: Exception) -> InputError:
+    reason = str(problem).partition("\n")[0]
+    expected = "a whole Parquet or Arrow file"
+    return InputError(f"{path} cannot be read", got=reason, expected=expected)

@@ -1,0 +1,340 @@
+"""Any table -> its rows by role: the one reader of CSV, TSV, JSONL, Parquet and dataset folders.
+
+In: a table, the roles of a task's columns, and the columns that a recipe names. Out: for each row
+the value of each role, such as {"text": …, "label": …}, or its `Problem`. What was decided about
+the columns is a `Plan`, which can be described. Rows are read one after another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+from regard.data.config import Columns
+from regard.data.text import arrow, records
+from regard.data.text.columns import (
+    Layout,
+    choose_columns,
+    find_column,
+    is_header,
+    listed,
+    which_columns,
+)
+from regard.data.text.records import Numbered, Problem, Unfit
+from regard.errors import InputError
+
+CELLS = (".csv", ".tsv")
+OBJECTS = (".jsonl",)
+SAMPLE = 100
+"""How many first rows decide about the columns."""
+SAMPLE_SIZE = 2**22
+"""The most characters of these rows."""
+
+Row = dict[str, Any]
+"""The value of each role in a row."""
+Example = TypeVar("Example")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was decided about the columns of a table."""
+
+    file: str
+    names: tuple[str, ...] = ()
+    """The names of all columns; none in a file without names."""
+    header: bool = False
+    """Whether they are the first line of the file."""
+    chosen: dict[str, int] = field(default_factory=dict)
+    """The index of the column of each role; empty if the number of columns decides."""
+    found_out: bool = False
+    """Whether a header or a role was found out, not said by the user or by the roles' own names."""
+
+    def describe(self) -> str:
+        """Say what is read from which column, in one line."""
+        roles = ", ".join(f"{role} from {self.column(role)}" for role in self.chosen)
+        start = f"first line of {self.file} taken as names of columns: {listed(self.names)}"
+        unused = [name for at, name in enumerate(self.names) if at not in self.chosen.values()]
+        more = f"; not used: {listed(unused)}" if unused else ""
+        if self.header:
+            return f"{start}; {roles}{more}"
+        return f"{self.file}: {roles}{more}" if roles else ""
+
+    def column(self, role: str) -> str:
+        """The name of the column of a role, or its number."""
+        place = self.chosen[role]
+        return self.names[place] if self.names else f"column {place + 1}"
+
+
+def is_table(place: str) -> bool:
+    """Whether a name is that of a table."""
+    return records.has_suffix(place, *CELLS, *OBJECTS) or arrow.is_table(place)
+
+
+def read_rows(
+    place: str,
+    layout: Layout,
+    columns: Columns,
+    understand: Callable[[Row], Example],
+    expected: str,
+) -> Numbered[Example]:
+    """Yield the example in each row of a table, or its problem, with the number of its line.
+
+    Args:
+        place: A file, or a dataset folder.
+        layout: The roles of the columns.
+        columns: The columns that the user names.
+        understand: Converts the values of a row, by role; raises `Unfit` if it cannot.
+        expected: What the file should contain, for the error about an empty file.
+
+    Raises:
+        InputError: The file cannot be read, or it is not clear which column is what.
+    """
+    plan = plan_columns(place, layout, columns, expected)
+    rows: Iterator[tuple[int, Any]]
+    pick: Callable[[Any], Row]
+    if records.has_suffix(place, *CELLS):
+        rows = records.table_rows(place, expected)
+        pick = _ByName(plan, layout) if plan.chosen else _ByPosition(place, layout)
+        rows = islice(rows, 1, None) if plan.header else rows
+    else:
+        rows, pick = _objects(place, plan, expected), _ByKey(plan, layout)
+
+    def example(row: Any) -> Example:
+        picked = pick(row)
+        try:
+            return understand(picked)
+        except Unfit as problem:
+            raise _with_column(problem, plan, picked) from None
+
+    return records.parsed(place, rows, example)
+
+
+def plan_columns(place: str, layout: Layout, columns: Columns, expected: str) -> Plan:
+    """Decide from its first rows which column of a table is what.
+
+    Raises:
+        InputError: The file cannot be read, or it is not clear which column is what.
+    """
+    named = {role.key for role in layout.roles} & {*columns.named}
+    wanted = Columns({role: columns.named[role] for role in named}, columns.header)
+    if records.has_suffix(place, *CELLS):
+        return plan_cells(place, layout, wanted, records.table_rows(place, expected))
+    if records.has_suffix(place, *OBJECTS):
+        rows = _sample(records.json_rows(place, expected))
+        objects = [row for row in rows if not isinstance(row, Problem)]
+        return _plan_objects(place, layout, wanted, objects, _keys(objects, layout))
+    if not arrow.is_table(place):
+        raise InputError(
+            place,
+            got="an unknown file suffix",
+            expected=f"{', '.join((*CELLS, *OBJECTS))} (or with .gz after it) or .parquet, or a "
+            "folder that datasets wrote",
+        )
+    names = [
+        name
+        for outer, inner in arrow.column_names(place).items()
+        for name in _names(outer, inner, layout)
+    ]
+    return _plan_objects(place, layout, wanted, None, names)
+
+
+def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list[str]]) -> Plan:
+    """Decide about the columns of a file of cells, which may or may not have a header.
+
+    Args:
+        file: Its name, for errors.
+        layout: The roles of the columns.
+        columns: The columns that the user names.
+        lines: The rows of the file.
+    """
+    sample = _sample(lines)
+    rows = [row for row in sample if not isinstance(row, Problem)]
+    header = columns.header
+    if header is None:
+        header = any(isinstance(column, str) for column in columns.named.values())
+        header = header or (sample[:1] == rows[:1] != [] and is_header(rows, layout))
+    if header and isinstance(sample[0], Problem):
+        raise InputError(str(sample[0]), got="a header that cannot be read")
+    if not rows:
+        return Plan(file)
+    first = [cell.strip() for cell in rows[0]]
+    if not header:
+        return _plan_numbers(file, layout, columns, rows)
+    chosen = choose_columns(file, first, layout, columns.named)
+    missing = [role.key for role in layout.required if role.key not in chosen]
+    usual = layout.positions.get(len(first)) if not columns.named and columns.header else None
+    if missing and usual:
+        chosen = {role: place for place, role in enumerate(usual)}
+    elif missing:
+        raise which_columns(file, first, layout, chosen, rows[1:])
+    return Plan(file, tuple(first), header=True, chosen=chosen, found_out=columns.header is None)
+
+
+def _plan_numbers(
+    file: str, layout: Layout, columns: Columns, rows: Sequence[Sequence[str]]
+) -> Plan:
+    """Decide about the columns of a file without names: as numbered, else by their number."""
+    width = len(rows[0])
+    numbers = [str(place + 1) for place in range(width)]
+    chosen = {
+        role: find_column(file, numbers, role, column) for role, column in columns.named.items()
+    }
+    if not chosen:
+        wide = {len(row) for row in rows} == {width} and width > max(layout.positions, default=2**9)
+        if not wide:
+            return Plan(file)
+    if any(role.key not in chosen for role in layout.required):
+        raise which_columns(file, numbers, layout, chosen, rows)
+    return Plan(file, chosen=chosen)
+
+
+def _plan_objects(
+    place: str,
+    layout: Layout,
+    columns: Columns,
+    objects: Sequence[dict[str, Any]] | None,
+    names: Sequence[str],
+) -> Plan:
+    """Decide about the columns of a file that has a name beside each value."""
+    chosen = choose_columns(place, names, layout, columns.named)
+    missing = [role.key for role in layout.required if role.key not in chosen]
+    if len(missing) > len(names) - len(chosen) and objects is not None:
+        # Nothing to choose from: each line is then reported for the key that it lacks.
+        names = [*names, *missing]
+        chosen |= {role: names.index(role, len(names) - len(missing)) for role in missing}
+    elif missing:
+        rows = islice(arrow.rows(place), SAMPLE) if objects is None else objects
+        cells = [[str(_value(row, name)) for name in names] for row in rows]
+        raise which_columns(place, names, layout, chosen, cells)
+    found_out = any(names[at] != role and role not in columns.named for role, at in chosen.items())
+    return Plan(place, tuple(names), chosen=chosen, found_out=found_out)
+
+
+class _ByName:
+    """Picks the cells of the columns that have names or were numbered."""
+
+    def __init__(self, plan: Plan, layout: Layout) -> None:
+        self.plan, self.layout = plan, layout
+        self.width = len(plan.names)
+
+    def __call__(self, cells: Sequence[str]) -> Row:
+        if not any(cell.strip() for cell in cells):
+            raise Unfit(records.EMPTY)
+        width = self.width or max(self.plan.chosen.values()) + 1
+        if len(cells) != width if self.width else len(cells) < width:
+            raise Unfit(records.COLUMNS, f"{len(cells)}, not {width}")
+        return {role: cells[place] for role, place in self.plan.chosen.items()}
+
+
+class _ByPosition:
+    """Picks the cells of a file without names: the number of its columns says what they are."""
+
+    def __init__(self, file: str, layout: Layout) -> None:
+        self.file, self.positions = file, layout.positions
+        self.width = 0  # of the first whole row: a file has texts or pairs of texts, not both
+
+    def __call__(self, cells: Sequence[str]) -> Row:
+        if not any(cell.strip() for cell in cells):
+            raise Unfit(records.EMPTY)
+        if len(cells) not in ((self.width,) if self.width else self.positions):
+            expected = self.width or " or ".join(map(str, self.positions))
+            raise Unfit(records.COLUMNS, f"{len(cells)}, not {expected}{self._hint(cells)}")
+        if all(cell.strip() for cell in cells):
+            self.width = len(cells)
+        return dict(zip(self.positions[len(cells)], cells, strict=True))
+
+    def _hint(self, cells: Sequence[str]) -> str:
+        commas = records.has_suffix(self.file, ".csv")
+        semicolons = commas and len(cells) == 1 and ";" in cells[0]
+        return "; commas separate them, not semicolons" if semicolons else ""
+
+
+class _ByKey:
+    """Picks the values of a row that has a name for each."""
+
+    def __init__(self, plan: Plan, layout: Layout) -> None:
+        self.columns = {layout[role]: plan.names[at] for role, at in plan.chosen.items()}
+        self.checks_encoding = records.has_suffix(plan.file, *OBJECTS)
+
+    def __call__(self, row: dict[str, Any]) -> Row:
+        picked: Row = {}
+        for role, column in self.columns.items():
+            value = _value(row, column)
+            if role.is_text and not (role.optional and value is None):
+                self._check_text(row, role.key, column, value)
+            elif self.checks_encoding and not records.encodable(
+                json.dumps(value, ensure_ascii=False)
+            ):
+                raise Unfit(records.UNDECODABLE, "half a character")
+            picked[role.key] = value
+        return picked
+
+    def _check_text(self, row: dict[str, Any], role: str, column: str, value: Any) -> None:
+        if value is None and column.partition(".")[0] not in row:
+            raise Unfit(records.KEYS, f"{', '.join(map(repr, row)) or 'none'}, not {column!r}")
+        if value is None:
+            raise Unfit(f"empty {role}")
+        if not isinstance(value, str):
+            raise Unfit(records.KEYS, f"{column!r} is not a text")
+        if not records.encodable(value):
+            raise Unfit(records.UNDECODABLE, f"half a character in {column!r}")
+
+
+def _value(row: dict[str, Any], column: str) -> Any:
+    """Return the value of a column, which may be a key of an object: `translation.en`."""
+    if column in row:
+        return row[column]
+    outer, dot, inner = column.partition(".")
+    value = row.get(outer)
+    return _value(value, inner) if dot and isinstance(value, dict) else None
+
+
+def _objects(place: str, plan: Plan, expected: str) -> Iterator[tuple[int, Any]]:
+    if records.has_suffix(place, *OBJECTS):
+        return records.json_rows(place, expected)
+    known = {plan.names[at] for at in plan.chosen.values()}
+    tops = dict.fromkeys(name.partition(".")[0] for name in plan.names if name in known)
+    return enumerate(arrow.rows(place, list(tops)), 1)
+
+
+def _sample(rows: Numbered[Example]) -> list[Example | Problem]:
+    """Return the first rows, or their problems."""
+    sample: list[Example | Problem] = []
+    total = 0
+    for _, row in islice(rows, SAMPLE):
+        sample.append(row)
+        total += len(str(row))
+        if total > SAMPLE_SIZE:
+            break
+    return sample
+
+
+def _keys(objects: Sequence[dict[str, Any]], layout: Layout) -> list[str]:
+    """Return the names of the columns of objects, in their order."""
+    names: dict[str, None] = {}
+    for row in objects:
+        for key, value in row.items():
+            inner = [*map(str, value)] if isinstance(value, dict) else []
+            names |= dict.fromkeys(_names(key, inner, layout))
+    return list(names)
+
+
+def _names(outer: str, inner: Sequence[str], layout: Layout) -> list[str]:
+    """Return the names of a column: of an object one for each key, unless it is read as a whole."""
+    whole = any(role.fits(outer) for role in layout.roles if not role.is_text)
+    return [outer] if whole or not inner else [f"{outer}.{name}" for name in inner]
+
+
+def _with_column(problem: Unfit, plan: Plan, picked: Row) -> Unfit:
+    """Add the column to the problem of an empty cell."""
+    what, *detail = problem.args
+    role = str(what).removeprefix("empty ")
+    if detail or role not in picked or role == what:
+        return problem
+    if not plan.chosen:
+        return Unfit(what, f"column {list(picked).index(role) + 1}")
+    column = plan.column(role)
+    return problem if column == role else Unfit(what, column)
