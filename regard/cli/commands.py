@@ -139,9 +139,14 @@ def train(
 @app.command("eval")
 def evaluate(
     place: ModelPath,
+    columns: Annotated[
+        list[str] | None,
+        Argument(metavar="[KEY=COLUMN]...", help="Columns of --data, such as data.text=sentence."),
+    ] = None,
     split: Annotated[str | None, Option(help="A split of the run's data: valid, test, …")] = None,
     files: Annotated[
-        str | None, Option("--data", help="Other pairs: x.tsv, x.csv, x.jsonl, x.en,x.de")
+        str | None,
+        Option("--data", help="Other data: x.csv, x.tsv, x.jsonl, x.parquet, or x.en,x.de"),
     ] = None,
     out: Annotated[
         Path | None, Option("-o", "--out", help="A folder for hypotheses and picture.")
@@ -175,6 +180,7 @@ def evaluate(
     For word vectors: the share of analogies solved, and Spearman correlations with human scores.
     """
     from regard.cli.vectors import evaluate_vectors
+    from regard.recipes.recipe import parse_columns
     from regard.runs.evaluate import evaluate as score
     from regard.runtime.progress import Progress
 
@@ -197,6 +203,7 @@ def evaluate(
             out=out,
             split=split,
             files=files,
+            columns=parse_columns(columns or ()),
             beam=beam,
             suggest=suggest,
             lowercase=lowercase,
@@ -446,37 +453,25 @@ def _aligned(values: Mapping[str, Any]) -> str:
 def data_check(
     files: Annotated[
         list[str],
-        Argument(help="x.tsv, x.csv, x.jsonl, or two aligned files; or a folder of images."),
+        Argument(
+            metavar="FILES|RECIPE [KEY=VALUE]...",
+            help="A table (.tsv, .csv, .jsonl, .parquet, a dataset folder), two aligned files, or "
+            "images; with columns such as data.text=sentence. Or a recipe as for `train`.",
+        ),
     ],
+    task: Annotated[
+        str | None, Option(help="What the file is for: translate, classify, tag or answer.")
+    ] = None,
     max_words: Annotated[
         int, Option(help="Report sentences with more words as too long.", min=1)
     ] = 250,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Report problems in parallel text or in a folder of images; exit with 1 if there are any."""
-    from dataclasses import asdict
+    """Report columns and problems of texts, labels or images; exit with 1 if there are any."""
+    from regard.cli.data import check_data
 
-    from regard.data.images.listing import has_images
-    from regard.data.text.files import check, split_files
-
-    report: Any
-    if len(files) == 1 and has_images(files[0]):
-        from regard.data.images.check import check_images
-        from regard.runtime.progress import Progress
-
-        with Progress(1.0, quiet=quiet, at_once=False) as bar:
-            report = check_images(
-                files[0], lambda done, of: bar.update_to(done / of, f"{done:,} of {of:,} images")
-            )
-    else:
-        texts = split_files(files)
-        if isinstance(texts, str) and not Path(texts).exists():
-            expected = "a file of texts, or a folder or file of images"
-            raise InputError(f"{texts}: no such file or folder", expected=expected)
-        report = check(texts, max_words)
-    print_result(report.describe(), asdict(report), as_json=as_json)
-    if report.problems:
+    if check_data(files, task, max_words, as_json=as_json, quiet=quiet):
         raise typer.Exit(1)
 
 
@@ -493,7 +488,7 @@ def data_sample(
     ] = None,
     side: Annotated[int, Option(help="Width and height of drawn scenes.", min=16, max=4096)] = 128,
 ) -> None:
-    """Print pairs of a recipe's data, separated by a tab; with -o, write its images as PNG."""
+    """Print examples of a recipe's data, separated by tabs; with -o, write its images as PNG."""
     from regard.data.sources import pairs_of
     from regard.recipes import recipe as recipes
 
@@ -508,6 +503,12 @@ def data_sample(
         return
     if out is not None:
         raise InputError("-o", got=f"{recipe}, which has no images", expected="a recipe of images")
+    if wanted.data.example_type == "labels":
+        from regard.cli.data import labelled_lines
+
+        for line in labelled_lines(wanted, split, count):
+            print(line)
+        return
     for pair in pairs_of(wanted.data, split)[:count]:
         print(f"{pair.source}\t{pair.target}")
 

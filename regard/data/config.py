@@ -35,6 +35,10 @@ class Columns:
     """None: the file decides."""
 
 
+ALL_FOUND = Columns()
+"""No column is named: each is found by its name or its place."""
+
+
 class ReadsTables:
     """Base class of data that is read from tables: the columns that its keys name."""
 
@@ -119,6 +123,8 @@ class TextData(Config, ReadsTables):
     which the first column is read; plain or `.gz`. Of a table, the column `text` is read."""
     text: Column | None = None
     """The column of texts in a table. None: as its name says."""
+    header: bool | None = None
+    """Whether the first line of a CSV or TSV file has the names of its columns. None: found out."""
     valid: tuple[str, ...] = ()
     """Validation files. Without them, the fraction `held_out` of the text is held out: whole
     documents, or the end of each if no document is that short."""

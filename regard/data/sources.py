@@ -18,7 +18,6 @@ from regard.data.config import (
     LONGEST,
     DataConfig,
     FileData,
-    Files,
     GrammarData,
     MixtureData,
     PartData,
@@ -26,7 +25,7 @@ from regard.data.config import (
 )
 from regard.data.text.files import load_pairs, read_pairs
 from regard.data.text.pairs import Pair, Splits
-from regard.data.text.splits import choose_groups, read_splits
+from regard.data.text.splits import choose_groups, files_of_splits, read_splits
 from regard.data.toy import toy_splits
 from regard.errors import InputError
 from regard.runtime.lazy import imported
@@ -74,20 +73,21 @@ def few_pairs(config: DataConfig, count: int) -> Sequence[Pair]:
             config.model_copy(update={"pairs": count, "held_out": count})
         ).splits.train
     if isinstance(config, FileData):
-        return _first(config.train, config.max_words, count)
+        return _first(config, config.max_words, count)
     if isinstance(config, MixtureData):
         part = next(iter(config.parts.values()))
         if part.kind in GENERATORS:
             first: Sequence[Pair] = GENERATORS[part.kind](count, count, config.seed).train
         else:
-            first = _first(part.train, config.max_words, count)
+            first = _first(part, config.max_words, count)
         return [Pair(part.prefix + pair.source, pair.target) for pair in first]
     return ()
 
 
-def _first(files: Files | None, max_words: int, count: int) -> Sequence[Pair]:
-    """Return the usable pairs among the first `count` lines of files."""
-    rows = islice(read_pairs(files, max_words), count) if files else ()
+def _first(data: FileData | PartData, max_words: int, count: int) -> Sequence[Pair]:
+    """Return the usable pairs among the first `count` lines of training files."""
+    files = files_of_splits(data)["train"]
+    rows = islice(read_pairs(files, max_words, data.columns), count)
     return [row for row in rows if isinstance(row, Pair)]
 
 
@@ -123,7 +123,7 @@ def _digest(pairs: Sequence[Pair], settings: str) -> str:
 
 def _read(config: FileData) -> Loaded:
     parts, skipped, checksums = read_splits(
-        config, lambda files: load_pairs(files, config.max_words, config.on_bad)
+        config, lambda files: load_pairs(files, config.max_words, config.on_bad, config.columns)
     )
     counts = {"valid": config.held_out, "test": config.held_out_test}
     for place, (name, count) in enumerate(counts.items()):
@@ -173,9 +173,9 @@ def _part(part: PartData, config: MixtureData) -> Loaded:
         splits = GENERATORS[part.kind](part.pairs, config.held_out, config.seed)
         described = part.model_dump_json(include=DESCRIBED)
         return Loaded(splits, {}, {part.kind: _digest(splits.train, described)})
-    assert part.train is not None  # validated by PartData
     shared = config.model_dump(exclude={"kind", "parts"})
-    return _read(FileData(train=part.train, valid=part.valid, test=part.test, **shared))
+    files = part.model_dump(include={"train", "valid", "test", *PartData.COLUMNS, "header"})
+    return _read(FileData(**files, **shared))
 
 
 def _with_prefix(pairs: Sequence[Pair], prefix: str, name: str) -> tuple[Pair, ...]:

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from regard.config import Config, NameIn
-from regard.data.config import Files, PartData, Parts
+from regard.data.config import Column, Files, PartData, Parts
 from regard.errors import InputError
 from regard.models.config import NormPlace, RotaryScaling
 from regard.recipes.yaml import Path, one_line, shown
@@ -40,6 +40,7 @@ _WORDS: dict[Any, str] = {
     dict[str, float]: "numbers by name, such as {feed_forward: 0.5}",
     dict[str, NormPlace]: "places by name, such as {feed_forward: post}",
     RotaryScaling: "keys, such as {kind: linear, factor: 2.0}",
+    Column: "the name of a column, or its number",
     Files: "a file name, or two as [source, target]",
     Freeze: "none, embeddings, all, or a number of layers",
     Parts: "sets of pairs by name, each with train, prefix, weight",

@@ -31,7 +31,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from regard.config import Config, NameIn
-from regard.data.config import DATA_KINDS, DataConfig
+from regard.data.config import DATA_KINDS, Columns, DataConfig
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.models.config import ModelConfig
@@ -240,6 +240,30 @@ def form_from_text(
         causes = _find_causes(error, document.values, given, form)
         source = Source(name, document.lines, typed, causes)
         raise first_fault(error, values, source, form.keys) from None
+
+
+def parse_columns(overrides: Sequence[str]) -> Columns:
+    """Read which columns overrides name, for a file that is not the recipe's own.
+
+    Args:
+        overrides: Such as `data.text=sentence`, `data.label=3` or `data.header=false`.
+
+    Raises:
+        InputError: An override is not about a column.
+    """
+    known = {key for kind in DATA_KINDS.values() for key in getattr(kind, "COLUMNS", ())}
+    named: dict[str, Any] = {}
+    header: bool | None = None
+    for override in overrides:
+        path, value = _parse(override)
+        if path == ("data", "header") and isinstance(value, bool | None):
+            header = value
+        elif path[0] == "data" and path[-1] in known and type(value) in (str, int):
+            named[path[-1]] = value
+        else:
+            expected = f"data.KEY=COLUMN with {', '.join(sorted(known))}, or data.header=true"
+            raise InputError(override_label(override), expected=expected)
+    return Columns(named, header)
 
 
 def dump(recipe: Config) -> str:

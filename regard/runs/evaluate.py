@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from regard.data.config import ALL_FOUND, Columns
 from regard.errors import InputError
 from regard.pipeline import Pipeline
 from regard.runtime.files import write_file
@@ -22,6 +23,7 @@ def evaluate(
     *,
     split: str | None = None,
     files: str | None = None,
+    columns: Columns = ALL_FOUND,
     beam: int | None = None,
     suggest: bool = False,
     **scoring: Any,
@@ -35,6 +37,7 @@ def evaluate(
         out: The folder for results; None writes nothing.
         split: A split of the run's data; by default the test sets, else the held-out data.
         files: Files with other examples to use instead.
+        columns: Which columns of these files are read, if they differ from those of training.
         beam: The beam size, for tasks that decode by beam search.
         suggest: Whether to also score suggestions of next words.
         **scoring: Further fields of `Scoring`.
@@ -57,7 +60,7 @@ def evaluate(
     how = Scoring(pipeline.decoding(**changes), suggest=suggest, **scoring)
     if sets is None:
         how.on_progress(0.0, "reading the text")
-        selection = Selection(split, files, model=pipeline.name)
+        selection = Selection(split, files, model=pipeline.name, columns=columns)
         sets = pipeline.task.examples(recipe, selection)
     report: Report = pipeline.task.report(pipeline.model, sets, how)
     if out is not None:

@@ -14,6 +14,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from regard.data.config import FileData, LabelledData, TextData
 from regard.errors import InputError
 from regard.layers import freezing
 from regard.models import Model, parse_description
@@ -143,6 +144,17 @@ def settled(recipe: Recipe, base: Recipe) -> Recipe:
         raise InputError(f"start.folder {recipe.start.folder}", got=problem) from None
 
 
+def began_before_headers(old: Recipe) -> bool:
+    """Whether a run began when no header was found out: it learned from the first line, too.
+
+    A recipe of that time has no key `header`, or `header: false`; a list of images always had one.
+    """
+    data = old.data
+    if not isinstance(data, FileData | TextData | LabelledData):
+        return False
+    return data.header is False or "header" not in data.model_fields_set
+
+
 def continued(recipe: Recipe, old: Recipe) -> Recipe:
     """Completes a recipe with the model, tokens, classes and tags of the run that is resumed.
 
@@ -151,7 +163,10 @@ def continued(recipe: Recipe, old: Recipe) -> Recipe:
         old: The recipe of the run's checkpoint.
     """
     model = TASKS[recipe.task].task_class.complete_config(recipe.task, recipe.model, old.model)
-    return settled(recipe.model_copy(update={"model": model}), old)
+    changes: dict[str, Any] = {"model": model}
+    if began_before_headers(old) and getattr(recipe.data, "header", 0) is None:
+        changes["data"] = recipe.data.model_copy(update={"header": False})
+    return settled(recipe.model_copy(update=changes), old)
 
 
 def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:

@@ -18,6 +18,7 @@ import torch
 from pydantic import Field, TypeAdapter
 
 from regard.config import Config, checked
+from regard.data.checks import summary
 from regard.errors import InputError
 from regard.models import build, describe, parse_description
 from regard.models.sketch import sketch
@@ -25,7 +26,7 @@ from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runs.load import load
-from regard.runs.start import begin, continued
+from regard.runs.start import began_before_headers, begin, continued
 from regard.runtime.cores import torch_threads
 from regard.runtime.device import MOST_THREADS, Runtime, check_memory, setup
 from regard.runtime.files import write_file
@@ -175,6 +176,8 @@ def _run(
     beginning = begin(recipe, start)
     known = beginning.vocabularies or (1,) * len(beginning.recipe.model.VOCABULARIES)
     _check_memory(beginning.recipe, known)  # before the data is prepared, which can take minutes
+    if start is None and ranks.first and (line := summary(recipe.data, recipe.task)):
+        _logger.warning("data: %s", line)
     prepared = TASKS[recipe.task].task_class.prepare(beginning.recipe, beginning.vocabulary)
     recipe, vocabulary = beginning.recipe, prepared.vocabulary
     if prepared.model is not None:  # the data decides some of the config: the names of classes
@@ -261,7 +264,8 @@ def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | No
     def changed_keys(text: str, file: str) -> list[str]:
         old = recipes.from_text(text, file)
         changed = recipes.changed(old, continued(recipe, old))
-        return [key for key in changed if key not in MAY_CHANGE and not key.startswith("decode.")]
+        may = MAY_CHANGE | ({"data.header"} if began_before_headers(old) else set())
+        return [key for key in changed if key not in may and not key.startswith("decode.")]
 
     return checkpoint.to_resume(run, changed_keys)
 

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch, Cursor
+from regard.data.config import ALL_FOUND, Columns
 from regard.data.input import Ragged
 from regard.data.text.labelled import (
     LabelledSplits,
@@ -76,8 +77,14 @@ class LabelledTask(BaseTask, ABC, Generic[Examples]):
         """The training, validation and test examples of a data config, as in `LabelledSplits`."""
 
     @abstractmethod
-    def load_file(self, file: str, data: Any) -> Examples:
-        """The examples of a file; the data config says how files are written."""
+    def load_file(self, file: str, data: Any, columns: Columns = ALL_FOUND) -> Examples:
+        """The examples of a file.
+
+        Args:
+            file: Its name.
+            data: The data config of the model.
+            columns: Which columns of a table are read.
+        """
 
     @abstractmethod
     def labelled_batches(self, model: Any, examples: Examples) -> Iterable[Batch[Any]]:
@@ -111,7 +118,8 @@ class LabelledTask(BaseTask, ABC, Generic[Examples]):
         """
         data = settings.data
         if selection.files is not None:
-            return {selection.files: self.load_file(selection.files, data)}
+            columns = selection.columns_for(data)
+            return {selection.files: self.load_file(selection.files, data, columns)}
         if data.example_type != self.example_type:
             got = f"{selection.model} without data"
             raise InputError(selection.verb, got=got, expected=self.file_option)
@@ -253,9 +261,10 @@ class Supervised(LabelledTask[Sequence[Example]], Reader, ABC, Generic[Example])
         """The training, validation and test examples of a data config."""
         return load_labelled(data, self.form)
 
-    def load_file(self, file: str, data: Any) -> Sequence[Any]:
-        """The examples of a file, which has a header line if those of the data config have one."""
-        return read_labelled(file, self.form, header=getattr(data, "header", False))[0]
+    def load_file(self, file: str, data: Any, columns: Columns = ALL_FOUND) -> Sequence[Any]:
+        """The examples of a file."""
+        del data
+        return read_labelled(file, self.form, columns=columns)[0]
 
     def labelled_batches(self, model: Encoder, examples: Sequence[Any]) -> Iterator[Batch[Ragged]]:
         """Examples as batches with their targets, in their order."""

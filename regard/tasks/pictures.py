@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
-from regard.data.config import PictureData
+from regard.data.config import ALL_FOUND, Columns, PictureData
 from regard.data.images.augment import augmented
 from regard.data.images.changes import changed_batch
 from regard.data.images.digits import SIDE
@@ -215,9 +215,10 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         """The training, validation and test images of a data config."""
         return load_pictures(data, self.reader)
 
-    def load_file(self, file: str, data: Any) -> Pictures:
-        """The images of a folder, an archive or a file of paths (relative to it) and classes."""
-        return read_pictures(file, self.reader, getattr(data, "names", ()), for_tests=True)
+    def load_file(self, file: str, data: Any, columns: Columns = ALL_FOUND) -> Pictures:
+        """The images of a folder, an archive or a table of paths (relative to it) and classes."""
+        names = getattr(data, "names", ())
+        return read_pictures(file, self.reader, names, columns=columns, for_tests=True)
 
     def inputs(
         self, model: ImageEncoder, items: Sequence[Any]

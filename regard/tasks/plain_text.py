@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from regard.data.batch import Batch, Cursor
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus, encode, survey
-from regard.data.text.documents import Text, TextFiles, find_files
+from regard.data.text.documents import Text, TextFiles, find_files, training_files
 from regard.data.text.ngrams import Ngrams
 from regard.data.text.packing import BatchedCorpus, Packed, Stream, batches
 from regard.data.text.python_docs import PythonText
@@ -74,7 +74,8 @@ class ReadsText(BaseTask):
         """
         if selection.files:
             names = tuple(name.strip() for name in selection.files.split(","))
-            corpus = self.encoded(TextFiles(find_files(names)))
+            columns = selection.columns_for(settings.data)
+            corpus = self.encoded(TextFiles(find_files(names), columns=columns))
             return corpus, corpus
         if settings.data.example_type != "text":
             got = "a model without text of its own"
@@ -287,6 +288,7 @@ def _documents(data: Any) -> tuple[Text, Text | None]:
         return PythonText(), None
 
     def files(names: tuple[str, ...]) -> TextFiles:
-        return TextFiles(find_files(names), data.separator, data.on_bad)
+        return TextFiles(find_files(names), data.separator, data.on_bad, data.columns)
 
-    return files(data.files), files(data.valid) if data.valid else None
+    train, valid = training_files(data.files, data.valid)
+    return files(train), files(valid) if valid else None

@@ -184,7 +184,9 @@ class Translate(SequenceToSequence):
         """
         found: dict[str, Sequence[Pair]]
         if selection.files is not None:
-            pairs, _ = load_pairs(split_files([selection.files]), max_words=10_000, on_bad="stop")
+            columns = selection.columns_for(settings.data)
+            files = split_files([selection.files])
+            pairs, _ = load_pairs(files, max_words=10_000, on_bad="stop", columns=columns)
             found = {selection.files: tuple(pairs)}
         elif selection.split is not None:
             found = {selection.split: pairs_of(settings.data, selection.split)}

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from regard.data.config import LabelledData
+from regard.data.config import Columns, LabelledData
 from regard.data.text import annotations, records
 from regard.data.text.annotations import Excerpt, LabelledText, Question, TaggedWords
 from regard.data.text.labelled import labels_in, load_labelled, read_labelled, set_aside
@@ -76,10 +76,8 @@ def test_questions_are_read(write, answers):
     ("classify", "a.csv", 'a,pos\n"b, c"\n', "a.csv:2: wrong number of columns (1, not 2)"),
     ("classify", "a.csv", 'a,pos\n,neg\n', "a.csv:2: empty text (column 1)"),
     ("classify", "a.csv", 'a,pos\n"b"c,neg\n', "a.csv:2: not CSV"),
-    ("classify", "a.csv", "text,label\na,pos", "data.header=true"),
     ("classify", "a.tsv", "a\tpos\n\nb\tneg", "a.tsv:2: empty line"),
     ("classify", "a.tsv", b"a\tpos\n\xff\tneg\n", "a.tsv:2: not UTF-8 (byte 0xff at 1)"),
-    ("classify", "a.tsv", "sentence\tlabel\na\tpos", "data.header=true"),
     ("classify", "a.txt", "a,pos", "an unknown file suffix"),
     ("classify", "a.jsonl", '{"text": "a"}', "a.jsonl:1: wrong keys ('label'"),
     ("classify", "a.jsonl", '{"text": "a", "label": null}', "a.jsonl:1: wrong keys"),
@@ -108,9 +106,11 @@ def test_bad_examples_can_be_skipped_and_are_counted(write):
         read_labelled(write("b.conll", "b\n"), "tag", on_bad="skip")
 
 
-def test_a_header_is_skipped_with_data_header(write):
-    found, _ = read_labelled(write("a.tsv", "sentence\tlabel\na\tpos"), "classify", header=True)
-    assert [each.label for each in found] == ["pos"]
+def test_a_header_is_found_and_data_header_overrules_it(write):
+    file = write("a.tsv", "sentence\tlabel\na\tpos")
+    for header, labels in ((None, ["pos"]), (True, ["pos"]), (False, ["label", "pos"])):
+        found, _ = read_labelled(file, "classify", columns=Columns(header=header))
+        assert [each.label for each in found] == labels
 
 
 def test_validation_examples_share_no_text_with_those_trained_on():
@@ -147,7 +147,7 @@ def test_labelled_lines_and_documents_have_a_greatest_length(write, monkeypatch)
 
 def test_csv_is_read_as_tsv_is(write):
     texts = write("a.csv", 'text,label\n"good, and ""cheap""",pos\nbad,neg\n')
-    found, _ = read_labelled(texts, "classify", header=True)
+    found, _ = read_labelled(texts, "classify")
     assert [(each.text, each.label) for each in found] == [
         ('good, and "cheap"', "pos"),
         ("bad", "neg"),

@@ -296,9 +296,16 @@ def looked_through(write, pairs, name="x.tsv"):
     [("source", "target"), ("en", "de"), ("English", "German"), ("SRC", "TGT"), ("en-US", "de_DE"),
      ("source text", "target text"), ("english sentence", "Deutsch"), ("input", "output")],
 )  # fmt: skip
-def test_a_header_row_is_reported(write, header):
-    assert looked_through(write, [header, *PAIRS]) == [(1, "names of columns")]
-    assert looked_through(write, [*PAIRS, header]) == []  # only a first line can be one
+def test_a_header_row_is_no_pair(write, header):
+    file = write("x.tsv", "".join(f"{one}\t{two}\n" for one, two in [header, *PAIRS]))
+    report = check(file, 99)
+    assert (report.pairs, report.problems) == (len(PAIRS), {})
+    assert report.columns == (
+        f"first line of {file} taken as names of columns: {', '.join(header)}; "
+        f"source from {header[0]}, target from {header[1]}"
+    )
+    last = write("y.tsv", "".join(f"{one}\t{two}\n" for one, two in [*PAIRS, header]))
+    assert check(last, 99).pairs == len(PAIRS) + 1  # only a first line can be one
 
 
 @pytest.mark.parametrize(

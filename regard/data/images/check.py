@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from regard.data.config import ALL_FOUND, Columns
 from regard.data.images.decoding import AT_ONCE, in_parts, in_threads, reason
 from regard.data.images.listing import Entry, find_images
 from regard.data.images.opening import content_of, header_of, opened
@@ -99,18 +100,21 @@ class ImagesReport:
 
 
 def check_images(
-    place: str, on_progress: Callable[[int, int], None] = lambda _done, _all: None
+    place: str,
+    on_progress: Callable[[int, int], None] = lambda _done, _all: None,
+    columns: Columns = ALL_FOUND,
 ) -> ImagesReport:
     """Decode every image of a folder or file, in parallel threads, and report on them.
 
     Args:
         place: As for `find_images`.
         on_progress: Called with the number of images that are done, and of all.
+        columns: Which columns of a table are read.
 
     Raises:
         InputError: There are no images with classes at all.
     """
-    listing = find_images(place)
+    listing = find_images(place, columns)
     found: list[Seen | str] = []
     for some in in_threads(_several, in_parts(listing.entries, AT_ONCE)):
         found += some

@@ -6,43 +6,38 @@ not followed.
 
 from __future__ import annotations
 
-import csv
-import json
+import glob
 import lzma
 import os
 import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from io import StringIO
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from regard.data.config import ALL_FOUND, Columns
 from regard.data.images import arrays
 from regard.data.images.arrays import Source
 from regard.data.images.opening import MOST_BYTES
+from regard.data.text import arrow, records, tables
+from regard.data.text.arrow import SPLITS
+from regard.data.text.columns import IMAGES
+from regard.data.text.records import Problem
 from regard.errors import InputError, escaped
-from regard.runtime.files import read_small
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm",
             ".pgm", ".pbm", ".pnm")  # fmt: skip
-SPLITS = {"train": "train", "training": "train", "valid": "valid", "val": "valid", "dev": "valid",
-          "validation": "valid", "test": "test", "testing": "test"}  # fmt: skip
-"""Names of folders (and of a column `split`) -> the split that they mean."""
 LISTS = ("captions.jsonl", "labels.csv", "labels.jsonl", "metadata.csv", "metadata.jsonl")
 """Files that list the images of a folder without folders of classes."""
-PATHS = ("path", "file", "file_name", "image", "filename")
-LABELS = ("label", "class", "category")
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".zip")
 PACKED_ERRORS = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError,
                  OSError, RuntimeError, NotImplementedError)  # fmt: skip
 """What reading a damaged archive, or one with a password, can raise."""
-MOST_LIST = 2**28
-"""The most bytes of a file that lists images."""
 MOST_MEMBERS = 2**31
-"""The most bytes of all images of an archive together; they are kept in memory."""
+"""The most bytes of all images of an archive or a table together; they are kept in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,25 +65,29 @@ class Listing:
     """Files that are no images by their names, such as a README."""
 
 
-def find_images(place: str) -> Listing:
+def find_images(place: str, columns: Columns = ALL_FOUND) -> Listing:
     """List the images of a folder or file, with their labels.
 
     Args:
-        place: A folder of folders, a folder of IDX files; a `.csv`, `.tsv`, `.jsonl`, `.npz` or IDX
-            file; or a `.tar` or `.zip` archive of a folder of folders.
+        place: A folder of folders, a folder of IDX files; a table (`.csv`, `.tsv`, `.jsonl`,
+            `.parquet`, a dataset folder), an `.npz` or IDX file; or a `.tar` or `.zip` archive of
+            a folder of folders.
+        columns: Which columns of a table are read.
 
     Raises:
         InputError: It does not exist, or has no images with labels.
     """
     path = Path(place)
-    if not path.exists():
+    if not path.exists() and not glob.glob(place):  # noqa: PTH207 (a pattern of Parquet files)
         raise InputError(
             f"{place}: no such file or folder",
             expected="images with classes",
             fix="name them with data.folder=FOLDER or data.file=FILE; for a trained model, "
             "with --data FOLDER",
         )
-    found = _in_folder(path, place) if path.is_dir() else _in_file(path, place)
+    found = _in_splits(place, columns) if arrow.is_table(place) else (
+        _in_folder(path, place, columns) if path.is_dir() else _in_file(path, place, columns)
+    )  # fmt: skip
     if not found.entries:
         got = f"no image; {len(found.problems) + len(found.others)} other files"
         raise InputError(place, got=got, expected="a folder of images for each class")
@@ -99,21 +98,42 @@ def has_images(place: str) -> bool:
     """Whether a place is a folder, an array, an archive or a list of images, not of texts."""
     path = Path(place)
     name = path.name.lower()
+    if arrow.is_table(place):
+        return _table_has_images(place)
     if path.is_dir() or name.endswith((".npz", *ARCHIVES)):
         return True
     if not path.is_file():
         return False
-    if not name.endswith((".csv", ".tsv", ".jsonl")):
+    if not tables.is_table(name):
         return arrays.is_idx(path)
-    with path.open("rb") as file:
+    with records.opened(place) as file:
         start = file.read(2**12).decode("utf-8", "replace").lower().splitlines()[:2]
     return any(re.search(rf"{re.escape(suffix)}\b", line) for line in start for suffix in SUFFIXES)
 
 
-def _in_file(path: Path, place: str) -> Listing:
+def _table_has_images(place: str) -> bool:
+    """Whether a Parquet file or dataset folder has a column of images, or of their paths."""
+    part = next(iter(arrow.splits_in(place).values()), place)
+    names = arrow.column_names(part)
+    return any(name.lower() in ("image", "img") for name in names)
+
+
+def _in_splits(place: str, columns: Columns) -> Listing:
+    """Read a Parquet file, or a dataset folder with all of its splits."""
+    splits = arrow.splits_in(place)
+    if not splits:
+        return _in_table(place, columns)
+    listing = Listing()
+    for split, part in splits.items():
+        for entry in _in_table(part, columns).entries:
+            listing.entries.append(replace(entry, name=f"{split}: {entry.name}", split=split))
+    return listing
+
+
+def _in_file(path: Path, place: str, columns: Columns = ALL_FOUND) -> Listing:
     name = path.name.lower()
-    if name.endswith((".csv", ".tsv", ".jsonl")):
-        return _in_list(path)
+    if tables.is_table(name):
+        return _in_table(place, columns)
     if name.endswith(ARCHIVES):
         return _in_archive(path, place)
     if name.endswith(".npz"):
@@ -121,7 +141,7 @@ def _in_file(path: Path, place: str) -> Listing:
     elif arrays.is_idx(path):
         found = arrays.read_idx_and_others(path)
     else:
-        expected = ".csv, .tsv, .jsonl, .npz, .tar, .zip or an IDX file"
+        expected = ".csv, .tsv, .jsonl, .parquet, .npz, .tar, .zip or an IDX file"
         raise InputError(place, got="another kind of file", expected=expected)
     return Listing(
         [
@@ -132,7 +152,7 @@ def _in_file(path: Path, place: str) -> Listing:
     )
 
 
-def _in_folder(folder: Path, place: str) -> Listing:
+def _in_folder(folder: Path, place: str, columns: Columns) -> Listing:
     """Find the images below a folder: by its folders of classes, IDX files, or a list."""
     listing = Listing()
     files = list(_walk(folder, listing))
@@ -144,7 +164,7 @@ def _in_folder(folder: Path, place: str) -> Listing:
         return _in_file(idx, str(idx))
     for name in LISTS:
         if (folder / name).is_file():
-            return _in_list(folder / name)
+            return _in_table(str(folder / name), columns)
     if not files:
         return listing
     raise InputError(
@@ -248,58 +268,38 @@ def _zipped(path: Path) -> Iterator[Member]:
                 yield member.filename, member.file_size, content
 
 
-def _in_list(path: Path) -> Listing:
-    """Read a `.csv`, `.tsv` or `.jsonl` file: path, label, and if there are any caption, split."""
-    text = read_small(path, MOST_LIST).decode("utf-8-sig", "replace")
-    rows = _json_rows(path, text) if path.suffix.lower() == ".jsonl" else _cells(path, text)
+def _in_table(place: str, columns: Columns) -> Listing:
+    """Read a table: image, label, and if there are any caption and split."""
     listing = Listing()
-    for line, row in rows:
-        where = f"{path}:{line}"
-        file = _first_of(row, PATHS)
-        label = _first_of(row, LABELS)
-        if not file or not label:
-            missing = "path" if not file else "label"
+    folder = Path(place).parent
+    total = 0
+    for number, row in tables.read_rows(place, IMAGES, columns, dict, "paths and labels"):
+        where = f"{place}:{number}"
+        if isinstance(row, Problem):
+            if row.what == records.EMPTY:
+                continue
+            raise InputError(str(row), expected="a path and a label")
+        name, source = _image(row.get("image"), folder, number)
+        label = "" if row.get("label") is None else str(row["label"])
+        if not name or not label:
+            missing = "path" if not name else "label"
             raise InputError(where, got=f"no {missing}", expected="a path and a label")
+        total += len(source) if isinstance(source, bytes) else 0
+        if total > MOST_MEMBERS:
+            expected = f"at most {MOST_MEMBERS:,} bytes of images in a table"
+            raise InputError(place, got="a larger table", expected=expected)
         split = str(row.get("split") or "").lower()
         if split and split not in SPLITS:
             raise InputError(f"{where}: split", got=split, expected="train, valid or test")
-        caption = str(row.get("caption") or row.get("text") or "")
-        source = path.parent / file
-        listing.entries.append(Entry(file, source, label, SPLITS.get(split, ""), caption))
+        caption = str(row.get("caption") or "")
+        listing.entries.append(Entry(name, source, label, SPLITS.get(split, ""), caption))
     return listing
 
 
-def _first_of(row: Mapping[str, Any], keys: Sequence[str]) -> str:
-    found = next((row[key] for key in keys if row.get(key) not in (None, "")), "")
-    return str(found)
-
-
-def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
-            expected = '{"path": "cat.png", "label": "cat"}'
-            raise InputError(f"{path}:{number}", got="no JSON object", expected=expected)
-        yield number, row
-
-
-def _cells(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a CSV or TSV; without a header its columns are path, label, caption."""
-    tabs = path.suffix.lower() == ".tsv"
-    names = ["path", "label", "caption"]
-    try:
-        for number, row in enumerate(
-            csv.reader(StringIO(text), "excel-tab" if tabs else "excel"), 1
-        ):
-            cells = [cell.strip() for cell in row]
-            if number == 1 and any(cell.lower() in PATHS for cell in cells):
-                names = [cell.lower() for cell in cells]
-            elif any(cells):
-                yield number, dict(zip(names, cells, strict=False))
-    except csv.Error as error:
-        raise InputError(str(path), got=str(error), expected="CSV") from None
+def _image(value: Any, folder: Path, number: int) -> tuple[str, Source]:
+    """Return the name and source of an image: a path, bytes, or what `datasets` has for it."""
+    path = value.get("path") if isinstance(value, dict) else value
+    content = value.get("bytes") if isinstance(value, dict) else value
+    if isinstance(content, bytes):
+        return (path if isinstance(path, str) else f"image {number}"), content
+    return (path, folder / path) if isinstance(path, str) else ("", b"")

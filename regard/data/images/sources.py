@@ -13,7 +13,14 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from regard.data.config import DigitsData, ImagesData, OnBad, ScenesData
+from regard.data.config import (
+    ALL_FOUND,
+    Columns,
+    DigitsData,
+    ImagesData,
+    OnBad,
+    ScenesData,
+)
 from regard.data.images import digits
 from regard.data.images.decoding import Decoded, decode
 from regard.data.images.listing import Entry, Listing, find_images
@@ -56,6 +63,7 @@ def read_pictures(
     names: Sequence[str] = (),
     on_bad: OnBad = "skip",
     *,
+    columns: Columns = ALL_FOUND,
     for_tests: bool = False,
 ) -> Pictures:
     """Read all images of a folder or file, as one set.
@@ -65,12 +73,13 @@ def read_pictures(
         reader: Scales images to the model's size.
         names: Names of classes that are numbers.
         on_bad: `stop` at broken images, or `skip` and count them.
+        columns: Which columns of a table are read.
         for_tests: Whether to read only the test split, if there is one.
 
     Raises:
         InputError: There are no images, or broken ones with `stop`.
     """
-    listing = find_images(place)
+    listing = find_images(place, columns)
     if for_tests:
         tests = [each for each in listing.entries if each.split == "test"]
         listing.entries[:] = tests or listing.entries
@@ -92,7 +101,8 @@ def in_order(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def _image_splits(data: ImagesData, reader: ImageReader) -> PictureSplits:
-    listings = {split: find_images(place) for split, place in _places(data).items()}
+    places = _places(data)
+    listings = {split: find_images(place, data.columns) for split, place in places.items()}
     listing = _merged(listings)
     place = data.folder or data.file or ""
     found = _decoded(listing, reader, place, data.on_bad)

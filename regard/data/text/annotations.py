@@ -1,8 +1,8 @@
 """Files of labelled examples -> examples: the first step of fine-tuning.
 
-In: texts with a class (TSV, CSV, JSONL), words with tags (columns as in CoNLL, JSONL), or questions
-about a text (SQuAD's JSON, JSONL), uncompressed or `.gz`. Out: for each example a `LabelledText`,
-`TaggedWords` or `Question`, or a `Problem` with file and line number.
+In: tables (TSV, CSV, JSONL, Parquet, dataset folders) of texts with a class, of words with tags or
+of questions about a text; words with tags in columns as in CoNLL; SQuAD's JSON. Out: for each
+example a `LabelledText`, `TaggedWords` or `Question`, or a `Problem` with file and line number.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, TypeVar
 
-from regard.data.text import records
+from regard.data.config import Columns
+from regard.data.text import records, tables
+from regard.data.text.columns import QUESTIONS, TEXTS, WORDS, Layout
 from regard.data.text.records import Numbered, Problem, Unfit
+from regard.data.text.tables import Row
 from regard.errors import InputError
 
 LABELLED = "examples with labels"
 """What a file should contain, for the error about an empty file."""
-HEADERS = {
-    "text", "sentence", "sentence1", "sentence2", "pair", "premise", "hypothesis", "question",
-    "label", "labels", "class", "sentiment", "target",
-}  # fmt: skip
-"""Usual names of columns: a first line of only these is a header, not an example."""
 DOCUMENT = "-DOCSTART-"
 """Stands in place of a word between two documents in CoNLL files."""
 LONGEST_DOCUMENT = 2**28
@@ -108,95 +106,51 @@ class Question:
 Example = TypeVar("Example", LabelledText, TaggedWords, Question)
 
 
-def _each(
-    file: str, understand: Callable[[dict[str, Any]], Example]
-) -> Iterator[Example | Problem]:
-    """Yield the example in each object of a JSONL file, or its problem."""
-
-    def example(row: dict[str, Any]) -> Example:
-        if not records.encodable(json.dumps(row, ensure_ascii=False)):
-            raise Unfit(records.UNDECODABLE, "half a character")
-        return understand(row)
-
-    return (found for _, found in records.parsed(file, records.json_rows(file, LABELLED), example))
-
-
-def _text_in(row: dict[str, Any], key: str) -> str:
-    value = records.text_field(row, key)
-    if not value.strip():
-        raise Unfit(f"empty {key}")
-    return value
-
-
-def _label(row: dict[str, Any]) -> str:
-    label = row.get("label")
-    if not isinstance(label, str | int) or str(label).strip() == "":
-        raise Unfit(records.KEYS, "'label' should be a name or a whole number")
-    return str(label).strip()
-
-
 # Texts with a class
 
 
-def _texts(file: str, header: bool) -> Iterator[LabelledText | Problem]:
-    if records.has_suffix(file, ".jsonl"):
-        return _each(file, _text_of)
-    if records.has_suffix(file, ".tsv", ".csv"):
-        return _columns(file, header)
-    raise InputError(
-        file,
-        got="an unknown file suffix",
-        expected=".tsv or .csv (text, label; or text, text, label) or .jsonl",
-    )
+def _texts(place: str, columns: Columns) -> Iterator[LabelledText | Problem]:
+    return _read(place, columns, TEXTS, _text_of)
 
 
-def _text_of(row: dict[str, Any]) -> LabelledText:
-    pair = None if row.get("pair") is None else _text_in(row, "pair")
-    return LabelledText(_text_in(row, "text"), pair, _label(row))
+def _read(
+    place: str, columns: Columns, layout: Layout, understand: Callable[[Row], Example]
+) -> Iterator[Example | Problem]:
+    rows = tables.read_rows(place, layout, columns, understand, LABELLED)
+    return (example for _, example in rows)
 
 
-def _columns(file: str, header: bool) -> Iterator[LabelledText | Problem]:
-    width = 0  # columns of the first example: a file has texts or pairs, not both
-
-    def example(row: list[str]) -> LabelledText:
-        nonlocal width
-        cells = [cell.strip() for cell in row]
-        if not any(cells):
-            raise Unfit(records.EMPTY)
-        if len(cells) not in ((width,) if width else (2, 3)):
-            raise Unfit(records.COLUMNS, f"{len(cells)}, not {width or '2 or 3'}")
-        if not all(cells):
-            place = cells.index("") + 1
-            what = "label" if place == len(cells) else "text"
-            raise Unfit(f"empty {what}", f"column {place}")
-        width = len(cells)
-        return LabelledText(cells[0], cells[1] if width == 3 else None, cells[-1])
-
-    return (found for _, found in records.parsed(file, _without_header(file, header), example))
+def _text_of(row: Row) -> LabelledText:
+    _check_filled(row, "text", *(() if row.get("pair") is None else ("pair",)))
+    return LabelledText(row["text"], row.get("pair"), _label(row))
 
 
-def _without_header(file: str, header: bool) -> Numbered[list[str]]:
-    for number, cells in records.table_rows(file, LABELLED):
-        names = [] if isinstance(cells, Problem) else [cell.strip().lower() for cell in cells]
-        if number == 1 and names and not header and set(names) <= HEADERS:
-            raise InputError(
-                f"{file}:1",
-                got=f"{', '.join(names)}: the names of the columns",
-                expected="an example",
-                fix="data.header=true leaves the first line out",
-            )
-        if number > 1 or not header:
-            yield number, cells
+def _check_filled(row: Row, *roles: str) -> None:
+    for role in roles:
+        if not row[role].strip():
+            raise Unfit(f"empty {role}")
+
+
+def _label(row: Row) -> str:
+    label = row["label"]
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)  # what tables make of whole numbers where some are missing
+    if not isinstance(label, str | int):
+        raise Unfit(records.KEYS, "'label' should be a name or a whole number")
+    if str(label).strip() == "":
+        raise Unfit("empty label")
+    return str(label).strip()
 
 
 # Words with tags
 
 
-def _words(file: str, header: bool) -> Iterator[TaggedWords | Problem]:  # noqa: ARG001
-    return _each(file, _words_of) if records.has_suffix(file, ".jsonl") else _sentences(file)
+def _words(place: str, columns: Columns) -> Iterator[TaggedWords | Problem]:
+    one_a_line = records.has_suffix(place, *tables.CELLS) or not tables.is_table(place)
+    return _sentences(place, columns) if one_a_line else _read(place, columns, WORDS, _words_of)
 
 
-def _words_of(row: dict[str, Any]) -> TaggedWords:
+def _words_of(row: Row) -> TaggedWords:
     words, tags = _list_in(row, "words"), _list_in(row, "tags")
     if len(words) != len(tags):
         raise Unfit(records.COLUMNS, f"{len(words)} words but {len(tags)} tags")
@@ -205,39 +159,57 @@ def _words_of(row: dict[str, Any]) -> TaggedWords:
     return TaggedWords(tuple(words), tuple(tags))
 
 
-def _list_in(row: dict[str, Any], key: str) -> list[str]:
-    values = row.get(key)
+def _list_in(row: Row, key: str) -> list[str]:
+    values = row[key]
+    if key == "tags" and isinstance(values, list):  # tags may be numbers
+        values = [str(each) if type(each) is int else each for each in values]
     if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
         raise Unfit(records.KEYS, f"{key!r} should be a list of texts")
     return values
 
 
-def _sentences(file: str) -> Iterator[TaggedWords | Problem]:
+def _sentences(file: str, columns: Columns) -> Iterator[TaggedWords | Problem]:
     """Read one word per line with its tag in the last column; an empty line ends a sentence."""
 
     def is_empty(row: tuple[int, list[str] | Problem]) -> bool:
         return not isinstance(row[1], Problem) and not any(cell.strip() for cell in row[1])
 
-    for empty, rows in groupby(records.table_rows(file, LABELLED), key=is_empty):
-        found = None if empty else _sentence(file, rows)
+    plan = plan_words(file, columns)
+    word, tag = (plan.chosen[role] for role in ("words", "tags")) if plan.chosen else (0, -1)
+    lines = islice(_word_rows(file), int(plan.header), None)
+    for empty, rows in groupby(lines, key=is_empty):
+        found = None if empty else _sentence(file, rows, word, tag)
         if found is not None:
             yield found
 
 
-def _sentence(file: str, rows: Numbered[list[str]]) -> TaggedWords | Problem | None:
+def plan_words(file: str, columns: Columns) -> tables.Plan:
+    """Decide which columns of a file with one word per line are the word and the tag."""
+    return tables.plan_cells(file, WORDS, columns, _word_rows(file))
+
+
+def _word_rows(file: str) -> Numbered[list[str]]:
+    """Yield the cells of each line, which tabs, commas or blanks separate."""
+    for number, row in records.table_rows(file, LABELLED):
+        if not isinstance(row, Problem):
+            row = row[0].split() if len(row) == 1 else [cell.strip() for cell in row]
+        yield number, row
+
+
+def _sentence(
+    file: str, rows: Numbered[list[str]], word: int, tag: int
+) -> TaggedWords | Problem | None:
     """Return the sentence in some rows, or the first problem; None if there is no word."""
     words: list[tuple[str, str]] = []
-    for number, row in rows:
-        if isinstance(row, Problem):
-            return row
-        cells = row[0].split() if len(row) == 1 else [cell.strip() for cell in row]
+    for number, cells in rows:
+        if isinstance(cells, Problem):
+            return cells
         if cells[0] == DOCUMENT:
             continue
-        if len(cells) < 2 or not cells[0] or not cells[-1]:
-            return Problem(
-                file, number, records.COLUMNS, f"{' '.join(row)!r}, not a word and its tag"
-            )
-        words.append((cells[0], cells[-1]))
+        if len(cells) < max(2, word + 1, tag + 1) or not cells[word] or not cells[tag]:
+            line = " ".join(cells)
+            return Problem(file, number, records.COLUMNS, f"{line!r}, not a word and its tag")
+        words.append((cells[word], cells[tag]))
     if not words:
         return None
     return TaggedWords(tuple(word for word, _ in words), tuple(tag for _, tag in words))
@@ -246,19 +218,31 @@ def _sentence(file: str, rows: Numbered[list[str]]) -> TaggedWords | Problem | N
 # Questions about a text
 
 
-def _questions(file: str, header: bool) -> Iterator[Question | Problem]:  # noqa: ARG001
-    if records.has_suffix(file, ".jsonl"):
-        return _each(file, _question_of)
-    if records.has_suffix(file, ".json"):
-        return _squad(file)
-    raise InputError(
-        file, got="an unknown file suffix", expected=".json (in SQuAD's format) or .jsonl"
-    )
+def _questions(place: str, columns: Columns) -> Iterator[Question | Problem]:
+    if records.has_suffix(place, ".json"):
+        return _squad(place)
+    return _read(place, columns, QUESTIONS, _question_of)
 
 
-def _question_of(row: dict[str, Any]) -> Question:
-    context = _text_in(row, "context")
-    return Question(_text_in(row, "question"), context, _answers(row.get("answers"), context))
+def _question_of(row: Row) -> Question:
+    _check_filled(row, "context", "question")
+    context, answers = row["context"], row.get("answers")
+    if isinstance(answers, str):
+        answers = _placed(answers, row.get("start"), context) if answers.strip() else None
+    return Question(row["question"], context, _answers(answers, context))
+
+
+def _placed(answer: str, start: Any, context: str) -> dict[str, Any]:
+    """Return an answer that is a text alone, with its start: as given, or its only place."""
+    if start is None or str(start).strip() == "":
+        if context.count(answer) != 1:
+            times = context.count(answer)
+            raise Unfit(MISPLACED, f"{answer[:40]!r} occurs {times} times: its start is needed")
+        start = context.index(answer)
+    try:
+        return {"text": answer, "start": int(start)}
+    except ValueError:
+        raise Unfit(records.KEYS, f"'start' should be a whole number, not {start!r}") from None
 
 
 def _answers(given: Any, context: str) -> tuple[Excerpt, ...]:
@@ -325,9 +309,9 @@ def _squad(file: str) -> Iterator[Question | Problem]:
             yield Problem(file, 1, what, f"question {row['id']}: {' '.join(detail)}")
 
 
-READERS: dict[str, Callable[[str, bool], Iterator[Any]]] = {
+READERS: dict[str, Callable[[str, Columns], Iterator[Any]]] = {
     "classify": _texts,
     "tag": _words,
     "answer": _questions,
 }
-"""The reader of each task's examples: (file, whether it has a header) -> examples or problems."""
+"""The reader of each task's examples: (place, named columns) -> examples or problems."""

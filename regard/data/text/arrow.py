@@ -1,7 +1,7 @@
 """Parquet files and folders of Hugging Face `datasets` -> their rows, in batches.
 
-In: a `.parquet` or `.arrow` file, a pattern of such files, or what `save_to_disk` wrote: a folder of
-Arrow files for each split. Out: rows as values by column, read a few at a time. Only pyarrow is
+In: a `.parquet` or `.arrow` file, a pattern of such files, or what `save_to_disk` wrote: a folder
+of Arrow files for each split. Out: rows as values by column, read a few at a time. Only pyarrow is
 needed, and no code of a folder is run. The integers of a `ClassLabel` become its names.
 """
 

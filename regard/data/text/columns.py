@@ -72,6 +72,10 @@ class Layout:
     roles: tuple[Role, ...]
     positions: Mapping[int, tuple[str, ...]]
     """The roles of the columns of a file without names, by the number of its columns."""
+    strips: bool = False
+    """Whether blanks around a cell of a CSV or TSV file are left out."""
+    ragged: bool = False
+    """Whether a row may have fewer columns, or more, than the others."""
 
     def __getitem__(self, key: str) -> Role:
         return next(role for role in self.roles if role.key == key)
@@ -97,7 +101,9 @@ PAIRS = Layout(
     ),
     {2: ("source", "target")},
 )  # fmt: skip
-TEXTS = Layout((TEXT, PAIR, LABEL), {2: ("text", "label"), 3: ("text", "pair", "label")})
+TEXTS = Layout(
+    (TEXT, PAIR, LABEL), {2: ("text", "label"), 3: ("text", "pair", "label")}, strips=True
+)
 WORDS = Layout(
     (
         Role("words", ("words", "tokens", "word", "token", "form"), is_text=False),
@@ -124,6 +130,8 @@ IMAGES = Layout(
         Role("split", ("split",), optional=True, is_text=False),
     ),
     {2: ("image", "label"), 3: ("image", "label", "caption")},
+    strips=True,
+    ragged=True,
 )
 LAYOUTS = (PAIRS, TEXTS, WORDS, QUESTIONS, DOCUMENTS, IMAGES)
 BOTH_TEXTS = {"question", "sentence"}
@@ -145,6 +153,8 @@ def is_header(rows: Sequence[Sequence[str]], layout: Layout) -> bool:
     others = [row for row in others if len(row) == len(first)]
     if len(first) < min(layout.positions, default=2):
         return False
+    if len(first) == 1:
+        return _folded(first[0]) in TEXT.names and _mean_words(others) >= SENTENCES
     if layout is PAIRS and len(first) == 2:
         return _names_two_sides(first, others) or _numbers_below(first, others)
     return (
@@ -164,7 +174,7 @@ def _names_two_sides(first: Sequence[str], others: Sequence[Sequence[str]]) -> b
     if not all(side and len(side) <= 3 and side <= known for side in sides):
         return False
     source, target = ([role.fits(cell) for cell in first] for role in PAIRS.roles)
-    named = source[0] and target[1] or target[0] and source[1]
+    named = (source[0] and target[1]) or (target[0] and source[1])
     # in a dictionary, "English" and "Englisch" may be a pair as others are
     return named or (sentences and sides[0] != sides[1])
 
@@ -176,6 +186,8 @@ def _has_usual_names(first: Sequence[str], others: Sequence[Sequence[str]], layo
         hits |= {cell for cell in first if _is_language(cell)}
     if not hits or not _could_be_names(first, others):
         return False
+    if layout is IMAGES and any(_folded(cell) in layout["image"].names for cell in first):
+        return True  # the path of an image has a suffix
     known = [_folded(cell) in IDS or _is_usual(cell) for cell in first]
     single = all(re.fullmatch(r"[\w#:-]*", cell) for cell in first)
     return all(known) or len(hits) > 1 or (len(first) > 2 and single)
@@ -186,10 +198,7 @@ def _numbers_below(first: Sequence[str], others: Sequence[Sequence[str]]) -> boo
     if len(others) < FEWEST or not _could_be_names(first, others):
         return False
     columns = ([row[place] for row in others if row[place]] for place in range(len(first)))
-    return any(
-        len(cells) >= FEWEST and all(map(_NUMBER.fullmatch, cells)) and first[place]
-        for place, cells in enumerate(columns)
-    )
+    return any(len(cells) >= FEWEST and all(map(_NUMBER.fullmatch, cells)) for cells in columns)
 
 
 def _labels_below(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
@@ -241,7 +250,7 @@ def choose_columns(
     left = [place for place in free if _folded(names[place]) not in IDS]
     if len(missing) == 1 and len(left) == 1:
         chosen[missing[0]] = left[0]
-    return chosen
+    return {role.key: chosen[role.key] for role in layout.roles if role.key in chosen}
 
 
 def _choose_usual(
@@ -264,8 +273,11 @@ def _choose_usual(
                 free[:] = [place for place in free if place not in usual]
             continue
         usual = exact or usual
-        if layout is IMAGES:
-            usual = sorted(usual, key=lambda place: role.names.index(_folded(names[place])))[:1]
+        if layout is IMAGES:  # a list of images may have several names for one thing
+            order = [
+                place for name in role.names for place in free if _folded(names[place]) == name
+            ]
+            usual = order[:1]
         if len(usual) == 1:
             chosen[role.key] = usual[0]
             free.remove(usual[0])
@@ -350,10 +362,9 @@ def _suggested(
     left += [place for place in free if place not in left]
     suggested: dict[str, int] = {}
     if "label" in missing and len(left) > 1:
-        by_kinds = sorted(left[: max(2, len(left))], key=lambda p: (length[p], kinds[p]))
-        likely = [place for place in by_kinds if _folded(names[place]) not in IDS] or by_kinds
-        suggested["label"] = likely[0]
-        left.remove(likely[0])
+        likely = min(left, key=lambda place: (kinds[place] < 2, kinds[place], length[place]))
+        suggested["label"] = likely
+        left.remove(likely)
     longest = sorted(left, key=lambda place: -length[place])[: len(missing) - len(suggested)]
     texts = [role for role in missing if role not in suggested]
     suggested |= dict(zip(texts, sorted(longest), strict=False))

@@ -1,8 +1,9 @@
 r"""Text files -> documents in pieces: the first step of pretraining.
 
-In: files of plain text, JSONL or TSV, uncompressed or `.gz`. Out: `DocumentPiece`s of bounded
-length, so that files, documents and lines may be larger than memory. Nothing is repaired except
-that Windows line ends become \n, and bad lines are skipped only with `data.on_bad=skip`.
+In: files of plain text, uncompressed or `.gz`, or tables with a column of texts. Out:
+`DocumentPiece`s of bounded length, so that files, documents and lines may be larger than memory.
+Nothing is repaired except that Windows line ends become \n, and bad lines are skipped only with
+`data.on_bad=skip`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from regard.data.config import OnBad
-from regard.data.text import records
+from regard.data.config import ALL_FOUND, Columns, OnBad
+from regard.data.text import arrow, records, tables
+from regard.data.text.columns import DOCUMENTS, PAIRS
 from regard.data.text.records import Problem, Unfit
 from regard.errors import InputError
 
@@ -26,6 +28,8 @@ SUFFIXES = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz")
 """Suffixes of the files that are read from a folder. A file given by name may have any other, such
 as `.tsv`."""
 EMPTY_FILE = "empty file"
+LINES = "texts"
+"""What a table should contain, for the error about an empty file."""
 LINE = 2**16
 """The most bytes of a line that are read at once; a longer line is read in parts."""
 PIECE = 2**18
@@ -69,13 +73,15 @@ def find_files(patterns: str | Sequence[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         path = Path(pattern)
-        if path.is_dir():
+        if arrow.is_dataset(pattern):
+            names = [pattern]
+        elif path.is_dir():
             names = [str(each) for each in path.rglob("*") if each.name.endswith(SUFFIXES)]
         elif path.exists() or not glob.has_magic(pattern):
             names = [pattern]  # opening a missing file raises an error that names it
         else:
             names = glob.glob(pattern, recursive=True)  # noqa: PTH207 (absolute patterns, too)
-        files = sorted(name for name in names if not Path(name).is_dir())
+        files = sorted(n for n in names if not Path(n).is_dir() or arrow.is_dataset(n))
         if not files:
             kinds = ", ".join(SUFFIXES)
             raise InputError(pattern, got="no text file", expected=f"at least one of {kinds}")
@@ -83,13 +89,27 @@ def find_files(patterns: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def training_files(
+    files: Sequence[str], valid: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the files of training and validation text; a dataset folder may have both in it."""
+    train: list[str] = []
+    inside: list[str] = []
+    for name in files:
+        splits = arrow.splits_in(name)
+        train.append(splits.get("train", name))
+        inside += [splits["valid"]] if "valid" in splits else []
+    return tuple(train), tuple(valid or inside)
+
+
 @dataclass(frozen=True)
 class TextFiles:
     """Documents from files.
 
-    A document is the "text" of each line of a JSONL file, or the first column of each line of a TSV
-    file (a line that repeats the first column of the line before is left out). Any other file is
-    one document or, with a separator, several.
+    A document is the text of each row of a table: of a JSONL or Parquet file, a dataset folder, or
+    a CSV file whose header has a name for it; or the first column of each line of a TSV file (a
+    line that repeats the first column of the line before is left out). Any other file is one
+    document or, with a separator, several.
     """
 
     files: tuple[str, ...]
@@ -97,6 +117,8 @@ class TextFiles:
     """The line between documents; "" for a blank line. Blank lines around documents are dropped."""
     on_bad: OnBad = "stop"
     """What to do with bad UTF-8, NUL, bad JSONL and empty files; `skip` skips the line or file."""
+    columns: Columns = ALL_FOUND
+    """Which column of a table has the texts."""
 
     def pieces(self, skipped: Counter[str]) -> Iterator[DocumentPiece]:
         """Yield the pieces of all documents, file by file.
@@ -124,7 +146,8 @@ class TextFiles:
         """
         sums = {}
         for file in self.files:
-            records.opened(file).close()  # raises a clear error for a missing file or a folder
+            if not arrow.is_table(file):
+                records.opened(file).close()  # raises a clear error for a missing file or a folder
             try:
                 sums[file] = records.checksum(file)
             except OSError as problem:
@@ -139,6 +162,7 @@ class TextFiles:
                     file.lower().endswith(".gz"),
                     records.has_suffix(file, ".jsonl"),
                     *(["tsv"] if records.has_suffix(file, ".tsv") else []),
+                    *self._unusual(file),
                 ]
                 for file in self.files
             ],
@@ -146,10 +170,45 @@ class TextFiles:
             "on_bad": self.on_bad,
         }
 
+    def plan(self, file: str) -> tables.Plan | None:
+        """Decide which column of a file has the texts; None if the file is read as it stands.
+
+        Raises:
+            InputError: The file cannot be read, or it is not clear which column it is.
+        """
+        columns = self._columns(file)
+        return columns and tables.plan_columns(file, DOCUMENTS, columns, LINES)
+
+    def _columns(self, file: str) -> Columns | None:
+        """The columns by which a table is read; None if the file is read as it stands."""
+        if not tables.is_table(file):
+            return None
+        if not records.has_suffix(file, *tables.CELLS) or self.columns.named:
+            return self.columns
+        header = self.columns.header
+        if header or (header is None and tables.has_header(file, DOCUMENTS, LINES)):
+            return self.columns
+        tabs = header is None and records.has_suffix(file, ".tsv")
+        if tabs and tables.has_header(file, PAIRS, LINES):
+            return Columns({"text": 1}, header=True)
+        return None
+
+    def _unusual(self, file: str) -> list[str]:
+        """The column of a table that is read, if it is not the usual one of such files."""
+        plan = self.plan(file)
+        if plan is None or (records.has_suffix(file, ".jsonl") and plan.column("text") == "text"):
+            return []
+        return [plan.column("text"), "header" if plan.header else ""]
+
     def _parts(self, file: str, bad: Bad) -> Iterator[str | None]:
+        columns = self._columns(file)
+        if columns is not None and not records.has_suffix(file, ".jsonl"):
+            yield from _rows(file, columns, bad)
+            return
         with closing(_lines(file, bad)) as lines:  # close the file on an error, too
             if records.has_suffix(file, ".jsonl"):
-                yield from _entries(file, lines, bad)
+                plan = tables.plan_columns(file, DOCUMENTS, self.columns, LINES)
+                yield from _entries(file, lines, bad, plan.column("text"))
             elif records.has_suffix(file, ".tsv"):
                 yield from _first_column(file, lines, bad)
             elif self.separator is None:
@@ -233,8 +292,17 @@ def _separated(lines: Lines, separator: str) -> Iterator[str | None]:
     yield None
 
 
-def _entries(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
-    """Yield the "text" of each line of a JSONL file."""
+def _rows(file: str, columns: Columns, bad: Bad) -> Iterator[str | None]:
+    """Yield the text of each row of a table that is not JSONL, whose lines may be longer."""
+    for _, text in tables.read_rows(file, DOCUMENTS, columns, _text_of, LINES):
+        if isinstance(text, Problem):
+            bad(text)
+        else:
+            yield from (text, None)
+
+
+def _entries(file: str, lines: Lines, bad: Bad, column: str) -> Iterator[str | None]:
+    """Yield the text of each line of a JSONL file."""
     for number, parts in groupby(lines, key=lambda part: part[0]):
         line, size = [], 0
         for _, part in parts:
@@ -244,7 +312,7 @@ def _entries(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
             bad(Problem(file, number, records.LONG, f"{size} characters, at most {ENTRY}"))
             continue
         try:
-            text = _entry("".join(line))
+            text = _text_of(tables.text_row(records.json_object("".join(line)), "text", column))
         except Unfit as problem:
             bad(Problem(file, number, *problem.args))
         else:
@@ -267,8 +335,8 @@ def _first_column(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
         before = text
 
 
-def _entry(line: str) -> str:
-    text = records.text_field(records.json_object(line), "text")
+def _text_of(row: tables.Row) -> str:
+    text: str = row["text"]
     if not text.strip():
         raise Unfit(records.EMPTY)
     if "\0" in text:

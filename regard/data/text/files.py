@@ -1,8 +1,8 @@
 """Files of parallel text -> pairs of sentences: the first step for your own data.
 
 In: two line-aligned files, or a table (TSV, CSV, JSONL, Parquet, a dataset folder). Out: for each
-line a `Pair`, or a `Problem` with file and line number. Nothing is repaired, and bad lines are skipped
-only on request: one extra line on one side would silently train a model on noise.
+line a `Pair`, or a `Problem` with file and line number. Nothing is repaired, and bad lines are
+skipped only on request: one extra line on one side would silently train a model on noise.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from regard.data.config import Columns, Files, OnBad
+from regard.data.config import ALL_FOUND, Columns, Files, OnBad
 from regard.data.text import records, tables
 from regard.data.text.columns import PAIRS
 from regard.data.text.pairs import Pair
@@ -30,8 +30,6 @@ ONE_EACH = "one sentence or pair a line"
 _CONTROL = re.compile(r"[\x00\n]")
 """No sentence has a line break or NUL: a file with them has been read in the wrong format."""
 
-ALL_FOUND = Columns()
-"""No column is named: each is found by its name, or by its place."""
 Sentences = tuple[str, str]
 """The texts of both sides of a line."""
 

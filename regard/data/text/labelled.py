@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from regard.data.config import LabelledData, OnBad
+from regard.data.config import ALL_FOUND, Columns, LabelledData, OnBad
 from regard.data.text.annotations import READERS, Example, LabelledText, TaggedWords
 from regard.data.text.records import usable
 from regard.data.text.splits import choose_groups, read_splits
@@ -42,7 +42,7 @@ def load_labelled(data: LabelledData, task: str) -> LabelledSplits[Any]:
         InputError: A file cannot be used.
     """
     parts, skipped, checksums = read_splits(
-        data, lambda file: read_labelled(file, task, header=data.header, on_bad=data.on_bad)
+        data, lambda file: read_labelled(file, task, columns=data.columns, on_bad=data.on_bad)
     )
     if "valid" not in parts:
         parts["train"], parts["valid"] = set_aside(parts["train"], data.held_out, data.seed)
@@ -51,14 +51,14 @@ def load_labelled(data: LabelledData, task: str) -> LabelledSplits[Any]:
 
 
 def read_labelled(
-    file: str, task: str, *, header: bool = False, on_bad: OnBad = "stop"
+    file: str, task: str, *, columns: Columns = ALL_FOUND, on_bad: OnBad = "stop"
 ) -> tuple[list[Any], dict[str, int]]:
     """Read all examples of a file.
 
     Args:
         file: Its suffix decides the format.
         task: A key of `READERS`, which decides the type of the examples.
-        header: Whether the first line of a TSV or CSV file holds the names of the columns.
+        columns: Which columns of a table are read.
         on_bad: `stop` at the first problem, or `skip` such examples.
 
     Returns:
@@ -67,7 +67,7 @@ def read_labelled(
     Raises:
         InputError: At the first problem with `stop`; or if no example is left.
     """
-    return usable(READERS[task](file, header), on_bad, file, "example")
+    return usable(READERS[task](file, columns), on_bad, file, "example")
 
 
 def set_aside(

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from regard.data.config import FileData, LabelledData
+from regard.data.config import FileData, LabelledData, PartData
 from regard.data.order import generator
+from regard.data.text.arrow import splits_in
 from regard.data.text.records import checksum
 from regard.errors import InputError
 
@@ -34,15 +35,23 @@ def read_splits(
     parts: Parts = {}
     skipped: Counter[str] = Counter()
     checksums: dict[str, str] = {}
-    for name in ("train", "valid", "test"):
-        files = getattr(data, name)
-        if files is not None:
-            examples, bad = read(files)
-            parts[name] = tuple(examples)
-            skipped.update(bad)
-            names = (files,) if isinstance(files, str) else files
-            checksums |= {file: checksum(file) for file in names}
+    for name, files in files_of_splits(data).items():
+        examples, bad = read(files)
+        parts[name] = tuple(examples)
+        skipped.update(bad)
+        names = (files,) if isinstance(files, str) else files
+        checksums |= {file: checksum(file) for file in names}
     return parts, dict(skipped), checksums
+
+
+def files_of_splits(data: FileData | LabelledData | PartData) -> dict[str, Any]:
+    """Return the files of each split; a dataset folder as `train` may have the others in it."""
+    named = {name: getattr(data, name) for name in ("train", "valid", "test")}
+    inside = splits_in(data.train) if isinstance(data.train, str) else {}
+    files = {name: named[name] or inside.get(name) for name in named}
+    if "train" in inside:
+        files["train"] = inside["train"]
+    return {name: place for name, place in files.items() if place is not None}
 
 
 def choose_groups(

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 from regard.data.config import Columns
 from regard.data.text import arrow, records
 from regard.data.text.columns import (
+    LAYOUTS,
+    QUESTIONS,
     Layout,
     choose_columns,
     find_column,
@@ -110,6 +112,27 @@ def read_rows(
             raise _with_column(problem, plan, picked) from None
 
     return records.parsed(place, rows, example)
+
+
+def names_of(place: str, columns: Columns, expected: str) -> Sequence[str]:
+    """Return the names of the columns of a table; of a CSV or TSV file without them, none."""
+    if records.has_suffix(place, *OBJECTS):
+        rows = _sample(records.json_rows(place, expected))
+        return _keys([row for row in rows if not isinstance(row, Problem)], QUESTIONS)
+    if arrow.is_table(place):
+        return list(arrow.column_names(place))
+    rows = _sample(records.table_rows(place, expected))
+    header = columns.header
+    if header is None:
+        header = any(has_header(place, layout, expected) for layout in LAYOUTS)
+    return rows[0] if header and rows and not isinstance(rows[0], Problem) else ()
+
+
+def has_header(file: str, layout: Layout, expected: str) -> bool:
+    """Whether the first line of a CSV or TSV file looks like the names of its columns."""
+    sample = _sample(records.table_rows(file, expected))
+    rows = [row for row in sample if not isinstance(row, Problem)]
+    return sample[:1] == rows[:1] != [] and is_header(rows, layout)
 
 
 def plan_columns(place: str, layout: Layout, columns: Columns, expected: str) -> Plan:
@@ -217,39 +240,67 @@ class _ByName:
     """Picks the cells of the columns that have names or were numbered."""
 
     def __init__(self, plan: Plan, layout: Layout) -> None:
-        self.plan, self.layout = plan, layout
-        self.width = len(plan.names)
+        self.chosen, self.layout = plan.chosen, layout
+        self.width = 0 if layout.ragged else len(plan.names)
+        self.least = max(plan.chosen[role.key] for role in layout.required) + 1
 
     def __call__(self, cells: Sequence[str]) -> Row:
         if not any(cell.strip() for cell in cells):
             raise Unfit(records.EMPTY)
-        width = self.width or max(self.plan.chosen.values()) + 1
-        if len(cells) != width if self.width else len(cells) < width:
-            raise Unfit(records.COLUMNS, f"{len(cells)}, not {width}")
-        return {role: cells[place] for role, place in self.plan.chosen.items()}
+        if len(cells) != self.width if self.width else len(cells) < self.least:
+            raise Unfit(records.COLUMNS, f"{len(cells)}, not {self.width or self.least}")
+        return _stripped(
+            self.layout,
+            {role: cells[at] for role, at in self.chosen.items() if at < len(cells)},
+        )
 
 
 class _ByPosition:
     """Picks the cells of a file without names: the number of its columns says what they are."""
 
     def __init__(self, file: str, layout: Layout) -> None:
-        self.file, self.positions = file, layout.positions
+        self.file, self.layout = file, layout
         self.width = 0  # of the first whole row: a file has texts or pairs of texts, not both
 
     def __call__(self, cells: Sequence[str]) -> Row:
+        positions = self.layout.positions
         if not any(cell.strip() for cell in cells):
             raise Unfit(records.EMPTY)
-        if len(cells) not in ((self.width,) if self.width else self.positions):
-            expected = self.width or " or ".join(map(str, self.positions))
+        if self.layout.ragged:
+            return _stripped(self.layout, dict(zip(positions[max(positions)], cells, strict=False)))
+        if len(cells) not in ((self.width,) if self.width else positions):
+            expected = self.width or " or ".join(map(str, positions))
             raise Unfit(records.COLUMNS, f"{len(cells)}, not {expected}{self._hint(cells)}")
         if all(cell.strip() for cell in cells):
             self.width = len(cells)
-        return dict(zip(self.positions[len(cells)], cells, strict=True))
+        return _stripped(self.layout, dict(zip(positions[len(cells)], cells, strict=True)))
 
     def _hint(self, cells: Sequence[str]) -> str:
         commas = records.has_suffix(self.file, ".csv")
         semicolons = commas and len(cells) == 1 and ";" in cells[0]
         return "; commas separate them, not semicolons" if semicolons else ""
+
+
+def _stripped(layout: Layout, row: Row) -> Row:
+    return {role: cell.strip() for role, cell in row.items()} if layout.strips else row
+
+
+def text_row(row: dict[str, Any], role: str, column: str) -> Row:
+    """Pick one text of a row that has a name for each value.
+
+    Raises:
+        Unfit: There is none.
+    """
+    value = _value(row, column)
+    if value is None and column.partition(".")[0] not in row:
+        raise Unfit(records.KEYS, f"{', '.join(map(repr, row)) or 'none'}, not {column!r}")
+    if value is None:
+        raise Unfit(f"empty {role}")
+    if not isinstance(value, str):
+        raise Unfit(records.KEYS, f"{column!r} is not a text")
+    if not records.encodable(value):
+        raise Unfit(records.UNDECODABLE, f"half a character in {column!r}")
+    return {role: value}
 
 
 class _ByKey:
@@ -264,23 +315,14 @@ class _ByKey:
         for role, column in self.columns.items():
             value = _value(row, column)
             if role.is_text and not (role.optional and value is None):
-                self._check_text(row, role.key, column, value)
-            elif self.checks_encoding and not records.encodable(
+                picked |= text_row(row, role.key, column)
+                continue
+            if self.checks_encoding and not records.encodable(
                 json.dumps(value, ensure_ascii=False)
             ):
                 raise Unfit(records.UNDECODABLE, "half a character")
             picked[role.key] = value
         return picked
-
-    def _check_text(self, row: dict[str, Any], role: str, column: str, value: Any) -> None:
-        if value is None and column.partition(".")[0] not in row:
-            raise Unfit(records.KEYS, f"{', '.join(map(repr, row)) or 'none'}, not {column!r}")
-        if value is None:
-            raise Unfit(f"empty {role}")
-        if not isinstance(value, str):
-            raise Unfit(records.KEYS, f"{column!r} is not a text")
-        if not records.encodable(value):
-            raise Unfit(records.UNDECODABLE, f"half a character in {column!r}")
 
 
 def _value(row: dict[str, Any], column: str) -> Any:

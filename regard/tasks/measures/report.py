@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from regard.data.config import ALL_FOUND, Columns
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.tasks.measures.accuracy import Confusion
@@ -34,10 +35,27 @@ class Selection:
     """The name of the command, for errors."""
     model: str = "the model"
     """The name of the model, for errors."""
+    columns: Columns = ALL_FOUND
+    """The columns that the user names for the files."""
 
     def __post_init__(self) -> None:
         if self.files is not None and self.split is not None:
             raise InputError("--data with --split", expected="one of the two")
+        if self.files is None and self.columns != ALL_FOUND:
+            raise InputError(
+                "columns are named for --data", got="no --data", expected="--data FILE"
+            )
+
+    def columns_for(self, data: Any) -> Columns:
+        """Which columns of the files are read: as the user names them, else as in training.
+
+        Args:
+            data: The data config of the model.
+        """
+        usual: Columns = getattr(data, "columns", ALL_FOUND)
+        if self.columns == ALL_FOUND:
+            return usual
+        return Columns({**usual.named, **self.columns.named}, self.columns.header)
 
 
 @dataclass(frozen=True)

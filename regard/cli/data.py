@@ -1,0 +1,126 @@
+"""The work of `regard data`: which data is meant, the reports about it, and some examples of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from regard.cli.options import print_result
+from regard.data import checks
+from regard.data.config import Columns, ImagesData
+from regard.data.images.listing import has_images
+from regard.data.text.files import check, split_files
+from regard.data.text.label_check import check_labelled
+from regard.errors import InputError
+from regard.recipes import recipe as recipes
+
+PAIRS_TASKS = ("translate", "rewrite")
+
+
+def check_data(
+    given: Sequence[str], task: str | None, max_words: int, *, as_json: bool, quiet: bool
+) -> bool:
+    """Prints a report about files, or about the data of a recipe.
+
+    Args:
+        given: Files or the name of a recipe, and columns such as `data.text=sentence`.
+        task: What the files are for; None: found out.
+        max_words: Sentences with more words are too long.
+        as_json: Whether to print JSON.
+        quiet: Whether to show no progress.
+
+    Returns:
+        Whether there are problems.
+    """
+    overrides = [word for word in given if word.startswith("data.") and "=" in word]
+    names = [word for word in given if word not in overrides]
+    if not names:
+        raise InputError("data check", got="no file", expected="FILES, or a recipe")
+    if len(names) == 1 and _is_recipe(names[0]):
+        return _check_recipe(recipes.load(names[0], overrides), as_json=as_json, quiet=quiet)
+    columns = recipes.parse_columns(overrides)
+    report = _report(names, columns, task, max_words, quiet=quiet)
+    print_result(report.describe(), asdict(report), as_json=as_json)
+    return bool(report.problems)
+
+
+def _report(
+    names: Sequence[str], columns: Columns, task: str | None, max_words: int, *, quiet: bool
+) -> Any:
+    """Checks files of texts, or images."""
+    if len(names) == 1 and task is None and ("image" in columns.named or has_images(names[0])):
+        return _check_images(names[0], columns, quiet=quiet)
+    texts = split_files(names)
+    if isinstance(texts, str) and not Path(texts).exists() and not any(Path().glob(texts)):
+        expected = "a file of texts, or a folder or file of images"
+        raise InputError(f"{texts}: no such file or folder", expected=expected)
+    task = task or checks.guess_task(texts, columns)
+    if task in PAIRS_TASKS:
+        return check(texts, max_words, columns=columns)
+    if task not in checks.READERS or not isinstance(texts, str):
+        expected = f"one of {', '.join((*PAIRS_TASKS, *checks.READERS))}"
+        raise InputError("--task", got=task, expected=expected)
+    return check_labelled(texts, task, columns)
+
+
+def _check_recipe(wanted: Any, *, as_json: bool, quiet: bool) -> bool:
+    """Prints a report about each split of a recipe's data; returns whether there are problems."""
+    data = wanted.data
+    if isinstance(data, ImagesData):
+        report = _check_images(data.folder or data.file or "", data.columns, quiet=quiet)
+        print_result(report.describe(), asdict(report), as_json=as_json)
+        return bool(report.problems)
+    checks.check_files(data)
+    reports = checks.reports(data, wanted.task)
+    if not reports:
+        raise InputError(
+            "data check", got=f"data.kind: {data.kind}", expected="pairs or labels from files"
+        )
+    copies = {split: count for split, count in checks.overlaps(data, wanted.task).items() if count}
+    for split, report in reports.items():
+        row = {"split": split, **asdict(report), "also_in_train": copies.get(split, 0)}
+        print_result(f"{split}:\n{report.describe()}", row, as_json=as_json)
+    if not as_json:
+        for split, count in copies.items():
+            print_result(f"{count} of {split} are training examples, too", as_json=False)
+    return bool(copies) or any(report.problems for report in reports.values())
+
+
+def _check_images(place: str, columns: Columns, *, quiet: bool) -> Any:
+    from regard.data.images.check import check_images
+    from regard.runtime.progress import Progress
+
+    with Progress(1.0, quiet=quiet, at_once=False) as bar:
+        return check_images(
+            place,
+            lambda done, of: bar.update_to(done / of, f"{done:,} of {of:,} images"),
+            columns,
+        )
+
+
+def _is_recipe(name: str) -> bool:
+    if Path(name).suffix in (".yaml", ".yml"):
+        return True
+    return not Path(name).exists() and name in recipes.shipped()
+
+
+def labelled_lines(wanted: Any, split: str, count: int) -> Iterator[str]:
+    """Yields the first examples of a recipe's labelled data: texts and labels, with tabs between.
+
+    Args:
+        wanted: The recipe.
+        split: train, valid or test.
+        count: How many.
+    """
+    from regard.data.text.labelled import load_labelled
+
+    splits = load_labelled(wanted.data, wanted.task)
+    known = {"train": splits.train, "valid": splits.valid, **splits.tests}
+    if split not in known:
+        raise InputError("--split", got=split, expected=f"one of {', '.join(known)}")
+    for example in known[split][:count]:
+        answers = [answer.text for answer in getattr(example, "answers", ())]
+        cells = (*example.texts, " ".join(getattr(example, "labels", answers)))
+        yield "\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in cells)

@@ -1,0 +1,198 @@
+"""The `data:` section of a recipe -> what should be known about its data before a training.
+
+In: a recipe's data and task. Out: a report for each split, as `regard data check` prints them, or
+one line about what is worth a look, as `regard train` prints before it begins. An error if a file
+is missing, with the key to add.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from regard.data.config import (
+    Columns,
+    FileData,
+    Files,
+    ImagesData,
+    LabelledData,
+    MixtureData,
+    TextData,
+)
+from regard.data.text import arrow, files, label_check, tables
+from regard.data.text.annotations import READERS
+from regard.data.text.columns import IMAGES, PAIRS, Layout
+from regard.data.text.documents import TextFiles, find_files, training_files
+from regard.data.text.pairs import Pair
+from regard.data.text.records import Problem
+from regard.data.text.splits import files_of_splits
+from regard.errors import InputError
+
+ENOUGH = 100_000
+"""How many examples of a split are looked through before a training."""
+SUSPICIOUS = (files.SWAPPED, *label_check.SUSPICIOUS)
+"""Problems of usable examples. All others are errors, or are counted, when the data is read."""
+
+
+TASKS: dict[str, Layout] = {**label_check.LAYOUTS, "translate": PAIRS}
+
+
+def guess_task(place: Files, columns: Columns) -> str:
+    """Guess which task a file is for by its named columns, else by the names in it.
+
+    Pairs are the usual data: a file without names is taken for them.
+    """
+    if not isinstance(place, str):
+        return "translate"
+    if place.lower().removesuffix(".gz").endswith(".json"):
+        return "answer"
+    named = {*columns.named} - {"source"}
+    for task, layout in TASKS.items():
+        if named & {role.key for role in layout.roles}:
+            return task
+    if not tables.is_table(place):
+        return "translate"
+    names = tables.names_of(place, columns, "a table")
+    for task, layout in label_check.LAYOUTS.items():
+        if all(any(role.fits(name) for name in names) for role in layout.required):
+            return task
+    return "translate"
+
+
+def check_files(data: Any) -> None:
+    """Raise an error for a file that a recipe names and that does not exist.
+
+    Raises:
+        InputError: It names the key of the recipe.
+    """
+    for key in ("train", "valid", "test", "files"):
+        value = getattr(data, key, None) or ()
+        for name in (value,) if isinstance(value, str) else value:
+            if Path(name).exists() or glob.glob(name, recursive=True):  # noqa: PTH207
+                continue
+            raise InputError(
+                f"data.{key}", got=f"{name}: no such file", fix=_fix(f"data.{key}", Path(name))
+            )
+    for name, part in getattr(data, "parts", {}).items():
+        try:
+            check_files(part)
+        except InputError as error:
+            what = error.what.replace("data.", f"data.parts.{name}.")
+            raise InputError(what, got=error.got, fix="name your own file there") from None
+
+
+def _fix(key: str, path: Path) -> str:
+    """What to do about a missing file: name another one, such as one with a similar name."""
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent} either; paths start where the command is run"
+    names = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
+    near = get_close_matches(path.name, names, n=1, cutoff=0.7)
+    if near:
+        return f"did you mean {key}={path.parent / near[0]}?"
+    return f"add {key}=FILE with your own data"
+
+
+def reports(data: Any, task: str, most: int | None = None) -> dict[str, Any]:
+    """Check the files of each split.
+
+    Args:
+        data: The `data:` section.
+        task: The recipe's task.
+        most: How many first examples of a split to check; None: all.
+
+    Returns:
+        By split, a `files.Report` of pairs or a `LabelReport`; none for data that is generated.
+    """
+    if isinstance(data, FileData):
+        return {
+            split: files.check(names, data.max_words, columns=data.columns, most=most)
+            for split, names in files_of_splits(data).items()
+        }
+    if isinstance(data, LabelledData):
+        return {
+            split: label_check.check_labelled(name, task, data.columns, most=most)
+            for split, name in files_of_splits(data).items()
+        }
+    return {}
+
+
+def overlaps(data: Any, task: str, most: int | None = None) -> dict[str, int]:
+    """Count the examples of each other split that are training examples, too."""
+    if not isinstance(data, FileData | LabelledData):
+        return {}
+    names = files_of_splits(data)
+    train = set(_keys(names["train"], data, task, most))
+    return {
+        split: sum(key in train for key in _keys(place, data, task, most))
+        for split, place in names.items()
+        if split != "train"
+    }
+
+
+def _keys(place: Any, data: FileData | LabelledData, task: str, most: int | None) -> Iterator[int]:
+    """Yield a hash of the input of each example."""
+    if isinstance(data, FileData):
+        rows: Iterator[Any] = files.read_pairs(place, data.max_words, data.columns)
+    else:
+        rows = READERS[task](place, data.columns)
+    for row in islice(rows, most):
+        if not isinstance(row, Problem):
+            yield hash(row if isinstance(row, Pair) else label_check.example_key(row))
+
+
+def summary(data: Any, task: str) -> str:
+    """Say in one line what is worth a look in a recipe's data; nothing if all is as usual.
+
+    Raises:
+        InputError: A file is missing or cannot be read, or it is not clear which column is what.
+    """
+    check_files(data)
+    parts = [*_described_columns(data)]
+    for split, report in reports(data, task, ENOUGH).items():
+        parts += [report.columns] if report.columns else []
+        parts += [
+            f"{split}: {count} times {what}{_such_as(report, what)}"
+            for what, count in report.problems.items()
+            if what in SUSPICIOUS
+        ]
+        if report.duplicates:
+            parts.append(f"{split}: {report.duplicates} duplicates")
+    if isinstance(data, LabelledData):  # of pairs, the task itself says so
+        parts += [
+            f"{count} examples of {split} are training examples, too"
+            for split, count in overlaps(data, task, ENOUGH).items()
+            if count
+        ]
+    return "; ".join(dict.fromkeys(parts))
+
+
+def _such_as(report: Any, what: str) -> str:
+    if what != label_check.ONCE:
+        return ""
+    return f" ({', '.join(islice(label_check.labels_seen_once(report.labels), 3))})"
+
+
+def _described_columns(data: Any) -> Iterator[str]:
+    """Describe the columns of tables that have no report of their own."""
+    if isinstance(data, MixtureData):
+        for part in data.parts.values():
+            if part.train is not None:
+                yield from filter(None, [files.describe_columns(part.train, part.columns)])
+    elif isinstance(data, TextData):
+        train, valid = training_files(data.files, data.valid)
+        texts = TextFiles(find_files([*train, *valid]), columns=data.columns)
+        plans = (texts.plan(file) for file in texts.files)
+        yield from (plan.describe() for plan in plans if plan is not None and plan.found_out)
+    elif isinstance(data, ImagesData) and data.file and tables.is_table(data.file):
+        yield from _described_images(data.file, data.columns)
+
+
+def _described_images(place: str, columns: Columns) -> Iterator[str]:
+    for part in arrow.splits_in(place).values() or [place]:
+        plan = tables.plan_columns(part, IMAGES, columns, "images")
+        if plan.found_out:
+            yield plan.describe()

@@ -1,0 +1,144 @@
+"""Look through labelled examples: labels, duplicates, problems by file and line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from regard.data.config import ALL_FOUND, Columns
+from regard.data.text import records, tables
+from regard.data.text.annotations import LABELLED, READERS, Question, plan_words
+from regard.data.text.columns import QUESTIONS, TEXTS, WORDS, Layout
+from regard.data.text.records import Problem
+
+ONE_LABEL = "one label only"
+ONCE = "a label seen once"
+CONTRADICTION = "the same text with another label"
+SUSPICIOUS = (ONE_LABEL, ONCE, CONTRADICTION)
+"""Problems of examples that can be used all the same."""
+LAYOUTS: dict[str, Layout] = {"classify": TEXTS, "tag": WORDS, "answer": QUESTIONS}
+SHOWN = 20
+"""How many labels are listed."""
+
+
+@dataclass(frozen=True)
+class LabelReport:
+    """The result of checking a dataset of labelled examples."""
+
+    examples: int
+    """Number of usable examples."""
+    problems: dict[str, int]
+    """Number of problems, by kind."""
+    first: tuple[Problem, ...]
+    """The first problems, in the order of the file."""
+    duplicates: int
+    """Number of usable examples that repeat an earlier one."""
+    labels: dict[str, int] = field(default_factory=dict)
+    """Number of each label, the most frequent first."""
+    columns: str = ""
+    """What was decided about the columns of a table."""
+
+    def describe(self) -> str:
+        """Describe the result: columns, the first problems with file and line, the counts."""
+        lines = [count for what, count in self.problems.items() if what not in SUSPICIOUS]
+        hidden = sum(lines) - len(self.first)
+        return "\n".join(
+            [
+                *([self.columns] if self.columns else []),
+                *map(str, self.first),
+                *([f"… and {hidden} more"] if hidden else []),
+                *(f"{count} times: {what}" for what, count in self.problems.items()),
+                f"{self.examples} examples can be used"
+                + (f", {self.duplicates} of them duplicates" if self.duplicates else ""),
+                *([f"labels: {_listed(self.labels)}"] if self.labels else []),
+            ]
+        )
+
+
+def check_labelled(
+    place: str,
+    task: str,
+    columns: Columns = ALL_FOUND,
+    shown: int = 10,
+    most: int | None = None,
+) -> LabelReport:
+    """Check a dataset of labelled examples without stopping at bad ones.
+
+    Args:
+        place: A file or a dataset folder.
+        task: A key of `READERS`: classify, tag or answer.
+        columns: Which columns of a table are read.
+        shown: How many problems to keep with file and line.
+        most: How many first examples to check; None: all.
+
+    Raises:
+        InputError: The file cannot be read at all, or it is not clear which column is what.
+    """
+    problems: Counter[str] = Counter()
+    first: list[Problem] = []
+    labels: Counter[str] = Counter()
+    seen: dict[int, int] = {}  # hashes only, so that the dataset may be larger than memory
+    examples = duplicates = 0
+    for row in islice(READERS[task](place, columns), most):
+        if isinstance(row, Problem):
+            problems[row.what] += 1
+            first += [row] if len(first) < shown else []
+            continue
+        examples += 1
+        labels.update(getattr(row, "labels", ()))
+        key, content = hash(example_key(row)), hash(row)
+        before = seen.setdefault(key, content)
+        duplicates += examples > len(seen) and before == content
+        problems[CONTRADICTION] += before != content
+    problems |= _odd_labels(labels, task)
+    return LabelReport(
+        examples=examples,
+        problems={what: count for what, count in problems.items() if count},
+        first=tuple(first),
+        duplicates=duplicates,
+        labels=dict(labels.most_common()),
+        columns=describe_labelled(place, task, columns),
+    )
+
+
+def example_key(example: Any) -> Hashable:
+    """A key that is equal for examples with the same input."""
+    if isinstance(example, Question):
+        return example.question, example.context
+    key: Hashable = example.key
+    return key
+
+
+def describe_labelled(place: str, task: str, columns: Columns) -> str:
+    """Say which columns of a table are read, if that was found out; else nothing."""
+    if (
+        task == "tag"
+        and not records.has_suffix(place, ".jsonl")
+        and not tables.arrow.is_table(place)
+    ):
+        plan = plan_words(place, columns)
+    elif tables.is_table(place):
+        plan = tables.plan_columns(place, LAYOUTS[task], columns, LABELLED)
+    else:
+        return ""
+    return plan.describe() if plan.found_out else ""
+
+
+def _odd_labels(labels: Counter[str], task: str) -> Counter[str]:
+    if task == "answer" or not labels:
+        return Counter()
+    once = sum(count == 1 for count in labels.values())
+    return Counter({ONE_LABEL: int(len(labels) == 1), ONCE: once})
+
+
+def labels_seen_once(labels: dict[str, int]) -> Iterator[str]:
+    """Yield the labels that occur once."""
+    return (label for label, count in labels.items() if count == 1)
+
+
+def _listed(labels: dict[str, int]) -> str:
+    shown = ", ".join(f"{label} {count:,}" for label, count in islice(labels.items(), SHOWN))
+    return shown + (f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else "")
