@@ -9,8 +9,9 @@ from typing import Any
 
 from regard.cli.options import print_result
 from regard.data import checks
-from regard.data.config import Columns, ImagesData
+from regard.data.config import Columns, FileData, ImagesData, LabelledData
 from regard.data.images.listing import has_images
+from regard.data.text.arrow import splits_in
 from regard.data.text.files import check, split_files
 from regard.data.text.label_check import check_labelled
 from regard.errors import InputError
@@ -41,6 +42,8 @@ def check_data(
     if len(names) == 1 and _is_recipe(names[0]):
         return _check_recipe(recipes.load(names[0], overrides), as_json=as_json, quiet=quiet)
     columns = recipes.parse_columns(overrides)
+    if len(names) == 1 and splits_in(names[0]) and not has_images(names[0]):
+        return _check_folder(names[0], columns, task, max_words, as_json=as_json)
     report = _report(names, columns, task, max_words, quiet=quiet)
     print_result(report.describe(), asdict(report), as_json=as_json)
     return bool(report.problems)
@@ -73,12 +76,28 @@ def _check_recipe(wanted: Any, *, as_json: bool, quiet: bool) -> bool:
         print_result(report.describe(), asdict(report), as_json=as_json)
         return bool(report.problems)
     checks.check_files(data)
-    reports = checks.reports(data, wanted.task)
-    if not reports:
+    if not isinstance(data, FileData | LabelledData):
         raise InputError(
             "data check", got=f"data.kind: {data.kind}", expected="pairs or labels from files"
         )
-    copies = {split: count for split, count in checks.overlaps(data, wanted.task).items() if count}
+    return _check_splits(data, wanted.task, as_json=as_json)
+
+
+def _check_folder(
+    place: str, columns: Columns, task: str | None, max_words: int, *, as_json: bool
+) -> bool:
+    """Prints a report about each split of a dataset folder."""
+    task = task or checks.guess_task(next(iter(splits_in(place).values())), columns)
+    given: dict[str, Any] = {**columns.named, "header": columns.header, "train": place}
+    if task in PAIRS_TASKS:
+        return _check_splits(FileData(**given, max_words=max_words), task, as_json=as_json)
+    return _check_splits(LabelledData(**given), task, as_json=as_json)
+
+
+def _check_splits(data: FileData | LabelledData, task: str, *, as_json: bool) -> bool:
+    """Prints a report about each split; returns whether there are problems."""
+    reports = checks.reports(data, task)
+    copies = {split: count for split, count in checks.overlaps(data, task).items() if count}
     for split, report in reports.items():
         row = {"split": split, **asdict(report), "also_in_train": copies.get(split, 0)}
         print_result(f"{split}:\n{report.describe()}", row, as_json=as_json)

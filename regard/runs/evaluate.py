@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.config import ALL_FOUND, Columns
+from regard.data.text.arrow import split_to_score
 from regard.errors import InputError
 from regard.pipeline import Pipeline
 from regard.runtime.files import write_file
@@ -36,7 +37,7 @@ def evaluate(
             and `files`.
         out: The folder for results; None writes nothing.
         split: A split of the run's data; by default the test sets, else the held-out data.
-        files: Files with other examples to use instead.
+        files: Files with other examples to use instead; of a dataset folder, its test split.
         columns: Which columns of these files are read, if they differ from those of training.
         beam: The beam size, for tasks that decode by beam search.
         suggest: Whether to also score suggestions of next words.
@@ -60,6 +61,7 @@ def evaluate(
     how = Scoring(pipeline.decoding(**changes), suggest=suggest, **scoring)
     if sets is None:
         how.on_progress(0.0, "reading the text")
+        files = None if files is None else split_to_score(files)
         selection = Selection(split, files, model=pipeline.name, columns=columns)
         sets = pipeline.task.examples(recipe, selection)
     report: Report = pipeline.task.report(pipeline.model, sets, how)

@@ -72,6 +72,12 @@ def splits_in(place: str) -> dict[str, str]:
     return files
 
 
+def split_to_score(place: str) -> str:
+    """Return the test split of a dataset folder, else its validation split; else the place."""
+    splits = splits_in(place)
+    return splits.get("test") or splits.get("valid") or place
+
+
 def shards(place: str) -> list[Path]:
     """List the files of a table, in order.
 

@@ -286,10 +286,12 @@ def _choose_usual(
 def _choose_sides(names: Sequence[str], chosen: dict[str, int], free: list[int]) -> None:
     """Choose the sides of pairs by languages, or the only two columns in their order."""
     missing = [role for role in ("source", "target") if role not in chosen]
-    languages = [place for place in free if _is_language(names[place])]
+    # the keys of an object are sorted: their order does not say which is the source
+    languages = [at for at in free if _is_language(names[at]) and "." not in names[at]]
     if len(languages) > len(missing):  # "id" is a language, too
         languages = [place for place in languages if _folded(names[place]) not in IDS]
-    sides = free if len(names) == len(missing) == 2 else languages
+    only_two = len(names) == len(missing) == 2 and not any("." in name for name in names)
+    sides = free if only_two else languages
     if len(sides) == len(missing):
         chosen |= dict(zip(missing, sides, strict=True))
         free[:] = [place for place in free if place not in sides]
