@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from regard.config import Config
-from regard.data.config import NoData
+from regard.data.config import Column, NoData, ReadsTables
 from regard.recipes.messages import Keys
 from regard.recipes.recipe import RecipeFormat
 
 
-class SentencesData(Config):
+class SentencesData(Config, ReadsTables):
     """Plain text files. Each line is a sentence: context windows do not cross line ends."""
 
+    COLUMNS: ClassVar[tuple[str, ...]] = ("text",)
     kind: Literal["text"] = "text"
     files: tuple[str, ...]
-    """Files, folders or patterns: `.txt`, `.txt.gz`, or `.jsonl` with a `text` field per line."""
+    """Files, folders or patterns: `.txt`, `.txt.gz`, or tables with a column of texts, as with
+    `kind: text` in other recipes."""
+    text: Column | None = None
+    """The column of texts in a table. None: as its name says."""
+    header: bool | None = None
+    """Whether the first line of a CSV or TSV file has the names of its columns. None: found out."""
     on_bad: Literal["stop", "skip"] = "stop"
     """What to do with invalid UTF-8, invalid JSON lines, and empty files."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.text.documents import DocumentPiece, Text, TextFiles, find_files
+from regard.data.text.documents import DocumentPiece, Text, TextFiles, find_files, training_files
 from regard.data.text.python_docs import PythonText
 from regard.errors import InputError
 from regard.tokens.kinds import WORD
@@ -46,7 +46,9 @@ def text_of(recipe: VectorsRecipe) -> Text:
         InputError: If the recipe has no text.
     """
     if isinstance(recipe.data, SentencesData):
-        return TextFiles(find_files(recipe.data.files), on_bad=recipe.data.on_bad)
+        data = recipe.data
+        train, _ = training_files(data.files, ())
+        return TextFiles(find_files(train), on_bad=data.on_bad, columns=data.columns)
     if isinstance(recipe.data, LibraryData):
         return PythonText()
     raise InputError("data.kind", got=recipe.data.kind, expected="a text to learn from",

@@ -184,13 +184,14 @@ def _has_usual_names(first: Sequence[str], others: Sequence[Sequence[str]], layo
     hits = {role.key for role in layout.roles for cell in first if role.fits(cell)}
     if layout is PAIRS:
         hits |= {cell for cell in first if _is_language(cell)}
-    if not hits or not _could_be_names(first, others):
+    if not _could_be_names(first, others):
         return False
     if layout is IMAGES and any(_folded(cell) in layout["image"].names for cell in first):
         return True  # the path of an image has a suffix
-    known = [_folded(cell) in IDS or _is_usual(cell) for cell in first]
+    if all(_folded(cell) in IDS or _is_usual(cell) for cell in first):
+        return bool(hits) or len(first) > 2
     single = all(re.fullmatch(r"[\w#:-]*", cell) for cell in first)
-    return all(known) or len(hits) > 1 or (len(first) > 2 and single)
+    return len(hits) > 1 or (bool(hits) and single and len(first) > 2)
 
 
 def _numbers_below(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
