@@ -154,13 +154,7 @@ def summary(data: Any, task: str) -> str:
     parts = [*_described_columns(data)]
     for split, report in reports(data, task, ENOUGH).items():
         parts += [report.columns] if report.columns else []
-        parts += [
-            f"{split}: {count} times {what}{_such_as(report, what)}"
-            for what, count in report.problems.items()
-            if what in SUSPICIOUS
-        ]
-        if report.duplicates:
-            parts.append(f"{split}: {report.duplicates} duplicates")
+        parts += _oddities(report) if split == "train" else []
     if isinstance(data, LabelledData):  # of pairs, the task itself says so
         parts += [
             f"{count} examples of {split} are training examples, too"
@@ -170,10 +164,16 @@ def summary(data: Any, task: str) -> str:
     return "; ".join(dict.fromkeys(parts))
 
 
-def _such_as(report: Any, what: str) -> str:
-    if what != label_check.ONCE:
-        return ""
-    return f" ({', '.join(islice(label_check.labels_seen_once(report.labels), 3))})"
+def _oddities(report: Any) -> Iterator[str]:
+    """Yield what is odd about usable training examples, with counts."""
+    if report.duplicates:
+        yield f"duplicates: {report.duplicates}"
+    for what, count in report.problems.items():
+        if what == label_check.ONCE:
+            once = [label for label, times in report.labels.items() if times == 1]
+            yield f"{what}: {', '.join(once[:3])}{'' if count < 4 else f' and {count - 3} more'}"
+        elif what in SUSPICIOUS:
+            yield f"{what}: {count}"
 
 
 def _described_columns(data: Any) -> Iterator[str]:

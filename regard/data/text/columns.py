@@ -39,6 +39,7 @@ SENTENCES = 2.5
 FEWEST = 3
 """The fewest rows below a first line that it is compared with."""
 _NAME = re.compile(r"[^\W\d][\w .#:/()-]{0,39}")
+_SUFFIX = re.compile(r"\.[A-Za-z]\w{1,4}$")
 _NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 
 
@@ -159,6 +160,7 @@ def is_header(rows: Sequence[Sequence[str]], layout: Layout) -> bool:
         return _names_two_sides(first, others) or _numbers_below(first, others)
     return (
         _has_usual_names(first, others, layout)
+        or (layout is IMAGES and _paths_below(first, others))
         or _numbers_below(first, others)
         or (layout is TEXTS and _labels_below(first, others))
     )
@@ -211,6 +213,15 @@ def _labels_below(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool
         and all(cell.isidentifier() for cell in first)
         and _could_be_names(first, others)
         and _mean_words([row[:-1] for row in others]) >= SENTENCES
+    )
+
+
+def _paths_below(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
+    """Whether a column has only names of files, and another name above them."""
+    columns = ([row[place] for row in others] for place in range(len(first)))
+    return _could_be_names(first, others) and any(
+        cells and not _SUFFIX.search(first[place]) and all(map(_SUFFIX.search, cells))
+        for place, cells in enumerate(columns)
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -90,9 +90,8 @@ def check_labelled(
         examples += 1
         labels.update(getattr(row, "labels", ()))
         key, content = hash(example_key(row)), hash(row)
-        before = seen.setdefault(key, content)
-        duplicates += examples > len(seen) and before == content
-        problems[CONTRADICTION] += before != content
+        duplicates += seen.get(key) == content
+        problems[CONTRADICTION] += seen.setdefault(key, content) != content
     problems |= _odd_labels(labels, task)
     return LabelReport(
         examples=examples,
@@ -132,11 +131,6 @@ def _odd_labels(labels: Counter[str], task: str) -> Counter[str]:
         return Counter()
     once = sum(count == 1 for count in labels.values())
     return Counter({ONE_LABEL: int(len(labels) == 1), ONCE: once})
-
-
-def labels_seen_once(labels: dict[str, int]) -> Iterator[str]:
-    """Yield the labels that occur once."""
-    return (label for label, count in labels.items() if count == 1)
 
 
 def _listed(labels: dict[str, int]) -> str:

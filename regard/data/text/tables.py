@@ -56,13 +56,16 @@ class Plan:
 
     def describe(self) -> str:
         """Say what is read from which column, in one line."""
-        roles = ", ".join(f"{role} from {self.column(role)}" for role in self.chosen)
-        start = f"first line of {self.file} taken as names of columns: {listed(self.names)}"
+        columns = {role: self.column(role) for role in self.chosen}
         unused = [name for at, name in enumerate(self.names) if at not in self.chosen.values()]
-        more = f"; not used: {listed(unused)}" if unused else ""
-        if self.header:
-            return f"{start}; {roles}{more}"
-        return f"{self.file}: {roles}{more}" if roles else ""
+        header = f"first line of {self.file} taken as names of columns: {listed(self.names)}"
+        parts = [
+            header if self.header else "",
+            ", ".join(f"{role} from {name}" for role, name in columns.items() if name != role),
+            f"not used: {listed(unused)}" if unused else "",
+        ]
+        described = "; ".join(part for part in parts if part)
+        return described if self.header or not described else f"{self.file}: {described}"
 
     def column(self, role: str) -> str:
         """The name of the column of a role, or its number."""
