@@ -187,11 +187,13 @@ def _described_columns(data: Any) -> Iterator[str]:
         texts = TextFiles(find_files([*train, *valid]), columns=data.columns)
         plans = (texts.plan(file) for file in texts.files)
         yield from (plan.describe() for plan in plans if plan is not None and plan.found_out)
-    elif isinstance(data, ImagesData) and data.file and tables.is_table(data.file):
-        yield from _described_images(data.file, data.columns)
+    elif isinstance(data, ImagesData):
+        yield from _described_images(data.folder or data.file or "", data.columns)
 
 
 def _described_images(place: str, columns: Columns) -> Iterator[str]:
+    if not tables.is_table(place) or not Path(place).exists():
+        return  # the error for a missing file comes when images are read
     for part in arrow.splits_in(place).values() or [place]:
         plan = tables.plan_columns(part, IMAGES, columns, "images")
         if plan.found_out:

@@ -1,0 +1,93 @@
+"""Your own tables from the command line: columns by name in `train`, `eval` and `data`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from regard.recipes import recipe as recipes
+from regard.recipes.recipe import parse_columns
+from regard.runs.start import began_before_headers, continued
+from tests.commands import is_refused
+
+ROWS = [(f"this film number {n} is {('good', 'bad')[n % 2]}", ("pos", "neg")[n % 2])
+        for n in range(24)]  # fmt: skip
+SHORT = ("train.steps=2", "train.evaluate_every=2")
+
+
+@pytest.fixture
+def reviews(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{n},{text},{label}" for n, (text, label) in enumerate(ROWS)]
+    Path("reviews.csv").write_text("\n".join(["id,body,stars", *lines]))
+    Path("usual.csv").write_text("\n".join(["id,sentence,label", *lines]))
+
+
+@pytest.mark.usefixtures("reviews")
+def test_columns_that_are_not_clear_stop_a_training_before_it_begins(regard):
+    refused = regard("train", "own/rnn", "data.train=reviews.csv", *SHORT, "-o", "run")
+    is_refused(refused, "columns id, body, stars", "add data.text=body data.label=stars")
+    assert not Path("run/recipe.yaml").exists()
+    is_refused(regard("train", "own/translate", "-o", "run"), "data.train", "add data.train=FILE")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("reviews")
+def test_a_run_remembers_its_columns_and_eval_takes_others(regard, caplog):
+    named = ("data.text=body", "data.label=stars")
+    trained = regard("train", "own/rnn", "data.train=reviews.csv", *named, *SHORT, "-o", "run")
+    assert trained.code == 0, trained.err
+    assert "first line of reviews.csv taken as names of columns: id, body, stars" in caplog.text
+    assert recipes.load("run/recipe.yaml").data.columns == parse_columns(named)
+    own = json.loads(regard("eval", "run", "--data", "reviews.csv", "--json").out)
+    assert own["examples"] == 24
+    is_refused(regard("eval", "run", "--data", "usual.csv"), "none is called body")
+    other = ("data.text=sentence", "data.label=label")
+    again = json.loads(regard("eval", "run", *other, "--data", "usual.csv", "--json").out)
+    assert (again["examples"], again["accuracy"]) == (24, own["accuracy"])
+    is_refused(regard("eval", "run", *other), "no --data")
+    is_refused(regard("eval", "run", "--data", "usual.csv", "train.steps=3"), "data.KEY=COLUMN")
+    resumed = regard(
+        "train", "own/rnn", "data.train=reviews.csv", *named, "train.steps=3", "-o", "run",
+        "--resume",
+    )  # fmt: skip
+    assert resumed.code == 0, resumed.err
+
+
+@pytest.mark.usefixtures("reviews")
+def test_data_check_and_sample_read_as_a_training_would(regard):
+    found = regard("data", "check", "usual.csv")
+    assert (found.code, found.out.splitlines()) == (0, [
+        "first line of usual.csv taken as names of columns: id, sentence, label; text from "
+        "sentence; not used: id",
+        "24 examples can be used",
+        "labels: pos 12, neg 12",
+    ])  # fmt: skip
+    named = json.loads(
+        regard("data", "check", "reviews.csv", "data.text=body", "data.label=stars", "--json").out
+    )
+    assert named["labels"] == {"pos": 12, "neg": 12}
+    splits = regard("data", "check", "own/rnn", "data.train=usual.csv", "data.valid=usual.csv")
+    assert splits.code == 1
+    assert splits.out.startswith("train:\n")
+    assert "24 of valid are training examples, too" in splits.out
+    sample = regard("data", "sample", "own/rnn", "data.train=usual.csv", "--pairs", "2").out
+    assert all(tuple(line.split("\t")) in ROWS for line in sample.splitlines())
+    is_refused(regard("data", "check", "usual.csv", "--task", "sing"), "one of translate, rewrite")
+    is_refused(regard("data", "check", "data.text=body"), "no file")
+
+
+def test_an_older_run_keeps_its_first_line_when_it_is_resumed():
+    """Its recipe has no `header`, or `header: false`, which were the same."""
+    now = recipes.load("own/rnn")
+    text = recipes.dump(now)
+    old = recipes.from_text(text.replace("  header: null\n", "  header: false\n"), "recipe.yaml")
+    older = recipes.from_text(text.replace("  header: null\n", ""), "recipe.yaml")
+    for before in (old, older):
+        assert began_before_headers(before)
+        assert continued(now, before).data.header is False
+    new = recipes.from_text(text, "recipe.yaml")
+    assert not began_before_headers(new)
+    assert continued(now, new).data.header is None
