@@ -9,7 +9,8 @@ import pytest
 
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import parse_columns
-from regard.runs.start import began_before_headers, continued
+from regard.runs.load import recipe_of_run
+from regard.runs.start import continued
 from tests.commands import is_refused
 
 ROWS = [(f"this film number {n} is {('good', 'bad')[n % 2]}", ("pos", "neg")[n % 2])
@@ -80,14 +81,13 @@ def test_data_check_and_sample_read_as_a_training_would(regard):
 
 
 def test_an_older_run_keeps_its_first_line_when_it_is_resumed():
-    """Its recipe has no `header`, or `header: false`, which were the same."""
-    now = recipes.load("own/rnn")
-    text = recipes.dump(now)
-    old = recipes.from_text(text.replace("  header: null\n", "  header: false\n"), "recipe.yaml")
-    older = recipes.from_text(text.replace("  header: null\n", ""), "recipe.yaml")
-    for before in (old, older):
-        assert began_before_headers(before)
-        assert continued(now, before).data.header is False
-    new = recipes.from_text(text, "recipe.yaml")
-    assert not began_before_headers(new)
-    assert continued(now, new).data.header is None
+    """Its recipe has `header: false` for labels, and no `header` for pairs and texts."""
+    for name, line in (("own/rnn", "  header: false\n"), ("own/translate", "")):
+        now = recipes.load(name)
+        text = recipes.dump(now)
+        old = recipe_of_run(text.replace("  header: null\n", line), "recipe.yaml")
+        assert old.data.header is False
+        assert recipes.changed(old, continued(now, old)) == []
+        new = recipe_of_run(text, "recipe.yaml")
+        assert new.data.header is None
+        assert recipes.changed(new, continued(now, new)) == []

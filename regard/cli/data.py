@@ -84,11 +84,11 @@ def _check_recipe(wanted: Any, *, as_json: bool, quiet: bool) -> bool:
 
 
 def _check_folder(
-    place: str, columns: Columns, task: str | None, max_words: int, *, as_json: bool
+    table: str, columns: Columns, task: str | None, max_words: int, *, as_json: bool
 ) -> bool:
     """Prints a report about each split of a dataset folder."""
-    task = task or checks.guess_task(next(iter(splits_in(place).values())), columns)
-    given: dict[str, Any] = {**columns.named, "header": columns.header, "train": place}
+    task = task or checks.guess_task(next(iter(splits_in(table).values())), columns)
+    given: dict[str, Any] = {**columns.named, "header": columns.header, "train": table}
     if task in PAIRS_TASKS:
         return _check_splits(FileData(**given, max_words=max_words), task, as_json=as_json)
     return _check_splits(LabelledData(**given), task, as_json=as_json)
@@ -107,13 +107,13 @@ def _check_splits(data: FileData | LabelledData, task: str, *, as_json: bool) ->
     return bool(copies) or any(report.problems for report in reports.values())
 
 
-def _check_images(place: str, columns: Columns, *, quiet: bool) -> Any:
+def _check_images(table: str, columns: Columns, *, quiet: bool) -> Any:
     from regard.data.images.check import check_images
     from regard.runtime.progress import Progress
 
     with Progress(1.0, quiet=quiet, at_once=False) as bar:
         return check_images(
-            place,
+            table,
             lambda done, of: bar.update_to(done / of, f"{done:,} of {of:,} images"),
             columns,
         )

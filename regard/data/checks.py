@@ -25,10 +25,10 @@ from regard.data.config import (
 )
 from regard.data.text import arrow, files, label_check, tables
 from regard.data.text.annotations import READERS
-from regard.data.text.columns import IMAGES, PAIRS, Layout
 from regard.data.text.documents import TextFiles, find_files, training_files
 from regard.data.text.pairs import Pair
 from regard.data.text.records import Problem
+from regard.data.text.roles import IMAGES, PAIRS, Layout
 from regard.data.text.splits import files_of_splits
 from regard.errors import InputError
 
@@ -41,22 +41,21 @@ SUSPICIOUS = (files.SWAPPED, *label_check.SUSPICIOUS)
 TASKS: dict[str, Layout] = {**label_check.LAYOUTS, "translate": PAIRS}
 
 
-def guess_task(place: Files, columns: Columns) -> str:
+def guess_task(table: Files, columns: Columns) -> str:
     """Guess which task a file is for by its named columns, else by the names in it.
 
     Pairs are the usual data: a file without names is taken for them.
     """
-    if not isinstance(place, str):
+    if not isinstance(table, str):
         return "translate"
-    if place.lower().removesuffix(".gz").endswith(".json"):
+    if table.lower().removesuffix(".gz").endswith(".json"):
         return "answer"
-    named = {*columns.named} - {"source"}
     for task, layout in TASKS.items():
-        if named & {role.key for role in layout.roles}:
+        if {*columns.named} & {role.key for role in layout.roles}:
             return task
-    if not tables.is_table(place):
+    if not tables.is_table(table):
         return "translate"
-    names = tables.names_of(place, columns, "a table")
+    names = tables.names_of(table, columns, "a table")
     for task, layout in label_check.LAYOUTS.items():
         if all(any(role.fits(name) for name in names) for role in layout.required):
             return task
@@ -127,18 +126,18 @@ def overlaps(data: Any, task: str, most: int | None = None) -> dict[str, int]:
     names = files_of_splits(data)
     train = set(_keys(names["train"], data, task, most))
     return {
-        split: sum(key in train for key in _keys(place, data, task, most))
-        for split, place in names.items()
+        split: sum(key in train for key in _keys(table, data, task, most))
+        for split, table in names.items()
         if split != "train"
     }
 
 
-def _keys(place: Any, data: FileData | LabelledData, task: str, most: int | None) -> Iterator[int]:
+def _keys(table: Any, data: FileData | LabelledData, task: str, most: int | None) -> Iterator[int]:
     """Yield a hash of the input of each example."""
     if isinstance(data, FileData):
-        rows: Iterator[Any] = files.read_pairs(place, data.max_words, data.columns)
+        rows: Iterator[Any] = files.read_pairs(table, data.max_words, data.columns)
     else:
-        rows = READERS[task](place, data.columns)
+        rows = READERS[task](table, data.columns)
     for row in islice(rows, most):
         if not isinstance(row, Problem):
             yield hash(row if isinstance(row, Pair) else label_check.example_key(row))
@@ -186,15 +185,15 @@ def _described_columns(data: Any) -> Iterator[str]:
         train, valid = training_files(data.files, data.valid)
         texts = TextFiles(find_files([*train, *valid]), columns=data.columns)
         plans = (texts.plan(file) for file in texts.files)
-        yield from (plan.describe() for plan in plans if plan is not None and plan.found_out)
+        yield from (plan.describe() for plan in plans if plan is not None and plan.inferred)
     elif isinstance(data, ImagesData):
         yield from _described_images(data.folder or data.file or "", data.columns)
 
 
-def _described_images(place: str, columns: Columns) -> Iterator[str]:
-    if not tables.is_table(place) or not Path(place).exists():
+def _described_images(table: str, columns: Columns) -> Iterator[str]:
+    if not tables.is_table(table) or not Path(table).exists():
         return  # the error for a missing file comes when images are read
-    for part in arrow.splits_in(place).values() or [place]:
+    for part in arrow.splits_in(table).values() or [table]:
         plan = tables.plan_columns(part, IMAGES, columns, "images")
-        if plan.found_out:
+        if plan.inferred:
             yield plan.describe()

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.config import input_error
+from regard.data.config import FileData, TextData
 from regard.errors import InputError
 from regard.hub.config import ConfigFile
 from regard.models import parse_description, vocabularies_in
@@ -303,7 +304,24 @@ def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
     check_tensors(f"{name}: the weights", snapshot.weights, model.state_dict())
     fill(model, snapshot.weights)
     stored = _stored_processor(snapshot.tokenizer)
-    return Pipeline(model, stored, recipes.from_text(snapshot.recipe, f"{name}/recipe.yaml"), name)
+    return Pipeline(model, stored, recipe_of_run(snapshot.recipe, f"{name}/recipe.yaml"), name)
+
+
+def recipe_of_run(text: str, file: str) -> Recipe:
+    """The recipe that a run has stored.
+
+    A run that began before headers were found out has no key `header`. It learned from the first
+    line of its files, too, and its splits depend on that: it is read as `header: false`.
+
+    Args:
+        text: The recipe's text.
+        file: Its name, for errors.
+    """
+    recipe = recipes.from_text(text, file)
+    data = recipe.data
+    if isinstance(data, FileData | TextData) and "header" not in data.model_fields_set:
+        return recipe.model_copy(update={"data": data.model_copy(update={"header": False})})
+    return recipe
 
 
 def check_weights(

@@ -14,14 +14,13 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from regard.data.config import FileData, LabelledData, TextData
 from regard.errors import InputError
 from regard.layers import freezing
 from regard.models import Model, parse_description
 from regard.models.config import ModelConfig
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import MAY_DIFFER, Recipe
-from regard.runs.load import check_weights, load, outline
+from regard.runs.load import check_weights, load, outline, recipe_of_run
 from regard.tasks.entries import TASKS
 from regard.tasks.labelled import NAMES, is_labelled, with_task_head
 from regard.tokens import Vocabulary
@@ -88,7 +87,7 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> RunStart:
         InputError: The folder's model does not suit the recipe.
     """
     if snapshot is not None:
-        old = recipes.from_text(snapshot.recipe, "recipe.yaml")
+        old = recipe_of_run(snapshot.recipe, "recipe.yaml")
         config, sizes = parse_description(snapshot.config)
         check_weights(config, sizes, snapshot.weights, f"checkpoint {folder_name(snapshot.step)}")
         return RunStart(continued(recipe, old), Vocabulary.from_json(snapshot.tokenizer), sizes)
@@ -144,17 +143,6 @@ def settled(recipe: Recipe, base: Recipe) -> Recipe:
         raise InputError(f"start.folder {recipe.start.folder}", got=problem) from None
 
 
-def began_before_headers(old: Recipe) -> bool:
-    """Whether a run began when no header was found out: it learned from the first line, too.
-
-    A recipe of that time has no key `header`, or `header: false`; a list of images always had one.
-    """
-    data = old.data
-    if not isinstance(data, FileData | TextData | LabelledData):
-        return False
-    return data.header is False or "header" not in data.model_fields_set
-
-
 def continued(recipe: Recipe, old: Recipe) -> Recipe:
     """Completes a recipe with the model, tokens, classes and tags of the run that is resumed.
 
@@ -164,7 +152,7 @@ def continued(recipe: Recipe, old: Recipe) -> Recipe:
     """
     model = TASKS[recipe.task].task_class.complete_config(recipe.task, recipe.model, old.model)
     changes: dict[str, Any] = {"model": model}
-    if began_before_headers(old) and getattr(recipe.data, "header", 0) is None:
+    if getattr(old.data, "header", None) is False and getattr(recipe.data, "header", 0) is None:
         changes["data"] = recipe.data.model_copy(update={"header": False})
     return settled(recipe.model_copy(update=changes), old)
 

@@ -25,8 +25,8 @@ from regard.models.sketch import sketch
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
-from regard.runs.load import load
-from regard.runs.start import began_before_headers, begin, continued
+from regard.runs.load import load, recipe_of_run
+from regard.runs.start import begin, continued
 from regard.runtime.cores import torch_threads
 from regard.runtime.device import MOST_THREADS, Runtime, check_memory, setup
 from regard.runtime.files import write_file
@@ -262,10 +262,9 @@ def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | No
         return None
 
     def changed_keys(text: str, file: str) -> list[str]:
-        old = recipes.from_text(text, file)
+        old = recipe_of_run(text, file)
         changed = recipes.changed(old, continued(recipe, old))
-        may = MAY_CHANGE | ({"data.header"} if began_before_headers(old) else set())
-        return [key for key in changed if key not in may and not key.startswith("decode.")]
+        return [key for key in changed if key not in MAY_CHANGE and not key.startswith("decode.")]
 
     return checkpoint.to_resume(run, changed_keys)
 

@@ -14,11 +14,11 @@ from regard.data.images.listing import find_images, has_images
 from regard.data.sources import few_pairs, load_splits
 from regard.data.text import arrow, records, tables
 from regard.data.text.annotations import Excerpt, LabelledText, Question, TaggedWords
-from regard.data.text.columns import DOCUMENTS, PAIRS, TEXTS
 from regard.data.text.documents import TextFiles
 from regard.data.text.files import load_pairs
 from regard.data.text.label_check import check_labelled
 from regard.data.text.labelled import load_labelled, read_labelled
+from regard.data.text.roles import DOCUMENTS, PAIRS, TEXTS
 from regard.errors import InputError
 
 GOOD, BAD = "a joy to watch", "dull and far too long"

@@ -24,8 +24,8 @@ from regard.data.images.arrays import Source
 from regard.data.images.opening import MOST_BYTES
 from regard.data.text import arrow, records, tables
 from regard.data.text.arrow import SPLITS
-from regard.data.text.columns import IMAGES
 from regard.data.text.records import Problem
+from regard.data.text.roles import IMAGES
 from regard.errors import InputError, escaped
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm",
@@ -268,13 +268,14 @@ def _zipped(path: Path) -> Iterator[Member]:
                 yield member.filename, member.file_size, content
 
 
-def _in_table(place: str, columns: Columns) -> Listing:
+def _in_table(table: str, columns: Columns) -> Listing:
     """Read a table: image, label, and if there are any caption and split."""
     listing = Listing()
-    folder = Path(place).parent
+    path = Path(table)
+    folder = path if path.is_dir() else path.parent
     total = 0
-    for number, row in tables.read_rows(place, IMAGES, columns, dict, "paths and labels"):
-        where = f"{place}:{number}"
+    for number, row in tables.read_rows(table, IMAGES, columns, dict, "paths and labels"):
+        where = f"{table}:{number}"
         if isinstance(row, Problem):
             if row.what == records.EMPTY:
                 continue
@@ -287,7 +288,7 @@ def _in_table(place: str, columns: Columns) -> Listing:
         total += len(source) if isinstance(source, bytes) else 0
         if total > MOST_MEMBERS:
             expected = f"at most {MOST_MEMBERS:,} bytes of images in a table"
-            raise InputError(place, got="a larger table", expected=expected)
+            raise InputError(table, got="a larger table", expected=expected)
         split = str(row.get("split") or "").lower()
         if split and split not in SPLITS:
             raise InputError(f"{where}: split", got=split, expected="train, valid or test")

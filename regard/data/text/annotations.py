@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from regard.data.config import Columns
 from regard.data.text import records, tables
-from regard.data.text.columns import QUESTIONS, TEXTS, WORDS, Layout
 from regard.data.text.records import Numbered, Problem, Unfit
+from regard.data.text.roles import QUESTIONS, TEXTS, WORDS, Layout
 from regard.data.text.tables import Row
 from regard.errors import InputError
 
@@ -109,14 +109,14 @@ Example = TypeVar("Example", LabelledText, TaggedWords, Question)
 # Texts with a class
 
 
-def _texts(place: str, columns: Columns) -> Iterator[LabelledText | Problem]:
-    return _read(place, columns, TEXTS, _text_of)
+def _texts(table: str, columns: Columns) -> Iterator[LabelledText | Problem]:
+    return _read(table, columns, TEXTS, _text_of)
 
 
 def _read(
-    place: str, columns: Columns, layout: Layout, understand: Callable[[Row], Example]
+    table: str, columns: Columns, layout: Layout, understand: Callable[[Row], Example]
 ) -> Iterator[Example | Problem]:
-    rows = tables.read_rows(place, layout, columns, understand, LABELLED)
+    rows = tables.read_rows(table, layout, columns, understand, LABELLED)
     return (example for _, example in rows)
 
 
@@ -145,9 +145,9 @@ def _label(row: Row) -> str:
 # Words with tags
 
 
-def _words(place: str, columns: Columns) -> Iterator[TaggedWords | Problem]:
-    one_a_line = records.has_suffix(place, *tables.CELLS) or not tables.is_table(place)
-    return _sentences(place, columns) if one_a_line else _read(place, columns, WORDS, _words_of)
+def _words(table: str, columns: Columns) -> Iterator[TaggedWords | Problem]:
+    one_a_line = records.has_suffix(table, *tables.CELLS) or not tables.is_table(table)
+    return _sentences(table, columns) if one_a_line else _read(table, columns, WORDS, _words_of)
 
 
 def _words_of(row: Row) -> TaggedWords:
@@ -218,10 +218,10 @@ def _sentence(
 # Questions about a text
 
 
-def _questions(place: str, columns: Columns) -> Iterator[Question | Problem]:
-    if records.has_suffix(place, ".json"):
-        return _squad(place)
-    return _read(place, columns, QUESTIONS, _question_of)
+def _questions(table: str, columns: Columns) -> Iterator[Question | Problem]:
+    if records.has_suffix(table, ".json"):
+        return _squad(table)
+    return _read(table, columns, QUESTIONS, _question_of)
 
 
 def _question_of(row: Row) -> Question:
@@ -314,4 +314,4 @@ READERS: dict[str, Callable[[str, Columns], Iterator[Any]]] = {
     "tag": _words,
     "answer": _questions,
 }
-"""The reader of each task's examples: (place, named columns) -> examples or problems."""
+"""The reader of each task's examples: (table, named columns) -> examples or problems."""

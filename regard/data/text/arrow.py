@@ -30,14 +30,14 @@ Names = dict[str, list[str]]
 """Names of classes, by column; the index of a name is the number in the data."""
 
 
-def is_table(place: str) -> bool:
+def is_table(table: str) -> bool:
     """Whether a name is that of a Parquet or Arrow file, a pattern of them, or a dataset folder."""
-    return place.lower().endswith(SUFFIXES) or is_dataset(place)
+    return table.lower().endswith(SUFFIXES) or is_dataset(table)
 
 
-def is_dataset(place: str) -> bool:
+def is_dataset(table: str) -> bool:
     """Whether a folder was written by `save_to_disk`, or holds Parquet files and no texts."""
-    path = Path(place)
+    path = Path(table)
     if not path.is_dir():
         return False
     if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
@@ -45,12 +45,12 @@ def is_dataset(place: str) -> bool:
     return bool(_files_in(path))
 
 
-def splits_in(place: str) -> dict[str, str]:
+def splits_in(table: str) -> dict[str, str]:
     """Find the splits of a folder: train, valid and test -> what to read for each.
 
     Of a single table, or of what is no folder of tables at all, there are none.
     """
-    path = Path(place)
+    path = Path(table)
     if not path.is_dir():
         return {}
     if (path / "dataset_dict.json").is_file():
@@ -72,62 +72,62 @@ def splits_in(place: str) -> dict[str, str]:
     return files
 
 
-def split_to_score(place: str) -> str:
-    """Return the test split of a dataset folder, else its validation split; else the place."""
-    splits = splits_in(place)
-    return splits.get("test") or splits.get("valid") or place
+def split_to_score(table: str) -> str:
+    """Return the test split of a dataset folder, else its validation split; else the table."""
+    splits = splits_in(table)
+    return splits.get("test") or splits.get("valid") or table
 
 
-def shards(place: str) -> list[Path]:
+def shards(table: str) -> list[Path]:
     """List the files of a table, in order.
 
     Raises:
         InputError: There are none; or a folder has several splits, of which one must be named.
     """
-    path = Path(place)
+    path = Path(table)
     if path.is_file():
         return [path]
     if path.is_dir():
-        splits = splits_in(place)
+        splits = splits_in(table)
         if splits:
             first = next(iter(splits.values()))
             got = f"a dataset with the splits {', '.join(splits)}"
-            raise InputError(place, got=got, expected="one of them", fix=f"name it: {first}")
+            raise InputError(table, got=got, expected="one of them", fix=f"name it: {first}")
         files = _listed_in_state(path) if (path / "state.json").is_file() else _files_in(path)
     else:
-        files = sorted(Path(name) for name in glob.glob(place))  # noqa: PTH207 (any folder)
+        files = sorted(Path(name) for name in glob.glob(table))  # noqa: PTH207 (any folder)
     if not files:
-        raise InputError(place, got="no such file", expected="a Parquet file or a dataset folder")
+        raise InputError(table, got="no such file", expected="a Parquet file or a dataset folder")
     return files
 
 
-def column_names(place: str) -> dict[str, list[str]]:
+def column_names(table: str) -> dict[str, list[str]]:
     """Read the names of the columns; for a column of objects, with the names of their keys."""
-    schema, _ = _opened(shards(place)[0])
+    schema, _ = _opened(shards(table)[0])
     return {
         field.name: [child.name for child in field.type] if _is_object(field.type) else []
         for field in schema
     }
 
 
-def rows(place: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+def rows(table: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table as values by column.
 
     Args:
-        place: A file, a pattern, or a folder.
+        table: A file, a pattern, or a folder.
         columns: The top-level columns to read; None: all that are not images or other bytes.
 
     Raises:
         InputError: A file is damaged, or the files have different columns.
     """
-    for path in shards(place):
+    for path in shards(table):
         schema, batches = _opened(path)
         wanted = [n for n in schema.names if not _is_binary(schema.field(n).type)] if (
             columns is None
         ) else list(columns)  # fmt: skip
         absent = [name for name in wanted if name not in schema.names]
         if absent:
-            got = f"no column {absent[0]}, which {shards(place)[0]} has"
+            got = f"no column {absent[0]}, which {shards(table)[0]} has"
             raise InputError(str(path), got=got, expected="the same columns in all files")
         labels = _class_names(schema)
         try:

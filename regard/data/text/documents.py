@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, Protocol
 
 from regard.data.config import ALL_FOUND, Columns, OnBad
 from regard.data.text import arrow, records, tables
-from regard.data.text.columns import DOCUMENTS, PAIRS
 from regard.data.text.records import Problem, Unfit
+from regard.data.text.roles import DOCUMENTS, PAIRS
 from regard.errors import InputError
 
 SUFFIXES = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz")

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from regard.data.config import ALL_FOUND, Columns, Files, OnBad
 from regard.data.text import records, tables
-from regard.data.text.columns import PAIRS
 from regard.data.text.pairs import Pair
 from regard.data.text.records import Numbered, Problem
+from regard.data.text.roles import PAIRS
 from regard.data.text.suspicions import Sides, named_languages
 from regard.errors import InputError
 
@@ -197,7 +197,7 @@ def describe_columns(files: Files, columns: Columns) -> str:
     if not isinstance(files, str):
         return ""
     plan = tables.plan_columns(files, PAIRS, columns, ONE_EACH)
-    return plan.describe() if plan.found_out else ""
+    return plan.describe() if plan.inferred else ""
 
 
 def _suspicions(files: Files, sides: Sides, rows: Numbered[Pair]) -> Iterator[Problem]:

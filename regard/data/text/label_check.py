@@ -11,8 +11,8 @@ from typing import Any
 from regard.data.config import ALL_FOUND, Columns
 from regard.data.text import records, tables
 from regard.data.text.annotations import LABELLED, READERS, Question, plan_words
-from regard.data.text.columns import QUESTIONS, TEXTS, WORDS, Layout
 from regard.data.text.records import Problem
+from regard.data.text.roles import QUESTIONS, TEXTS, WORDS, Layout
 
 ONE_LABEL = "one label only"
 ONCE = "a label seen once"
@@ -59,7 +59,7 @@ class LabelReport:
 
 
 def check_labelled(
-    place: str,
+    table: str,
     task: str,
     columns: Columns = ALL_FOUND,
     shown: int = 10,
@@ -68,7 +68,7 @@ def check_labelled(
     """Check a dataset of labelled examples without stopping at bad ones.
 
     Args:
-        place: A file or a dataset folder.
+        table: A file or a dataset folder.
         task: A key of `READERS`: classify, tag or answer.
         columns: Which columns of a table are read.
         shown: How many problems to keep with file and line.
@@ -82,7 +82,7 @@ def check_labelled(
     labels: Counter[str] = Counter()
     seen: dict[int, int] = {}  # hashes only, so that the dataset may be larger than memory
     examples = duplicates = 0
-    for row in islice(READERS[task](place, columns), most):
+    for row in islice(READERS[task](table, columns), most):
         if isinstance(row, Problem):
             problems[row.what] += 1
             first += [row] if len(first) < shown else []
@@ -99,7 +99,7 @@ def check_labelled(
         first=tuple(first),
         duplicates=duplicates,
         labels=dict(labels.most_common()),
-        columns=describe_labelled(place, task, columns),
+        columns=describe_labelled(table, task, columns),
     )
 
 
@@ -111,19 +111,19 @@ def example_key(example: Any) -> Hashable:
     return key
 
 
-def describe_labelled(place: str, task: str, columns: Columns) -> str:
+def describe_labelled(table: str, task: str, columns: Columns) -> str:
     """Say which columns of a table are read, if that was found out; else nothing."""
     if (
         task == "tag"
-        and not records.has_suffix(place, ".jsonl")
-        and not tables.arrow.is_table(place)
+        and not records.has_suffix(table, ".jsonl")
+        and not tables.arrow.is_table(table)
     ):
-        plan = plan_words(place, columns)
-    elif tables.is_table(place):
-        plan = tables.plan_columns(place, LAYOUTS[task], columns, LABELLED)
+        plan = plan_words(table, columns)
+    elif tables.is_table(table):
+        plan = tables.plan_columns(table, LAYOUTS[task], columns, LABELLED)
     else:
         return ""
-    return plan.describe() if plan.found_out else ""
+    return plan.describe() if plan.inferred else ""
 
 
 def _odd_labels(labels: Counter[str], task: str) -> Counter[str]:

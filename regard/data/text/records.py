@@ -270,9 +270,9 @@ def opened(file: str) -> IO[bytes] | gzip.GzipFile:
         raise unreadable(file, problem) from None
 
 
-def checksum(place: str) -> str:
+def checksum(name: str) -> str:
     """SHA-256 of a file's bytes, without decompressing them; of a dataset's files together."""
-    files = arrow.shards(place) if arrow.is_table(place) else [Path(place)]
+    files = arrow.shards(name) if arrow.is_table(name) else [Path(name)]
     sums = []
     for file in files:
         with file.open("rb") as stream:

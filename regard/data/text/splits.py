@@ -51,7 +51,7 @@ def files_of_splits(data: FileData | LabelledData | PartData) -> dict[str, Any]:
     files = {name: named[name] or inside.get(name) for name in named}
     if "train" in inside:
         files["train"] = inside["train"]
-    return {name: place for name, place in files.items() if place is not None}
+    return {name: names for name, names in files.items() if names is not None}
 
 
 def choose_groups(

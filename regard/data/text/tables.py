@@ -16,9 +16,6 @@ from typing import Any, TypeVar
 from regard.data.config import Columns
 from regard.data.text import arrow, records
 from regard.data.text.columns import (
-    LAYOUTS,
-    QUESTIONS,
-    Layout,
     choose_columns,
     find_column,
     is_header,
@@ -26,6 +23,7 @@ from regard.data.text.columns import (
     which_columns,
 )
 from regard.data.text.records import Numbered, Problem, Unfit
+from regard.data.text.roles import LAYOUTS, QUESTIONS, Layout
 from regard.errors import InputError
 
 CELLS = (".csv", ".tsv")
@@ -51,13 +49,15 @@ class Plan:
     """Whether they are the first line of the file."""
     chosen: dict[str, int] = field(default_factory=dict)
     """The index of the column of each role; empty if the number of columns decides."""
-    found_out: bool = False
+    inferred: bool = False
     """Whether a header or a role was found out, not said by the user or by the roles' own names."""
 
     def describe(self) -> str:
         """Say what is read from which column, in one line."""
         columns = {role: self.column(role) for role in self.chosen}
-        unused = [name for at, name in enumerate(self.names) if at not in self.chosen.values()]
+        unused = [
+            name for index, name in enumerate(self.names) if index not in self.chosen.values()
+        ]
         header = f"first line of {self.file} taken as names of columns: {listed(self.names)}"
         parts = [
             header if self.header else "",
@@ -69,17 +69,17 @@ class Plan:
 
     def column(self, role: str) -> str:
         """The name of the column of a role, or its number."""
-        place = self.chosen[role]
-        return self.names[place] if self.names else f"column {place + 1}"
+        index = self.chosen[role]
+        return self.names[index] if self.names else f"column {index + 1}"
 
 
-def is_table(place: str) -> bool:
+def is_table(table: str) -> bool:
     """Whether a name is that of a table."""
-    return records.has_suffix(place, *CELLS, *OBJECTS) or arrow.is_table(place)
+    return records.has_suffix(table, *CELLS, *OBJECTS) or arrow.is_table(table)
 
 
 def read_rows(
-    place: str,
+    table: str,
     layout: Layout,
     columns: Columns,
     understand: Callable[[Row], Example],
@@ -88,7 +88,7 @@ def read_rows(
     """Yield the example in each row of a table, or its problem, with the number of its line.
 
     Args:
-        place: A file, or a dataset folder.
+        table: A file, or a dataset folder.
         layout: The roles of the columns.
         columns: The columns that the user names.
         understand: Converts the values of a row, by role; raises `Unfit` if it cannot.
@@ -97,15 +97,15 @@ def read_rows(
     Raises:
         InputError: The file cannot be read, or it is not clear which column is what.
     """
-    plan = plan_columns(place, layout, columns, expected)
+    plan = plan_columns(table, layout, columns, expected)
     rows: Iterator[tuple[int, Any]]
     pick: Callable[[Any], Row]
-    if records.has_suffix(place, *CELLS):
-        rows = records.table_rows(place, expected)
-        pick = _ByName(plan, layout) if plan.chosen else _ByPosition(place, layout)
+    if records.has_suffix(table, *CELLS):
+        rows = records.table_rows(table, expected)
+        pick = _ByName(plan, layout) if plan.chosen else _ByPosition(table, layout)
         rows = islice(rows, 1, None) if plan.header else rows
     else:
-        rows, pick = _objects(place, plan, expected), _ByKey(plan, layout)
+        rows, pick = _objects(table, plan, expected), _ByKey(plan, layout)
 
     def example(row: Any) -> Example:
         picked = pick(row)
@@ -114,20 +114,20 @@ def read_rows(
         except Unfit as problem:
             raise _with_column(problem, plan, picked) from None
 
-    return records.parsed(place, rows, example)
+    return records.parsed(table, rows, example)
 
 
-def names_of(place: str, columns: Columns, expected: str) -> Sequence[str]:
+def names_of(table: str, columns: Columns, expected: str) -> Sequence[str]:
     """Return the names of the columns of a table; of a CSV or TSV file without them, none."""
-    if records.has_suffix(place, *OBJECTS):
-        rows = _sample(records.json_rows(place, expected))
+    if records.has_suffix(table, *OBJECTS):
+        rows = _sample(records.json_rows(table, expected))
         return _keys([row for row in rows if not isinstance(row, Problem)], QUESTIONS)
-    if arrow.is_table(place):
-        return list(arrow.column_names(place))
-    rows = _sample(records.table_rows(place, expected))
+    if arrow.is_table(table):
+        return list(arrow.column_names(table))
+    rows = _sample(records.table_rows(table, expected))
     header = columns.header
     if header is None:
-        header = any(has_header(place, layout, expected) for layout in LAYOUTS)
+        header = any(has_header(table, layout, expected) for layout in LAYOUTS)
     return rows[0] if header and rows and not isinstance(rows[0], Problem) else ()
 
 
@@ -138,33 +138,33 @@ def has_header(file: str, layout: Layout, expected: str) -> bool:
     return sample[:1] == rows[:1] != [] and is_header(rows, layout)
 
 
-def plan_columns(place: str, layout: Layout, columns: Columns, expected: str) -> Plan:
+def plan_columns(table: str, layout: Layout, columns: Columns, expected: str) -> Plan:
     """Decide from its first rows which column of a table is what.
 
     Raises:
         InputError: The file cannot be read, or it is not clear which column is what.
     """
-    named = {role.key for role in layout.roles} & {*columns.named}
-    wanted = Columns({role: columns.named[role] for role in named}, columns.header)
-    if records.has_suffix(place, *CELLS):
-        return plan_cells(place, layout, wanted, records.table_rows(place, expected))
-    if records.has_suffix(place, *OBJECTS):
-        rows = _sample(records.json_rows(place, expected))
+    roles = [role.key for role in layout.roles if role.key in columns.named]
+    wanted = Columns({role: columns.named[role] for role in roles}, columns.header)
+    if records.has_suffix(table, *CELLS):
+        return plan_cells(table, layout, wanted, records.table_rows(table, expected))
+    if records.has_suffix(table, *OBJECTS):
+        rows = _sample(records.json_rows(table, expected))
         objects = [row for row in rows if not isinstance(row, Problem)]
-        return _plan_objects(place, layout, wanted, objects, _keys(objects, layout))
-    if not arrow.is_table(place):
+        return _plan_objects(table, layout, wanted, objects, _keys(objects, layout))
+    if not arrow.is_table(table):
         raise InputError(
-            place,
+            table,
             got="an unknown file suffix",
             expected=f"{', '.join((*CELLS, *OBJECTS))} (or with .gz after it) or .parquet, or a "
             "folder that datasets wrote",
         )
     names = [
         name
-        for outer, inner in arrow.column_names(place).items()
+        for outer, inner in arrow.column_names(table).items()
         for name in _names(outer, inner, layout)
     ]
-    return _plan_objects(place, layout, wanted, None, names)
+    return _plan_objects(table, layout, wanted, None, names)
 
 
 def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list[str]]) -> Plan:
@@ -193,10 +193,10 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
     missing = [role.key for role in layout.required if role.key not in chosen]
     usual = layout.positions.get(len(first)) if not columns.named and columns.header else None
     if missing and usual:
-        chosen = {role: place for place, role in enumerate(usual)}
+        chosen = {role: index for index, role in enumerate(usual)}
     elif missing:
         raise which_columns(file, first, layout, chosen, rows[1:])
-    return Plan(file, tuple(first), header=True, chosen=chosen, found_out=columns.header is None)
+    return Plan(file, tuple(first), header=True, chosen=chosen, inferred=columns.header is None)
 
 
 def _plan_numbers(
@@ -204,7 +204,7 @@ def _plan_numbers(
 ) -> Plan:
     """Decide about the columns of a file without names: as numbered, else by their number."""
     width = len(rows[0])
-    numbers = [str(place + 1) for place in range(width)]
+    numbers = [str(index + 1) for index in range(width)]
     chosen = {
         role: find_column(file, numbers, role, column) for role, column in columns.named.items()
     }
@@ -218,25 +218,27 @@ def _plan_numbers(
 
 
 def _plan_objects(
-    place: str,
+    table: str,
     layout: Layout,
     columns: Columns,
     objects: Sequence[dict[str, Any]] | None,
     names: Sequence[str],
 ) -> Plan:
     """Decide about the columns of a file that has a name beside each value."""
-    chosen = choose_columns(place, names, layout, columns.named)
+    chosen = choose_columns(table, names, layout, columns.named)
     missing = [role.key for role in layout.required if role.key not in chosen]
     if len(missing) > len(names) - len(chosen) and objects is not None:
         # Nothing to choose from: each line is then reported for the key that it lacks.
         names = [*names, *missing]
         chosen |= {role: names.index(role, len(names) - len(missing)) for role in missing}
     elif missing:
-        rows = islice(arrow.rows(place), SAMPLE) if objects is None else objects
+        rows = islice(arrow.rows(table), SAMPLE) if objects is None else objects
         cells = [[str(_value(row, name)) for name in names] for row in rows]
-        raise which_columns(place, names, layout, chosen, cells)
-    found_out = any(names[at] != role and role not in columns.named for role, at in chosen.items())
-    return Plan(place, tuple(names), chosen=chosen, found_out=found_out)
+        raise which_columns(table, names, layout, chosen, cells)
+    inferred = any(
+        names[index] != role and role not in columns.named for role, index in chosen.items()
+    )
+    return Plan(table, tuple(names), chosen=chosen, inferred=inferred)
 
 
 class _ByName:
@@ -254,7 +256,7 @@ class _ByName:
             raise Unfit(records.COLUMNS, f"{len(cells)}, not {self.width or self.least}")
         return _stripped(
             self.layout,
-            {role: cells[at] for role, at in self.chosen.items() if at < len(cells)},
+            {role: cells[index] for role, index in self.chosen.items() if index < len(cells)},
         )
 
 
@@ -310,7 +312,7 @@ class _ByKey:
     """Picks the values of a row that has a name for each."""
 
     def __init__(self, plan: Plan, layout: Layout) -> None:
-        self.columns = {layout[role]: plan.names[at] for role, at in plan.chosen.items()}
+        self.columns = {layout[role]: plan.names[index] for role, index in plan.chosen.items()}
         self.checks_encoding = records.has_suffix(plan.file, *OBJECTS)
 
     def __call__(self, row: dict[str, Any]) -> Row:
@@ -337,12 +339,12 @@ def _value(row: dict[str, Any], column: str) -> Any:
     return _value(value, inner) if dot and isinstance(value, dict) else None
 
 
-def _objects(place: str, plan: Plan, expected: str) -> Iterator[tuple[int, Any]]:
-    if records.has_suffix(place, *OBJECTS):
-        return records.json_rows(place, expected)
-    known = {plan.names[at] for at in plan.chosen.values()}
+def _objects(table: str, plan: Plan, expected: str) -> Iterator[tuple[int, Any]]:
+    if records.has_suffix(table, *OBJECTS):
+        return records.json_rows(table, expected)
+    known = {plan.names[index] for index in plan.chosen.values()}
     tops = dict.fromkeys(name.partition(".")[0] for name in plan.names if name in known)
-    return enumerate(arrow.rows(place, list(tops)), 1)
+    return enumerate(arrow.rows(table, list(tops)), 1)
 
 
 def _sample(rows: Numbered[Example]) -> list[Example | Problem]:

@@ -53,9 +53,10 @@ class Selection:
             data: The data config of the model.
         """
         usual: Columns = getattr(data, "columns", ALL_FOUND)
-        if self.columns == ALL_FOUND:
-            return usual
-        return Columns({**usual.named, **self.columns.named}, self.columns.header)
+        named = {**usual.named, **self.columns.named}
+        # other files may have a header even if those of training had none
+        header = usual.header or None if self.columns == ALL_FOUND else self.columns.header
+        return Columns(named, header)
 
 
 @dataclass(frozen=True)
