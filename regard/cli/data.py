@@ -11,6 +11,7 @@ from regard.cli.options import print_result
 from regard.data import checks
 from regard.data.config import Columns, FileData, ImagesData, LabelledData
 from regard.data.images.listing import has_images
+from regard.data.text.annotations import READERS
 from regard.data.text.arrow import splits_in
 from regard.data.text.files import check, split_files
 from regard.data.text.label_check import check_labelled
@@ -62,8 +63,8 @@ def _report(
     task = task or checks.guess_task(texts, columns)
     if task in PAIRS_TASKS:
         return check(texts, max_words, columns=columns)
-    if task not in checks.READERS or not isinstance(texts, str):
-        expected = f"one of {', '.join((*PAIRS_TASKS, *checks.READERS))}"
+    if task not in READERS or not isinstance(texts, str):
+        expected = f"one of {', '.join((*PAIRS_TASKS, *READERS))}"
         raise InputError("--task", got=task, expected=expected)
     return check_labelled(texts, task, columns)
 

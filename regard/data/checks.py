@@ -32,7 +32,7 @@ from regard.data.text.roles import IMAGES, PAIRS, Layout
 from regard.data.text.splits import files_of_splits
 from regard.errors import InputError
 
-ENOUGH = 100_000
+ENOUGH = 50_000
 """How many examples of a split are looked through before a training."""
 SUSPICIOUS = (files.SWAPPED, *label_check.SUSPICIOUS)
 """Problems of usable examples. All others are errors, or are counted, when the data is read."""

@@ -146,8 +146,14 @@ def _label(row: Row) -> str:
 
 
 def _words(table: str, columns: Columns) -> Iterator[TaggedWords | Problem]:
-    one_a_line = records.has_suffix(table, *tables.CELLS) or not tables.is_table(table)
-    return _sentences(table, columns) if one_a_line else _read(table, columns, WORDS, _words_of)
+    if one_word_a_line(table):
+        return _sentences(table, columns)
+    return _read(table, columns, WORDS, _words_of)
+
+
+def one_word_a_line(table: str) -> bool:
+    """Whether a file of words has a line for each, not a list in each row."""
+    return records.has_suffix(table, *tables.CELLS) or not tables.is_table(table)
 
 
 def _words_of(row: Row) -> TaggedWords:

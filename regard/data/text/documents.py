@@ -177,7 +177,9 @@ class TextFiles:
             InputError: The file cannot be read, or it is not clear which column it is.
         """
         columns = self._columns(file)
-        return columns and tables.plan_columns(file, DOCUMENTS, columns, LINES)
+        if columns is None:
+            return None
+        return tables.plan_columns(file, DOCUMENTS, columns, LINES)
 
     def _columns(self, file: str) -> Columns | None:
         """The columns by which a table is read; None if the file is read as it stands."""

@@ -9,8 +9,14 @@ from itertools import islice
 from typing import Any
 
 from regard.data.config import ALL_FOUND, Columns
-from regard.data.text import records, tables
-from regard.data.text.annotations import LABELLED, READERS, Question, plan_words
+from regard.data.text import tables
+from regard.data.text.annotations import (
+    LABELLED,
+    READERS,
+    Question,
+    one_word_a_line,
+    plan_words,
+)
 from regard.data.text.records import Problem
 from regard.data.text.roles import QUESTIONS, TEXTS, WORDS, Layout
 
@@ -113,11 +119,7 @@ def example_key(example: Any) -> Hashable:
 
 def describe_labelled(table: str, task: str, columns: Columns) -> str:
     """Say which columns of a table are read, if that was found out; else nothing."""
-    if (
-        task == "tag"
-        and not records.has_suffix(table, ".jsonl")
-        and not tables.arrow.is_table(table)
-    ):
+    if task == "tag" and one_word_a_line(table):
         plan = plan_words(table, columns)
     elif tables.is_table(table):
         plan = tables.plan_columns(table, LAYOUTS[task], columns, LABELLED)

@@ -120,15 +120,15 @@ def read_rows(
 def names_of(table: str, columns: Columns, expected: str) -> Sequence[str]:
     """Return the names of the columns of a table; of a CSV or TSV file without them, none."""
     if records.has_suffix(table, *OBJECTS):
-        rows = _sample(records.json_rows(table, expected))
-        return _keys([row for row in rows if not isinstance(row, Problem)], QUESTIONS)
+        objects = _sample(records.json_rows(table, expected))
+        return _keys([row for row in objects if not isinstance(row, Problem)], QUESTIONS)
     if arrow.is_table(table):
         return list(arrow.column_names(table))
-    rows = _sample(records.table_rows(table, expected))
     header = columns.header
     if header is None:
         header = any(has_header(table, layout, expected) for layout in LAYOUTS)
-    return rows[0] if header and rows and not isinstance(rows[0], Problem) else ()
+    cells = _sample(records.table_rows(table, expected))[0]
+    return cells if header and not isinstance(cells, Problem) else ()
 
 
 def has_header(file: str, layout: Layout, expected: str) -> bool:
