@@ -52,6 +52,7 @@ def classify(file, **named):
     ("packed.csv.gz", f"idx,sentence,label\n0,{GOOD},1\n1,{BAD},0\n"),
     ("windows.tsv", f"sentence\tlabel\r\n{GOOD}\t1\r\n{BAD}\t0\r\n"),
     ("an index without a name.csv", f",text,label\n0,{GOOD},1\n1,{BAD},0\n"),
+    ("an empty column.csv", f"text,label,\n{GOOD},1,\n{BAD},0,\n"),
     ("one left.csv", f"id,beschreibung,label\n0,{GOOD},1\n1,{BAD},0\n"),
     ("no header.tsv", f"{GOOD}\t1\n{BAD}\t0\n"),
     ("keys.jsonl", "".join(json.dumps({"id": 1, "sentence": text, "label": label}) + "\n"
@@ -184,6 +185,13 @@ def test_a_header_that_cannot_be_read_is_an_error(write):
     file = write("a.csv", b"gr\xf6\xdfe,text\n1,x\n")
     with pytest.raises(InputError, match=r"a\.csv:1: not UTF-8: got a header that cannot be read"):
         classify(file, label="größe")
+
+
+def test_a_header_alone_has_no_examples(write):
+    with pytest.raises(
+        InputError, match=r"no usable example.*\nbelow the names of columns is noth"
+    ):
+        classify(write("a.csv", "sentence,label\n"))
 
 
 def texts(file, **named):

@@ -126,11 +126,17 @@ def _paths_below(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
 
 
 def _could_be_names(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
-    """Whether cells look like names, and none of them occurs again below."""
-    cells = [*first[1:], *([first[0]] if first[0] else [])]  # pandas leaves the index unnamed
+    """Whether cells look like names, and none of them occurs again below.
+
+    The first may have no name, as pandas leaves the index, and so may a column that is empty.
+    """
     below = [{row[index] for row in others} for index in range(len(first))]
-    repeated = any(cell in seen for cell, seen in zip(first, below, strict=True) if cell)
-    return not repeated and all(_NAME.fullmatch(cell) for cell in cells)
+    for index, (cell, seen) in enumerate(zip(first, below, strict=True)):
+        if not cell and (index == 0 or seen <= {""}):
+            continue
+        if cell in seen or not _NAME.fullmatch(cell):
+            return False
+    return any(first)
 
 
 def choose_columns(

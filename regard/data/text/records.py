@@ -112,7 +112,7 @@ def usable(
             name,
             got=f"no usable {what} in {skipped.total()} lines",
             expected="at least one",
-            fix=f"the last problem: {last}",
+            fix=f"the last problem: {last}" if last else "below the names of columns is nothing",
         )
     return found, dict(skipped)
 
