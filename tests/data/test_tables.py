@@ -131,8 +131,10 @@ def test_a_header_of_pairs_is_found_whatever_the_number_of_columns(write, first)
 def test_labels_below_a_word_that_is_none_make_a_header(write):
     """Without known names; a rare label of a first example is kept."""
     rows = [f"this is text number {number},{('pos', 'neg')[number % 2]}" for number in range(20)]
-    with pytest.raises(InputError, match="has the columns statement, polarity: which"):
-        classify(write("a.csv", "\n".join(["statement,polarity", *rows])))
+    file = write("a.csv", "\n".join(["statement,polarity", *rows]))
+    with pytest.raises(InputError, match=r"columns statement, polarity: which.*\n.*header=false"):
+        classify(file)
+    assert len(read_labelled(file, "classify", columns=Columns(header=False))[0]) == 21
     for first in ("Great!,rare", "A good one,rare", "pos,neg"):
         assert len(classify(write("b.csv", "\n".join([first, *rows])))) == 21
 

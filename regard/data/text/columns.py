@@ -90,7 +90,7 @@ def _has_usual_names(first: Sequence[str], others: Sequence[Sequence[str]], layo
         return False
     if layout is IMAGES and any(folded(cell) in layout["image"].names for cell in first):
         return True  # the path of an image has a suffix
-    if all(folded(cell) in IDS or is_usual(cell) for cell in first):
+    if all(map(is_usual, first)):
         return bool(hits) or len(first) > 2
     single = all(re.fullmatch(r"[\w#:-]*", cell) for cell in first)
     return len(hits) > 1 or (bool(hits) and single and len(first) > 2)
@@ -242,6 +242,7 @@ def which_columns(
     layout: Layout,
     chosen: Mapping[str, int],
     rows: Sequence[Sequence[str]],
+    note: str = "",
 ) -> InputError:
     """Return the error that asks for the columns that are not clear.
 
@@ -251,13 +252,18 @@ def which_columns(
         layout: The roles of the task.
         chosen: The columns that are known.
         rows: Some rows, to suggest columns by their contents.
+        note: What else to do about it.
     """
     missing = [role.key for role in layout.required if role.key not in chosen]
     free = [index for index in range(len(names)) if index not in chosen.values()]
     questions = ", which the ".join(missing)
-    fix = "add " + " ".join(
-        f"data.{role}={shell_word(names[index], index, names)}"
-        for role, index in _suggested(missing, names, free, rows).items()
+    fix = (
+        "add "
+        + " ".join(
+            f"data.{role}={shell_word(names[index], index, names)}"
+            for role, index in _suggested(missing, names, free, rows).items()
+        )
+        + note
     )
     if all(name.isdecimal() for name in names):
         shown = listed([cell[:30] for cell in rows[0]]) if rows else "empty"

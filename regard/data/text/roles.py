@@ -126,8 +126,12 @@ BOTH_TEXTS = {"question", "sentence"}
 
 
 def is_usual(name: str) -> bool:
-    """Whether a name is usual in the data of any task, or the name of a language."""
-    return is_language(name) or any(role.fits(name) for layout in LAYOUTS for role in layout.roles)
+    """Whether a name is usual in the data of any task, numbers rows, or names a language."""
+    return (
+        folded(name) in IDS
+        or is_language(name)
+        or any(role.fits(name) for layout in LAYOUTS for role in layout.roles)
+    )
 
 
 def is_language(name: str) -> bool:

@@ -23,7 +23,7 @@ from regard.data.text.columns import (
     which_columns,
 )
 from regard.data.text.records import Numbered, Problem, Unfit
-from regard.data.text.roles import LAYOUTS, QUESTIONS, Layout
+from regard.data.text.roles import LAYOUTS, QUESTIONS, Layout, is_usual
 from regard.errors import InputError
 
 CELLS = (".csv", ".tsv")
@@ -133,9 +133,12 @@ def names_of(table: str, columns: Columns, expected: str) -> Sequence[str]:
 
 def has_header(file: str, layout: Layout, expected: str) -> bool:
     """Whether the first line of a CSV or TSV file looks like the names of its columns."""
-    sample = _sample(records.table_rows(file, expected))
+    return _begins_with_names(_sample(records.table_rows(file, expected)), layout)
+
+
+def _begins_with_names(sample: Sequence[list[str] | Problem], layout: Layout) -> bool:
     rows = [row for row in sample if not isinstance(row, Problem)]
-    return sample[:1] == rows[:1] != [] and is_header(rows, layout)
+    return bool(rows) and sample[0] is rows[0] and is_header(rows, layout)
 
 
 def plan_columns(table: str, layout: Layout, columns: Columns, expected: str) -> Plan:
@@ -181,7 +184,7 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
     header = columns.header
     if header is None:
         header = any(isinstance(column, str) for column in columns.named.values())
-        header = header or (sample[:1] == rows[:1] != [] and is_header(rows, layout))
+        header = header or _begins_with_names(sample, layout)
     if header and isinstance(sample[0], Problem):
         raise InputError(str(sample[0]), got="a header that cannot be read")
     if not rows:
@@ -195,7 +198,9 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
     if missing and usual:
         chosen = {role: index for index, role in enumerate(usual)}
     elif missing:
-        raise which_columns(file, first, layout, chosen, rows[1:])
+        sure = bool(columns.named or columns.header) or any(map(is_usual, first))
+        note = "" if sure else "; if the first line is an example, data.header=false"
+        raise which_columns(file, first, layout, chosen, rows[1:], note)
     return Plan(file, tuple(first), header=True, chosen=chosen, inferred=columns.header is None)
 
 
@@ -210,7 +215,7 @@ def _plan_numbers(
     }
     if not chosen:
         wide = {len(row) for row in rows} == {width} and width > max(layout.positions, default=2**9)
-        if not wide:
+        if layout.ragged or not wide:
             return Plan(file)
     if any(role.key not in chosen for role in layout.required):
         raise which_columns(file, numbers, layout, chosen, rows)
