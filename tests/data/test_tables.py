@@ -331,6 +331,10 @@ def test_parquet_has_nulls_numbers_and_objects(tmp_path, monkeypatch):
         load_pairs("b.parquet", 9, "stop")
     data = FileData(train="b.parquet", source="translation.en", target="translation.de")
     assert [(pair.source, pair.target) for pair in few_pairs(data, 5)] == [("Hi", "Hallo")]
+    twice = pa.Table.from_arrays([pa.array([GOOD]), pa.array([BAD])], names=["text", "text"])
+    parquet.write_table(twice, "e.parquet")
+    with pytest.raises(InputError, match="several columns called text"):
+        classify("e.parquet")
     parquet.write_table(pa.table({"text": [1, 2], "label": [1, 2]}), "c.parquet")
     with pytest.raises(InputError, match="'text' is not a text"):
         classify("c.parquet")

@@ -103,11 +103,19 @@ def shards(table: str) -> list[Path]:
 
 def column_names(table: str) -> dict[str, list[str]]:
     """Read the names of the columns; for a column of objects, with the names of their keys."""
-    schema, _ = _opened(shards(table)[0])
-    return {
-        field.name: [child.name for child in field.type] if _is_object(field.type) else []
-        for field in schema
-    }
+    path = shards(table)[0]
+    schema, _ = _opened(path)
+    try:
+        twice = [name for name in schema.names if schema.names.count(name) > 1]
+        if twice:
+            got = f"several columns called {twice[0]}"
+            raise InputError(str(path), got=got, expected="a name for each")
+        return {
+            field.name: [child.name for child in field.type] if _is_object(field.type) else []
+            for field in schema
+        }
+    except _errors() as problem:  # a name that is not UTF-8
+        raise _damaged(path, problem) from None
 
 
 def rows(table: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -143,7 +151,7 @@ def _named(value: Any, names: list[str] | None) -> Any:
     if names is None or value is None:
         return value
     if isinstance(value, list):
-        return [_named(each, names) for each in value]
+        return [_named(item, names) for item in value]
     known = isinstance(value, int) and 0 <= value < len(names)
     return names[value] if known else None  # -1 stands for a hidden label
 
