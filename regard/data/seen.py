@@ -30,8 +30,6 @@ BITS = 14
 """Bits of the filter for each key: 0.1% of other keys are found as well."""
 _HEADER = 2**10
 """The most bytes of the header of a stored `Seen`."""
-_ROWS = 256
-"""Images that are hashed together."""
 
 Unit = Literal["pairs", "examples", "images", "passages"]
 
@@ -45,11 +43,6 @@ def normalised(text: str) -> str:
     """
     folded = text.lower() if text.isascii() else unicodedata.normalize("NFC", text.casefold())
     return " ".join(folded.split())
-
-
-def digest(data: bytes) -> bytes:
-    """A stable hash of 16 bytes."""
-    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def keys_of_texts(examples: Iterable[Sequence[str]]) -> Iterator[Keys]:
@@ -72,25 +65,8 @@ def keys_of_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[Keys]:
 
 
 def _digest_of(*texts: str) -> bytes:
-    return digest("\n".join(texts).encode("utf-8", "surrogatepass"))
-
-
-def keys_of_images(values: Any) -> Iterator[Keys]:
-    """Yields the keys of images: (images, 1, 2).
-
-    Args:
-        values: `Pixels`: (images, channels, height, width), bytes, or floats from 0 to 1.
-    """
-
-    def digests() -> Iterator[bytes]:
-        for first in range(0, values.shape[0], _ROWS):
-            pixels = values[first : first + _ROWS]
-            if pixels.dtype != np.uint8:
-                pixels = np.round(255 * pixels).astype(np.uint8)
-            yield from (digest(np.ascontiguousarray(image).tobytes()) for image in pixels)
-
-    for keys in keys_of(digests()):
-        yield keys[:, None]
+    data = "\n".join(texts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 class _Header(Config):

@@ -67,6 +67,7 @@ class Answer(Supervised[Question]):
 
     noun = "training windows"
     form = "answer"
+    scored = "questions"
     example_command = 'answer {} "Where does Anna live?" --context "Anna lives in Rome."'
     effect = rise("end of an answer")
 

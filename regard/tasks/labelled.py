@@ -18,7 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch, Cursor
+from regard.data.bloom import Keys
 from regard.data.input import Ragged
+from regard.data.seen import Seen, keys_of_texts
 from regard.data.text.labelled import (
     LabelledSplits,
     labels_in,
@@ -219,7 +221,8 @@ class Supervised(LabelledTask[Sequence[Example]], Reader, ABC, Generic[Example])
         )
         labels = completed.classes or completed.tags
         task = cls(vocabulary, splits.train, splits.valid, labels=labels, options=options)
-        return Prepared(vocabulary, task, splits.checksums, completed)
+        seen = Seen.of("examples", _keys(splits.train), len(splits.train))
+        return Prepared(vocabulary, task, splits.checksums, completed, seen)
 
     @classmethod
     def for_trained_model(cls, settings: Settings, vocabulary: Vocabulary) -> Self:
@@ -267,6 +270,10 @@ class Supervised(LabelledTask[Sequence[Example]], Reader, ABC, Generic[Example])
         """The unknown words of some examples."""
         return Unknown.of(self.vocabulary.source, (" ".join(each.texts) for each in examples))
 
+    def keys(self, examples: Sequence[Any], seen: Seen) -> Iterator[Keys] | None:
+        """The keys of the texts of each example, without their labels."""
+        return _keys(examples) if seen.unit == "examples" else None
+
     def read(
         self, texts: Sequence[Text], longest: int, *, symbols: bool = False
     ) -> list[EncodedText]:
@@ -282,6 +289,10 @@ class Supervised(LabelledTask[Sequence[Example]], Reader, ABC, Generic[Example])
         if not self.train:
             raise InputError("training", got="no examples", expected="some to learn from")
         return training(self.train, self.options.batch_tokens, self.options.seed, start)
+
+
+def _keys(examples: Iterable[Any]) -> Iterator[Keys]:
+    return keys_of_texts(example.texts for example in examples)
 
 
 def is_labelled(task: str) -> bool:

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
+from regard.data.bloom import Keys
 from regard.data.config import PictureData
 from regard.data.images.augment import augmented
 from regard.data.images.changes import changed_batch
@@ -27,6 +28,7 @@ from regard.data.images.reader import ImageReader
 from regard.data.images.sources import in_order, load_pictures, read_pictures
 from regard.data.input import Dense, Ragged
 from regard.data.order import training_batches
+from regard.data.seen import Seen
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.image_encoder import ImageEncoder
@@ -35,9 +37,10 @@ from regard.runtime.ahead import computed_ahead
 from regard.runtime.cores import parallel_map
 from regard.tasks.labelled import LabelledTask, class_loss, label_indices, logits_loss
 from regard.tasks.measures.accuracy import Measures, class_scores
+from regard.tasks.measures.report import ExampleSet, Selection
 from regard.tasks.picture_traces import classifier, dense_records, picture_of
 from regard.tasks.reader import TOKENS_AT_ONCE, EncoderTask
-from regard.tasks.task import Prepared, Settings, rise
+from regard.tasks.task import Prepared, Settings, rise, spread
 from regard.tasks.teacher import Teacher
 from regard.tasks.trace import Trace
 from regard.tokens.processor import Processor
@@ -71,6 +74,7 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
 
     noun = "training images"
     items = "images"
+    scored = "images"
     example_type = "pictures"
     file_option = "--data FILE, with paths and classes"
     example_command = "classify {} YOUR_IMAGE.png"
@@ -134,7 +138,8 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
             seed=settings.seed,
         )
         task = cls(processor, found.train, found.valid, options)
-        return Prepared(processor, task, found.checksums, completed)
+        seen = Seen.of("images", found.train.keys(), len(found.train))
+        return Prepared(processor, task, found.checksums, completed, seen)
 
     def check(self, model: Any, item: Any, **options: Any) -> None:
         """Raises an error if a path or bytes are not an image."""
@@ -218,6 +223,22 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
     def load_file(self, file: str, data: Any) -> Pictures:
         """The images of a folder, an archive or a file of paths (relative to it) and classes."""
         return read_pictures(file, self.reader, getattr(data, "names", ()), for_tests=True)
+
+    def example_sets(self, settings: Settings, selection: Selection) -> dict[str, ExampleSet]:
+        """The selected images, without files that are no images."""
+        sets = self.examples(settings, selection)
+        return {
+            name: ExampleSet(found).reduced(found, "that cannot be read", found.skipped)
+            for name, found in sets.items()
+        }
+
+    def limited(self, examples: Pictures, limit: int) -> Pictures:
+        """At most `limit` images, evenly spread over a set."""
+        return examples.take(spread(len(examples), limit))
+
+    def keys(self, examples: Pictures, seen: Seen) -> Iterator[Keys] | None:
+        """The keys of the images' pixels."""
+        return examples.keys() if seen.unit == "images" else None
 
     def inputs(
         self, model: ImageEncoder, items: Sequence[Any]

@@ -60,6 +60,7 @@ class Tag(Supervised[TaggedWords]):
 
     noun = "training sentences"
     form = "tag"
+    scored = "sentences"
     example_command = 'tag {} "Anna lives in Rome."'
     effect = rise("word")
     unit = "words"
