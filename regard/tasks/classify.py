@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.annotations import LabelledText
-from regard.data.text.windows import LabelledRow, evaluation
+from regard.data.text.windows import LabelledRow, OnShare, evaluation
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.tasks.labelled import Supervised, class_loss, label_indices
@@ -79,14 +79,19 @@ class Classify(Supervised[LabelledText]):
         """Cross-entropy of the classes with label smoothing, summed over the texts: a scalar."""
         return class_loss(model, batch, self.options.smoothing)
 
-    def measure(self, model: Encoder, examples: Sequence[LabelledText]) -> Measures:
+    def measure(
+        self,
+        model: Encoder,
+        examples: Sequence[LabelledText],
+        on_progress: OnShare | None = None,
+    ) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
         model.require_head("classes")
         classes = model.config.classes
         rows = self.rows(examples, classes, model.config.max_length)
         total, found = 0.0, [""] * len(rows)
         with evaluating(model):
-            for made in evaluation(rows, self.options.batch_tokens):
+            for made in evaluation(rows, self.options.batch_tokens, on_progress):
                 batch = made.to(model.device)
                 logits = model.classify(batch.source)  # (texts, classes)
                 total += float(F.cross_entropy(logits, batch.targets.ids, reduction="sum"))

@@ -27,7 +27,7 @@ from regard.data.text.labelled import (
     load_labelled,
     read_labelled,
 )
-from regard.data.text.windows import LabelledRow, evaluation, training
+from regard.data.text.windows import LabelledRow, OnShare, evaluation, training
 from regard.errors import InputError
 from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder
@@ -94,8 +94,16 @@ class LabelledTask(BaseTask, ABC, Generic[Examples]):
         """The training loss of a batch, summed over its targets: a scalar."""
 
     @abstractmethod
-    def measure(self, model: Any, examples: Examples) -> Measures:
-        """The metrics of the model on some examples: mean loss, and those of the task."""
+    def measure(
+        self, model: Any, examples: Examples, on_progress: OnShare | None = None
+    ) -> Measures:
+        """The metrics of the model on some examples: mean loss, and those of the task.
+
+        Args:
+            model: The model.
+            examples: Labelled examples.
+            on_progress: Called with the share of the work that is done.
+        """
 
     def unknown(self, examples: Examples) -> Unknown | None:
         """The unknown words of some examples; None if the model does not read text."""
@@ -127,9 +135,15 @@ class LabelledTask(BaseTask, ABC, Generic[Examples]):
     def report(self, model: Any, sets: Mapping[str, Examples], scoring: Scoring) -> LabelledReport:
         """Scores each set of examples."""
         found, unknown = {}, {}
-        for done, (name, examples) in enumerate(sets.items()):
-            scoring.on_progress(done / len(sets), name)
-            found[name] = len(examples), self.measure(model, examples)
+        whole, before = max(1, sum(map(len, sets.values()))), 0
+
+        def on_progress(name: str, share: float) -> None:
+            scoring.on_progress((before + share * len(sets[name])) / whole, name)
+
+        for name, examples in sets.items():
+            on_progress(name, 0.0)
+            measured = self.measure(model, examples, partial(on_progress, name))
+            found[name], before = (len(examples), measured), before + len(examples)
             if (lost := self.unknown(examples)) is not None:
                 unknown[name] = lost
         return LabelledReport(found, unknown)

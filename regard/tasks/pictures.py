@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from regard.data.images.sources import in_order, load_pictures, read_pictures
 from regard.data.input import Dense, Ragged
 from regard.data.order import training_batches
 from regard.data.seen import Seen
+from regard.data.text.windows import OnShare
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.image_encoder import ImageEncoder
@@ -192,7 +194,9 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         taught = teacher.loss(distilled, batch.source, self.reader)
         return (1 - teacher.weight) * logits_loss(own, batch, smoothing) + teacher.weight * taught
 
-    def measure(self, model: ImageEncoder, examples: Pictures) -> Measures:
+    def measure(
+        self, model: ImageEncoder, examples: Pictures, on_progress: OnShare | None = None
+    ) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
         model.require_head("classes")
         if not len(examples):
@@ -203,7 +207,15 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
             parts = [
                 batch.source.to(model.device) for batch in self.labelled_batches(model, examples)
             ]
-            logits = torch.cat(parallel_map(model.classify, parts)).cpu()  # (images, classes)
+            shares = accumulate([1 / len(parts)] * len(parts))
+
+            def classify(part: Dense) -> Tensor:
+                logits: Tensor = model.classify(part)
+                if on_progress is not None:
+                    on_progress(next(shares))
+                return logits
+
+            logits = torch.cat(parallel_map(classify, parts)).cpu()  # (images, classes)
         loss = float(F.cross_entropy(logits, wanted))
         found = [classes[best] for best in logits.argmax(1).tolist()]
         scores = class_scores(examples.labels, found, classes)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.bloom import Keys
+from regard.data.config import OnBad
 from regard.data.input import Ragged
 from regard.data.order import evaluation_batches, training_batches
 from regard.data.seen import Seen, keys_of_pairs
@@ -196,7 +197,8 @@ class Translate(SequenceToSequence):
         sets: dict[str, Sequence[Pair]]
         skipped: Mapping[str, int] = {}
         if selection.files is not None:
-            files, on_bad = split_files([selection.files]), getattr(settings.data, "on_bad", "stop")
+            files = split_files([selection.files])
+            on_bad: OnBad = getattr(settings.data, "on_bad", "stop")
             pairs, skipped = load_pairs(files, max_words=10_000, on_bad=on_bad)
             sets = {selection.files: tuple(pairs)}
         elif selection.split is not None:
