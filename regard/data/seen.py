@@ -26,8 +26,9 @@ from regard.errors import InputError
 
 LARGEST = 2**20
 """The most bytes of a stored `Seen`."""
-BITS = 14
-"""Bits of the filter for each key: 0.1% of other keys are found as well."""
+BITS = 28
+"""Bits of the filter for each example. With one key, two of a million other examples are found as
+well; with two keys, 0.1% of the other first keys, and as few of the examples."""
 _HEADER = 2**10
 """The most bytes of the header of a stored `Seen`."""
 
@@ -112,9 +113,10 @@ class Seen:
             most: The most examples to keep; None: as many as the filter has room for.
             window: As the field.
         """
-        room = 8 * (LARGEST - _HEADER) // BITS // keys_each
-        kept = min(count, room if most is None else min(most, room))
-        seen = cls(unit, Bloom.empty(kept * keys_each, BITS), kept / max(1, count), window)
+        room = 8 * (LARGEST - _HEADER) // BITS
+        size = min(count, room if most is None else min(most, room))
+        share = size / count if count else 1.0
+        seen = cls(unit, Bloom.empty(size * keys_each, BITS // keys_each), share, window)
         for keys in examples:
             seen.keys.add(seen.sampled(keys).reshape(-1, 2))
         return seen
@@ -132,14 +134,14 @@ class Seen:
             examples: The keys of the examples, some at a time: (examples, keys, 2).
         """
         count = checked = 0
-        found: list[int] = []
+        hits: list[int] = []
         for keys in examples:
             sampled = self.sampled(keys)
             count, checked = count + len(keys), checked + len(sampled)
             inside = self.keys.holds(sampled.reshape(-1, 2)).reshape(sampled.shape[:2])
-            hits = np.logical_and.accumulate(inside, axis=1).sum(axis=0).tolist()
-            found = [a + b for a, b in zip(found or [0] * len(hits), hits, strict=True)]
-        return Overlap(self.unit, count, checked, tuple(found), self.keys.false_share, self.window)
+            more = np.logical_and.accumulate(inside, axis=1).sum(axis=0).tolist()
+            hits = [a + b for a, b in zip(hits or [0] * len(more), more, strict=True)]
+        return Overlap(self.unit, count, checked, tuple(hits), self.keys.false_share, self.window)
 
     def to_bytes(self) -> bytes:
         """The set as a line of JSON, followed by the bits of the filter."""
@@ -184,7 +186,7 @@ class Overlap:
     examples: int
     checked: int
     """The examples that were looked up: all, or those that the sample would hold."""
-    found: tuple[int, ...]
+    hits: tuple[int, ...]
     """The examples whose first key was found, whose first two keys were, and so on."""
     false_share: float
     """The share of keys that are found though they were not added."""
@@ -194,12 +196,12 @@ class Overlap:
     @property
     def in_training(self) -> int:
         """About how many examples were in the training data."""
-        return self._estimate(len(self.found) - 1) if self.found else 0
+        return self._estimate(len(self.hits) - 1) if self.hits else 0
 
     @property
     def sources_alone(self) -> int:
         """About how many more had their first text, the source, in the training data."""
-        return max(0, self._estimate(0) - self.in_training) if len(self.found) > 1 else 0
+        return max(0, self._estimate(0) - self.in_training) if len(self.hits) > 1 else 0
 
     def _estimate(self, level: int) -> int:
         """The examples with keys 0 … `level` in the set, without those found by chance.
@@ -207,17 +209,17 @@ class Overlap:
         A key is looked up by chance with probability p if the keys before it were found, so that of
         n such examples p · n are expected. Fewer than three standard deviations more are none.
         """
-        asked, p = (self.checked, *self.found)[level], self.false_share
+        asked, p = (self.checked, *self.hits)[level], self.false_share
         by_chance = p * asked
-        if self.found[level] <= by_chance + 3 * math.sqrt(by_chance * (1 - p)):
+        if self.hits[level] <= by_chance + 3 * math.sqrt(by_chance * (1 - p)):
             return 0
-        right = (self.found[level] - by_chance) / (1 - p)
+        right = (self.hits[level] - by_chance) / (1 - p)
         return round(self.examples * right / self.checked)
 
     def to_json(self) -> dict[str, Any]:
         """The estimate as JSON values."""
         more = {"tokens": self.window} if self.window else {}
-        alone = {"sources_alone": self.sources_alone} if len(self.found) > 1 else {}
+        alone = {"sources_alone": self.sources_alone} if len(self.hits) > 1 else {}
         return {"about": self.in_training, "of": self.examples, "unit": self.unit} | alone | more
 
     def warning(self, *, sources: bool = True) -> str | None:

@@ -41,10 +41,10 @@ def passage_tokens(corpus: Corpus, bytes_of: Callable[[int], bytes]) -> int:
         corpus: The training text.
         bytes_of: Token -> the bytes that it writes.
     """
-    some = corpus.between(0, min(LOOKED_AT, corpus.tokens))
-    tokens, counts = np.unique(some, return_counts=True)
+    beginning = corpus.between(0, min(LOOKED_AT, corpus.tokens))
+    tokens, counts = np.unique(beginning, return_counts=True)
     sizes = np.array([len(bytes_of(token)) for token in tokens.tolist()])
-    mean = float((sizes * counts).sum()) / max(1, len(some))
+    mean = float((sizes * counts).sum()) / max(1, len(beginning))
     return max(LEAST_TOKENS, round(PASSAGE / max(1.0, mean)))
 
 
@@ -73,16 +73,16 @@ def keys_of_passages(corpus: Corpus, length: int) -> Iterator[Keys]:
     """
     starts = _starts(corpus, length)
     for first in range(0, int(starts.sizes.sum()), AT_ONCE):
-        some = starts.between(first, first + AT_ONCE)
-        documents = np.searchsorted(corpus.starts, some.starts, side="right") - 1
-        lengths = np.minimum(length, corpus.stops[documents] - some.starts)
-        text = Ranges(some.starts, some.sizes + lengths - 1)
+        part = starts.between(first, first + AT_ONCE)
+        documents = np.searchsorted(corpus.starts, part.starts, side="right") - 1
+        lengths = np.minimum(length, corpus.stops[documents] - part.starts)
+        text = Ranges(part.starts, part.sizes + lengths - 1)
         sums, inverses = _running_sums(corpus.ids[text.places()])
-        begins = Ranges(text.ends - text.sizes, some.sizes).places()
-        each = np.repeat(lengths, some.sizes)
-        hashes = (sums[begins + each] - sums[begins]) * inverses[begins]
-        one = mixed(hashes ^ mixed(each.astype(np.uint64)))
-        yield np.stack([one, mixed(one)], axis=1)[:, None]
+        begins = Ranges(text.ends - text.sizes, part.sizes).places()
+        sizes = np.repeat(lengths, part.sizes)
+        hashes = (sums[begins + sizes] - sums[begins]) * inverses[begins]
+        first_half = mixed(hashes ^ mixed(sizes.astype(np.uint64)))
+        yield np.stack([first_half, mixed(first_half)], axis=1)[:, None]
 
 
 def _starts(corpus: Corpus, length: int) -> Ranges:
