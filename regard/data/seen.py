@@ -29,6 +29,9 @@ LARGEST = 2**20
 BITS = 28
 """Bits of the filter for each example. With one key, two of a million other examples are found as
 well; with two keys, 0.1% of the other first keys, and as few of the examples."""
+REPEATED = 0.01
+"""The share of a held-out text that may be in the training text, too, as texts repeat themselves:
+0.1% to 0.2% of Shakespeare and of Wikipedia."""
 _HEADER = 2**10
 """The most bytes of the header of a stored `Seen`."""
 
@@ -222,18 +225,22 @@ class Overlap:
         alone = {"sources_alone": self.sources_alone} if len(self.hits) > 1 else {}
         return {"about": self.in_training, "of": self.examples, "unit": self.unit} | alone | more
 
-    def warning(self, *, sources: bool = True) -> str | None:
+    def warning(self, *, own: bool = False) -> str | None:
         """What to tell about the overlap; None if there is none.
 
         Args:
-            sources: Whether to count pairs of which only the source was in the training data.
+            own: Whether the examples were held out from the training data. Then what both have in
+                common by their nature is no overlap: other translations of the same source, and
+                single passages that a long text repeats.
 
         Example:
             >>> Overlap("pairs", 1000, 1000, (120, 120), 0.001).warning()
             'about 120 of 1,000 pairs were in the training data of this model'
         """
-        count, alone = self.in_training, self.sources_alone if sources else 0
+        count, alone = self.in_training, 0 if own else self.sources_alone
         there = "in the training data of this model"
+        if self.window and own and count < REPEATED * self.examples:
+            return None
         if not count:
             of = f"about {alone:,} of {self.examples:,} {self.unit}"
             return f"the source of {of} was {there}" if alone else None

@@ -21,7 +21,7 @@ def drawn(seed, *sizes):
     return [random.integers(0, 5000, size) for size in sizes]
 
 
-def four_bytes(token):
+def four_bytes(_):
     return b"word"
 
 

@@ -54,12 +54,12 @@ def test_of_pairs_the_source_alone_is_told_apart():
     assert overlap.to_json() == {
         "about": 100, "of": 1000, "unit": "pairs", "sources_alone": pytest.approx(50, abs=2)
     }  # fmt: skip
-    assert overlap.warning(sources=False) == (
+    assert overlap.warning(own=True) == (
         "about 100 of 1,000 pairs were in the training data of this model"
     )
     assert ", and the source of " in overlap.warning()
     alone = found.overlap(keys_of_pairs(asked[100:]))
-    assert alone.warning(sources=False) is None
+    assert alone.warning(own=True) is None
     assert alone.warning().startswith("the source of about ")
 
 
@@ -67,6 +67,15 @@ def test_what_is_found_by_chance_is_no_overlap():
     assert Overlap("examples", 10_000, 10_000, (12,), 0.001).in_training == 0
     assert Overlap("examples", 10_000, 10_000, (110,), 0.001).in_training == 100
     assert Overlap("examples", 0, 0, (), 0.001).warning() is None
+
+
+def test_a_held_out_text_may_repeat_single_passages():
+    few, many = (Overlap("passages", 20_000, 10_000, (hits,), 1e-6, 32) for hits in (20, 900))
+    assert few.warning(own=True) is None
+    assert few.warning().startswith("about 0.2% of the text was in the training data")
+    assert many.warning(own=True) == (
+        "about 9.0% of the text was in the training data of this model, in passages of 32 tokens"
+    )
 
 
 def test_too_many_examples_are_a_sample_of_bounded_size(monkeypatch):
@@ -110,9 +119,9 @@ def test_a_file_of_something_else_is_refused(change):
     line, _, bits = seen_of(texts(0, 9)).to_bytes().partition(b"\n")
     changed = json.dumps(json.loads(line) | change).encode()
     for data in (changed + b"\n" + bits, line, line + b"\n", b"[" * 9999 + b"\n" + bits, b""):
-        with pytest.raises(InputError, match="seen.bin"):
+        with pytest.raises(InputError, match=r"seen\.bin"):
             Seen.from_bytes(data, "seen.bin")
-    with pytest.raises(InputError, match="seen.bin"):
+    with pytest.raises(InputError, match=r"seen\.bin"):
         Seen.from_bytes(line + b"\n" + bytes(LARGEST), "seen.bin")
 
 

@@ -98,8 +98,7 @@ class Notes:
         line = f"scored {share} {self.noun}" + (f": {reasons}" if reasons else "")
         if self.truncated:
             line += f"; the end of {self.truncated:,} is cut off, as the model reads them"
-        # Of pairs that are held out one by one, other translations are learned from by design.
-        warning = self.overlap and self.overlap.warning(sources=not self.own)
+        warning = self.overlap and self.overlap.warning(own=self.own)
         return [line, *([f"warning: {warning}"] if warning else [])]
 
 
