@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, overload
 
 from pydantic import ValidationError
 
+from regard.data.seen import Overlap, Seen
 from regard.data.text.pairs import Pair
 from regard.decode.config import SAMPLING_SETTINGS, DecodeConfig
 from regard.errors import InputError
@@ -87,14 +88,20 @@ class Pipeline:
             then takes token ids only.
         recipe: The recipe of the model: task, data, model and decoding settings.
         name: The name of the model in messages.
+        seen: What the model was trained on; None if that is not known.
     """
 
     def __init__(
-        self, model: Model, vocabulary: Processor | None, recipe: Recipe, name: str = "model"
+        self,
+        model: Model,
+        vocabulary: Processor | None,
+        recipe: Recipe,
+        name: str = "model",
+        seen: Seen | None = None,
     ) -> None:
         self.model: Any = model.eval()
         self._vocabulary: Any = vocabulary
-        self.recipe, self.name = recipe, name
+        self.recipe, self.name, self.seen = recipe, name, seen
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         self.precision = "fp32"
 
@@ -566,6 +573,7 @@ class Pipeline:
         self,
         pairs: Sequence[Pair | tuple[str, str]],
         *,
+        limit: int | None = None,
         lowercase: bool = False,
         allow_unknown: bool = False,
         on_progress: Callable[[int], None] | None = None,
@@ -573,8 +581,11 @@ class Pipeline:
     ) -> Evaluation:
         """Loss, perplexity, BLEU and chrF on pairs, and the translations.
 
+        Logs a warning if pairs were in the model's training data.
+
         Args:
             pairs: Sources and targets; a `Pair` with `others` has several references.
+            limit: Score at most this many pairs, evenly spread over all.
             lowercase: Whether to score without regard to case.
             allow_unknown: Whether to accept pairs in which most words are unknown.
             on_progress: Called with the number of pairs just translated.
@@ -583,18 +594,36 @@ class Pipeline:
         Raises:
             FoundProblems: More than half of the words of one side are unknown.
         """
-        found = self.translator().measure(
+        task = self.translator()
+        if limit is not None:
+            pairs = task.limited(pairs, limit)
+        overlap = self.overlap(pairs)
+        if overlap is not None and (warning := overlap.warning()):
+            _logger.warning("warning: %s", warning)
+        found = task.measure(
             self.model, pairs, self.decoding(**decode), lowercase=lowercase, on_progress=on_progress
         )
         if not allow_unknown:
             found.check()
         return found
 
+    def overlap(self, examples: Any) -> Overlap | None:
+        """About how many examples were in the training data of the model.
+
+        Args:
+            examples: A set of examples as its task has them, such as pairs.
+
+        Returns:
+            The estimate; None if it is not known what the model was trained on.
+        """
+        keys = None if self.seen is None else self.task.keys(examples, self.seen)
+        return None if self.seen is None or keys is None else self.seen.overlap(keys)
+
     def quantised(self) -> Pipeline:
         """A copy of the pipeline with 8-bit weights, for inference only: not to train or save."""
         from regard.layers.kernels.int8 import quantise
 
-        twin = Pipeline(quantise(self.model), self._vocabulary, self.recipe, self.name)
+        twin = Pipeline(quantise(self.model), self._vocabulary, self.recipe, self.name, self.seen)
         twin.parameters, twin.precision = self.parameters, "int8"
         return twin
 
@@ -636,6 +665,7 @@ class Pipeline:
             config=describe(self.model) | ({STORED: store} if store != "fp32" else {}),
             tokenizer="{}" if self._vocabulary is None else self._vocabulary.to_json(),
             recipe=recipes.dump(self.recipe),
+            seen=b"" if self.seen is None else self.seen.to_bytes(),
         )
 
     def _model(self, removed: Sequence[str]) -> Any:

@@ -49,7 +49,15 @@ def test_a_folder_becomes_a_model_that_classifies_images(regard, tmp_path):
     (tmp_path / "others" / "star" / "no.png").write_text("words")
     scored = json.loads(regard("eval", "run", "--data", "others", "--json").out)
     assert scored["examples"] == 12
-    assert json.loads(regard("eval", "run", "--json").out)["examples"] == 6
+    assert (scored["scored"], scored["of"]) == (12, 13)
+    assert scored["left_out"] == {"that cannot be read": 1}
+    assert scored["in_training"] == {"about": 0, "of": 12, "unit": "images"}
+    seen = json.loads(regard("eval", "run", "--data", "shapes", "--json").out)
+    assert seen["in_training"] == {"about": 54, "of": 60, "unit": "images"}
+    few = json.loads(regard("eval", "run", "--data", "shapes", "--limit", "9", "--json").out)
+    assert (few["examples"], few["of"], few["in_training"]["of"]) == (9, 61, 9)
+    own = json.loads(regard("eval", "run", "--json").out)
+    assert (own["examples"], own["in_training"]["about"]) == (6, 0)
     is_refused(regard(*words), "already holds a run")
     again = [word.replace("steps=4", "steps=6") for word in words]
     assert regard(*again, "--resume").code == 0

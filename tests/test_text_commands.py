@@ -219,7 +219,7 @@ def test_the_loss_of_a_text_is_said_first_and_suggestions_on_request(
     assert not said
     first, *others = plain.out.splitlines()
     assert first.startswith("my.txt: 56 tokens, loss ")
-    assert others == ["unknown tokens: 0.0%"]
+    assert others == ["unknown tokens: 0.0%", "scored all 2 passages"]
     more = regard("eval", place, "--data", "my.txt", "--suggest")
     assert said == [f"{first}\n"]
     assert "next word among 3 suggested: " in more.out

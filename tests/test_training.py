@@ -89,6 +89,7 @@ def test_a_run_holds_what_people_expect(tmp_path: Path) -> None:
         "model.safetensors",
         "tokenizer.json",
         "recipe.yaml",
+        "seen.bin",
         "training.safetensors",
         "training.json",
         "manifest.json",

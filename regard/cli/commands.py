@@ -153,6 +153,10 @@ def evaluate(
     ] = None,
     lowercase: Annotated[bool, Option("--lowercase", help="Ignore case in the scores.")] = False,
     beam: Beam = None,
+    limit: Annotated[
+        int | None,
+        Option(help="Score only so many examples of each set, evenly spread over it.", min=1),
+    ] = None,
     suggest: Annotated[
         bool, Option("--suggest", help="Also measure how often the next word is suggested (GPT).")
     ] = False,
@@ -184,7 +188,7 @@ def evaluate(
     from regard.runs.evaluate import evaluate as score
     from regard.runtime.progress import Progress
 
-    others = {"--split": split, "--data": files, "-o": out, "--beam": beam}
+    others = {"--split": split, "--data": files, "-o": out, "--beam": beam, "--limit": limit}
     switches = {"--suggest": suggest or None, "--lowercase": lowercase or None}
     given = [option for option, value in {**others, **switches}.items() if value is not None]
     if evaluate_vectors(place, analogies or [], similarity or [], given, as_json=as_json):
@@ -206,11 +210,12 @@ def evaluate(
             columns=parse_columns(columns or ()),
             beam=beam,
             suggest=suggest,
+            limit=limit,
             lowercase=lowercase,
             on_progress=bar.update_to,
             first=None if as_json else show,
         )
-    for line in report.rows() if as_json else report.table().split("\n")[len(shown) :]:
+    for line in report.rows() if as_json else report.text().split("\n")[len(shown) :]:
         print(line)
     if out is not None and report.curves():
         print_status(f"hypotheses and pictures are in {out}", quiet=quiet)

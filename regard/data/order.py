@@ -41,17 +41,17 @@ def uniforms(
     """
     state = np.zeros((), np.uint64)
     for number in (seed, epoch):
-        state = _mixed(state ^ np.uint64(number % 2**64))
-    rows = _mixed(state ^ np.asarray(index).astype(np.uint64))[:, None]
+        state = mixed(state ^ np.uint64(number % 2**64))
+    rows = mixed(state ^ np.asarray(index).astype(np.uint64))[:, None]
     columns = np.arange(1, count + 1, dtype=np.uint64)
-    return (_mixed(rows + columns * _GOLDEN) >> np.uint64(11)) / 2.0**53
+    return (mixed(rows + columns * _GOLDEN) >> np.uint64(11)) / 2.0**53
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2^64 / the golden ratio: the step of SplitMix64."""
 
 
-def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Mix the bits of 64-bit numbers: the output function of SplitMix64, one to one."""
     with np.errstate(over="ignore"):
         numbers = numbers + _GOLDEN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from regard.errors import InputError
 from regard.pipeline import Pipeline
 from regard.runtime.files import write_file
 from regard.tasks.entries import TASKS
-from regard.tasks.measures.report import Report, Scoring, Selection
+from regard.tasks.measures.report import ExampleSet, Notes, Report, Scoring, Selection
 
 
 def evaluate(
@@ -27,6 +28,7 @@ def evaluate(
     columns: Columns = ALL_FOUND,
     beam: int | None = None,
     suggest: bool = False,
+    limit: int | None = None,
     **scoring: Any,
 ) -> Report:
     """Scores a model by the metrics of its task, and writes the results into a folder.
@@ -41,10 +43,12 @@ def evaluate(
         columns: Which columns of these files are read, if they differ from those of training.
         beam: The beam size, for tasks that decode by beam search.
         suggest: Whether to also score suggestions of next words.
+        limit: Score at most this many examples of each set, evenly spread over it.
         **scoring: Further fields of `Scoring`.
 
     Raises:
-        InputError: There is no metric for such a model, or it cannot suggest words.
+        InputError: There is no metric for such a model, or it cannot suggest words; or `limit` is
+            not at least 1.
     """
     kind, recipe = TASKS[pipeline.recipe.task].task_class, pipeline.recipe
     if suggest and "suggest" not in kind.scoring:
@@ -63,11 +67,47 @@ def evaluate(
         how.on_progress(0.0, "reading the text")
         files = None if files is None else split_to_score(files)
         selection = Selection(split, files, model=pipeline.name, columns=columns)
-        sets = pipeline.task.examples(recipe, selection)
-    report: Report = pipeline.task.report(pipeline.model, sets, how)
+        given = pipeline.task.example_sets(recipe, selection)
+    else:
+        given = {name: ExampleSet(examples) for name, examples in sets.items()}
+    own = sets is None and files is None
+    chosen = {name: _chosen(pipeline, examples, limit) for name, examples in given.items()}
+    examples = {name: chosen_set.examples for name, chosen_set in chosen.items()}
+    report: Report = pipeline.task.report(pipeline.model, examples, how)
+    notes = {name: _notes(pipeline, chosen_set, own=own) for name, chosen_set in chosen.items()}
+    report = replace(report, notes=notes)
     if out is not None:
         _write(report, pipeline.name, out)
     return report
+
+
+def _chosen(pipeline: Pipeline, given: ExampleSet, limit: int | None) -> ExampleSet:
+    """The examples to score: those that the model can read, and at most `limit` of them."""
+    task, readable = pipeline.task, pipeline.task.scorable(pipeline.model, given)
+    count = task.count(readable.examples)
+    if limit is None or count <= limit:
+        return readable
+    reason = f"beyond --limit {limit} (those scored are evenly spread)"
+    return readable.reduced(task.limited(readable.examples, limit), reason, count - limit)
+
+
+def _notes(pipeline: Pipeline, scored: ExampleSet, *, own: bool) -> Notes:
+    """What one has to know about the scores of a set.
+
+    Args:
+        pipeline: The model.
+        scored: The examples that were scored.
+        own: Whether they are a split of the model's own data.
+    """
+    task, examples = pipeline.task, scored.examples
+    return Notes(
+        task.scored,
+        task.count(examples),
+        scored.left_out,
+        task.truncated(pipeline.model, examples),
+        pipeline.overlap(examples),
+        own=own,
+    )
 
 
 def _keep(out: Path, files: Mapping[str, str]) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.config import input_error
 from regard.data.config import FileData, TextData
+from regard.data.seen import Seen
 from regard.errors import InputError
 from regard.hub.config import ConfigFile
 from regard.models import parse_description, vocabularies_in
@@ -36,6 +37,7 @@ from regard.train.checkpoint.folder import (
     CONFIG,
     MANIFEST,
     RECIPE,
+    SEEN,
     TOKENIZER,
     Snapshot,
     check_outlines,
@@ -304,7 +306,9 @@ def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
     check_tensors(f"{name}: the weights", snapshot.weights, model.state_dict())
     fill(model, snapshot.weights)
     stored = _stored_processor(snapshot.tokenizer)
-    return Pipeline(model, stored, recipe_of_run(snapshot.recipe, f"{name}/recipe.yaml"), name)
+    recipe = recipe_of_run(snapshot.recipe, f"{name}/recipe.yaml")
+    seen = Seen.from_bytes(snapshot.seen, f"{name}/{SEEN}") if snapshot.seen else None
+    return Pipeline(model, stored, recipe, name, seen)
 
 
 def recipe_of_run(text: str, file: str) -> Recipe:

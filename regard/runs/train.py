@@ -19,6 +19,7 @@ from pydantic import Field, TypeAdapter
 
 from regard.config import Config, checked
 from regard.data.checks import summary
+from regard.data.seen import Seen
 from regard.errors import InputError
 from regard.models import build, describe, parse_description
 from regard.models.sketch import sketch
@@ -33,9 +34,10 @@ from regard.runtime.files import write_file
 from regard.runtime.ranks import Ranks, first_process_reports, process_group
 from regard.runtime.units import short
 from regard.tasks.entries import TASKS
+from regard.tasks.task import Prepared
 from regard.tasks.teacher import Teacher
 from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.folder import CONFIG, TRAINING, Snapshot, folder_name
+from regard.train.checkpoint.folder import CONFIG, SEEN, TRAINING, Snapshot, folder_name
 from regard.train.checkpoint.run import RunLock
 from regard.train.optim import BYTES_PER_PARAMETER
 from regard.train.trainer import Job, Trainer, read_count
@@ -196,7 +198,8 @@ def _run(
     beginning.prepare(model)
     runtime.place(model)
     ranks.check_alike("the data", f"{facts['data']} {vocabulary.to_json()}")
-    pipeline = Pipeline(model, vocabulary, recipe, "model" if run is None else run.name)
+    seen = _seen(prepared, start)
+    pipeline = Pipeline(model, vocabulary, recipe, "model" if run is None else run.name, seen)
     if run is not None and ranks.first:
         write_file(run / "recipe.yaml", recipes.dump(recipe).encode())
     job = Job(
@@ -207,6 +210,7 @@ def _run(
         describe=describe(model),
         tokenizer=vocabulary.to_json(),
         recipe=recipes.dump(recipe),
+        seen=b"" if seen is None else seen.to_bytes(),
         run=run,
         facts=facts,
         watch=None if watch is None else lambda step, _: watch(step, pipeline),
@@ -219,6 +223,13 @@ def _run(
     if start is not None and place.step == start.step:
         _logger.warning("the run was complete at step %d; nothing was left to do", place.step)
     return pipeline
+
+
+def _seen(prepared: Prepared, start: Snapshot | None) -> Seen | None:
+    """The record of the training examples; a resumed run keeps that of its checkpoint."""
+    if start is not None and start.seen:
+        return Seen.from_bytes(start.seen, f"{folder_name(start.step)}/{SEEN}")
+    return prepared.seen
 
 
 def _teacher(recipe: Recipe, task: Any, runtime: Runtime) -> Teacher | None:

@@ -12,9 +12,19 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichBar
     from rich.progress import TaskID
 
+SETTLED = 3.0
+"""Seconds of work after the first report from which on the time left is estimated."""
+AMORTISED = 30.0
+"""Seconds after which the first report counts, too: a slow start hardly matters then."""
+UNKNOWN = "-:--"
+"""The time left as long as it is not estimated."""
+
 
 class Progress:
     """Shows how much of the work is done, what is being done, and the time left.
+
+    The time left is estimated from the speed since the first report of work, because the work up to
+    it takes longer (memory is allocated, kernels are chosen), and not before there is enough of it.
 
     Errors of writing are ignored, so the work goes on if the terminal was closed.
 
@@ -40,13 +50,18 @@ class Progress:
         self.total, self.start = max(total, 1e-9), start
         self.quiet, self.interval, self.counted = quiet, interval, counted
         self._done, self._settled = start, 0.0
-        self._began = time.monotonic()
-        self._last_line = -math.inf if at_once else self._began
+        self._restart(start)
+        self._last_line = -math.inf if at_once else self._began[0]
         self._bar: RichBar | None = None
         self._task: TaskID | None = None
 
+    def _restart(self, done: float) -> None:
+        """Begins to measure the speed from this amount of work on."""
+        self._began = time.monotonic(), done
+        self._first: tuple[float, float] | None = None  # the first report of work after it
+
     def __enter__(self) -> Self:
-        self._began = time.monotonic()
+        self._restart(self.start)
         if not self.quiet:
             self._start_bar()
         return self
@@ -89,13 +104,15 @@ class Progress:
         If the amount is smaller than before, new work has begun and the clock restarts.
         """
         if done < self._done:
-            self._began = time.monotonic()
+            self._restart(done)
         self._done = done
         self.describe(*what)
 
     def describe(self, *what: str) -> None:
         """Shows what is being done now."""
         now = time.monotonic()
+        if self._first is None and self._done > self._began[1]:
+            self._first = now, self._done
         if self._bar is not None and self._task is not None:
             left, text = self._left(now), " ".join(what)
             self._bar.update(self._task, completed=self._done, description=text, left=left)
@@ -126,15 +143,22 @@ class Progress:
             redirect_stdout=False,  # otherwise results for a pipe would be written to the bar
         )
         self._task = self._bar.add_task(
-            "", total=self.total, completed=int(self.start), left="-:--"
+            "", total=self.total, completed=int(self.start), left=UNKNOWN
         )
         self._bar.start()
 
     def _left(self, now: float) -> str:
-        done = self._done - self.start
-        if done <= 0:
-            return "-:--"
-        seconds = (now - self._began) / done * max(0.0, self.total - self._done)
+        seconds = 0.0 if self._done >= self.total else self._seconds_left(now)
+        if seconds is None:
+            return UNKNOWN
         minutes, rest = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+    def _seconds_left(self, now: float) -> float | None:
+        """An estimate of the time left; None as long as too little work was seen."""
+        for since, least in ((self._first, SETTLED), (self._began, AMORTISED)):
+            if since is not None and now - since[0] >= least and self._done > since[1]:
+                speed = (self._done - since[1]) / (now - since[0])
+                return (self.total - self._done) / speed
+        return None

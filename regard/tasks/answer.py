@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.annotations import Excerpt, Question
-from regard.data.text.windows import LabelledRow, Window, evaluation, windows
+from regard.data.text.windows import LabelledRow, OnShare, Window, evaluation, windows
 from regard.errors import InputError
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
@@ -67,6 +67,7 @@ class Answer(Supervised[Question]):
 
     noun = "training windows"
     form = "answer"
+    scored = "questions"
     example_command = 'answer {} "Where does Anna live?" --context "Anna lives in Rome."'
     effect = rise("end of an answer")
 
@@ -148,12 +149,14 @@ class Answer(Supervised[Question]):
         others = choices.log_softmax(1).masked_fill(~is_token, 0.0).sum(1) / is_token.sum(1)
         return (1 - smoothing) * loss - smoothing * others.sum()
 
-    def _logits(self, model: Encoder, rows: Sequence[LabelledRow]) -> list[Tensor]:
+    def _logits(
+        self, model: Encoder, rows: Sequence[LabelledRow], on_progress: OnShare | None = None
+    ) -> list[Tensor]:
         """The logits of each row: (tokens, 2), as the first and as the last token."""
         model.require_head("spans")
         out: list[Tensor] = [torch.empty(0)] * len(rows)
         with evaluating(model):
-            for batch in evaluation(rows, self.options.batch_tokens):
+            for batch in evaluation(rows, self.options.batch_tokens, on_progress):
                 logits = model.answer(batch.source.to(model.device)).float().cpu()
                 for place, row in zip(
                     batch.index, torch.split(logits, list(batch.source.lengths)), strict=True
@@ -162,11 +165,12 @@ class Answer(Supervised[Question]):
         return out
 
     def _read(
-        self, model: Encoder, examples: Sequence[Question]
+        self, model: Encoder, examples: Sequence[Question], on_progress: OnShare | None = None
     ) -> list[tuple[list[_Part], list[Span], list[Tensor]]]:
         """For each question its windows, the characters of its tokens, and the windows' logits."""
         cut = [self._parts(example, model.config.max_length) for example in examples]
-        logits = iter(self._logits(model, [part.row for parts, _ in cut for part in parts]))
+        rows = [part.row for parts, _ in cut for part in parts]
+        logits = iter(self._logits(model, rows, on_progress))
         return [(parts, spans, [next(logits) for _ in parts]) for parts, spans in cut]
 
     def answer(
@@ -204,9 +208,11 @@ class Answer(Supervised[Question]):
             for example, read in zip(examples, self._read(model, examples), strict=True)
         ]
 
-    def measure(self, model: Encoder, examples: Sequence[Question]) -> Measures:
+    def measure(
+        self, model: Encoder, examples: Sequence[Question], on_progress: OnShare | None = None
+    ) -> Measures:
         """Mean loss per target, and exact match and F1 as in SQuAD."""
-        found = self._read(model, examples)
+        found = self._read(model, examples, on_progress)
         windows = [pair for parts, _, logits in found for pair in zip(parts, logits, strict=True)]
         total = 0.0
         for part, logits in windows:

@@ -17,12 +17,13 @@ from torch import Tensor
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.annotations import LabelledText
-from regard.data.text.windows import LabelledRow, evaluation
+from regard.data.text.windows import LabelledRow, OnShare, evaluation
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.tasks.labelled import Supervised, class_loss, label_indices
 from regard.tasks.measures.accuracy import Measures, class_scores
 from regard.tasks.pictures import ClassifyPictures
+from regard.tasks.reader import Text
 from regard.tasks.task import Prepared, Settings, rise
 
 
@@ -30,6 +31,7 @@ class Classify(Supervised[LabelledText]):
     """Text classification: training, evaluation and prediction."""
 
     noun = "training texts"
+    scored = "texts"
     form = "classify"
     example_command = 'classify {} "A joy from start to end."'
     effect = rise("text")
@@ -59,14 +61,15 @@ class Classify(Supervised[LabelledText]):
     ) -> list[LabelledRow]:
         """One row per text, truncated to `longest` tokens; its target is the index of its class."""
         numbers = label_indices(labels, [example.label for example in examples])
-        texts = [
-            example.text if example.pair is None else (example.text, example.pair)
-            for example in examples
-        ]
         return [
             LabelledRow(read.ids, read.types, [number])
-            for read, number in zip(self.read(texts, longest), numbers, strict=True)
+            for read, number in zip(self.read(_texts(examples), longest), numbers, strict=True)
         ]
+
+    def truncated(self, model: Encoder, examples: Sequence[LabelledText]) -> int:
+        """The number of texts that are longer than the model reads."""
+        read = self.read(_texts(examples), model.config.max_length)
+        return sum(text.left_out > 0 for text in read)
 
     def targets(self, batch: Batch[Ragged]) -> int:
         """The number of texts in a batch: each has one class."""
@@ -76,14 +79,19 @@ class Classify(Supervised[LabelledText]):
         """Cross-entropy of the classes with label smoothing, summed over the texts: a scalar."""
         return class_loss(model, batch, self.options.smoothing)
 
-    def measure(self, model: Encoder, examples: Sequence[LabelledText]) -> Measures:
+    def measure(
+        self,
+        model: Encoder,
+        examples: Sequence[LabelledText],
+        on_progress: OnShare | None = None,
+    ) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
         model.require_head("classes")
         classes = model.config.classes
         rows = self.rows(examples, classes, model.config.max_length)
         total, found = 0.0, [""] * len(rows)
         with evaluating(model):
-            for made in evaluation(rows, self.options.batch_tokens):
+            for made in evaluation(rows, self.options.batch_tokens, on_progress):
                 batch = made.to(model.device)
                 logits = model.classify(batch.source)  # (texts, classes)
                 total += float(F.cross_entropy(logits, batch.targets.ids, reduction="sum"))
@@ -92,3 +100,11 @@ class Classify(Supervised[LabelledText]):
         scores = class_scores([example.label for example in examples], found, classes)
         overall = {"loss": total / max(1, len(rows)), **scores.overall}
         return Measures(overall, scores.by_label, scores.confusion)
+
+
+def _texts(examples: Sequence[LabelledText]) -> list[Text]:
+    """The text of each example, or its pair of texts."""
+    return [
+        example.text if example.pair is None else (example.text, example.pair)
+        for example in examples
+    ]

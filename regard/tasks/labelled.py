@@ -18,15 +18,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch, Cursor
+from regard.data.bloom import Keys
 from regard.data.config import ALL_FOUND, Columns
 from regard.data.input import Ragged
+from regard.data.seen import Seen, keys_of_texts
 from regard.data.text.labelled import (
     LabelledSplits,
     labels_in,
     load_labelled,
     read_labelled,
 )
-from regard.data.text.windows import LabelledRow, evaluation, training
+from regard.data.text.windows import LabelledRow, OnShare, evaluation, training
 from regard.errors import InputError
 from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder
@@ -99,8 +101,16 @@ class LabelledTask(BaseTask, ABC, Generic[Examples]):
         """The training loss of a batch, summed over its targets: a scalar."""
 
     @abstractmethod
-    def measure(self, model: Any, examples: Examples) -> Measures:
-        """The metrics of the model on some examples: mean loss, and those of the task."""
+    def measure(
+        self, model: Any, examples: Examples, on_progress: OnShare | None = None
+    ) -> Measures:
+        """The metrics of the model on some examples: mean loss, and those of the task.
+
+        Args:
+            model: The model.
+            examples: Labelled examples.
+            on_progress: Called with the share of the work that is done.
+        """
 
     def unknown(self, examples: Examples) -> Unknown | None:
         """The unknown words of some examples; None if the model does not read text."""
@@ -133,9 +143,15 @@ class LabelledTask(BaseTask, ABC, Generic[Examples]):
     def report(self, model: Any, sets: Mapping[str, Examples], scoring: Scoring) -> LabelledReport:
         """Scores each set of examples."""
         found, unknown = {}, {}
-        for done, (name, examples) in enumerate(sets.items()):
-            scoring.on_progress(done / len(sets), name)
-            found[name] = len(examples), self.measure(model, examples)
+        whole, before = max(1, sum(map(len, sets.values()))), 0
+
+        def on_progress(name: str, share: float) -> None:
+            scoring.on_progress((before + share * len(sets[name])) / whole, name)
+
+        for name, examples in sets.items():
+            on_progress(name, 0.0)
+            measured = self.measure(model, examples, partial(on_progress, name))
+            found[name], before = (len(examples), measured), before + len(examples)
             if (lost := self.unknown(examples)) is not None:
                 unknown[name] = lost
         return LabelledReport(found, unknown)
@@ -227,7 +243,8 @@ class Supervised(LabelledTask[Sequence[Example]], Reader, ABC, Generic[Example])
         )
         labels = completed.classes or completed.tags
         task = cls(vocabulary, splits.train, splits.valid, labels=labels, options=options)
-        return Prepared(vocabulary, task, splits.checksums, completed)
+        seen = Seen.of("examples", _keys(splits.train), len(splits.train))
+        return Prepared(vocabulary, task, splits.checksums, completed, seen)
 
     @classmethod
     def for_trained_model(cls, settings: Settings, vocabulary: Vocabulary) -> Self:
@@ -276,6 +293,10 @@ class Supervised(LabelledTask[Sequence[Example]], Reader, ABC, Generic[Example])
         """The unknown words of some examples."""
         return Unknown.of(self.vocabulary.source, (" ".join(each.texts) for each in examples))
 
+    def keys(self, examples: Sequence[Any], seen: Seen) -> Iterator[Keys] | None:
+        """The keys of the texts of each example, without their labels."""
+        return _keys(examples) if seen.unit == "examples" else None
+
     def read(
         self, texts: Sequence[Text], longest: int, *, symbols: bool = False
     ) -> list[EncodedText]:
@@ -291,6 +312,10 @@ class Supervised(LabelledTask[Sequence[Example]], Reader, ABC, Generic[Example])
         if not self.train:
             raise InputError("training", got="no examples", expected="some to learn from")
         return training(self.train, self.options.batch_tokens, self.options.seed, start)
+
+
+def _keys(examples: Iterable[Any]) -> Iterator[Keys]:
+    return keys_of_texts(example.texts for example in examples)
 
 
 def is_labelled(task: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
+from regard.data.bloom import Keys
 from regard.data.config import ALL_FOUND, Columns, PictureData
 from regard.data.images.augment import augmented
 from regard.data.images.changes import changed_batch
@@ -27,6 +29,8 @@ from regard.data.images.reader import ImageReader
 from regard.data.images.sources import in_order, load_pictures, read_pictures
 from regard.data.input import Dense, Ragged
 from regard.data.order import training_batches
+from regard.data.seen import Seen
+from regard.data.text.windows import OnShare
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.models.image_encoder import ImageEncoder
@@ -35,9 +39,10 @@ from regard.runtime.ahead import computed_ahead
 from regard.runtime.cores import parallel_map
 from regard.tasks.labelled import LabelledTask, class_loss, label_indices, logits_loss
 from regard.tasks.measures.accuracy import Measures, class_scores
+from regard.tasks.measures.report import ExampleSet, Selection
 from regard.tasks.picture_traces import classifier, dense_records, picture_of
 from regard.tasks.reader import TOKENS_AT_ONCE, EncoderTask
-from regard.tasks.task import Prepared, Settings, rise
+from regard.tasks.task import Prepared, Settings, rise, spread
 from regard.tasks.teacher import Teacher
 from regard.tasks.trace import Trace
 from regard.tokens.processor import Processor
@@ -71,6 +76,7 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
 
     noun = "training images"
     items = "images"
+    scored = "images"
     example_type = "pictures"
     file_option = "--data FILE, with paths and classes"
     example_command = "classify {} YOUR_IMAGE.png"
@@ -134,7 +140,8 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
             seed=settings.seed,
         )
         task = cls(processor, found.train, found.valid, options)
-        return Prepared(processor, task, found.checksums, completed)
+        seen = Seen.of("images", found.train.keys(), len(found.train))
+        return Prepared(processor, task, found.checksums, completed, seen)
 
     def check(self, model: Any, item: Any, **options: Any) -> None:
         """Raises an error if a path or bytes are not an image."""
@@ -187,7 +194,9 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         taught = teacher.loss(distilled, batch.source, self.reader)
         return (1 - teacher.weight) * logits_loss(own, batch, smoothing) + teacher.weight * taught
 
-    def measure(self, model: ImageEncoder, examples: Pictures) -> Measures:
+    def measure(
+        self, model: ImageEncoder, examples: Pictures, on_progress: OnShare | None = None
+    ) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
         model.require_head("classes")
         if not len(examples):
@@ -198,7 +207,15 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
             parts = [
                 batch.source.to(model.device) for batch in self.labelled_batches(model, examples)
             ]
-            logits = torch.cat(parallel_map(model.classify, parts)).cpu()  # (images, classes)
+            shares = accumulate([1 / len(parts)] * len(parts))
+
+            def classify(part: Dense) -> Tensor:
+                logits: Tensor = model.classify(part)
+                if on_progress is not None:
+                    on_progress(next(shares))
+                return logits
+
+            logits = torch.cat(parallel_map(classify, parts)).cpu()  # (images, classes)
         loss = float(F.cross_entropy(logits, wanted))
         found = [classes[best] for best in logits.argmax(1).tolist()]
         scores = class_scores(examples.labels, found, classes)
@@ -219,6 +236,22 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         """The images of a folder, an archive or a table of paths (relative to it) and classes."""
         names = getattr(data, "names", ())
         return read_pictures(file, self.reader, names, columns=columns, for_tests=True)
+
+    def example_sets(self, settings: Settings, selection: Selection) -> dict[str, ExampleSet]:
+        """The selected images, without files that are no images."""
+        sets = self.examples(settings, selection)
+        return {
+            name: ExampleSet(found).reduced(found, "that cannot be read", found.skipped)
+            for name, found in sets.items()
+        }
+
+    def limited(self, examples: Pictures, limit: int) -> Pictures:
+        """At most `limit` images, evenly spread over a set."""
+        return examples.take(spread(len(examples), limit))
+
+    def keys(self, examples: Pictures, seen: Seen) -> Iterator[Keys] | None:
+        """The keys of the images' pixels."""
+        return examples.keys() if seen.unit == "images" else None
 
     def inputs(
         self, model: ImageEncoder, items: Sequence[Any]

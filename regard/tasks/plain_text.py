@@ -15,18 +15,21 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.data.batch import Batch, Cursor
+from regard.data.bloom import Keys
 from regard.data.input import Ragged
+from regard.data.seen import Seen
 from regard.data.text.corpus import Corpus, encode, survey
 from regard.data.text.documents import Text, TextFiles, find_files, training_files
 from regard.data.text.ngrams import Ngrams
 from regard.data.text.packing import BatchedCorpus, Packed, Stream, batches
+from regard.data.text.passages import keys_of_passages, seen_text
 from regard.data.text.python_docs import PythonText
 from regard.errors import InputError
 from regard.runtime.files import cache_folder
 from regard.tasks.ids import check_ids, is_ids
 from regard.tasks.measures.plain_text import TextReport
 from regard.tasks.measures.report import Scoring, Selection, counted
-from regard.tasks.task import BaseTask, Prepared, Settings, check_texts
+from regard.tasks.task import BaseTask, Prepared, Settings, check_texts, spread
 from regard.tasks.writer import WritesText
 from regard.tokens import Vocabulary
 from regard.tokens.learn import TaskSymbols, learn_plain
@@ -144,6 +147,7 @@ class PlainText(ReadsText, ABC):
     """
 
     noun = "texts from token"
+    scored = "passages"
     around: ClassVar[TaskSymbols]
     """The special tokens around a text, for vocabularies learned for this task."""
 
@@ -196,7 +200,8 @@ class PlainText(ReadsText, ABC):
         task.train, task.valid = (
             task.rows(settings, corpus, make, train) for corpus in (train, aside)
         )
-        return Prepared(vocabulary, task, train.checksums | aside.checksums)
+        seen = seen_text(train, vocabulary.source.bytes_of)
+        return Prepared(vocabulary, task, train.checksums | aside.checksums, seen=seen)
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
         """Yields training batches without end; order and masks depend only on seed and epoch."""
@@ -220,6 +225,18 @@ class PlainText(ReadsText, ABC):
         train, corpus = self.chosen(settings, selection)
         make = self.of_files(settings) if selection.files else _made(settings)
         return {selection.files or "held out": self.rows(settings, corpus, make, train)}
+
+    def count(self, examples: BatchedCorpus) -> int:
+        """The number of passages that a text is cut into."""
+        return examples.passages
+
+    def limited(self, examples: BatchedCorpus, limit: int) -> BatchedCorpus:
+        """At most `limit` passages, evenly spread over a text."""
+        return examples.limited(spread(examples.passages, limit))
+
+    def keys(self, examples: BatchedCorpus, seen: Seen) -> Iterator[Keys] | None:
+        """The keys of all stretches of text, to find them in the training text."""
+        return keys_of_passages(examples.corpus, seen.window) if seen.window else None
 
     def of_files(self, settings: Settings) -> MakeRows:
         """How the text of files given by the user is cut into rows."""

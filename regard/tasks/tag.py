@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.annotations import TaggedWords
-from regard.data.text.windows import LabelledRow, evaluation, windows
+from regard.data.text.windows import LabelledRow, OnShare, evaluation, windows
 from regard.errors import InputError
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
@@ -60,6 +60,7 @@ class Tag(Supervised[TaggedWords]):
 
     noun = "training sentences"
     form = "tag"
+    scored = "sentences"
     example_command = 'tag {} "Anna lives in Rome."'
     effect = rise("word")
     unit = "words"
@@ -121,13 +122,17 @@ class Tag(Supervised[TaggedWords]):
         )
 
     def log_probabilities(
-        self, model: Encoder, sentences: Sequence[tuple[str, Sequence[Span]]]
+        self,
+        model: Encoder,
+        sentences: Sequence[tuple[str, Sequence[Span]]],
+        on_progress: OnShare | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the tags of the words of all sentences, one after the other.
 
         Args:
             model: The encoder.
             sentences: Texts, each with the characters (start, end) of its words.
+            on_progress: Called with the share of the work that is done.
 
         Returns:
             The log-probabilities (words, tags), and a mask (words,) of the words that have a token:
@@ -142,7 +147,7 @@ class Tag(Supervised[TaggedWords]):
         out = torch.zeros(count, len(model.config.tags))
         read = torch.zeros(count, dtype=torch.bool)
         with evaluating(model):
-            for batch in evaluation(rows, self.options.batch_tokens):
+            for batch in evaluation(rows, self.options.batch_tokens, on_progress):
                 logits = model.tag(batch.source.to(model.device))  # (tokens, tags)
                 logits = logits.float().log_softmax(1).cpu()
                 out[batch.known_targets], read[batch.known_targets] = (
@@ -188,10 +193,16 @@ class Tag(Supervised[TaggedWords]):
             for best, seen in zip(logs.argmax(1).tolist(), read.tolist(), strict=True)
         ]
 
-    def measure(self, model: Encoder, examples: Sequence[TaggedWords]) -> Measures:
+    def measure(
+        self,
+        model: Encoder,
+        examples: Sequence[TaggedWords],
+        on_progress: OnShare | None = None,
+    ) -> Measures:
         """Mean loss per word, accuracy and entity F1 as in conlleval, and scores per type."""
         model.require_head("tags")
-        logs, read = self.log_probabilities(model, [joined(each.words) for each in examples])
+        sentences = [joined(each.words) for each in examples]
+        logs, read = self.log_probabilities(model, sentences, on_progress)
         wanted = [
             number for each in examples for number in label_indices(model.config.tags, each.tags)
         ]

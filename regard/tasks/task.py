@@ -16,10 +16,12 @@ from typing import Any, ClassVar, Protocol, Self, cast
 from torch import Tensor
 
 from regard.data.batch import Cursor
+from regard.data.bloom import Keys
+from regard.data.seen import Seen
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.models.config import ModelConfig
-from regard.tasks.measures.report import Selection
+from regard.tasks.measures.report import ExampleSet, Selection
 from regard.tokens import Processor, Tokenizer, TokensConfig, Vocabulary
 
 QUOTED_CHARACTERS = 40
@@ -129,6 +131,8 @@ class Prepared:
     """The checksums of the files that were read, by name."""
     model: ModelConfig | None = None
     """The config completed with what the data decides (names of classes, tags); None: unchanged."""
+    seen: Seen | None = None
+    """The record of the training examples; None keeps none."""
 
 
 def rise(target: str) -> str:
@@ -151,6 +155,8 @@ class BaseTask:
     """The noun for the examples of a batch, in the log of a bad batch."""
     items: ClassVar[str] = "texts"
     """The noun for the inputs of the models, in messages."""
+    scored: ClassVar[str] = "examples"
+    """The noun for the examples of a set, in the report of an evaluation."""
     unit: ClassVar[str] = "targets"
     """The noun for what `targets` counts, in the training speed of the log."""
 
@@ -212,6 +218,39 @@ class BaseTask:
         """The selected sets of examples, by name."""
         raise NotImplementedError
 
+    def example_sets(self, settings: Settings, selection: Selection) -> dict[str, ExampleSet]:
+        """The selected sets of examples by name, each with what of the data is left out of it."""
+        found = self.examples(settings, selection)
+        return {name: ExampleSet(examples) for name, examples in found.items()}
+
+    def scorable(self, model: Any, given: ExampleSet) -> ExampleSet:
+        """The examples that the model can be scored on; others are left out, and counted."""
+        del model
+        return given
+
+    def count(self, examples: Any) -> int:
+        """The number of examples of a set."""
+        return len(examples)
+
+    def limited(self, examples: Any, limit: int) -> Any:
+        """At most `limit` examples, evenly spread over a set."""
+        return [examples[place] for place in spread(len(examples), limit)]
+
+    def truncated(self, model: Any, examples: Any) -> int:
+        """The number of examples of which the model reads only a part."""
+        del model, examples
+        return 0
+
+    def keys(self, examples: Any, seen: Seen) -> Iterable[Keys] | None:
+        """The keys of examples, to find them in the training data; None if there are no such.
+
+        Args:
+            examples: A set of examples.
+            seen: The record of the training data.
+        """
+        del examples, seen
+        return None
+
     def head_examples(self, settings: Settings, selection: Selection, count: int) -> Sequence[Any]:
         """The first `count` examples of the selected files or split, to measure heads on.
 
@@ -230,6 +269,22 @@ class BaseTask:
         """Names the first eight examples of a batch, for the log of a bad batch."""
         shown = ", ".join(map(str, batch.index[:8]))
         return f"{self.noun} {shown}{', …' if len(batch.index) > 8 else ''}"
+
+
+def spread(count: int, limit: int) -> list[int]:
+    """The numbers of at most `limit` of `count` examples, evenly spread.
+
+    Raises:
+        InputError: `limit` is not at least 1.
+
+    Example:
+        >>> spread(10, 4), spread(2, 4)
+        ([0, 2, 5, 7], [0, 1])
+    """
+    if limit < 1:
+        raise InputError("limit", got=limit, expected="1 or more")
+    limit = min(count, limit)
+    return [place * count // limit for place in range(limit)]
 
 
 def max_lengths(lengths: Iterable[int]) -> list[int]:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from regard.data.batch import Batch, Cursor, epochs
+from regard.data.bloom import Keys
+from regard.data.config import OnBad
 from regard.data.input import Ragged
 from regard.data.order import evaluation_batches, training_batches
+from regard.data.seen import Seen, keys_of_pairs
 from regard.data.sources import Loaded, few_pairs, load_splits, pairs_of
 from regard.data.text.encoded import EncodedPairs
 from regard.data.text.files import load_pairs, split_files
@@ -29,7 +33,7 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
 from regard.tasks.head_batches import HeadBatch, of_tokens
 from regard.tasks.measures.bleu import score
-from regard.tasks.measures.report import Scoring, Selection
+from regard.tasks.measures.report import ExampleSet, Scoring, Selection
 from regard.tasks.measures.translation import Evaluation, SetReport, TranslationReport
 from regard.tasks.measures.unknown import Unknown, check_known
 from regard.tasks.task import BaseTask, Prepared, Settings
@@ -62,6 +66,7 @@ class Translate(SequenceToSequence):
     """
 
     noun = "training pairs"
+    scored = "pairs"
     scoring = frozenset({"beam", "lowercase"})
     rows_at_once = 128  # enough to fill two cores, few enough to stay in their caches
 
@@ -122,7 +127,9 @@ class Translate(SequenceToSequence):
                 expected=f"at most model.max_length={longest}",
                 fix="raise model.max_length, or lower data.max_words with data.on_bad=skip",
             )
-        return Prepared(vocabulary, task, loaded.checksums)
+        train = loaded.splits.train
+        seen = Seen.of("pairs", keys_of_pairs(_texts(train)), len(train), keys_each=2)
+        return Prepared(vocabulary, task, loaded.checksums, seen=seen)
 
     @cached_property
     def restorer(self) -> Restore | None:
@@ -177,25 +184,53 @@ class Translate(SequenceToSequence):
         return map(pairs.batch, evaluation_batches(pairs.lengths.tolist(), self.batch_tokens))
 
     def examples(self, settings: Settings, selection: Selection) -> dict[str, Sequence[Pair]]:
+        """The selected pairs; see `example_sets`."""
+        found = self.example_sets(settings, selection)
+        return {name: given.examples for name, given in found.items()}
+
+    def example_sets(self, settings: Settings, selection: Selection) -> dict[str, ExampleSet]:
         """The selected pairs: those of files, of a split, or by default of the test sets.
 
         Without test sets the default is the validation split. If the recipe has
         `data.group: source`, pairs with the same source become one pair with several references.
         """
-        found: dict[str, Sequence[Pair]]
+        sets: dict[str, Sequence[Pair]]
+        skipped: Mapping[str, int] = {}
         if selection.files is not None:
             columns = selection.columns_for(settings.data)
             files = split_files([selection.files])
-            pairs, _ = load_pairs(files, max_words=10_000, on_bad="stop", columns=columns)
-            found = {selection.files: tuple(pairs)}
+            on_bad: OnBad = getattr(settings.data, "on_bad", "stop")
+            pairs, skipped = load_pairs(files, max_words=10_000, on_bad=on_bad, columns=columns)
+            sets = {selection.files: tuple(pairs)}
         elif selection.split is not None:
-            found = {selection.split: pairs_of(settings.data, selection.split)}
+            sets = {selection.split: pairs_of(settings.data, selection.split)}
         else:
             splits = load_splits(settings.data).splits
-            found = {**splits.tests} or {"valid": splits.valid}
+            sets = {**splits.tests} or {"valid": splits.valid}
+        found = {name: ExampleSet(pairs, skipped) for name, pairs in sets.items()}
         if getattr(settings.data, "group", None) == "source":
-            return {name: by_source(pairs) for name, pairs in found.items()}
+            return {name: _merged(given) for name, given in found.items()}
         return found
+
+    def scorable(self, model: EncoderDecoder, given: ExampleSet) -> ExampleSet:
+        """The pairs that the model can read; the error of `readable` if it can read none."""
+        longest, pairs = model.config.max_length, given.examples
+        sources = self.vocabulary.source.encode_batch([pair.source for pair in pairs])
+        around = len(self.vocabulary.source.template([]))
+        fits = [
+            around + len(ids) <= longest
+            and all(len(self.vocabulary.target.encode(text)) < longest for text in pair.references)
+            for pair, ids in zip(pairs, sources, strict=True)
+        ]
+        chosen = tuple(pair for pair, fit in zip(pairs, fits, strict=True) if fit)
+        if pairs and not chosen:
+            self.readable(pairs, longest)
+        reason = f"longer than the model reads ({longest:,} tokens)"
+        return given.reduced(chosen, reason, len(pairs) - len(chosen))
+
+    def keys(self, examples: Sequence[Pair | tuple[str, str]], seen: Seen) -> Iterator[Keys] | None:
+        """The keys of each source with each of its references."""
+        return keys_of_pairs(_texts(_pairs(examples))) if seen.unit == "pairs" else None
 
     def measure(
         self,
@@ -237,12 +272,15 @@ class Translate(SequenceToSequence):
         self, model: EncoderDecoder, sets: Mapping[str, Sequence[Pair]], scoring: Scoring
     ) -> TranslationReport:
         """Scores each set of pairs, and reports progress and results through `scoring`."""
-        done, whole, reports = 0, sum(map(len, sets.values())), []
+        done, reports = 0, []
+        # They are translated from short to long, in a time that grows with their length.
+        lengths = [length for pairs in sets.values() for length in sorted(map(_length, pairs))]
+        before = [0, *accumulate(lengths)]
 
         def add_done(name: str, count: int) -> None:
             nonlocal done
             done += count
-            scoring.on_progress(done / max(1, whole), name)
+            scoring.on_progress(before[done] / max(1, before[-1]), name)
 
         for name, pairs in sets.items():
             found = self.measure(
@@ -464,6 +502,22 @@ def _pairs(pairs: Sequence[Pair | tuple[str, str]]) -> list[Pair]:
     if not pairs:
         raise InputError("pairs", got="none", expected="at least one (source, target)")
     return [pair if isinstance(pair, Pair) else Pair(*pair) for pair in pairs]
+
+
+def _texts(pairs: Iterable[Pair]) -> Iterator[tuple[str, str]]:
+    """Yields each source with each of its references."""
+    return ((pair.source, target) for pair in pairs for target in pair.references)
+
+
+def _length(pair: Pair) -> int:
+    return 1 + len(pair.source)
+
+
+def _merged(given: ExampleSet) -> ExampleSet:
+    """A set in which each source has one pair, with all its references."""
+    merged = by_source(given.examples)
+    reason = "merged with another of the same source"
+    return given.reduced(merged, reason, len(given.examples) - len(merged))
 
 
 def _warn_of_overlap(loaded: Loaded) -> None:

@@ -177,6 +177,8 @@ class Job:
     """The contents of config.json in each checkpoint."""
     tokenizer: str
     recipe: str
+    seen: bytes = b""
+    """The contents of seen.bin in each checkpoint; empty writes none."""
     run: Path | None = None
     """The run's folder for checkpoints and metrics; None writes nothing to disk."""
     facts: dict[str, Any] = field(default_factory=dict)
@@ -544,6 +546,7 @@ class Trainer:
                 "parts": self.parts,
                 **self.job.facts,
             },
+            seen=self.job.seen,
         )
         config = self.config
         averaged_steps = checkpoint.AveragedSteps(config.average - 1, config.save_every)

@@ -19,7 +19,7 @@ from regard.runs.load import load
 from regard.tasks import TASKS
 from regard.tasks.entries import Entry
 from regard.tasks.head_batches import of_texts
-from regard.tasks.measures.report import Report
+from regard.tasks.measures.report import Report, Selection
 from regard.tasks.reader import READING, Reader
 from regard.tasks.task import Prepared, rise
 from regard.tokens.learn import learn_plain
@@ -152,7 +152,9 @@ def test_a_task_is_one_line_for_every_command(regard, tmp_path):
     assert type(p.task) is Count
     assert p.model.config.classes == ("1", "2", "3", "4")
     scored = regard("eval", "run", "--json", "-o", "scores")
-    assert json.loads(scored.out) == {"right": evaluate(p).right}
+    count = len(p.task.examples(p.recipe, Selection())["valid"])
+    notes = {"scored": count, "of": count, "left_out": {}, "in_training": None}
+    assert json.loads(scored.out) == {"right": evaluate(p).right, **notes}
     assert json.loads((tmp_path / "scores" / "scores.json").read_text()) == json.loads(scored.out)
     assert regard("eval", "run").out.startswith("counted right: ")
     is_refused(regard("eval", "run", "--suggest"), "expected a model that generates text")

@@ -143,6 +143,32 @@ def test_evaluation_predicts_each_token_once_and_is_always_the_same(kind, sizes,
     assert [batch.index for batch in other.evaluation()] == [batch.index for batch in found]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@given(sizes=sizes_strategy, length=st.integers(1, 12), budget=st.integers(12, 60))
+@settings(deadline=None, max_examples=20)
+def test_a_part_of_an_evaluation_has_the_sequences_of_the_whole(kind, sizes, length, budget):
+    rows = KINDS[kind](corpus_of([*sizes, 13]), length=length, batch_tokens=budget, seed=3)
+
+    def sequences(some):
+        return {
+            start: (read, following)
+            for batch in some.evaluation()
+            for start, read, following in zip(
+                batch.index, batch.source.split(), batch.targets.split(), strict=True
+            )
+        }
+
+    whole = sequences(rows)
+    assert rows.passages == len(whole)
+    places = range(0, rows.passages, 3)
+    part = rows.limited(places)
+    in_text = sorted(whole)
+    assert sequences(part) == {in_text[place]: whole[in_text[place]] for place in places}
+    assert part.passages == len(places)
+    assert part.corpus.tokens == sum(1 + len(read) for read, _ in sequences(part).values())
+    assert sequences(rows) == whole
+
+
 def test_evaluation_cuts_documents_from_their_beginning():
     rows = Packed(corpus_of([8, 3]), length=4, batch_tokens=100)
     (batch,) = rows.evaluation()

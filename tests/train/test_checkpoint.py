@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,27 @@ def test_the_manifest_can_be_checked_with_other_tools(tmp_path):
     for name, stored in files.items():
         data = (folder / name).read_bytes()
         assert stored == {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def test_a_record_of_the_training_data_is_a_file_like_the_others(tmp_path, monkeypatch):
+    made = replace(snapshot_of(7), seen=b'{"seen": 1}\nbits')
+    folder = checkpoint.save(tmp_path, made, keep=1, best=None)
+    assert sorted(file.name for file in folder.iterdir()) == sorted([*FILES, "seen.bin"])
+    for training in (False, True):
+        assert checkpoint.read(folder, training=training).seen == made.seen
+    checkpoint.verify(folder)
+    flip(folder / "seen.bin", -1)
+    for look in (checkpoint.verify, checkpoint.read):
+        with pytest.raises(Damaged, match=r"seen\.bin: checksum differs"):
+            look(folder)
+    flip(folder / "seen.bin", -1)
+    monkeypatch.setitem(folder_module.LARGEST, "seen.bin", 9)
+    with pytest.raises(Damaged, match="of which at most 9 are read"):
+        checkpoint.read(folder)
+    monkeypatch.undo()
+    (folder / "seen.bin").unlink()
+    with pytest.raises(Damaged, match=r"seen\.bin: missing"):
+        checkpoint.read(folder)
 
 
 def test_equal_content_gives_equal_bytes(tmp_path):

@@ -181,7 +181,7 @@ def test_without_a_terminal_a_line_is_written_per_interval(capsys, clock):
     output, lines = capsys.readouterr()
     lines = lines.splitlines()
     assert output == ""
-    assert lines[0] == "step 1/100  loss 5.000  12,346 targets/s  1:39 left"
+    assert lines[0] == "step 1/100  loss 5.000  12,346 targets/s  -:-- left"
     assert lines[1].startswith("step 11/100")
     assert lines[5] == "saved [bold]00000050[/bold]"
     assert lines[-1] == "step 100/100  loss 0.050  12,346 targets/s  0:00 left"

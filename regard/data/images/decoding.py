@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from regard.data.images.arrays import Source
 from regard.data.images.listing import Entry
 from regard.data.images.opening import content_of
+from regard.data.images.pictures import pixel_digest
 from regard.errors import InputError
 from regard.runtime.device import memory
 
@@ -110,7 +111,7 @@ def decode(
             if kept:
                 values[place] = pixels
             raw = content if isinstance(content, bytes) else np.ascontiguousarray(content).data
-            found.append((_digest(raw), _digest(pixels.data)))
+            found.append((hashlib.sha256(raw).digest(), pixel_digest(pixels)))
         return found
 
     found: list[tuple[bytes, bytes] | str] = []
@@ -139,10 +140,6 @@ def reason(error: InputError, source: Source) -> str:
     words = error.what.removeprefix(str(source)).removeprefix("the image").strip(": ")
     parts = (words.removeprefix("is "), "" if error.got is None else str(error.got))
     return ": ".join(part for part in parts if part) or "no image"
-
-
-def _digest(data: Any) -> bytes:
-    return hashlib.sha256(data).digest()
 
 
 def in_parts(items: Any, size: int) -> list[Any]:

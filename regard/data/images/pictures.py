@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.bloom import Keys, keys_of
+
 if TYPE_CHECKING:
     from regard.data.images.scenes import Scene
+
+AT_ONCE = 256
+"""Images that are read together."""
 
 
 class Pixels(Protocol):
@@ -36,14 +43,50 @@ class Pictures:
     """The caption of each image; empty if they have none."""
     scenes: tuple[Scene, ...] = field(default=(), repr=False)
     """What was drawn in each image, of drawn scenes: objects, positions, masks."""
+    digests: tuple[bytes, ...] = field(default=(), repr=False)
+    """SHA-256 of each image's pixels, if they were computed when it was read."""
+    skipped: int = 0
+    """The number of files that were left out because they are no images."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, rows: slice) -> Pictures:
         return Pictures(
-            self.values[rows], self.labels[rows], self.captions[rows], self.scenes[rows]
+            self.values[rows],
+            self.labels[rows],
+            self.captions[rows],
+            self.scenes[rows],
+            self.digests[rows],
         )
+
+    def take(self, rows: Sequence[int]) -> Pictures:
+        """Return some of the images, by their numbers."""
+
+        def some(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(values[row] for row in rows) if values else ()
+
+        values = self.values.some(rows) if hasattr(self.values, "some") else self.values[list(rows)]
+        return Pictures(
+            values, some(self.labels), some(self.captions), some(self.scenes), some(self.digests)
+        )
+
+    def keys(self) -> Iterator[Keys]:
+        """Yield the keys of the images, by which copies of them are found: (images, 1, 2)."""
+        for keys in keys_of(digest[:16] for digest in self.digests or self._hashed()):
+            yield keys[:, None]
+
+    def _hashed(self) -> Iterator[bytes]:
+        for first in range(0, len(self), AT_ONCE):
+            pixels = self.values[first : first + AT_ONCE]
+            if pixels.dtype != np.uint8:
+                pixels = np.round(255 * pixels).astype(np.uint8)
+            yield from (pixel_digest(image) for image in pixels)
+
+
+def pixel_digest(pixels: NDArray[np.uint8]) -> bytes:
+    """SHA-256 of an image's pixels."""
+    return hashlib.sha256(np.ascontiguousarray(pixels).data).digest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +111,8 @@ def statistics(values: Pixels, most: int = 10_000) -> tuple[tuple[float, ...], t
     places = np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
     channels = values.shape[1]
     total, squares, pixels = np.zeros(channels), np.zeros(channels), 0
-    for first in range(0, len(places), 256):
-        some = values[places[first : first + 256]].astype(np.float64) / 255
+    for first in range(0, len(places), AT_ONCE):
+        some = values[places[first : first + AT_ONCE]].astype(np.float64) / 255
         total += some.sum(axis=(0, 2, 3))
         squares += (some**2).sum(axis=(0, 2, 3))
         pixels += some[:, 0].size

@@ -11,6 +11,7 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from regard.data.config import (
@@ -84,7 +85,8 @@ def read_pictures(
         tests = [each for each in listing.entries if each.split == "test"]
         listing.entries[:] = tests or listing.entries
     found = _decoded(listing, reader, place, on_bad)
-    return _pictures(found, range(len(found.entries)), names)
+    skipped = len(listing.problems | found.problems)
+    return replace(_pictures(found, range(len(found.entries)), names), skipped=skipped)
 
 
 def in_order(labels: Sequence[str]) -> tuple[str, ...]:
@@ -204,7 +206,7 @@ def _pictures(found: Decoded, rows: Sequence[int], names: Sequence[str]) -> Pict
     captions = tuple(entry.caption for entry in entries) if any(
         entry.caption for entry in entries
     ) else ()  # fmt: skip
-    return Pictures(values, labels, captions)
+    return Pictures(values, labels, captions, digests=tuple(found.pixels[row] for row in rows))
 
 
 def _named(label: str, names: Sequence[str]) -> str:

@@ -208,6 +208,10 @@ class Corpus:
         slices = zip(some.starts.tolist(), some.sizes.tolist(), strict=True)
         return np.concatenate([self.ids[at : at + size] for at, size in slices]).astype(np.int64)
 
+    def part(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Corpus:
+        """Return a corpus of other documents, which are ranges of the same array of ids."""
+        return replace(self, starts=starts, stops=stops, characters=None)
+
     def split(self, held_out: float, seed: int) -> tuple[Corpus, Corpus]:
         """Split into a training and a held-out corpus, which share the array of ids.
 
@@ -235,10 +239,7 @@ class Corpus:
             ]
         else:
             cuts = self.starts + _without_tails(self.documents.sizes, held_out)
-            parts = [
-                replace(self, stops=cuts, characters=None),
-                replace(self, starts=cuts, characters=None),
-            ]
+            parts = [self.part(self.starts, cuts), self.part(cuts, self.stops)]
         if min(part.tokens - len(part) for part in parts) < 1:
             raise InputError(
                 f"data.held_out={held_out}",

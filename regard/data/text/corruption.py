@@ -64,6 +64,15 @@ class CorruptedCorpus:
         """Return one batch of an epoch, with that epoch's corruption."""
         return self.corrupt(self.rows.batch(epoch, number), epoch)
 
+    @property
+    def passages(self) -> int:
+        """The number of sequences of an evaluation, before pairs of them are formed."""
+        return self.rows.passages
+
+    def limited(self, places: Sequence[int]) -> CorruptedCorpus:
+        """Return only some of the sequences of an evaluation, corrupted as in the whole."""
+        return replace(self, rows=self.rows.limited(places))
+
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole text once, always corrupted in the same way."""
         return (self.corrupt(batch, EVALUATION_EPOCH) for batch in self.rows.evaluation())

@@ -9,13 +9,16 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from regard.data.bloom import Bloom, keys_of
 from regard.data.text.documents import Text
 from regard.errors import InputError
 
@@ -41,7 +44,7 @@ def words_in(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Ngrams:
-    """A set of word n-grams as a Bloom filter (Bloom 1970).
+    """A set of word n-grams as a Bloom filter.
 
     Every n-gram that was added is found; about 1% of all others are found as well.
     """
@@ -63,16 +66,18 @@ class Ngrams:
                     expected=f"at most {MOST:,}",
                     fix="set decode.no_copy to 0",
                 )
-        bits = bytearray(max(1, math.ceil(BITS * len(found) / 8)))
-        for hashed in found:
-            for place in _places(hashed, 8 * len(bits)):
-                bits[place >> 3] |= 1 << (place & 7)
-        return cls(size, bytes(bits))
+        ngrams = Bloom.empty(len(found), BITS)
+        for keys in keys_of(found):
+            ngrams.add(keys)
+        return cls(size, ngrams.bits.tobytes())
+
+    @cached_property
+    def _set(self) -> Bloom:
+        return Bloom(np.frombuffer(self.bits, np.uint8), HASHES)
 
     def __contains__(self, words: Sequence[str]) -> bool:
         """Whether these `size` words, in lower case, are in the set."""
-        places = _places(_hashed(words), 8 * len(self.bits))
-        return all(self.bits[place >> 3] >> (place & 7) & 1 for place in places)
+        return bool(self._set.holds(next(keys_of([_hashed(words)])))[0])
 
     def copied(self, before: str, after: str) -> bool:
         """Whether extending the text `before` to `after` completes an n-gram of the set."""
@@ -118,9 +123,3 @@ def _windows(text: Text, size: int) -> Iterator[list[str]]:
 
 def _hashed(words: Sequence[str]) -> bytes:
     return hashlib.blake2b(" ".join(words).encode(), digest_size=16).digest()
-
-
-def _places(hashed: bytes, count: int) -> list[int]:
-    """The bits of an n-gram, (h₁ + i·h₂) mod count (Kirsch and Mitzenmacher 2006)."""
-    first, step = int.from_bytes(hashed[:8], "big"), int.from_bytes(hashed[8:], "big") | 1
-    return [(first + i * step) % count for i in range(HASHES)]

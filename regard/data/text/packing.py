@@ -12,8 +12,9 @@ The order is a pure function of (seed, epoch), and any batch can be made without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -40,6 +41,13 @@ class BatchedCorpus(Protocol):
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole corpus once, always in the same order: each token is predicted once."""
+
+    @property
+    def passages(self) -> int:
+        """The number of sequences of an evaluation."""
+
+    def limited(self, places: Sequence[int]) -> Self:
+        """Return only some of the sequences of an evaluation, by their numbers in the text."""
 
 
 def batches(rows: BatchedCorpus, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
@@ -93,9 +101,24 @@ class Packed:
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole corpus from short to long, documents cut every `length` tokens."""
-        pieces = self._documents.cut(np.full(len(self.corpus), self.length), self.length)
+        pieces = self._pieces()
         for index in evaluation_batches(pieces.sizes.tolist(), self.batch_tokens):
             yield self._gathered(pieces[index])
+
+    @property
+    def passages(self) -> int:
+        """The number of sequences of an evaluation."""
+        return len(self._pieces().sizes)
+
+    def limited(self, places: Sequence[int]) -> Packed:
+        """Return only some of the sequences of an evaluation, each as a document."""
+        some = self._pieces()[np.array(places, dtype=np.int64)]
+        corpus = self.corpus.part(some.starts, some.starts + some.sizes + 1)
+        return Packed(corpus, length=self.length, batch_tokens=self.batch_tokens, seed=self.seed)
+
+    def _pieces(self) -> Ranges:
+        """The documents, cut every `length` tokens."""
+        return self._documents.cut(np.full(len(self.corpus), self.length), self.length)
 
     def _filled(self, epoch: int, pool: int) -> list[Ranges]:
         """Compute the batches of a pool."""
@@ -157,6 +180,9 @@ class Stream:
             )
         self.corpus, self.length, self.seed = corpus, length, seed
         self.rows = max(1, batch_tokens // length)
+        self._last = corpus.tokens - 1  # the last token is only a label
+        self._text = corpus
+        self._places: Sequence[int] = range(0, self._last, length)
 
     def __len__(self) -> int:
         return max(1, self.corpus.tokens // (self.rows * self.length))
@@ -169,19 +195,37 @@ class Stream:
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole corpus in consecutive rows, of which the last may be shorter."""
-        last = self.corpus.tokens - 1  # the last token is only a label
-        places = range(0, last, self.length)
-        for first in range(0, len(places), self.rows):
-            starts = places[first : first + self.rows]
-            yield self._gathered([(start, min(start + self.length, last)) for start in starts])
+        for first in range(0, len(self._places), self.rows):
+            starts = self._places[first : first + self.rows]
+            yield self._gathered([(start, self._stop(start)) for start in starts])
+
+    @property
+    def passages(self) -> int:
+        """The number of sequences of an evaluation."""
+        return len(self._places)
+
+    def limited(self, places: Sequence[int]) -> Stream:
+        """Return only some of the sequences of an evaluation."""
+        twin = copy(self)
+        twin._places = [self._places[place] for place in places]
+        parts = [self._text.documents.between(at, self._stop(at) + 1) for at in twin._places]
+        starts = np.concatenate([part.starts for part in parts])
+        twin.corpus = self._text.part(
+            starts, starts + np.concatenate([part.sizes for part in parts])
+        )
+        return twin
+
+    def _stop(self, start: int) -> int:
+        """The end of a sequence of an evaluation."""
+        return min(start + self.length, self._last)
 
     def _gathered(self, rows: list[tuple[int, int]]) -> Batch[Ragged]:
-        parts = [self.corpus.between(start, stop + 1) for start, stop in rows]
+        parts = [self._text.between(start, stop + 1) for start, stop in rows]
         lengths = tuple(stop - start for start, stop in rows)
         return Batch(
             Ragged(as_tensor(np.concatenate([part[:-1] for part in parts])), lengths),
             Ragged(as_tensor(np.concatenate([part[1:] for part in parts])), lengths),
-            tuple(self.corpus.place(start) for start, _ in rows),
+            tuple(self._text.place(start) for start, _ in rows),
         )
 
 

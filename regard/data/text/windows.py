@@ -6,13 +6,16 @@ padding, in an order that is a pure function of (lengths, budget, seed, epoch), 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.input import Ragged
 from regard.data.order import evaluation_batches, training_batches
+
+OnShare = Callable[[float], None]
+"""Called with the share of the work that is done, from 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,22 @@ def training(
     )
 
 
-def evaluation(rows: Sequence[LabelledRow], budget: int) -> Iterator[Batch[Ragged]]:
-    """Yield each row once, in batches of similar lengths."""
-    for index in evaluation_batches([len(row.ids) for row in rows], budget):
+def evaluation(
+    rows: Sequence[LabelledRow], budget: int, on_progress: OnShare | None = None
+) -> Iterator[Batch[Ragged]]:
+    """Yield each row once, in batches of similar lengths.
+
+    Args:
+        rows: The rows.
+        budget: The most tokens of a batch.
+        on_progress: Called after each batch with the share of the tokens that are done.
+    """
+    lengths, done = [len(row.ids) for row in rows], 0
+    for index in evaluation_batches(lengths, budget):
         yield batch_of(rows, index)
+        done += sum(lengths[place] for place in index)
+        if on_progress is not None:
+            on_progress(done / sum(lengths))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from regard.tasks.measures.report import Report
@@ -50,7 +50,8 @@ class TextReport(Report):
 
     def to_json(self) -> dict[str, Any]:
         """All numbers; one line of `regard eval --json`."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+        values = asdict(replace(self, notes={}))
+        return {key: value for key, value in values.items() if value is not None and key != "notes"}
 
     def table(self) -> str:
         """Formats the report as lines of text."""

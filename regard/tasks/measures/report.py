@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from regard.data.config import ALL_FOUND, Columns
+from regard.data.seen import Overlap
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.tasks.measures.accuracy import Confusion
@@ -60,6 +61,67 @@ class Selection:
 
 
 @dataclass(frozen=True)
+class ExampleSet:
+    """Examples to score, and how many others of their data are left out."""
+
+    examples: Any
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """The number of examples that are not scored, by reason."""
+
+    def reduced(self, examples: Any, reason: str, count: int) -> ExampleSet:
+        """The set with fewer examples, of which `count` are left out for a reason."""
+        more = {reason: count} if count else {}
+        return ExampleSet(examples, {**self.left_out, **more})
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What one has to know about the scores of a set: which examples they are of."""
+
+    noun: str
+    scored: int
+    """The number of examples that were scored."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """The number of examples that were not, by reason."""
+    truncated: int = 0
+    """The number of scored examples of which the model reads only a part."""
+    overlap: Overlap | None = None
+    """How many of them were in the training data; None if that is not known."""
+    own: bool = False
+    """Whether it is a split of the model's own data."""
+
+    @property
+    def whole(self) -> int:
+        """The number of examples in the data."""
+        return self.scored + sum(self.left_out.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """The notes as JSON values."""
+        return {
+            "scored": self.scored,
+            "of": self.whole,
+            "left_out": dict(self.left_out),
+            **({"truncated": self.truncated} if self.truncated else {}),
+            "in_training": None if self.overlap is None else self.overlap.to_json(),
+        }
+
+    def lines(self) -> list[str]:
+        """Formats the notes as lines of text.
+
+        Example:
+            >>> Notes("pairs", 1000, {"longer than the model reads": 14}).lines()
+            ['scored 1,000 of 1,014 pairs: 14 longer than the model reads']
+        """
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.items())
+        share = f"{self.scored:,} of {self.whole:,}" if reasons else f"all {self.scored:,}"
+        line = f"scored {share} {self.noun}" + (f": {reasons}" if reasons else "")
+        if self.truncated:
+            line += f"; the end of {self.truncated:,} is cut off, as the model reads them"
+        warning = self.overlap and self.overlap.warning(own=self.own)
+        return [line, *([f"warning: {warning}"] if warning else [])]
+
+
+@dataclass(frozen=True)
 class Scoring:
     """The options of an evaluation; the `scoring` of a task names those that apply to it."""
 
@@ -75,8 +137,12 @@ class Scoring:
     """Called with the files to save for a set, as name -> content, as soon as the set is done."""
 
 
+@dataclass(frozen=True)
 class Report(ABC):
     """The scores of a model on one or more sets of examples."""
+
+    notes: Mapping[str, Notes] = field(default_factory=dict, kw_only=True)
+    """What one has to know about the scores of each set, by its name."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any] | list[dict[str, Any]]:
@@ -105,15 +171,34 @@ class Report(ABC):
         """How often each class was taken for each, by set, to be drawn."""
         return {}
 
+    def text(self) -> str:
+        """The table, followed by the notes."""
+        several = len(self.notes) > 1
+        notes = [
+            f"{name}: {line}" if several else line
+            for name, note in self.notes.items()
+            for line in note.lines()
+        ]
+        return "\n".join([self.table(), *notes])
+
+    def with_notes(self) -> dict[str, Any] | list[dict[str, Any]]:
+        """All numbers and the notes as JSON values: one object, or one per set."""
+        found, notes = self.to_json(), [note.to_json() for note in self.notes.values()]
+        if isinstance(found, list) and len(found) == len(notes):
+            return [{**entry, **note} for entry, note in zip(found, notes, strict=True)]
+        if isinstance(found, dict) and len(notes) == 1:
+            return {**found, **notes[0]}
+        return found
+
     def rows(self) -> list[str]:
-        """The report as lines of JSON."""
-        found = self.to_json()
+        """The report with its notes as lines of JSON."""
+        found = self.with_notes()
         entries = found if isinstance(found, list) else [found]
         return [json.dumps(entry, ensure_ascii=False) for entry in entries]
 
     def whole(self) -> dict[str, str]:
-        """The report as one JSON file, as name -> content."""
-        return {"scores.json": json.dumps(self.to_json(), ensure_ascii=False, indent=1)}
+        """The report with its notes as one JSON file, as name -> content."""
+        return {"scores.json": json.dumps(self.with_notes(), ensure_ascii=False, indent=1)}
 
 
 def counted(on_progress: OnProgress, whole: int, what: str) -> Callable[[int], None]:

@@ -7,6 +7,8 @@ In: a `Snapshot` of a training run. Out: `RUN/checkpoints/00001000/`, and the sn
     model.safetensors     the weights; a tied weight is stored once, its other names in the header
     tokenizer.json        text <-> ids
     recipe.yaml           the recipe of the training
+    seen.bin              hashes of the training examples; not in models of older versions, nor in
+                          those that were trained elsewhere
     training.safetensors  optimizer state, raw weights if the model is an  } left out of a model
                           average, random state                            } that is only for use
     training.json         step, position in the data, best loss, ...       }
@@ -34,6 +36,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import Field
 
 from regard.config import Config
+from regard.data.seen import LARGEST as LARGEST_SEEN
 from regard.errors import InputError
 from regard.runtime.device import check_memory, memory
 from regard.runtime.files import (
@@ -58,12 +61,14 @@ STORED = "stored"
 CONFIG, MODEL = "config.json", "model.safetensors"
 TOKENIZER, RECIPE = "tokenizer.json", "recipe.yaml"
 TRAINING, TRAINING_TENSORS = "training.json", "training.safetensors"
+SEEN = "seen.bin"
 MANIFEST = "manifest.json"
 FOR_USE = {CONFIG, MODEL, TOKENIZER, RECIPE}
 FOR_RESUMING = {TRAINING, TRAINING_TENSORS}
 CHECKPOINTS = "checkpoints"
 """The folder of a run that holds its checkpoints."""
-LARGEST = {MANIFEST: 2**20, CONFIG: 2**24, TOKENIZER: 2**28, RECIPE: 2**24, TRAINING: 2**24}
+LARGEST = {MANIFEST: 2**20, CONFIG: 2**24, TOKENIZER: 2**28, RECIPE: 2**24, TRAINING: 2**24,
+           SEEN: LARGEST_SEEN}  # fmt: skip
 """Largest size of each file in bytes, whatever a manifest says. Files of tensors may be as large as
 the machine's memory."""
 
@@ -104,6 +109,7 @@ class Snapshot:
         recipe: The text of `recipe.yaml`.
         training_tensors: Tensors that resuming needs; empty in a model that is only for use.
         training: Other values that resuming needs, as JSON has them (no tuples, no infinity).
+        seen: The bytes of `seen.bin`; empty if it is not known what the model was trained on.
     """
 
     step: int
@@ -113,6 +119,7 @@ class Snapshot:
     recipe: str
     training_tensors: dict[str, Tensor] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
+    seen: bytes = b""
 
 
 def write_folder(folder: Path, snapshot: Snapshot) -> None:
@@ -166,6 +173,7 @@ def read(
         recipe=_part(folder, manifest, RECIPE, bytes.decode),
         training_tensors=_tensors(folder, manifest, TRAINING_TENSORS) if training else {},
         training=_part(folder, manifest, TRAINING, parse_json) if training else {},
+        seen=verify_file(folder, manifest, SEEN) if SEEN in manifest.files else b"",
     )
 
 
@@ -279,6 +287,8 @@ def _pack_snapshot(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     yield MODEL, _pack(snapshot.weights, snapshot.config.get(STORED, "fp32"))
     yield TOKENIZER, snapshot.tokenizer.encode()
     yield RECIPE, snapshot.recipe.encode()
+    if snapshot.seen:
+        yield SEEN, snapshot.seen
     if snapshot.training or snapshot.training_tensors:
         yield TRAINING_TENSORS, _pack(snapshot.training_tensors)
         yield TRAINING, to_json_bytes(snapshot.training)
@@ -342,7 +352,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise Damaged(folder, MANIFEST, "cannot be read") from error
     if not same:
         raise Damaged(folder, MANIFEST, "checksum differs")
-    if set(manifest.files) not in (FOR_USE, FOR_USE | FOR_RESUMING):
+    if manifest.files.keys() - {SEEN} not in (FOR_USE, FOR_USE | FOR_RESUMING):
         raise Damaged(folder, MANIFEST, "does not list the files of a checkpoint")
     _check_name(folder, manifest)
     return manifest
