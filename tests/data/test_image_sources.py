@@ -221,7 +221,7 @@ def test_an_archive_that_is_packed_too_far_or_claims_too_much_is_refused(tmp_pat
 
 def test_labels_of_any_length_are_not_taken(tmp_path):
     (tmp_path / "a.csv").write_text(f"a.png,{'9' * 5000}\n")
-    with pytest.raises(InputError, match="a label: got 999.* at most 1,000 characters"):
+    with pytest.raises(InputError, match=r"a label: got 999.* at most 1,000 characters"):
         find_images(str(tmp_path / "a.csv"))
 
 

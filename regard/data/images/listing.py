@@ -31,6 +31,7 @@ LISTS = ("captions.jsonl", "labels.csv", "labels.jsonl", "metadata.csv", "metada
 """Files that list the images of a folder without folders of classes."""
 MOST_MEMBERS = 2**31
 """The most bytes of all images of an archive or a table together; they are kept in memory."""
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 LONGEST_LABEL = 1000
 """The most characters of a label."""
 
@@ -90,7 +91,20 @@ def find_images(place: str, columns: Columns = ALL_FOUND) -> Listing:
     if len(longest) > LONGEST_LABEL:
         expected = f"at most {LONGEST_LABEL:,} characters"
         raise InputError(f"{place}: a label", got=longest, expected=expected)
+    found.entries[:] = map(_spelled_out, found.entries)
     return found
+
+
+def _spelled_out(entry: Entry) -> Entry:
+    """Spell out control characters in name and label, as in the names of a folder's files."""
+    name, label = (
+        escaped(text) if CONTROLS.search(text) else text for text in (entry.name, entry.label)
+    )
+    return (
+        entry
+        if (name, label) == (entry.name, entry.label)
+        else replace(entry, name=name, label=label)
+    )
 
 
 def has_images(place: str) -> bool:
