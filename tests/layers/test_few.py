@@ -318,18 +318,29 @@ def test_a_wrong_choice_is_explained(monkeypatch):
 
 @needs_numba
 @pytest.mark.slow
-def test_damaged_machine_code_or_another_user_s_is_not_loaded(kernels, tmp_path, monkeypatch):
+def test_damaged_machine_code_or_another_user_s_is_not_loaded(
+    kernels, tmp_path, monkeypatch, caplog
+):
     assert kernels is not None
     stored = few.code_file().read_bytes()
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
     few.code_file().parent.mkdir(parents=True)
     few.code_file().write_bytes(stored)
     assert few._stored() == stored[32:]
-    few.code_file().chmod(0o646)  # another user may have written it
-    assert few._stored() is None
+    assert not caplog.messages
+    for mode in (0o646, 0o664):  # another user may have written it
+        few.code_file().chmod(mode)
+        assert few._stored() is None
+        assert len(caplog.messages[-1].splitlines()) == 1
+        assert f"mode {mode:o}" in caplog.text
     few.code_file().chmod(0o644)
     few.code_file().write_bytes(stored[:-7])
     assert few._stored() is None
+    assert "is damaged" in caplog.text
+    few.code_file().unlink()
+    monkeypatch.setattr("regard.layers.kernels.compiled.compile_kernels", lambda _: b"code")
+    assert few._compiled() == few._stored() == b"code"
+    assert few.code_file().stat().st_mode & 0o777 == 0o600
 
 
 PROGRAM = """

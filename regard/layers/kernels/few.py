@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import logging
 import os
 import platform
-import stat
 import threading
 from array import array
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError, WriteError
 from regard.layers.masks import Mask
-from regard.runtime.files import cache_folder, write_file
+from regard.runtime.files import cache_folder, read_private, write_private
 from regard.runtime.sharing import openmp
 
 VARIABLE = "REGARD_KERNELS"
@@ -50,8 +50,12 @@ PARTS = 8
 large parts."""
 QUERIES = 64
 """The maximum number of queries for which the compiled attention is used."""
+LARGEST = 2**24
+"""Largest file of machine code in bytes."""
 KEPT = 2**16
 """Number of floats of memory that each thread keeps for its kernels."""
+
+_logger = logging.getLogger(__name__)
 
 
 class Space(threading.local):
@@ -305,20 +309,21 @@ def code_file() -> Path:
 def _stored() -> bytes | None:
     """The machine code in the cache folder; None if there is none, or if it is damaged.
 
-    A file that another user owns, or that any user may write, is not used: it would run their code.
+    A file that another user may have written is not used: it would run their code.
     """
+    file = code_file()
     try:
-        with code_file().open("rb") as file:
-            about = os.fstat(file.fileno())
-            if hasattr(os, "geteuid") and about.st_uid != os.geteuid():
-                return None
-            if about.st_mode & stat.S_IWOTH:
-                return None
-            stored = file.read()
-    except OSError:
+        stored = read_private(file, LARGEST)
+    except FileNotFoundError:
+        return None
+    except (OSError, InputError) as error:
+        _logger.warning("kernels are compiled anew, since this cannot be trusted: %s", error)
         return None
     digest, code = stored[:32], stored[32:]
-    return code if hashlib.sha256(code).digest() == digest else None
+    if hashlib.sha256(code).digest() != digest:
+        _logger.warning("kernels are compiled anew, since %s is damaged", file)
+        return None
+    return code
 
 
 def _compiled() -> bytes:
@@ -327,7 +332,7 @@ def _compiled() -> bytes:
 
     code = compile_kernels(_machine())
     with suppress(WriteError):  # then each process compiles its own
-        write_file(code_file(), hashlib.sha256(code).digest() + code)
+        write_private(code_file(), hashlib.sha256(code).digest() + code)
     return code
 
 
