@@ -49,7 +49,8 @@ PARTS = 8
 """Into how many parts a product is cut; threads take one at a time. Memory is read fastest in a few
 large parts."""
 QUERIES = 64
-"""The maximum number of queries for which the compiled attention is used."""
+"""The maximum number of queries for which the compiled attention is used: of a batch, or of each of
+its rows in a model in 8 bits."""
 LARGEST = 2**24
 """Largest file of machine code in bytes."""
 KEPT = 2**16
@@ -136,18 +137,24 @@ class Kernels:
         addend = 0 if bias is None else bias.data_ptr()
         job = (
             0, 0, 0, x.data_ptr(), y.data_ptr(), addend, rows,
-            weight.data_ptr(), 0, into, out, out // PARTS + 4,
+            weight.data_ptr(), 0, into, out, out // PARTS + 4, 0,
         )  # fmt: skip
         self.product_fp32(job, rows * into * out >= SHARED)
         return y
 
-    def linear_int8(self, x: Tensor, matrix: Int8Matrix) -> Tensor:
-        """The same with a matrix in 8 bits."""
+    def linear_int8(self, x: Tensor, matrix: Int8Matrix, levels: int = 0) -> Tensor:
+        """The same with a matrix in 8 bits.
+
+        Args:
+            x: (rows, into)
+            matrix: The matrix.
+            levels: 0 for rows in 16 bits; for rows in 8 bits the integer for their largest value.
+        """
         rows, into, (addend, fields) = x.shape[0], matrix.into, matrix.fields
         y = x.new_empty(rows, matrix.out)
-        # For each thread: x in 16 bits, and a scale for each row.
+        # For each thread: x in integers of 16 bits, and a scale for each row.
         space = self._space.of(torch.get_num_threads() * (rows + (rows * into + 1) // 2))
-        job = 0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), addend, rows, *fields
+        job = 0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), addend, rows, *fields, levels
         self.product_int8(job, rows * into * matrix.out >= SHARED)
         return y
 
@@ -186,14 +193,17 @@ class Kernels:
 
 
 def attend_few(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, scale: float
-) -> Tensor | None:
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, scale: float, *,
+    by_row: bool = False,
+) -> Tensor | None:  # fmt: skip
     """Attention of few queries by the compiled kernel; None if it is not for this case.
 
     Each query is computed over its own keys only, so that padding changes no bit of the result.
+    With `by_row`, the number of rows does not decide.
     """
     kernels, (batch, _, queries, _) = LOADER.kernels, q.shape
-    if kernels is None or batch * queries > QUERIES or not torch.is_inference_mode_enabled():
+    most = queries if by_row else batch * queries
+    if kernels is None or most > QUERIES or not torch.is_inference_mode_enabled():
         return None
     if not (q.is_cpu and q.dtype == k.dtype == v.dtype == torch.float32 and k.shape == v.shape):
         return None
@@ -251,6 +261,11 @@ class Loader:
         self._work += passes * sum(size for size in sizes if size >= SMALLEST)
         enough = self._work >= WORTH_COMPILING or choice() == "always"
         if enough or (self._work >= WORTH_LOADING and code_file().exists()):
+            self.load()
+
+    def load_stored(self) -> None:
+        """Loads the kernels if they are compiled."""
+        if self.kernels is None and self.possible() and code_file().exists():
             self.load()
 
     def load(self) -> None:
