@@ -79,7 +79,7 @@ def lecture(
     failed = [command for command, what in shown.items() if what.failed]
     for command in failed:
         print_status(f"not shown: {command}: {shown[command].text.splitlines()[0]}", quiet=quiet)
-    print_line(page)
+    print_line(str(page))
     _open(page)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, _imaging
 
 from regard.errors import InputError
 from regard.runtime.files import read_regular
@@ -153,7 +153,7 @@ def _silence_libtiff() -> None:
     not offer them; they are in the library that its own is linked to.
     """
     with suppress(AttributeError, OSError):  # a Pillow without libtiff, or with it built in
-        library = ctypes.CDLL(Image.core.__file__)
+        library = ctypes.CDLL(_imaging.__file__)
         library.TIFFSetErrorHandler(None)
         library.TIFFSetWarningHandler(None)
 
