@@ -61,6 +61,7 @@ BAD = {
     "another case": ({"Images": stored(IMAGES)}, "a name twice among images, labels, Images"),
     "too few labels": ({"labels": stored(LABELS[:2])}, "2 labels for 3 images"),
     "two channels": ({"images": stored(np.zeros((3, 6, 5, 2)))}, "expected 1, 3 or 4 channels"),
+    "no characters": ({"labels": header((3,), "<U1") + b"\xff" * 12}, "that do not exist"),
     "one number": ({"labels": stored(np.array(3))}, "no labels for 3 images"),
 }
 

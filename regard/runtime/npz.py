@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -69,6 +70,10 @@ class PackedArray:
             got, expected = f"{len(data):,} bytes", f"{self.size:,}"
             fix = "the file is truncated; download it again"
             raise InputError(f"{self.what} is damaged", got=got, expected=expected, fix=fix)
+        if self.kind.kind == "U":
+            codes = np.frombuffer(data, np.dtype("u4").newbyteorder(self.kind.byteorder))
+            if codes.max(initial=0) > sys.maxunicode:
+                raise InputError(f"{self.what} is damaged", got="characters that do not exist")
         return np.frombuffer(data, self.kind).reshape(self.shape, order="F" if fortran else "C")
 
     def check(self, most: int = MOST_ARRAY) -> None:
