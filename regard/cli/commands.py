@@ -508,7 +508,7 @@ def data_sample(
         from regard.cli.data import labelled_lines
 
         for line in labelled_lines(wanted, split, count):
-            print(line)
+            print_line(line)
         return
     for pair in pairs_of(wanted.data, split)[:count]:
         print_line(f"{pair.source}\t{pair.target}")
