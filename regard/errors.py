@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 LONGEST = 500
 """The maximal number of characters of each part of a message; names in files may be very long."""
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Characters that a terminal obeys, and halves of characters that have no UTF-8. Line ends and tabs
+are not among them."""
 
 
 class UserError(Exception):
@@ -58,6 +65,19 @@ def escaped(text: str) -> str:
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()
         for letter in text
     )
+
+
+def safe(text: str) -> str:
+    r"""A text of one or more lines in which no character can control a terminal.
+
+    All that the command line prints goes through here, since names, labels and texts come from
+    files of other people. A JSON object stays one with the same content.
+
+    Example:
+        >>> print(safe("a red \x1b[31m word"))
+        a red \u001b[31m word
+    """
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class InputError(UserError):

@@ -39,7 +39,7 @@ from regard.tasks.ids import (
     rows_of,
 )
 from regard.tasks.options import Options
-from regard.tasks.task import check_texts
+from regard.tasks.task import are_texts, check_texts
 from regard.tasks.verbs import Verb
 from regard.tokens import Processor, Token, Vocabulary
 from regard.train.checkpoint.folder import STORED, Snapshot, write_folder
@@ -200,7 +200,7 @@ class Pipeline:
         if self.reads_images:
             one = self.processor.source.is_one(items)
         else:
-            if not hasattr(items, "__iter__"):
+            if not hasattr(items, "__iter__") or isinstance(items, bytes):
                 raise InputError(name, got=items, expected="a text or several texts")
             some = items if is_ids(items) or isinstance(items, str) else [*items][:1]
             if verb.takes_ids and (is_ids(some) or (some and is_ids(some[0]))):
@@ -223,7 +223,7 @@ class Pipeline:
             options: The checked options of the verb.
             settings: Decoding settings that replace those of the recipe.
         """
-        self._check_items(verb.name, items)
+        self._check_items(verb, items)
         task, model = self._task_of(verb.name), self._model(options.knock_out)
         decode = [self.decoding(**verb.decode_settings(options, settings))] if verb.decode else []
         return getattr(task, verb.name)(model, items, *decode, **_task_options(options))
@@ -235,7 +235,7 @@ class Pipeline:
 
         If the task cannot stream, the answer is computed at once and its lines are yielded.
         """
-        check_texts(verb.name, item)
+        self._check_items(verb, [item])
         task, model = self._task_of(verb.name), self._model(options.knock_out)
         if not hasattr(task.task_for(item), "stream"):
             [answer] = self.answers(verb, [item], options, settings)
@@ -245,17 +245,17 @@ class Pipeline:
 
     def check(self, verb: Verb, item: Any, options: Options) -> None:
         """Raises an error if the model cannot read an item; warns if part of it is ignored."""
-        self._check_items(verb.name, item)
+        self._check_items(verb, [item])
         self._task_of(verb.name).check(self.model, item, **_task_options(options))
 
     def item(self, verb: Verb, line: str) -> Any:
         """Converts a line of a file, or an argument, to an item: a text, or an image's path."""
         return line if self.reads_images else verb.item(line)
 
-    def _check_items(self, what: str, items: Any) -> None:
-        """Raises an error for empty texts; images are checked when they are read."""
+    def _check_items(self, verb: Verb, items: Any) -> None:
+        """Raises an error for what is no text; images are checked when they are read."""
         if not self.reads_images:
-            check_texts(what, items)
+            check_texts(verb.name, items, verb.takes)
 
     def _verb(self, name: str) -> Verb:
         return every_verb().get(name) or self._refuse(name)
@@ -475,7 +475,8 @@ class Pipeline:
         """
         from regard.explain.look import look_of
 
-        self._check_items("look", text)
+        if not self.reads_images:
+            check_texts("look", [text], are_texts)
         if (target is not None or decode) and self.model.config.sides == 1:
             raise InputError(
                 "look", got="a target or a search", expected="a text alone, for a single stack"

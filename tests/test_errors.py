@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import doctest
+import json
+import re
 
 import pytest
 
@@ -56,3 +58,13 @@ def test_a_name_out_of_a_hostile_file_is_printable_and_short():
     assert second == r"one\ntwo\u202e"
     assert str(error).replace("\n", "").isprintable()
     assert error.got == "\ud800"  # the parts stay as they were
+
+
+def test_safe_text_cannot_control_a_terminal_and_stays_json():
+    every = "".join(map(chr, range(0x20FF))) + "\udfff.\ud800🙂"
+    text = json.dumps({every: [every]}, ensure_ascii=False)
+    printed = errors.safe(text)
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", printed)
+    assert json.loads(printed) == json.loads(text)
+    assert errors.safe("a\tb\r\nc\u200d🙂é") == "a\tb\r\nc\u200d🙂é"
+    assert errors.safe("\x1b]0;x\x07\x9b1m\x7f") == r"\u001b]0;x\u0007\u009b1m\u007f"

@@ -189,6 +189,15 @@ def test_of_a_line_without_end_no_more_is_kept_than_a_line_may_have(regard, fold
     assert "line 2: too long: expected at most 1,000 bytes; printed an empty line" in found.err
 
 
+def test_the_tokens_of_a_long_text_are_not_listed(regard):
+    long = "a b " * 2**16 + "c"
+    found = regard("tokens", "small/write", feed=f"a dog\n{long}\n".encode())
+    assert "262,145 characters, expected at most 262,144; printed an empty line" in found.err
+    assert found.out.endswith("\n\n")
+    assert found.code == 0
+    is_refused(regard("tokens", "small/write", long), "cut it into lines")
+
+
 def test_a_context_may_come_through_a_pipe_and_is_bounded(regard, folders, tmp_path, monkeypatch):
     monkeypatch.setattr(records, "LONGEST_LINE", 1000)
     monkeypatch.setattr(line_processor, "LONGEST_LINE", 1000)

@@ -14,11 +14,19 @@ import typer
 
 from regard.cli.commands import app
 from regard.cli.options import print_status
-from regard.errors import InputError, Interrupted, UserError, WriteError
+from regard.errors import InputError, Interrupted, UserError, WriteError, safe
 from regard.runtime.stopping import end, exit_on_signal, restore_handlers, set_up_command
 
 USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """The exception that typer raises for a wrong option; its module differs between versions."""
+
+
+class SafeFormatter(logging.Formatter):
+    """Formats warnings, which name what is in files, without control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a warning."""
+        return safe(super().format(record))
 
 
 def fail(error: UserError) -> NoReturn:
@@ -41,7 +49,7 @@ def write_utf8() -> None:
 def usage_error(error: Any) -> NoReturn:
     """Handles wrong options: prints an error, or the help of a command that needs a subcommand."""
     if type(error).__name__ == "NoArgsIsHelpError":
-        print(error.format_message(), file=sys.stderr)
+        print_status(error.format_message())
         raise SystemExit(2)
     fail(InputError(error.format_message(), fix="regard --help, or regard COMMAND --help"))
 
@@ -58,7 +66,9 @@ def main() -> None:
 def run_command() -> None:
     """Runs the command that was typed; an error is printed and becomes an exit code."""
     write_utf8()
-    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    warnings = logging.StreamHandler(sys.stderr)
+    warnings.setFormatter(SafeFormatter("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[warnings])
     try:
         code = app(standalone_mode=False)  # a command's typer.Exit comes back as its code
     except UserError as error:

@@ -31,6 +31,7 @@ from regard.cli.options import (
     Seed,
     Threads,
     load_pipeline,
+    print_line,
     print_result,
     print_status,
     silence_warnings,
@@ -56,7 +57,7 @@ app.add_typer(data_app, name="data")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"regard {__version__}")
+        print_line(f"regard {__version__}")
         raise typer.Exit
 
 
@@ -216,7 +217,7 @@ def evaluate(
             first=None if as_json else show,
         )
     for line in report.rows() if as_json else report.text().split("\n")[len(shown) :]:
-        print(line)
+        print_line(line)
     if out is not None and report.curves():
         print_status(f"hypotheses and pictures are in {out}", quiet=quiet)
     if not allow_unknown:
@@ -283,7 +284,7 @@ def show(
     from regard.atlas import show as draw
 
     if name is None:
-        print(listing())
+        print_line(listing())
         return
     figure = find(name)
     settings: Any = parse_options(name, options or [])
@@ -330,7 +331,7 @@ def plan(
     if sizes:
         from regard.atlas.figures.sizes import table
 
-        print(table())
+        print_line(table())
         return
     if what is None:
         raise InputError("plan", got="nothing", expected="a recipe, a size or a folder",
@@ -403,9 +404,9 @@ def recipe_command(
     from regard.recipes import recipe as recipes
 
     if name is not None:
-        print(recipes.text_of(name), end="")
+        print_line(recipes.text_of(name), end="")
         return
-    print(_aligned(recipes.shipped()))
+    print_line(_aligned(recipes.shipped()))
 
 
 @app.command("ls")
@@ -512,10 +513,10 @@ def data_sample(
         from regard.cli.data import labelled_lines
 
         for line in labelled_lines(wanted, split, count):
-            print(line)
+            print_line(line)
         return
     for pair in pairs_of(wanted.data, split)[:count]:
-        print(f"{pair.source}\t{pair.target}")
+        print_line(f"{pair.source}\t{pair.target}")
 
 
 def _sample_images(wanted: Any, split: str, count: int, out: Path | None, side: int) -> None:
@@ -532,7 +533,7 @@ def _sample_images(wanted: Any, split: str, count: int, out: Path | None, side: 
     rows = (row for row, *_ in samples) if out is None else write_samples(samples, out)
     for row in rows:
         shown = [row[key] for key in ("path", "label", "caption") if row.get(key)]
-        print("\t".join(shown))
+        print_line("\t".join(shown))
     if out is not None:
         print_status(f"images and captions.jsonl are in {out}")
 

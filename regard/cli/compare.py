@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from regard.cli.options import AsJson, Quiet, Threads, print_status
+from regard.cli.options import AsJson, Quiet, Threads, print_line, print_status
 from regard.errors import InputError
 
 
@@ -69,13 +69,13 @@ def compare(
     if as_json:
         results = {name: each.model_dump() for name, each in found.results.items()}
         said = found.translations(texts) if texts else {}
-        print(json.dumps({"results": results, "translations": said}, ensure_ascii=False))
+        print_line(json.dumps({"results": results, "translations": said}, ensure_ascii=False))
         return
     if finished and texts:
         for each in texts:
-            print(each)
+            print_line(each)
             for name, [translation] in found.translations([each]).items():
-                print(f"  {name}: {translation}")
+                print_line(f"  {name}: {translation}")
     else:
-        print(comparison.table(found))
+        print_line(comparison.table(found))
     print_status(f"{comparison.write_page(found, texts)} shows it", quiet=quiet)

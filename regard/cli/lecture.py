@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from regard.cli.options import AsJson, Quiet, Threads, print_result, print_status
+from regard.cli.options import AsJson, Quiet, Threads, print_line, print_result, print_status
 
 QUIET = ("show", "look", "train", "compare")
 """Commands with a progress bar of their own, which take --quiet and --threads."""
@@ -50,7 +50,7 @@ def lecture(
     from regard.atlas import lectures
 
     if deck is None:
-        print(lectures.overview())
+        print_line(lectures.overview())
         return
     found = lectures.find_deck(deck)
     chosen = lectures.chosen(found, slides)
@@ -79,7 +79,7 @@ def lecture(
     failed = [command for command, what in shown.items() if what.failed]
     for command in failed:
         print_status(f"not shown: {command}: {shown[command].text.splitlines()[0]}", quiet=quiet)
-    print(page)
+    print_line(str(page))
     _open(page)
 
 

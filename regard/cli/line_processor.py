@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from regard.cli.options import print_status
 from regard.data.text.records import LONGEST_LINE
-from regard.errors import InputError
+from regard.errors import InputError, safe
 
 T = TypeVar("T")
 PROMPT = "> "
@@ -137,7 +137,7 @@ class LineProcessor:
 def _written(block: Iterable[str]) -> None:
     """Writes the pieces of an answer as soon as they are computed."""
     for piece in block:
-        sys.stdout.write(piece)
+        sys.stdout.write(safe(piece))
         sys.stdout.flush()
 
 
@@ -193,9 +193,9 @@ def print_errors() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        sys.stderr.write(f"error: {error}\n")
+        print_status(f"error: {error}")
     except UnicodeDecodeError:
-        sys.stderr.write("error: the line: got no UTF-8, expected text\n")
+        print_status("error: the line: got no UTF-8, expected text")
 
 
 def _prompted_lines() -> Iterator[tuple[int, list[bytes]]]:

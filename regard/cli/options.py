@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from regard.errors import safe
+
 if TYPE_CHECKING:
     from regard.pipeline import Pipeline
 
@@ -87,12 +89,16 @@ def print_result(text: str, *rows: Any, as_json: bool) -> None:
     """Prints a result as text, or as JSON with one object a line."""
     lines = [json.dumps(row, ensure_ascii=False) for row in rows] if as_json else [text]
     for line in lines:
-        # The name of a file may not be UTF-8; its other bytes are printed as JSON escapes them.
-        print(line.encode(errors="backslashreplace").decode())
+        print_line(line)
+
+
+def print_line(text: str = "", end: str = "\n") -> None:
+    """Prints a result to standard output; control characters are escaped."""
+    print(safe(text), end=end)  # noqa: T201
 
 
 def print_status(message: str, *, quiet: bool = False) -> None:
     """Prints a line to standard error, so that standard output holds only results."""
     if not quiet:
         with contextlib.suppress(OSError):  # a closed standard error must not stop the work
-            print(message, file=sys.stderr, flush=True)
+            print(safe(message), file=sys.stderr, flush=True)  # noqa: T201

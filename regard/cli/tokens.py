@@ -14,6 +14,9 @@ from regard.errors import InputError
 if TYPE_CHECKING:
     from regard.tokens import Tokenizer
 
+LONGEST = 2**18
+"""The most characters of a text: each token is a row of a table, with hundreds of bytes."""
+
 
 def tokens(
     place: Annotated[
@@ -54,7 +57,18 @@ def tokens(
     LineProcessor(
         lambda some: [[f"{show(text)}\n"] for text in some],
         lambda text: json.dumps({"text": text}, ensure_ascii=False) + "\n" if as_json else "\n",
+        _check_length,
     ).run(texts, source)
+
+
+def _check_length(text: str) -> None:
+    if len(text) > LONGEST:
+        raise InputError(
+            "tokens",
+            got=f"a text of {len(text):,} characters",
+            expected=f"at most {LONGEST:,}",
+            fix="cut it into lines: each line is a text",
+        )
 
 
 def _side(place: str, *, target: bool) -> Tokenizer:

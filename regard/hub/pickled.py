@@ -14,6 +14,7 @@ import pickletools
 import re
 import zipfile
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.runtime.files import open_regular
 
-LARGEST = 2**26
-"""Largest pickle in bytes, without the tensors' values; it needs some hundred for each tensor."""
+LARGEST, MOST_STEPS = 2**26, 2**22
+"""Largest pickle in bytes, without the tensors' values, and its most steps; it needs some hundred
+bytes and some forty steps for each tensor."""
 REPEATED = 8
 """How often the same values may occur under different names; T5 ties four matrices."""
 CALLED = re.compile(
@@ -34,6 +36,10 @@ CALLED = re.compile(
     r"|torch (Size|device|[A-Z][A-Za-z0-9]+Storage|(b?float|u?int|bool|complex)[0-9]*)"
 )
 """The globals in a pickle of plain tensors; none of them allocates more than the file's size."""
+PICKLE = ".pkl"
+"""How the names of pickles in a zip file end."""
+ENDS = 42
+"""The bytes of the two records at the end of a zip file."""
 UNNAMED = {"STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX", "BYTEARRAY8"}
 """Opcodes that call something named elsewhere, or allocate memory; torch writes none of them."""
 
@@ -59,7 +65,7 @@ def read_pickled(file: Path) -> dict[str, Tensor]:
     return found
 
 
-def _packed(stream: Any, file: Path) -> Iterator[bytes]:
+def _packed(stream: BufferedReader, file: Path) -> Iterator[bytes]:
     """Yields the pickles in a zip file; refuses compressed or overlapping parts."""
     size = stream.seek(0, io.SEEK_END)
     with zipfile.ZipFile(stream) as archive:
@@ -70,12 +76,50 @@ def _packed(stream: Any, file: Path) -> Iterator[bytes]:
                 got="compressed or overlapping parts",
                 expected=f"parts as torch stores them, together at most {size:,} bytes",
             )
+        _check_names(file, [part.filename for part in parts])
+        _check_table(file, stream, archive.start_dir)
         for part in parts:
-            if part.filename.endswith(".pkl"):
+            if part.filename.casefold().endswith(PICKLE):
                 if part.file_size > LARGEST:
                     got, expected = f"{part.file_size:,} bytes", f"at most {LARGEST:,}"
                     raise InputError(f"{file}: {part.filename}", got=got, expected=expected)
                 yield archive.read(part)
+
+
+def _check_names(file: Path, names: list[str]) -> None:
+    """Refuses names that torch, which ignores case, could take for those of other parts."""
+    pickles = [name for name in names if name.casefold().endswith(f"/data{PICKLE}")]
+    if len({name.casefold() for name in names}) < len(names) or len(pickles) != 1:
+        raise InputError(
+            f"{file}: its parts",
+            got=f"{len(names)} names, {len(pickles)} of them data{PICKLE}",
+            expected=f"another name for each, and one data{PICKLE}",
+        )
+
+
+def _check_table(file: Path, stream: BufferedReader, start: int) -> None:
+    """Refuses a zip file whose table of parts is not where torch looks for it.
+
+    Python looks just before the end of the file, torch at the place that is written there: a file
+    could have two tables.
+
+    Args:
+        file: The file, for messages.
+        stream: The open file.
+        start: Where Python found the table.
+    """
+    size = stream.seek(0, io.SEEK_END)
+    stream.seek(max(0, size - ENDS))
+    tail = stream.read(ENDS)
+    places = {int.from_bytes(tail[-6:-2], "little")} if tail[-22:-18] == b"PK\5\6" else {-1}
+    if tail[-42:-38] == b"PK\6\7":  # a table for large files: its end says where it begins
+        stream.seek(int.from_bytes(tail[-34:-26], "little"))
+        end = stream.read(56)
+        places |= {int.from_bytes(end[48:], "little") if end[:4] == b"PK\6\6" else -1}
+        places.discard(2**32 - 1)
+    if places != {start}:
+        got, expected = "a table of parts in another place", "the end of the file"
+        raise InputError(f"{file} is damaged", got=got, expected=expected)
 
 
 def _look_through(data: bytes, *, several: bool) -> None:
@@ -85,9 +129,12 @@ def _look_through(data: bytes, *, several: bool) -> None:
         data: The pickle.
         several: Whether there are five pickles, as in files of torch before 1.6.
     """
-    stream = io.BytesIO(data)
+    stream, steps = io.BytesIO(data), 0
     for _ in range(5 if several else 1):
         for opcode, argument, _ in pickletools.genops(stream):
+            steps += 1
+            if steps > MOST_STEPS:
+                raise pickle.UnpicklingError(f"more than {MOST_STEPS:,} steps")
             named = opcode.name == "GLOBAL" and not CALLED.fullmatch(str(argument))
             if named or opcode.name in UNNAMED:
                 raise pickle.UnpicklingError(f"{opcode.name} {argument}")

@@ -47,6 +47,10 @@ class DotScore(nn.Module):
         sampled: Whether that key is drawn from the softmax in training, if hard.
     """
 
+    by_row = False
+    """Whether the kernel is chosen by the queries of a row, not of a batch; so in 8 bits, where a
+    difference of the last bit is rounded to a whole step now and then."""
+
     def __init__(self, scale: float, *, hard: bool = False, sampled: bool = False) -> None:
         super().__init__()
         self.scale, self.hard, self.sampled = scale, hard, sampled
@@ -66,7 +70,7 @@ class DotScore(nn.Module):
         if dropout or self.hard:
             choice = _choice(self)
             return attend_unfused(self.scores, q, k, v, mask, bias, dropout, choice=choice)
-        few = attend_few(q, k, v, mask, bias, self.scale)
+        few = attend_few(q, k, v, mask, bias, self.scale, by_row=self.by_row)
         if few is not None:
             return few
         outs = []

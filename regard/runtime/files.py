@@ -77,6 +77,45 @@ def read_regular(place: str | os.PathLike[str], most: int) -> bytes:
     return data
 
 
+def read_private(path: Path, most: int) -> bytes:
+    """Read a file that nobody else can have written, such as one with machine code.
+
+    The open file itself is checked, not its name, which may mean another file a moment later: it
+    has to be regular, no link, of this user, and not writable for others; and so has its folder.
+
+    Raises:
+        InputError: It is not such a file, or larger than `most` bytes.
+        OSError: As `open` does; also for a symbolic link.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = os.open(path.parent, flags | os.O_DIRECTORY)
+    try:
+        _refuse_foreign(path.parent, os.fstat(folder))
+        descriptor = os.open(path.name, flags | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)
+    with os.fdopen(descriptor, "rb") as file:
+        about = os.fstat(descriptor)
+        _refuse_others(path, about)
+        _refuse_foreign(path, about)
+        data = file.read(most + 1) if about.st_size <= most else b""
+    if not len(data) == about.st_size <= most:
+        raise InputError(str(path), got=f"{about.st_size:,} bytes", expected=f"at most {most:,}")
+    return data
+
+
+def write_private(path: Path, data: bytes) -> Path:
+    """Write a file as `write_file` does, which only this user can read and write, nor its folder.
+
+    Raises:
+        WriteError: If that fails; the old file is unchanged.
+    """
+    with reporting(str(path), "the old file is unchanged"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.chmod(0o700)
+        return write_file(path, data, mode=0o600)
+
+
 def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
     """Read the JSON object in a file.
 
@@ -127,8 +166,21 @@ def _refuse_others(path: Path, found: os.stat_result) -> None:
         raise InputError(str(path), got=kind, expected="a regular file")
 
 
-def write_file(place: str | os.PathLike[str], data: bytes) -> Path:
+def _refuse_foreign(path: Path, about: os.stat_result) -> None:
+    owner = os.geteuid() if hasattr(os, "geteuid") else about.st_uid
+    if about.st_uid != owner or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        got = f"owner {about.st_uid}, mode {stat.S_IMODE(about.st_mode):o}"
+        expected = f"owner {owner}, and that no other can write it"
+        raise InputError(str(path), got=got, expected=expected)
+
+
+def write_file(place: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> Path:
     """Write one file atomically, replacing a former one; parent folders are created.
+
+    Args:
+        place: The file.
+        data: Its bytes.
+        mode: Its permissions, before the process's mask takes some away.
 
     Raises:
         WriteError: If that fails; the old file is unchanged.
@@ -138,7 +190,7 @@ def write_file(place: str | os.PathLike[str], data: bytes) -> Path:
     with reporting(str(path), "the old file is unchanged" if there else "nothing was written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_beside(path) as temporary:
-            write_synced(temporary, data)
+            write_synced(temporary, data, mode)
             temporary.replace(path)
             sync(path.parent)
     return path
@@ -197,10 +249,10 @@ def not_written(what: str, error: OSError, state: str) -> WriteError:
     return WriteError(f"could not write {what}: {error.strerror or error}", fix=state)
 
 
-def write_synced(path: Path, data: bytes) -> None:
+def write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Write a file and wait until it is on the disk."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
+    with os.fdopen(os.open(path, flags, mode), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -8,6 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
+from regard.errors import safe
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichBar
     from rich.progress import TaskID
@@ -75,13 +77,14 @@ class Progress:
         """Prints a result at once, on standard output, above the bar."""
         if self._bar is not None:
             self._bar.stop()
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{safe(text)}\n")
         sys.stdout.flush()
         if self._bar is not None:
             self._bar.start()
 
     def print_line(self, message: str) -> None:
         """Prints a line on standard error; on a terminal it appears above the bar."""
+        message = safe(message)
         with contextlib.suppress(OSError):
             if self._bar is not None:
                 self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)
@@ -114,7 +117,7 @@ class Progress:
         if self._first is None and self._done > self._began[1]:
             self._first = now, self._done
         if self._bar is not None and self._task is not None:
-            left, text = self._left(now), " ".join(what)
+            left, text = self._left(now), safe(" ".join(what))
             self._bar.update(self._task, completed=self._done, description=text, left=left)
         elif now - self._last_line >= self.interval or (self.counted and self._done >= self.total):
             self._last_line = now

@@ -34,7 +34,9 @@ def is_ids(value: Any) -> bool:
     """Whether a value is the ids of one text, as a list, an array or a tensor."""
     if hasattr(value, "ndim"):
         return bool(value.ndim == 1)
-    return isinstance(value, Sequence) and bool(value) and isinstance(value[0], Integral)
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        return False
+    return bool(value) and isinstance(value[0], Integral)
 
 
 def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:

@@ -39,7 +39,7 @@ from regard.tasks.measures.labelled import LabelledReport
 from regard.tasks.measures.report import Scoring, Selection
 from regard.tasks.measures.unknown import Unknown
 from regard.tasks.reader import READING, TOKENS_AT_ONCE, EncodedText, Reader, Text
-from regard.tasks.task import BaseTask, Prepared, Settings
+from regard.tasks.task import BaseTask, Prepared, Settings, kind_of
 from regard.tokens import Vocabulary
 from regard.tokens.learn import learn_plain
 
@@ -158,8 +158,8 @@ class LabelledTask(BaseTask, ABC, Generic[Examples]):
 
     def head_batches(self, model: Any, examples: Examples) -> list[HeadBatch]:
         """Batches of labelled examples on which heads are measured."""
-        if not len(examples):
-            raise InputError("heads", got="no example", expected="some, with labels")
+        if not isinstance(examples, Sized) or not len(examples):
+            raise InputError("heads", got=kind_of(examples), expected="examples with labels")
         batches = (each.to(model.device) for each in self.labelled_batches(model, examples))
         return [
             of_texts(model, batch.source, partial(self._loss, batch), self.targets(batch))

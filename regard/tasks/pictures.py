@@ -6,7 +6,7 @@ images or arrays; the model's image reader converts them to pixels of the model'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -42,7 +42,7 @@ from regard.tasks.measures.accuracy import Measures, class_scores
 from regard.tasks.measures.report import ExampleSet, Selection
 from regard.tasks.picture_traces import classifier, dense_records, picture_of
 from regard.tasks.reader import TOKENS_AT_ONCE, EncoderTask
-from regard.tasks.task import Prepared, Settings, rise, spread
+from regard.tasks.task import Prepared, Settings, kind_of, rise, spread
 from regard.tasks.teacher import Teacher
 from regard.tasks.trace import Trace
 from regard.tokens.processor import Processor
@@ -223,6 +223,8 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
 
     def labelled_batches(self, model: ImageEncoder, examples: Pictures) -> Iterator[Batch[Dense]]:
         """Batches of images with their classes, in their order."""
+        if not isinstance(examples, Pictures):
+            raise InputError("images", got=kind_of(examples), expected="images with their classes")
         numbers = torch.tensor(label_indices(model.config.classes, examples.labels))
         for rows in _some(len(examples), model):
             source = Dense(self.reader.normalised(torch.from_numpy(examples.values[rows])))
@@ -264,6 +266,9 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         """Images, or examples with their classes, as batches of the model's input."""
         if isinstance(images, Pictures):
             return (batch.source for batch in self.labelled_batches(model, images))
+        if not isinstance(images, Iterable) or isinstance(images, str | bytes | Mapping):
+            raise InputError("images", got=kind_of(images), expected="a list of images or paths")
+        images = list(images)
         return (source for _, source in self.inputs(model, images))
 
     def trace(self, model: ImageEncoder, image: Any, tap: Tap, **_: Any) -> Trace:

@@ -121,7 +121,7 @@ class ReadsText(BaseTask):
             most: The maximal number of ids in a row. Rows of less than two ids are dropped.
         """
         several: Sequence[Any] = [items] if isinstance(items, str) or is_ids(items) else items
-        check_texts("heads", several)
+        check_texts("heads", several, is_ids)
         rows = [each if is_ids(each) else self.encode_start(each, most) for each in several]
         rows = [list(row[:most]) for row in rows if len(row) > 1]
         for row in rows:

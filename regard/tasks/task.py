@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self, cast
@@ -59,21 +59,41 @@ class Task(Protocol):
         """Names the examples of a micro-batch, to log one whose loss is not finite."""
 
 
-def check_texts(what: str, texts: Any) -> None:
-    """Raises an error if a text is empty.
+def check_texts(what: str, texts: Any, takes: Callable[[Any], bool] = lambda _: False) -> None:
+    """Raises an error if something is no text, or an empty one.
 
     Args:
         what: The name of the caller, for the error message.
-        texts: A text, a pair of texts, or a sequence of either. Anything else in it, such as token
-            ids, is not checked.
+        texts: A text, or a sequence of texts.
+        takes: Whether an item that is no text is fine, too, such as a pair of texts or token ids.
 
     Raises:
-        InputError: A text is empty or only whitespace.
+        InputError: An item is neither, or a text is empty or only whitespace.
     """
-    for text in [texts] if isinstance(texts, str | tuple) else texts:
-        for part in text if isinstance(text, tuple) else (text,):
-            if isinstance(part, str) and not part.strip():
+    if not isinstance(texts, Iterable):
+        raise InputError(what, got=kind_of(texts), expected="a text or several texts")
+    for item in [texts] if isinstance(texts, str) else texts:
+        if not isinstance(item, str) and not takes(item):
+            raise InputError(what, got=kind_of(item), expected="a text")
+        for text in (item,) if isinstance(item, str) else item:
+            if isinstance(text, str) and not text.strip():
                 raise InputError(what, got="an empty text", expected="some words")
+
+
+def kind_of(item: Any) -> str:
+    """Names the type of an item that cannot be used, for error messages."""
+    if item is None or (isinstance(item, list | tuple | dict) and not item):
+        return repr(item)
+    return f"an item of type {type(item).__name__}"
+
+
+def are_texts(item: Any) -> bool:
+    """Whether an item is a list or tuple of texts, such as the words of a sentence, or a pair."""
+    return (
+        isinstance(item, list | tuple)
+        and bool(item)
+        and all(isinstance(text, str) for text in item)
+    )
 
 
 class TrainSettings(Protocol):

@@ -36,7 +36,7 @@ from regard.tasks.measures.bleu import score
 from regard.tasks.measures.report import ExampleSet, Scoring, Selection
 from regard.tasks.measures.translation import Evaluation, SetReport, TranslationReport
 from regard.tasks.measures.unknown import Unknown, check_known
-from regard.tasks.task import BaseTask, Prepared, Settings
+from regard.tasks.task import BaseTask, Prepared, Settings, are_texts, kind_of
 from regard.tasks.trace import SequenceToSequence
 from regard.tasks.writer import Output, check_length
 from regard.tokens import Vocabulary, learn
@@ -499,8 +499,12 @@ class Translate(SequenceToSequence):
 
 def _pairs(pairs: Sequence[Pair | tuple[str, str]]) -> list[Pair]:
     """Converts (source, target) tuples to `Pair`s; raises an error if there are none."""
-    if not pairs:
-        raise InputError("pairs", got="none", expected="at least one (source, target)")
+    expected = "at least one (source, target)"
+    if not isinstance(pairs, Sequence) or not pairs:
+        raise InputError("pairs", got=kind_of(pairs), expected=expected)
+    for pair in pairs:
+        if not isinstance(pair, Pair) and not (are_texts(pair) and len(pair) == 2):
+            raise InputError("pairs", got=kind_of(pair), expected=expected)
     return [pair if isinstance(pair, Pair) else Pair(*pair) for pair in pairs]
 
 

@@ -126,6 +126,11 @@ class Verb:
         """Whether `items` is a single item rather than a sequence of items."""
         return isinstance(items, str)
 
+    def takes(self, item: Any) -> bool:
+        """Whether something that is no text can be an item, such as a pair of texts."""
+        del item
+        return False
+
     def item(self, line: str) -> Any:
         """Converts a line of a file to an item."""
         return line
@@ -165,6 +170,13 @@ class Verb:
         """Converts the answers to several items to the return value of the Python method."""
         del options
         return [self.value(answer) for answer in answers]
+
+
+def is_pair(item: Any) -> bool:
+    """Whether an item is a pair of texts; the second may be None."""
+    if not isinstance(item, list | tuple) or len(item) != 2:
+        return False
+    return isinstance(item[0], str) and isinstance(item[1], str | None)
 
 
 def format_words(words: Sequence[Any]) -> str:
@@ -298,6 +310,9 @@ class _Classify(Verb):
     def is_single(self, items: Any) -> bool:
         return not isinstance(items, list)  # a pair of texts is a single item
 
+    def takes(self, item: Any) -> bool:
+        return is_pair(item)
+
     def item(self, line: str) -> Any:
         first, tab, second = line.partition("\t")
         return (first, second) if tab else first
@@ -319,7 +334,11 @@ class _Tag(Verb):
     help = "Tag each word; with --json also list the named entities."
 
     def is_single(self, items: Any) -> bool:
-        return isinstance(items, str) or not items or isinstance(items[0], str)
+        several = isinstance(items, list | tuple)
+        return not several or not items or isinstance(items[0], str)
+
+    def takes(self, item: Any) -> bool:
+        return isinstance(item, list | tuple) and all(isinstance(word, str) for word in item)
 
     def lines(self, answer: Any) -> list[str]:
         return [" ".join(f"{each.word}/{each.tag}" for each in answer)]
@@ -367,6 +386,9 @@ class _Embed(Verb):
     options_at = "regard.tasks.options.EmbedOptions"
     takes_ids = True
     needs_all_items = True
+
+    def takes(self, item: Any) -> bool:
+        return is_pair(item)
 
     def lines(self, answer: Any) -> list[str]:
         if isinstance(answer, Closeness):

@@ -65,7 +65,7 @@ def read_template(processor: object, file: str) -> Template:
         if len(steps) > 1:
             raise _refused(file, "several templates, one after the other")
         return _template(steps[0], file)
-    except (KeyError, TypeError, ValueError, IndexError, RecursionError) as problem:
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError, RecursionError) as problem:
         raise _refused(file, f"one that is damaged ({problem!r})") from None
 
 

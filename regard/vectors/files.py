@@ -12,20 +12,20 @@ from __future__ import annotations
 import gzip
 import logging
 import os
-import zipfile
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.images.arrays import array_header
 from regard.data.text.records import BOM, UNPACKING, damaged, unreadable
 from regard.errors import InputError
 from regard.runtime.device import check_memory
 from regard.runtime.files import open_regular
+from regard.runtime.npz import PackedArray, open_npz
 from regard.vectors.table import Floats, WordVectors
 
 MOST_NUMBERS = 2**14
@@ -36,8 +36,6 @@ LONGEST_WORD = 2**12
 """The longest word in bytes."""
 MOST_SPACES = 16
 """The most spaces in a word: GloVe's 840B file contains ". . ." and "at name@domain.com"."""
-PACKING = 1100
-"""The largest accepted compression ratio of a zip file; deflate cannot reach more."""
 CHUNK = 2**13
 """The number of rows that are stacked into one array at once."""
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
@@ -63,7 +61,7 @@ def read_file(place: str | os.PathLike[str]) -> WordVectors:
         with open_regular(path) as file:
             start = file.peek(4)[:4]
             if start == ZIP:
-                return _read_npz(path, file, os.fstat(file.fileno()).st_size)
+                return _read_npz(path, file)
             if start[:2] == GZIP:
                 with gzip.GzipFile(fileobj=file) as packed:
                     return _Reader(path, packed).read()
@@ -323,44 +321,35 @@ def _shown(line: bytes) -> str:
     return f"a line that begins with {text!r}"
 
 
-def _read_npz(path: Path, file: IO[bytes], size: int) -> WordVectors:
-    """Read `words` and `vectors` of a numpy archive; pickled objects are rejected.
-
-    Args:
-        path: The file, for error messages.
-        file: The open archive.
-        size: The size of the file in bytes.
-    """
-    try:
-        with zipfile.ZipFile(file) as archive:
-            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            if not members.keys() >= {"words", "vectors"}:
-                got = ", ".join(sorted(members)[:5]) or "nothing"
-                raise InputError(str(path), got=got, expected="words and vectors")
-            found = {
-                name: _array(path, archive, members[name], size) for name in ("words", "vectors")
-            }
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise InputError(
-            str(path), got=f"an archive that cannot be read ({error})", expected="a .npz file",
-            fix="the file is truncated or damaged; download it again",
-        ) from None  # fmt: skip
-    words, vectors = found["words"], found["vectors"]
-    if words.ndim != 1 or words.dtype.kind not in "US" or vectors.dtype.kind not in "fiu":
-        got = f"words of {words.dtype}, vectors of {vectors.dtype}"
-        raise InputError(str(path), got=got, expected="words as texts, vectors as numbers")
-    if vectors.ndim != 2 or len(vectors) != len(words) or not vectors.size:
-        shape = "×".join(map(str, vectors.shape))
-        got = f"{len(words):,} words, vectors of {shape}"
-        raise InputError(str(path), got=got, expected="one row per word")
-    if vectors.shape[1] > MOST_NUMBERS:
-        got = f"vectors of {vectors.shape[1]:,} numbers"
-        raise InputError(str(path), got=got, expected=f"at most {MOST_NUMBERS:,}")
+def _read_npz(path: Path, file: BufferedReader) -> WordVectors:
+    """Read `words` and `vectors` of a numpy archive."""
+    with open_npz(path, file) as arrays:
+        if not arrays.keys() >= {"words", "vectors"}:
+            got = ", ".join(sorted(arrays)[:5]) or "nothing"
+            raise InputError(str(path), got=got, expected="words and vectors")
+        _check_shapes(path, arrays["words"], arrays["vectors"])
+        words, vectors = arrays["words"].read(), arrays["vectors"].read()
     finite = np.isfinite(vectors).all(1)
     if not finite.all():
         row = int(np.flatnonzero(~finite)[0]) + 1
         raise InputError(f"{path}: row {row:,}", got="nan or inf", expected="finite numbers")
     return WordVectors([str(word) for word in _texts(path, words)], vectors, path.name)
+
+
+def _check_shapes(path: Path, words: PackedArray, vectors: PackedArray) -> None:
+    """Check, by their headers, that the arrays are words and a vector for each."""
+    words.check()
+    vectors.check()
+    if len(words.shape) != 1 or not words.is_text or vectors.kind.kind not in "fiu":
+        got = f"words of {words.kind}, vectors of {vectors.kind}"
+        raise InputError(str(path), got=got, expected="words as texts, vectors as numbers")
+    if len(vectors.shape) != 2 or vectors.shape[0] != words.shape[0] or not vectors.size:
+        shape = "×".join(map(str, vectors.shape))
+        got = f"{words.shape[0]:,} words, vectors of {shape}"
+        raise InputError(str(path), got=got, expected="one row per word")
+    if vectors.shape[1] > MOST_NUMBERS:
+        got = f"vectors of {vectors.shape[1]:,} numbers"
+        raise InputError(str(path), got=got, expected=f"at most {MOST_NUMBERS:,}")
 
 
 def _texts(path: Path, words: npt.NDArray[Any]) -> Iterator[str]:
@@ -375,47 +364,3 @@ def _texts(path: Path, words: npt.NDArray[Any]) -> Iterator[str]:
         if not text:
             raise InputError(f"{path}: word {number:,}", got="no word", expected="one")
         yield text
-
-
-def _array(
-    path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int
-) -> npt.NDArray[Any]:
-    """Read one array of the archive after checking its header against the size of the file."""
-    what = f"{path}: {info.filename}"
-    if info.file_size > size * PACKING:
-        raise InputError(
-            what,
-            got=f"{info.file_size:,} bytes",
-            expected=f"at most {PACKING} times the size of the file",
-        )
-    check_memory(what, info.file_size * 3)
-    with archive.open(info) as member:
-        try:
-            shape, fortran, kind = array_header(member)
-        except ValueError as error:
-            raise InputError(what, got=str(error).partition("\n")[0], expected="an array") from None
-        if kind.hasobject:
-            raise InputError(
-                what,
-                got="Python objects, which could run code",
-                expected="an array of texts or numbers",
-                fix="save words as texts: np.array(words, dtype=str)",
-            )
-        count = int(np.prod(shape, dtype=object))
-        needed = count * kind.itemsize
-        if min(shape, default=0) < 0 or not kind.itemsize or needed > info.file_size:
-            raise InputError(
-                what,
-                got=f"an array of {shape}, {needed:,} bytes",
-                expected=f"at most {info.file_size:,}",
-            )
-        data = member.read(needed)
-    if len(data) != needed:
-        raise InputError(
-            what,
-            got=f"{len(data):,} bytes",
-            expected=f"{needed:,}",
-            fix="the file is truncated; download it again",
-        )
-    flat = np.frombuffer(data, kind)
-    return flat.reshape(shape, order="F" if fortran else "C")

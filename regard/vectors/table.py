@@ -122,7 +122,7 @@ class WordVectors:
         Raises:
             InputError: If some are unknown; the message lists them with similarly spelled words.
         """
-        found = {word: self.known(word) for word in words}
+        found = {word: self.known(word) for word in _texts(words)}
         unknown = [word for word, place in found.items() if place is None]
         if unknown:
             spelled = {word: self._spelled_like(word) for word in unknown[:NAMED]}
@@ -156,7 +156,14 @@ class WordVectors:
         if isinstance(word, str):
             [place] = self.places([word])
             return self._ranked(self.unit[place], [place], top)
-        return self._ranked(unit(np.asarray(word, np.float32)[None])[0], [], top)
+        try:
+            vector = np.asarray(word, np.float32)
+        except (TypeError, ValueError):
+            vector = np.empty(0, np.float32)
+        if vector.shape != (self.dim,) or not np.isfinite(vector).all():
+            got, expected = f"a {type(word).__name__}", f"a word, or {self.dim} finite numbers"
+            raise InputError("nearest", got=got, expected=expected)
+        return self._ranked(unit(vector[None])[0], [], top)
 
     def analogy(self, terms: str | Sequence[str], top: int = TOP) -> list[Near]:
         """The words nearest to a signed sum of unit vectors, the given words excluded (3CosAdd).
@@ -179,7 +186,7 @@ class WordVectors:
         """
         pieces = [
             piece
-            for part in ([given] if isinstance(given, str) else given)
+            for part in ([given] if isinstance(given, str) else _texts(given))
             for piece in ([part] if part in self.index else part.split())
         ]
         expected = "words with + or - between, as in: king - man + woman"
@@ -299,3 +306,12 @@ def unit(rows: Floats) -> Floats:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     scaled = rows / np.where(lengths > 0, lengths, 1)
     return scaled.astype(np.float32, copy=False)
+
+
+def _texts(words: Any) -> list[str]:
+    """Words given as a sequence or iterator; anything else in it is an error."""
+    given = list(words) if isinstance(words, Iterable) else [words]
+    for word in given:
+        if not isinstance(word, str):
+            raise InputError("a word", got=f"a {type(word).__name__}", expected="a text")
+    return given

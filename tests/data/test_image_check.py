@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
+import zipfile
 
 import numpy as np
 import pytest
@@ -151,3 +154,36 @@ def test_scenes_have_the_class_that_was_asked_for(label):
     assert found.checksums == scene_splits(data, reader).checksums
     other = scene_splits(data.model_copy(update={"seed": 3}), reader)
     assert found.checksums != other.checksums
+
+
+HOSTILE = "\x1b[31m\x07\x7f\x9b2J"
+"""Red letters, a bell, and an empty screen, on a terminal that obeys."""
+
+
+def hostile_files(folder):
+    """The same two classes, with names that control a terminal, in three kinds of file."""
+    labels = [f"cat{HOSTILE}", f"dog{HOSTILE}"] * 3
+    for number in range(6):
+        noise(number).save(folder / f"{number}.png")
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        for number, label in enumerate(labels):
+            content = (folder / f"{number}.png").read_bytes()
+            archive.writestr(f"{label}/{number}{HOSTILE}.png", content[: None if number else 9])
+        archive.writestr(f"notes{HOSTILE}.txt", "words")
+    rows = "".join(f"{number}.png,{label}\n" for number, label in enumerate(labels))
+    (folder / "a.csv").write_text(rows)
+    images = np.stack([np.asarray(noise(number)) for number in range(6)])
+    np.savez(folder / "a.npz", images=images, labels=np.array(labels))
+
+
+@pytest.mark.parametrize("file", ["a.zip", "a.csv", "a.npz"])
+def test_names_and_labels_cannot_control_a_terminal(regard, tmp_path, file, caplog):
+    hostile_files(tmp_path)
+    said = [regard("data", "check", file, *more) for more in ((), ("--json",))]
+    assert r"cat\\x1b[31m" in said[1].out
+    with caplog.at_level(logging.WARNING):
+        said.append(regard("data", "sample", "own/images", f"data.file={file}"))
+    assert "cat" in said[2].out
+    assert file != "a.zip" or "1 of 6 files" in caplog.text
+    printed = "".join(result.out + result.err for result in said) + "".join(caplog.messages)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", printed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import logging
 import os
@@ -170,7 +171,7 @@ def test_damaged_arrays_are_refused(tmp_path):
         ({"images": images}, "arrays images"),
         ({"images": images, "labels": np.zeros(2)}, "one label for each image"),
         ({"images": images[0], "labels": np.zeros(4)}, "images x height x width"),
-        ({"images": images, "labels": np.array([{}, {}, {}])}, "Object arrays"),
+        ({"images": images, "labels": np.array([{}, {}, {}])}, "labels: got Python objects"),
     ):
         np.savez(tmp_path / "a.npz", **arrays)
         with pytest.raises(InputError, match=message):
@@ -182,6 +183,46 @@ def test_damaged_arrays_are_refused(tmp_path):
         (tmp_path / "a.txt").write_text("words")
         with pytest.raises(InputError):
             find_images(str(tmp_path / file))
+
+
+def test_an_idx_file_of_two_channels_or_of_more_than_it_has_is_refused(tmp_path):
+    for shape, message in (
+        ((3, 6, 5, 2), "3 x 6 x 5 x 2, expected 1, 3 or 4 channels"),
+        ((3, 2**16, 2**15), "a header that claims 6,442,450,944 bytes, expected at most 1"),
+        ((2**31, 2**31, 3), "expected at most"),
+        ((3, 5), "expected images x height x width"),
+    ):
+        for kind, sides in {"images-idx3": shape, "labels-idx1": (3,)}.items():
+            head = bytes((0, 0, 8, len(sides))) + struct.pack(f">{len(sides)}I", *sides)
+            (tmp_path / f"train-{kind}-ubyte").write_bytes(head + bytes(180))
+        with pytest.raises(InputError, match=message):
+            find_images(str(tmp_path / "train-images-idx3-ubyte"))
+
+
+def test_an_archive_that_is_packed_too_far_or_claims_too_much_is_refused(tmp_path):
+    zeros = bytes(2**25)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(3):
+            archive.writestr(f"cat/{number}.bmp", zeros)
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        for number in range(3):
+            member = tarfile.TarInfo(f"notes/{number}.txt")
+            member.size = len(zeros)
+            archive.addfile(member, io.BytesIO(zeros))
+    for name in ("a.zip", "a.tar.gz"):
+        with pytest.raises(InputError, match="packed to a hundredth at most"):
+            find_images(str(tmp_path / name))
+    header = tarfile.TarInfo("cat/0.png")
+    header.type, header.size = tarfile.XHDTYPE, 2**32  # a header of 4 GiB before the file's own
+    (tmp_path / "a.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(2**12))
+    with pytest.raises(InputError, match=r"is damaged: got a part of 4,294,967,296 bytes"):
+        find_images(str(tmp_path / "a.tar"))
+
+
+def test_labels_of_any_length_are_not_taken(tmp_path):
+    (tmp_path / "a.csv").write_text(f"a.png,{'9' * 5000}\n")
+    with pytest.raises(InputError, match=r"a label: got 999.* at most 1,000 characters"):
+        find_images(str(tmp_path / "a.csv"))
 
 
 def test_archives_are_read_without_unpacking_them(tmp_path):

@@ -272,3 +272,15 @@ def test_an_object_that_is_not_there_is_said_and_so_are_colours():
         OBJECT.pixels(Image.new("RGB", (60, 60), "white"))
     with pytest.raises(ValueError, match="one channel"):
         ImageReader(height=28, width=28, channels=3, scaling="object")
+
+
+@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate", "jpeg", "lzma"])
+def test_a_damaged_tiff_is_an_error_of_ours_alone(capfd, compression):
+    stream = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(stream, "TIFF", compression=compression)
+    whole = stream.getvalue()
+    assert opened(whole).size == (50, 40)
+    with pytest.raises(InputError, match="is damaged: got decoder error"):
+        opened(whole[:30] + b"\xff" * 40 + whole[70:])
+    assert capfd.readouterr() == ("", "")

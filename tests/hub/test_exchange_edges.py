@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from regard.data.input import Ragged
 from regard.errors import InputError
+from regard.hub import pickled
 from regard.hub.folder import _load, read_model, write_model
 from regard.models import BertConfig, GPTConfig, TransformerConfig, build
 from regard.runtime import device as runtime
@@ -470,6 +471,50 @@ def test_a_deflated_pickle_and_many_names_for_the_same_numbers_are_refused(tmp_p
     for zipped in (True, False):
         torch.save({"a": one}, file, _use_new_zipfile_serialization=zipped)
         assert torch.equal(_load(file)["a"], one)
+
+
+def test_names_of_parts_are_compared_without_case(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("it was read"))
+    file = tmp_path / "pytorch_model.bin"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a/version", "3\n")
+        archive.writestr("a/data.PKL", asks("builtins bytearray"))
+    with pytest.raises(InputError, match="got more than plain tensors"):
+        _load(file)
+    packed(file)
+    with zipfile.ZipFile(file, "a") as archive:
+        [name] = [each for each in archive.namelist() if each.endswith("data.pkl")]
+        archive.writestr(name.replace("data.pkl", "Data.pkl"), asks("builtins bytearray"))
+    with pytest.raises(InputError, match=r"names, 2 of them data\.pkl, expected another name"):
+        _load(file)
+    packed(file)
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr(archive.namelist()[-1].upper(), b"")
+    with pytest.raises(InputError, match=r"names, 1 of them data\.pkl, expected another name"):
+        _load(file)
+
+
+def test_a_file_with_two_tables_of_parts_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("it was read"))
+    file, other = tmp_path / "pytorch_model.bin", tmp_path / "other.bin"
+    packed(file)
+    packed(other, asks("builtins bytearray"))
+    with zipfile.ZipFile(other) as archive:
+        table = archive.start_dir  # torch reads the parts of the first half, Python the second's
+    first, second = other.read_bytes(), file.read_bytes()
+    end = second[:-6] + struct.pack("<IH", table, 0)
+    file.write_bytes(first[:-22] + end)
+    assert zipfile.is_zipfile(file)
+    with pytest.raises(InputError, match="a table of parts in another place"):
+        _load(file)
+
+
+def test_a_pickle_of_too_many_steps_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(pickled, "MOST_STEPS", 2**10)
+    file = tmp_path / "pytorch_model.bin"
+    packed(file, b"\x80\x02" + b"N0" * 2**10 + b"N.")
+    with pytest.raises(InputError, match="got more than plain tensors"):
+        _load(file)
 
 
 def test_a_pickle_that_claims_more_numbers_than_it_has_is_damaged(tmp_path):

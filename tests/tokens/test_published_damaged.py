@@ -116,6 +116,15 @@ CHANGES = {
     "a template without parts": lambda spec: spec.update(
         post_processor={"type": "TemplateProcessing"}
     ),
+    "parts that are no objects": lambda spec: spec.update(
+        post_processor={"type": "TemplateProcessing", "single": ["A"], "pair": [3, None],
+                        "special_tokens": {}}
+    ),
+    "symbols of a template that are no objects": lambda spec: spec.update(
+        post_processor={"type": "TemplateProcessing", "single": [{"SpecialToken": "x"}],
+                        "pair": [], "special_tokens": []}
+    ),
+    "a template that is a number": lambda spec: spec.update(post_processor=3),
     "a merge of nothing": lambda spec: spec["model"].update(merges=[["x", "qqqq"]]),
 }  # fmt: skip
 

@@ -1,7 +1,6 @@
 """Images in one file: `.npz` files of arrays, and the IDX files of MNIST -> arrays with labels.
 
-Sizes are read from the headers and checked before memory is allocated, and no pickled object is
-ever loaded.
+Sizes are read from the headers and checked before memory is allocated.
 """
 
 from __future__ import annotations
@@ -9,22 +8,25 @@ from __future__ import annotations
 import gzip
 import math
 import struct
-import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.images.opening import CHANNELS
 from regard.errors import InputError
+from regard.runtime.device import check_memory
 from regard.runtime.files import open_regular
+from regard.runtime.npz import LARGE, MOST_ARRAY, MOST_PACKED, open_npz
 
 Source = Path | bytes | NDArray[Any]
 """One image: a file, the bytes of a file, or an array."""
-MOST_ARRAY = 2**33
-"""The most bytes of an array in a file."""
+MOST_NAMES = 2**24
+"""The most bytes of the names of classes."""
 KEYS = {
     "": (("images", "labels"), ("x", "y"), ("data", "labels")),
     "train": (("x_train", "y_train"), ("train_images", "train_labels")),
@@ -54,59 +56,53 @@ def read_npz(path: Path) -> dict[str, Labelled]:
     Raises:
         InputError: The file is damaged, or has no arrays of images and labels.
     """
-    try:
-        sizes = _npz_sizes(path)
+    with open_regular(path) as file, open_npz(path, file) as arrays:
         parts = {
-            split: next((pair for pair in pairs if sizes.keys() >= {*pair}), None)
+            split: next((pair for pair in pairs if arrays.keys() >= {*pair}), None)
             for split, pairs in KEYS.items()
         }
-        wanted = {split: pair for split, pair in parts.items() if pair is not None}
-        for key in (key for pair in wanted.values() for key in pair):
-            if sizes[key] > MOST_ARRAY:
-                got = f"{sizes[key]:,} bytes"
-                raise InputError(f"{path}: {key}", got=got, expected=f"at most {MOST_ARRAY:,}")
-        with np.load(path, allow_pickle=False) as file:
-            names = [str(name) for name in file["names"]] if "names" in sizes else []
-            found = {split: (file[one], file[two]) for split, (one, two) in wanted.items()}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError) as error:
-        got = str(error).partition("\n")[0]
-        raise InputError(f"{path} is damaged", got=got, expected="an .npz file") from None
-    if not found:
-        expected = "images and labels, or x_train, y_train, x_test and y_test"
-        raise InputError(str(path), got=f"arrays {', '.join(sizes)}", expected=expected)
-    return {split: _labelled(path, *pair, names) for split, pair in found.items()}
+        pairs = {split: pair for split, pair in parts.items() if pair is not None}
+        if not pairs:
+            got = f"arrays {', '.join(arrays)}"
+            expected = "images and labels, or x_train, y_train, x_test and y_test"
+            raise InputError(str(path), got=got, expected=expected)
+        for images, labels in pairs.values():
+            arrays[images].check()
+            arrays[labels].check()
+            _check_shapes(path, arrays[images].shape, arrays[labels].shape)
+        check_memory(
+            str(path), 2 * sum(arrays[name].size for pair in pairs.values() for name in pair)
+        )
+        names = arrays["names"].read(MOST_NAMES).reshape(-1).tolist() if "names" in arrays else []
+        return {
+            split: _labelled(path, arrays[images].read(), arrays[labels].read(), names)
+            for split, (images, labels) in pairs.items()
+        }
 
 
-def _npz_sizes(path: Path) -> dict[str, int]:
-    """Read the bytes of each array of an `.npz` file from the arrays' headers."""
-    sizes = {}
-    with open_regular(path) as opened, zipfile.ZipFile(opened) as archive:
-        for member in archive.namelist():
-            with archive.open(member) as file:
-                shape, _, kind = array_header(file)
-            sizes[member.removesuffix(".npy")] = math.prod(shape) * kind.itemsize
-    return sizes
-
-
-def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read the header of a `.npy` file: shape, whether columns come first, and type of number."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(file)
-    return np.lib.format.read_array_header_2_0(file)
-
-
-def _labelled(path: Path, images: NDArray[Any], labels: NDArray[Any], names: list[str]) -> Labelled:
-    """Check the shapes of images and labels; channels that come first are moved to the end."""
-    shape = " x ".join(map(str, images.shape))
-    if images.ndim not in (3, 4):
+def _check_shapes(path: Path, images: tuple[int, ...], labels: tuple[int, ...]) -> None:
+    """Check that there are images, and a label for each."""
+    if len(images) not in (3, 4):
         expected = "images x height x width, with or without channels"
-        raise InputError(f"{path}: images", got=shape, expected=expected)
-    labels = labels.reshape(-1) if labels.size == len(labels) else labels
-    if labels.shape != images.shape[:1]:
-        got = f"{' x '.join(map(str, labels.shape))} labels for {len(images)} images"
+        raise InputError(f"{path}: images", got=_by(images), expected=expected)
+    if labels[:1] != images[:1] or math.prod(labels[1:]) != 1:
+        got = f"{_by(labels)} labels for {images[0]} images"
         raise InputError(str(path), got=got, expected="one label for each image")
-    if images.ndim == 4 and images.shape[3] not in (1, 3, 4) and images.shape[1] in (1, 3, 4):
+    if len(images) == 4 and images[3] not in CHANNELS and images[1] not in CHANNELS:
+        expected = "1, 3 or 4 channels, in the last place or in the second"
+        raise InputError(f"{path}: images", got=_by(images), expected=expected)
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "no"
+
+
+def _labelled(
+    path: Path, images: NDArray[Any], labels: NDArray[Any], names: Sequence[object] = ()
+) -> Labelled:
+    """Turn labels into texts; channels that come first are moved to the end."""
+    labels = labels.reshape(-1)
+    if images.ndim == 4 and images.shape[3] not in CHANNELS:
         images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
     if labels.dtype.kind == "f" and (labels == np.round(labels)).all():
         labels = labels.astype(np.int64)
@@ -114,7 +110,7 @@ def _labelled(path: Path, images: NDArray[Any], labels: NDArray[Any], names: lis
         raise InputError(f"{path}: labels", got=str(labels.dtype), expected="numbers or texts")
     texts = [_text(label) for label in labels.tolist()]
     if names:
-        texts = [names[int(text)] if text.isdigit() and int(text) < len(names) else text
+        texts = [_text(names[int(text)]) if text.isdecimal() and int(text) < len(names) else text
                  for text in texts]  # fmt: skip
     return Labelled(images, texts)
 
@@ -171,7 +167,8 @@ def _with_labels(path: Path) -> Labelled:
     beside = path.with_name(name if name != path.name else name.replace("images", "labels"))
     if beside == path or not beside.is_file():
         raise InputError(f"{path}: no labels", expected=f"a file {beside.name} beside it")
-    return _labelled(path, read_idx(path), read_idx(beside), [])
+    _check_shapes(path, _idx_shape(path), _idx_shape(beside))
+    return _labelled(path, read_idx(path), read_idx(beside))
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -180,6 +177,17 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     Raises:
         InputError: The file is damaged.
     """
+    shape = _idx_shape(path)
+    first, size = 4 + 4 * len(shape), math.prod(shape)
+    data = _unpacked(path, first + size + 1)
+    if len(data) != first + size:
+        got = f"{len(data) - first:,} bytes" if len(data) < first + size else "more bytes"
+        raise InputError(f"{path} is damaged", got=got, expected=f"{size:,}, as its header says")
+    return np.frombuffer(data, np.uint8, offset=first).reshape(shape)
+
+
+def _idx_shape(path: Path) -> tuple[int, ...]:
+    """Read the shape of an IDX file; its size is checked against that of the file."""
     if not is_idx(path):
         raise InputError(str(path), got="another kind of file", expected="an IDX file of bytes")
     dimensions = _unpacked(path, 4)[3]
@@ -188,14 +196,13 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     if len(head) < first:
         raise InputError(f"{path} is damaged", got="a part of a header", expected="a whole file")
     shape = struct.unpack(f">{dimensions}I", head[4:])
-    size = math.prod(shape)
-    if size > MOST_ARRAY:
-        raise InputError(str(path), got=f"{size:,} bytes", expected=f"at most {MOST_ARRAY:,}")
-    data = _unpacked(path, first + size + 1)
-    if len(data) != first + size:
-        got = f"{len(data) - first:,} bytes" if len(data) < first + size else "more bytes"
-        raise InputError(f"{path} is damaged", got=got, expected=f"{size:,}, as its header says")
-    return np.frombuffer(data, np.uint8, offset=first).reshape(shape)
+    size, stored = math.prod(shape), path.stat().st_size
+    most = min(MOST_ARRAY, max(LARGE, stored * MOST_PACKED) if path.suffix == ".gz" else stored)
+    if size > most:
+        got, expected = f"a header that claims {size:,} bytes", f"at most {most:,}"
+        raise InputError(f"{path} is damaged", got=got, expected=expected)
+    check_memory(str(path), 3 * size)
+    return shape
 
 
 def _unpacked(path: Path, most: int) -> bytes:

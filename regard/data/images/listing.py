@@ -7,19 +7,16 @@ not followed.
 from __future__ import annotations
 
 import glob
-import lzma
 import os
 import re
-import tarfile
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 from regard.data.config import ALL_FOUND, Columns
 from regard.data.images import arrays
+from regard.data.images.archives import ARCHIVES, members
 from regard.data.images.arrays import Source
 from regard.data.images.opening import MOST_BYTES
 from regard.data.text import arrow, records, tables
@@ -32,12 +29,11 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".webp", ".tif", ".
             ".pgm", ".pbm", ".pnm")  # fmt: skip
 LISTS = ("captions.jsonl", "labels.csv", "labels.jsonl", "metadata.csv", "metadata.jsonl")
 """Files that list the images of a folder without folders of classes."""
-ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".zip")
-PACKED_ERRORS = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError,
-                 OSError, RuntimeError, NotImplementedError)  # fmt: skip
-"""What reading a damaged archive, or one with a password, can raise."""
 MOST_MEMBERS = 2**31
 """The most bytes of all images of an archive or a table together; they are kept in memory."""
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+LONGEST_LABEL = 1000
+"""The most characters of a label."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +87,24 @@ def find_images(place: str, columns: Columns = ALL_FOUND) -> Listing:
     if not found.entries:
         got = f"no image; {len(found.problems) + len(found.others)} other files"
         raise InputError(place, got=got, expected="a folder of images for each class")
+    longest = max((entry.label for entry in found.entries), key=len)
+    if len(longest) > LONGEST_LABEL:
+        expected = f"at most {LONGEST_LABEL:,} characters"
+        raise InputError(f"{place}: a label", got=longest, expected=expected)
+    found.entries[:] = map(_spelled_out, found.entries)
     return found
+
+
+def _spelled_out(entry: Entry) -> Entry:
+    """Spell out control characters in name and label, as in the names of a folder's files."""
+    name, label = (
+        escaped(text) if CONTROLS.search(text) else text for text in (entry.name, entry.label)
+    )
+    return (
+        entry
+        if (name, label) == (entry.name, entry.label)
+        else replace(entry, name=name, label=label)
+    )
 
 
 def has_images(place: str) -> bool:
@@ -215,57 +228,25 @@ def _by_folder(files: Sequence[tuple[tuple[str, ...], Source]], listing: Listing
 def _in_archive(path: Path, place: str) -> Listing:
     """Read the images of a `.tar` or `.zip` file of a folder of folders into memory, packed."""
     listing = Listing()
-    read = _zipped if path.name.lower().endswith(".zip") else _tarred
     files: list[tuple[tuple[str, ...], Source]] = []
     total = 0
-    try:
-        for name, size, content in read(path):
-            parts = PurePosixPath(name).parts
-            if any(part.startswith((".", "__MACOSX")) for part in parts):
-                continue
-            if not name.lower().endswith(SUFFIXES):
-                listing.others.append(name)
-                continue
-            total += size
-            if size > MOST_BYTES or total > MOST_MEMBERS:
-                expected = f"at most {MOST_MEMBERS:,} bytes of images: unpack it into a folder"
-                raise InputError(place, got="a larger archive", expected=expected)
-            files.append((parts, content()))
-    except PACKED_ERRORS as error:
-        got = str(error).partition("\n")[0] or type(error).__name__
-        raise InputError(f"{place} is damaged", got=got, expected="a whole archive") from None
+    for member in members(path):
+        # control characters are spelled out, as in the names of a folder's files
+        parts = tuple(map(escaped, PurePosixPath(member.name).parts))
+        if any(part.startswith((".", "__MACOSX")) for part in parts):
+            continue
+        if not member.name.lower().endswith(SUFFIXES):
+            listing.others.append("/".join(parts))
+            continue
+        total += member.size
+        if member.size > MOST_BYTES or total > MOST_MEMBERS:
+            expected = f"at most {MOST_MEMBERS:,} bytes of images: unpack it into a folder"
+            raise InputError(place, got="a larger archive", expected=expected)
+        files.append((parts, member.content()))
     while files and len({parts[0] for parts, _ in files}) == 1 and len(files[0][0]) > 2:
         files = [(parts[1:], source) for parts, source in files]  # one folder around all of them
     _by_folder(sorted(files, key=lambda each: each[0]), listing)
     return listing
-
-
-Member = tuple[str, int, Callable[[], bytes]]
-"""A file in an archive: its name, its size, and how to read it."""
-
-
-def _tarred(path: Path) -> Iterator[Member]:
-    with tarfile.open(path) as archive:
-        for member in archive:
-            if member.isreg():  # links and devices are left out
-
-                def content(member: tarfile.TarInfo = member) -> bytes:
-                    file: IO[bytes] | None = archive.extractfile(member)
-                    return b"" if file is None else file.read(member.size)
-
-                yield member.name, member.size, content
-
-
-def _zipped(path: Path) -> Iterator[Member]:
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if not member.is_dir():
-
-                def content(member: zipfile.ZipInfo = member) -> bytes:
-                    with archive.open(member) as file:
-                        return file.read(member.file_size)  # no more than the header says
-
-                yield member.filename, member.file_size, content
 
 
 def _in_table(table: str, columns: Columns) -> Listing:

@@ -6,15 +6,18 @@ checked before memory is allocated: a few bytes can claim to be an image of bill
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import warnings
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, _imaging
 
 from regard.errors import InputError
 from regard.runtime.files import read_regular
@@ -136,8 +139,23 @@ def _header(data: bytes, name: str) -> Image.Image:
     except Exception:  # Pillow's readers raise many types on bytes that are not an image
         expected = f"an image: {', '.join(FORMATS)}"
         raise InputError(name, got="no image", expected=expected) from None
+    if image.format == "TIFF":
+        _silence_libtiff()
     _check_size(image, name)
     return image
+
+
+@cache
+def _silence_libtiff() -> None:
+    """Keep libtiff from writing to standard error what is wrong with a file; Pillow raises it, too.
+
+    Its handlers belong to the whole process, so they are set once and for all threads. Pillow does
+    not offer them; they are in the library that its own is linked to.
+    """
+    with suppress(AttributeError, OSError):  # a Pillow without libtiff, or with it built in
+        library = ctypes.CDLL(_imaging.__file__)
+        library.TIFFSetErrorHandler(None)
+        library.TIFFSetWarningHandler(None)
 
 
 def _check_size(image: Image.Image, name: str) -> None:

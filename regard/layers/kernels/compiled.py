@@ -1,7 +1,7 @@
 """The kernels for few rows, in Python that Numba compiles; `few.py` loads and calls them.
 
     y_ro = Σ_i x_ri w_oi + bias_o                      x, w in 32 bits
-    y_ro = s_r s_o Σ_i x_ri w_oi + bias_o              x in 16 bits with scales s_r, w in 8 with s_o
+    y_ro = s_r s_o Σ_i x_ri w_oi + bias_o              x in 16 or 8 bits with scales s_r, w in 8
 
 A decoding step multiplies every matrix with a few rows, so its time is that of reading the matrices
 once. Threads take some rows of the matrix at a time from a counter, and read four of them at
@@ -10,7 +10,8 @@ multiplied while the weights are in registers.
 
 The order of a sum is written out, with vectors (`lanes.py`), not left to the compiler:
 every row is summed in the same order, whatever else is in the batch, so its result is the same to
-the last bit. Sums of integers are exact in any order.
+the last bit. Sums of integers are exact in any order. With x in 8 bits, a result is also the same
+as that of PyTorch's product, which `int8.py` takes for many rows.
 
 A kernel has one argument, a job: addresses and sizes as integers, at the places named below. It
 allocates no memory and raises no errors.
@@ -26,6 +27,8 @@ from numba import njit, types
 from regard.layers.kernels.lanes import (
     Address,
     array_at,
+    divided,
+    fused,
     larger,
     largest,
     load,
@@ -42,8 +45,9 @@ from regard.layers.kernels.lanes import (
 TAKEN, THREADS, SPACE, X, Y, BIAS, ROWS = range(7)
 """The places in a job that all kernels have. TAKEN, THREADS: how many outputs are done or being
 done, and how many threads have begun. SPACE: memory that the threads share evenly."""
-W, SCALE, INTO, OUT, OUTPUTS = range(7, 12)
-"""Those of a product. OUTPUTS: how many outputs a thread takes at a time."""
+W, SCALE, INTO, OUT, OUTPUTS, LEVELS = range(7, 13)
+"""Those of a product. OUTPUTS: how many outputs a thread takes at a time. LEVELS: for x in 8 bits,
+the steps from 0 to the largest absolute value of a row; else 0."""
 K, V, COUNTS, FACTOR, HEADS, GROUP, QUERIES, KEYS, DIM, CAUSAL, REACH = range(7, 18)
 Q_ROW, Q_HEAD, Q_STRIDE, K_ROW, K_HEAD, K_STRIDE, V_ROW, V_HEAD, V_STRIDE = range(18, 27)
 BIAS_ROW, BIAS_HEAD, BIAS_QUERY, BIAS_STRIDE = range(27, 31)
@@ -53,6 +57,11 @@ others are how far apart rows, heads and positions are in memory."""
 BLOCK = 1024
 """Inputs that are summed at a time: so much of four rows of x stays in the nearest cache, and sums
 of integers, in 32 bits until four of 64 are left, stay below 2³¹."""
+ROUNDS = 1.5 * 2**23
+"""Added to a small float and subtracted again, it leaves the nearest whole number, of two the even.
+"""
+MIDDLE = 128
+"""The byte that stands for 0 in PyTorch's product."""
 STEPS = 32767
 """Steps from 0 to the largest absolute value of a row of x in 16 bits."""
 
@@ -123,8 +132,12 @@ def tile(x: Any, at: int, stride: int, w: Any, place: int, apart: int, count: in
 @njit
 def put(places: Any, sizes: Any, row: int, output: int, start: int, found: Any) -> None:
     """Adds the sum of the block that begins at input `start` to an output; finishes the last."""
-    (y, scales, scale, bias), (_, into, out) = places, sizes
-    value, place = types.float32(found), row * out + output
+    (y, scales, scale, bias, levels, _), (_, into, out) = places, sizes
+    place = row * out + output
+    if levels:
+        put_8_bits(places, place, (row, output), (start, start + BLOCK >= into), found)
+        return
+    value = types.float32(found)
     if start:
         value += y[place]
     if start + BLOCK >= into:
@@ -133,6 +146,25 @@ def put(places: Any, sizes: Any, row: int, output: int, start: int, found: Any) 
         if bias:
             value += array_at(bias, types.float32(0))[output]
     y[place] = value
+
+
+@njit
+def put_8_bits(places: Any, place: int, where: Any, block: Any, found: Any) -> None:
+    """The same for x in 8 bits: sums stay integers until the last, which PyTorch's steps finish."""
+    (y, scales, scale, bias, levels, address), (row, output), (start, last) = places, where, block
+    sums = array_at(address, types.int32(0))
+    total_so_far = types.int32(found)
+    if start:
+        total_so_far += sums[place]
+    if not last:
+        sums[place] = total_so_far
+        return
+    step = types.float32(1) / types.float32(levels)
+    value = types.float32(total_so_far) * (step * array_at(scale, types.float32(0))[output])
+    if bias:
+        y[place] = fused(value, scales[row], array_at(bias, types.float32(0))[output])
+    else:
+        y[place] = value * scales[row]
 
 
 @njit
@@ -176,7 +208,8 @@ def two_outputs(x: Any, w: Any, places: Any, sizes: Any, output: int, apart: int
 @njit
 def product(job: Any, x: Any, scales: Any, w: Any) -> None:
     """Takes outputs and computes them, until none are left; several threads may share a job."""
-    places = array_at(job[Y], types.float32(0)), scales, job[SCALE], job[BIAS]
+    y = array_at(job[Y], types.float32(0))
+    places = y, scales, job[SCALE], job[BIAS], job[LEVELS], job[Y]
     sizes = job[ROWS], job[INTO], job[OUT]
     rows, _, out = sizes
     while True:
@@ -214,6 +247,37 @@ def in_shorts(x: Any, rows: int, into: int, shorts: Any, scales: Any) -> None:
             half = types.float32(0.5 if x[i] > 0 else -0.5)
             shorts[i] = types.int16(types.int32(x[i] * factor + half))
         scales[row] = top / types.float32(STEPS) + check
+
+
+@njit
+def in_bytes(x: Any, rows: int, into: int, levels: int, shorts: Any, scales: Any) -> None:
+    """x ≈ scales / levels · shorts: each row in -levels … levels, rounded as PyTorch does.
+
+    The scale of a row is its largest absolute value, NaN if not all are finite.
+    """
+    inverse, middle = (
+        types.float32(1) / (types.float32(1) / types.float32(levels)),
+        types.float32(MIDDLE),
+    )
+    for row in range(rows):
+        first, last = row * into, (row + 1) * into
+        whole = first + into // 16 * 16
+        most, sound, nothing = zeros(x), zeros(x), spread(types.float32(0))
+        for i in range(first, whole, 16):
+            most, sound = larger(most, load(x, i)), madd(load(x, i), nothing, sound)
+        top, check = largest(most), total(sound, nothing)
+        for i in range(whole, last):
+            top, check = max(top, abs(x[i])), check + x[i] * types.float32(0)
+        scales[row] = top + check
+        below = top if top > 0 else types.float32(1)
+        one, up, down = types.float32(1), types.float32(ROUNDS), types.float32(-ROUNDS - MIDDLE)
+        for i in range(first, whole, 16):
+            shifted = madd(divided(load(x, i), spread(below)), spread(inverse), spread(middle))
+            near = madd(madd(shifted, spread(one), spread(up)), spread(one), spread(down))
+            store(shorts, i, near, spread(one))
+        for i in range(whole, last):
+            near_one = fused(x[i] / below, inverse, middle) + up + down
+            shorts[i] = types.int16(types.int32(near_one))
 
 
 @njit
@@ -321,13 +385,17 @@ def product_fp32(job: Any) -> None:
 
 
 def product_int8(job: Any) -> None:
-    """The product with a matrix in 8 bits. Each thread writes x in 16 bits for itself."""
+    """The product with a matrix in 8 bits. Each thread writes x in integers for itself."""
     rows, into = job[ROWS], job[INTO]
     numbers = rows * into
     space = job[SPACE] + take(job, THREADS, 1) * 4 * (rows + (numbers + 1) // 2)
     scales = array_at(space, types.float32(0))
     x = array_at(space + 4 * rows, types.int16(0))
-    in_shorts(array_at(job[X], types.float32(0)), rows, into, x, scales)
+    values = array_at(job[X], types.float32(0))
+    if job[LEVELS]:
+        in_bytes(values, rows, into, job[LEVELS], x, scales)
+    else:
+        in_shorts(values, rows, into, x, scales)
     product(job, x, scales, array_at(job[W], types.int8(0)))
 
 

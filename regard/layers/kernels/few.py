@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import logging
 import os
 import platform
-import stat
 import threading
 from array import array
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError, WriteError
 from regard.layers.masks import Mask
-from regard.runtime.files import cache_folder, write_file
+from regard.runtime.files import cache_folder, read_private, write_private
 from regard.runtime.sharing import openmp
 
 VARIABLE = "REGARD_KERNELS"
@@ -49,9 +49,14 @@ PARTS = 8
 """Into how many parts a product is cut; threads take one at a time. Memory is read fastest in a few
 large parts."""
 QUERIES = 64
-"""The maximum number of queries for which the compiled attention is used."""
+"""The maximum number of queries for which the compiled attention is used: of a batch, or of each of
+its rows in a model in 8 bits."""
+LARGEST = 2**24
+"""Largest file of machine code in bytes."""
 KEPT = 2**16
 """Number of floats of memory that each thread keeps for its kernels."""
+
+_logger = logging.getLogger(__name__)
 
 
 class Space(threading.local):
@@ -132,18 +137,24 @@ class Kernels:
         addend = 0 if bias is None else bias.data_ptr()
         job = (
             0, 0, 0, x.data_ptr(), y.data_ptr(), addend, rows,
-            weight.data_ptr(), 0, into, out, out // PARTS + 4,
+            weight.data_ptr(), 0, into, out, out // PARTS + 4, 0,
         )  # fmt: skip
         self.product_fp32(job, rows * into * out >= SHARED)
         return y
 
-    def linear_int8(self, x: Tensor, matrix: Int8Matrix) -> Tensor:
-        """The same with a matrix in 8 bits."""
+    def linear_int8(self, x: Tensor, matrix: Int8Matrix, levels: int = 0) -> Tensor:
+        """The same with a matrix in 8 bits.
+
+        Args:
+            x: (rows, into)
+            matrix: The matrix.
+            levels: 0 for rows in 16 bits; for rows in 8 bits the integer for their largest value.
+        """
         rows, into, (addend, fields) = x.shape[0], matrix.into, matrix.fields
         y = x.new_empty(rows, matrix.out)
-        # For each thread: x in 16 bits, and a scale for each row.
+        # For each thread: x in integers of 16 bits, and a scale for each row.
         space = self._space.of(torch.get_num_threads() * (rows + (rows * into + 1) // 2))
-        job = 0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), addend, rows, *fields
+        job = 0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), addend, rows, *fields, levels
         self.product_int8(job, rows * into * matrix.out >= SHARED)
         return y
 
@@ -182,14 +193,17 @@ class Kernels:
 
 
 def attend_few(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, scale: float
-) -> Tensor | None:
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, scale: float, *,
+    by_row: bool = False,
+) -> Tensor | None:  # fmt: skip
     """Attention of few queries by the compiled kernel; None if it is not for this case.
 
     Each query is computed over its own keys only, so that padding changes no bit of the result.
+    With `by_row`, the number of rows does not decide.
     """
     kernels, (batch, _, queries, _) = LOADER.kernels, q.shape
-    if kernels is None or batch * queries > QUERIES or not torch.is_inference_mode_enabled():
+    most = queries if by_row else batch * queries
+    if kernels is None or most > QUERIES or not torch.is_inference_mode_enabled():
         return None
     if not (q.is_cpu and q.dtype == k.dtype == v.dtype == torch.float32 and k.shape == v.shape):
         return None
@@ -249,6 +263,11 @@ class Loader:
         if enough or (self._work >= WORTH_LOADING and code_file().exists()):
             self.load()
 
+    def load_stored(self) -> None:
+        """Loads the kernels if they are compiled."""
+        if self.kernels is None and self.possible() and code_file().exists():
+            self.load()
+
     def load(self) -> None:
         """Loads the kernels, and compiles them if they are not in the cache folder."""
         with self._lock:
@@ -305,20 +324,21 @@ def code_file() -> Path:
 def _stored() -> bytes | None:
     """The machine code in the cache folder; None if there is none, or if it is damaged.
 
-    A file that another user owns, or that any user may write, is not used: it would run their code.
+    A file that another user may have written is not used: it would run their code.
     """
+    file = code_file()
     try:
-        with code_file().open("rb") as file:
-            about = os.fstat(file.fileno())
-            if hasattr(os, "geteuid") and about.st_uid != os.geteuid():
-                return None
-            if about.st_mode & stat.S_IWOTH:
-                return None
-            stored = file.read()
-    except OSError:
+        stored = read_private(file, LARGEST)
+    except FileNotFoundError:
+        return None
+    except (OSError, InputError) as error:
+        _logger.warning("kernels are compiled anew, since this cannot be trusted: %s", error)
         return None
     digest, code = stored[:32], stored[32:]
-    return code if hashlib.sha256(code).digest() == digest else None
+    if hashlib.sha256(code).digest() != digest:
+        _logger.warning("kernels are compiled anew, since %s is damaged", file)
+        return None
+    return code
 
 
 def _compiled() -> bytes:
@@ -327,7 +347,7 @@ def _compiled() -> bytes:
 
     code = compile_kernels(_machine())
     with suppress(WriteError):  # then each process compiles its own
-        write_file(code_file(), hashlib.sha256(code).digest() + code)
+        write_private(code_file(), hashlib.sha256(code).digest() + code)
     return code
 
 

@@ -1,21 +1,20 @@
 """Quantizes a trained model to 8 bits: a quarter of the weights' memory, and faster decoding.
 
-With Numba, few rows have 16 bits and are multiplied by the kernels of `few.py`, and so are all rows
-of a model that reads text and writes none, such as BERT:
-
-    x ≈ s_x · q_x    s_x = max|x| / 32767, one for each row      q_x = -32767 … 32767
+    x ≈ s_x · q_x    s_x = max|x| / 127, one for each row        q_x = -127 … 127
     W ≈ s_w · q_w    s_w = max|w| / 127, one for each output     q_w = -127 … 127
     x Wᵀ ≈ s_x s_w · Σ q_x q_w                                   whole numbers, summed exactly
 
-Many rows have 8 bits, for the product of PyTorch, and so have all rows without Numba:
-
-    x ≈ s_x · q_x    s_x = max|x| / 127, one for each row        q_x = -127 … 127
-    W ≈ s_w · q_w    s_w = max|w| / 64,  one for each output     q_w = -64 … 64
-    x Wᵀ ≈ s_x s_w · Σ q_x q_w                                   whole numbers, summed exactly
-
 Each row has its own scale, so the result of a sequence does not depend on the others in its batch.
-AVX2 adds pairs of products in 16 bits: (127 + 128) · 64 · 2 is below 2¹⁵, so nothing saturates, and
-machines with wider sums give the same results. With weights of ±127, rows use only ±63 there.
+With Numba, up to `COMPILED` rows are multiplied by the kernels of `few.py`, which give the same
+result as the product of PyTorch to the last bit, and more rows by that.
+
+Where 16 bits for a row cost no time, it has them (q_x = -32767 … 32767), with the kernels of
+`few.py` for any number of rows: in small matrices, and in models that read text and write none,
+such as BERT. What a matrix takes never depends on the number of rows, unless the model reads
+images, whose rows are many in any case.
+
+AVX2 adds pairs of products in 16 bits: (127 + 128) · 64 · 2 is below 2¹⁵, so nothing saturates with
+weights of ±64, which they are without Numba. With weights of ±127, rows use only ±63 there.
 
 Quantized are all matrices of attention and feed-forward, and the vocabulary matrix of the output
 head. Embedding lookups, positions, norms, biases, softmax, and the products of queries, keys and
@@ -37,7 +36,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.layers.attention import Attention
+from regard.layers.attention import Attention, DotScore
 from regard.layers.heads import VocabularyHead
 from regard.layers.kernels.few import LOADER, SMALLEST, Int8Matrix
 from regard.layers.kernels.linear import Linear
@@ -50,10 +49,12 @@ MOST, FEWER_STEPS = 127, 63
 """Steps of the weights for the compiled kernels, and steps of a row beside such weights on a
 processor that adds pairs of products in 16 bits."""
 LARGE = 2**18
-"""Minimum number of elements of a matrix for which many rows have 8 bits, if Numba is there: below
-that, they save no time."""
+"""Minimum number of elements of a matrix for which rows have 8 bits, if Numba is there: below that,
+they save no time."""
 COMPILED = 8
-"""The maximum number of rows for which the compiled kernels are used."""
+"""The maximum number of rows in 8 bits for which the compiled kernels are used."""
+WIDEST = 2**17
+"""The most inputs whose products' sum has 32 bits."""
 ENGINE = "fbgemm"
 """The PyTorch kernels that are used; they need an x86 processor with AVX2 or later."""
 
@@ -66,7 +67,9 @@ class Int8Linear(nn.Module):
     Args:
         weight: (out, into) The matrix in 32 bits.
         bias: (out,) The bias, which stays in 32 bits.
-        exact: Whether rows stay in 16 or 32 bits, however many there are; only with Numba.
+        exact: Whether rows stay in 16 or 32 bits, whatever the size of the matrix; only with Numba.
+        many: Whether there are many rows in any case, as for images. Else the result of a row does
+            not depend on their number.
 
     Example:
         >>> layer = Int8Linear(torch.tensor([[1.0, -2.0], [0.5, 0.25]]))
@@ -74,11 +77,12 @@ class Int8Linear(nn.Module):
         tensor([[1.9843, 2.2520]])
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False) -> None:
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False, many: bool = False
+    ) -> None:
         super().__init__()
-        self.exact = exact
+        self.elements, self.exact, self.many = weight.numel(), exact, many
         self.bias = None if bias is None else bias.detach()
-        self.elements = weight.numel()
         for_kernels = LOADER.possible()
         whole, scales = in_rows(weight.detach().float(), MOST if for_kernels else WEIGHT_STEPS)
         # The form of the matrix for compiled kernels. PyTorch's form is made when it is needed.
@@ -95,12 +99,12 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, into) -> (rows, out)."""
-        matrix, kernels, rows = self.matrix, LOADER.kernels, x.shape[0]
+        matrix, exact = self.matrix, self.exact or self.elements < LARGE
         if matrix is not None:
-            few = rows > 0 and (rows <= COMPILED or self.exact)
-            if few and kernels is not None and matrix.out * matrix.into >= SMALLEST:
-                return kernels.linear_int8(x.float().contiguous(), matrix)
-            if self.exact or self.elements < LARGE:
+            if LOADER.kernels is not None and self._compiled(x.shape[0], exact=exact):
+                levels = 0 if exact else self.row_steps
+                return LOADER.kernels.linear_int8(x.float().contiguous(), matrix, levels)
+            if exact:
                 return F.linear(x, self.weight, self.bias)
             if self.packed is None:
                 self.packed = _pack(matrix.whole, matrix.scales)
@@ -110,6 +114,12 @@ class Int8Linear(nn.Module):
         if self.bias is None:
             return product.mul_(largest)
         return torch.addcmul(self.bias, product, largest)
+
+    def _compiled(self, rows: int, *, exact: bool) -> bool:
+        """Whether the compiled kernels multiply so many rows, in 16 bits if `exact`, or in 8."""
+        fits = exact or (self.matrix is not None and self.matrix.into <= WIDEST)
+        few = rows <= COMPILED or (exact and not self.many)
+        return rows > 0 and few and fits and self.elements >= SMALLEST
 
     def train(self, mode: bool = True) -> Int8Linear:
         """Raises InputError in training mode: quantized weights have no gradient."""
@@ -153,25 +163,29 @@ def quantise(model: ModuleT) -> ModuleT:
     # Speed counts most where many texts are written at once, and for the hundreds of patches of an
     # image; for the tokens of a text that is read, 16 bits are fast enough.
     reads = getattr(getattr(model, "config", None), "reads", "text")
-    exact = not hasattr(model, "step") and reads == "text"
+    exact, many = not hasattr(model, "step") and reads == "text", reads == "images"
+    LOADER.load_stored()  # now, lest a text be computed one way before they are loaded, one after
     for parent in list(twin.modules()):
+        if isinstance(parent, DotScore):
+            parent.by_row = hasattr(model, "step")
         for name, child in list(parent.named_children()):
             if isinstance(child, Attention) and not child.cross:
-                join(child, exact=exact)
+                join(child, exact=exact, many=many)
             if isinstance(child, Linear):
-                setattr(parent, name, Int8Linear(child.weight, child.bias, exact=exact))
+                small = Int8Linear(child.weight, child.bias, exact=exact, many=many)
+                setattr(parent, name, small)
             elif isinstance(child, VocabularyHead):
                 scaled = child.weight * child.scale
-                setattr(parent, name, Int8Head(scaled, child.bias, exact=exact))
+                setattr(parent, name, Int8Head(scaled, child.bias, exact=exact, many=many))
     return twin
 
 
-def join(attention: Attention, *, exact: bool = False) -> None:
+def join(attention: Attention, *, exact: bool = False, many: bool = False) -> None:
     """Joins the projections of queries, keys and values, so that x is quantized only once."""
     query, key_value = attention.query, attention.key_value
     bias = None if query.bias is None else torch.cat((query.bias, key_value.bias))
     weight = torch.cat((query.weight, key_value.weight))
-    attention.joined = Int8Linear(weight, bias, exact=exact)
+    attention.joined = Int8Linear(weight, bias, exact=exact, many=many)
     del attention.query, attention.key_value
 
 

@@ -144,6 +144,28 @@ def spread(_: Any, number: Any) -> Any:
 
 
 @intrinsic
+def divided(_: Any, a: Any, b: Any) -> Any:
+    """a / b, for each number of two vectors of floats."""
+
+    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        return builder.fdiv(*given)
+
+    return Floats(a, b), build
+
+
+@intrinsic
+def fused(_: Any, a: Any, b: Any, c: Any) -> Any:
+    """a · b + c of three floats, rounded once."""
+
+    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()] * 3)
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.fma.f32")
+        return builder.call(function, given)
+
+    return types.float32(types.float32, types.float32, types.float32), build
+
+
+@intrinsic
 def larger(_: Any, a: Any, b: Any) -> Any:
     """The larger of a and |b|, for each number of two vectors of floats."""
 
