@@ -85,7 +85,7 @@ def test_a_time_limit() -> None:
 def test_a_stopped_watchdog_leaves_nothing_behind() -> None:
     before = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(before)
-    dog = Watchdog(lambda number: None, 0.1)
+    dog = Watchdog(lambda _: None, 0.1)
     with dog.at_most(0.05, "not any more"):
         pass
     assert not dog.is_orphan()

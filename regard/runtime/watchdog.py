@@ -1,5 +1,4 @@
-"""Ends a process that waits in vain for others: a signal ends it in any case, and so does the end
-of torchrun.
+"""Ends a process that waits in vain for others: by a signal in any case, or with torchrun.
 
 Python runs signal handlers in the main thread, between two of its instructions, so never while that
 thread waits in C++ for other processes. A second thread learns of signals through a socket (see
@@ -55,7 +54,7 @@ class Watchdog:
         self._limit: tuple[float, str] | None = None
         self._receiver, self._sender = socket.socketpair()
         for end_of_pair in (self._receiver, self._sender):
-            end_of_pair.setblocking(False)
+            end_of_pair.settimeout(0)
         self._before = -1
         with suppress(ValueError):  # Python allows this in the main thread only, as handlers
             self._before = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)

@@ -256,7 +256,9 @@ class Backward:
                 yield pieces[place], f"{seed} {number} {place}", share
 
     def _cut(self, task: Task, batch: Any) -> Sequence[Any]:
-        return task.split(batch, self.parts) if self.parts > 1 else [batch]
+        least: int = getattr(task, "least", 1)
+        parts = self.parts if least == 1 else min(self.parts, task.targets(batch) // least)
+        return task.split(batch, parts) if parts > 1 else [batch]
 
     def _prepared(self, task: Task, model: nn.Module, piece: Any) -> nn.Module:
         """Returns the wrapped objective, after finding which parameters the loss depends on."""
