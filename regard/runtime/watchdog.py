@@ -105,7 +105,8 @@ class Watchdog:
             return
         self._told = True
         if speaks_for_machine():
-            os.write(2, b"torchrun has ended, so its processes end as well\n")
+            with suppress(OSError):  # it may have been torchrun that read what we print
+                os.write(2, b"torchrun has ended, so its processes end as well\n")
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _check_signal(self) -> None:
