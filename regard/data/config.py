@@ -358,7 +358,7 @@ class MixtureData(Config):
     example_type: ClassVar[ExampleType] = "pairs"
     kind: Literal["mixture"] = "mixture"
     parts: Parts = Field(min_length=1)
-    held_out: int = Field(default=500, ge=1)
+    held_out: int = Field(default=500, ge=1, le=MOST_PAIRS)
     """How many training pairs of each part without `valid` are held out for validation."""
     held_out_test: int = Field(default=0, ge=0)
     """How many training pairs of each part without `test` are held out as its test split."""

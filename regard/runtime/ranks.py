@@ -218,11 +218,7 @@ def _joined(ranks: Ranks, device: str) -> Iterator[_Ending]:
     watchdog = Watchdog(ending.end, JOIN_PATIENCE)
     try:
         ending.store = store = _arrived(ranks, watchdog)
-        lost = f"process {ranks.rank} could not connect to the other {ranks.world - 1}"
-        with watchdog.at_most(CONNECT_WAIT, lost):
-            dist.init_process_group(
-                backend, store=store, rank=ranks.rank, world_size=ranks.world, timeout=LONGEST_WAIT
-            )
+        _connect(ranks, backend, store, watchdog)
         watchdog.patience = PATIENCE
         yield ending
         dist.destroy_process_group()
@@ -271,6 +267,21 @@ def _arrived(ranks: Ranks, watchdog: Watchdog) -> Any:
     if count < ranks.world:
         _give_up(f"only {count} of {ranks.world} processes came")
     return store
+
+
+def _connect(ranks: Ranks, backend: str, store: Any, watchdog: Watchdog) -> None:
+    """Connects the processes, which have all arrived, with each other."""
+    import torch.distributed as dist
+
+    lost = f"process {ranks.rank} could not connect to the other {ranks.world - 1}"
+    rank, world = ranks.rank, ranks.world
+    try:
+        with watchdog.at_most(CONNECT_WAIT, lost):
+            dist.init_process_group(
+                backend, store=store, rank=rank, world_size=world, timeout=LONGEST_WAIT
+            )
+    except RuntimeError as error:
+        _give_up(f"{lost} ({str(error).partition(chr(10))[0]})")
 
 
 def _reach(host: str, port: int, seconds: float) -> None:
