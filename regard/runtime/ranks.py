@@ -236,7 +236,11 @@ def _arrived(ranks: Ranks, watchdog: Watchdog) -> Any:
     Raises:
         FoundProblems: The store does not answer, or a process did not come.
     """
-    from torch.distributed import DistError, PrefixStore, TCPStore
+    from torch.distributed import (
+        DistError,
+        PrefixStore,  # type: ignore[attr-defined]
+        TCPStore,  # type: ignore[attr-defined]
+    )
 
     host, port = _address()
     of_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
