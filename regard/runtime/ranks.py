@@ -236,10 +236,10 @@ def _arrived(ranks: Ranks, watchdog: Watchdog) -> Any:
     Raises:
         FoundProblems: The store does not answer, or a process did not come.
     """
-    from torch.distributed import (
+    from torch.distributed import (  # type: ignore[attr-defined]
         DistError,
-        PrefixStore,  # type: ignore[attr-defined]
-        TCPStore,  # type: ignore[attr-defined]
+        PrefixStore,
+        TCPStore,
     )
 
     host, port = _address()
