@@ -53,6 +53,8 @@ class ReadsTables:
         return Columns(given, getattr(self, "header", None))
 
 
+MOST_PAIRS = 10_000_000
+"""The most examples of a split that is generated: some gigabytes, and minutes to generate."""
 LONGEST = 22
 """The most English words of a training sentence of the grammar, unless a recipe allows more."""
 
@@ -62,9 +64,9 @@ class GrammarData(Config):
 
     example_type: ClassVar[ExampleType] = "pairs"
     kind: Literal["grammar"] = "grammar"
-    pairs: int = Field(default=60_000, ge=1)
+    pairs: int = Field(default=60_000, ge=1, le=MOST_PAIRS)
     """How many training pairs to generate."""
-    held_out: int = Field(default=500, ge=1)
+    held_out: int = Field(default=500, ge=1, le=MOST_PAIRS)
     """How many pairs to generate for the validation split and for each test split."""
     longest: int = Field(default=LONGEST, ge=LONGEST, le=100)
     """The most English words of a training sentence. Above 22, half of the sentences are chains of
@@ -78,10 +80,10 @@ class ToyData(Config):
 
     example_type: ClassVar[ExampleType] = "pairs"
     kind: Literal["copy", "reverse", "sort"]
-    pairs: int = Field(default=10_000, ge=1)
-    held_out: int = Field(default=500, ge=1)
+    pairs: int = Field(default=10_000, ge=1, le=MOST_PAIRS)
+    held_out: int = Field(default=500, ge=1, le=MOST_PAIRS)
     symbols: int = Field(default=20, ge=2, le=1000)
-    longest: int = Field(default=10, ge=1)
+    longest: int = Field(default=10, ge=1, le=10_000)
     seed: int = 0
 
 
@@ -294,9 +296,9 @@ class ScenesData(PictureData):
     """Drawn scenes: shapes of a colour, a size and a place, with captions, masks and positions."""
 
     kind: Literal["scenes"] = "scenes"
-    pairs: int = Field(default=10_000, ge=1)
+    pairs: int = Field(default=10_000, ge=1, le=MOST_PAIRS)
     """How many training scenes to draw."""
-    held_out: int = Field(default=500, ge=1)
+    held_out: int = Field(default=500, ge=1, le=MOST_PAIRS)
     """How many scenes to draw for the validation split and for the test split."""
     objects: int = Field(default=2, ge=1, le=3)
     """The most objects of a scene; the first one is the largest."""
@@ -317,7 +319,7 @@ class PartData(Config, ReadsTables):
     `questions` for remarks that are toxic or not (yes, no)."""
     train: Files | None = None
     """files: the training file, as with `kind: files`."""
-    pairs: int = Field(default=60_000, ge=1)
+    pairs: int = Field(default=60_000, ge=1, le=MOST_PAIRS)
     """Generators: how many training pairs to generate."""
     valid: Files | None = None
     """Validation file. Without it, some training pairs are held out, as with `kind: files`."""
@@ -356,7 +358,7 @@ class MixtureData(Config):
     example_type: ClassVar[ExampleType] = "pairs"
     kind: Literal["mixture"] = "mixture"
     parts: Parts = Field(min_length=1)
-    held_out: int = Field(default=500, ge=1)
+    held_out: int = Field(default=500, ge=1, le=MOST_PAIRS)
     """How many training pairs of each part without `valid` are held out for validation."""
     held_out_test: int = Field(default=0, ge=0)
     """How many training pairs of each part without `test` are held out as its test split."""

@@ -60,7 +60,9 @@ def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return numbers ^ (numbers >> np.uint64(31))
 
 
-def training_batches(lengths: Sequence[int], budget: int, seed: int, epoch: int) -> list[list[int]]:
+def training_batches(
+    lengths: Sequence[int], budget: int, seed: int, epoch: int, *, least: int = 1
+) -> list[list[int]]:
     """Compute the batches of one training epoch; every example is in exactly one of them.
 
     Shuffle the examples; sort them by length within pools, so that the rows of a batch are about
@@ -71,6 +73,8 @@ def training_batches(lengths: Sequence[int], budget: int, seed: int, epoch: int)
         budget: The most tokens in a batch. A longer example has a batch of its own.
         seed: Seed of the run.
         epoch: Counted from 0; each epoch has another order.
+        least: The fewest examples of a batch: if the last one to be cut has fewer, they join the
+            batch before it, which may then exceed the budget.
 
     Returns:
         The indices of the examples of each batch.
@@ -87,6 +91,8 @@ def training_batches(lengths: Sequence[int], budget: int, seed: int, epoch: int)
     direction = 1 - 2 * (pools % 2)
     # lexsort is stable: examples of equal length stay shuffled
     batches = _cut(shuffled[np.lexsort((sizes[shuffled] * direction, pools))], sizes, budget)
+    if len(batches) > 1 and len(batches[-1]) < least:
+        batches[-2:] = [batches[-2] + batches[-1]]
     return [batches[place] for place in random.permutation(len(batches)).tolist()]
 
 

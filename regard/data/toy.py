@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 
 from regard.data.text.pairs import Pair, Splits
 from regard.errors import InputError
+from regard.runtime.device import check_memory
 
+PAIR_BYTES, SYMBOL_BYTES = 400, 14
+"""Memory of a generated pair, beside that of each of its symbols; measured."""
 TOYS: dict[str, Callable[[Sequence[int]], Sequence[int]]] = {
     "copy": lambda symbols: symbols,
     "reverse": lambda symbols: symbols[::-1],
@@ -42,7 +45,12 @@ def toy_splits(
     if kind not in TOYS:
         raise InputError("data.kind", got=kind, expected=f"one of {', '.join(TOYS)}")
     wanted = pairs + 2 * held_out
-    left = {length: symbols**length for length in range(1, longest + 1)}
+    check_memory(
+        f"data.pairs={pairs} of data.longest={longest}",
+        wanted * (PAIR_BYTES + SYMBOL_BYTES * longest // 2),
+        fix="generate fewer or shorter sequences",
+    )
+    left = {length: _sequences(symbols, length, wanted) for length in range(1, longest + 1)}
     if wanted > sum(left.values()):
         raise InputError(
             f"data.pairs: no more than {sum(left.values())} different sequences of up to "
@@ -55,6 +63,12 @@ def toy_splits(
     made = tuple(Pair(_text(one), _text(TOYS[kind](one)), (kind,)) for one in drawn)
     valid, test, train = made[:held_out], made[held_out : 2 * held_out], made[2 * held_out :]
     return Splits(train, valid, {"test": test})
+
+
+def _sequences(symbols: int, length: int, most: int) -> int:
+    """The number of different sequences of a length, but no more than `most`."""
+    # 2 ** length > most if length is its number of bits: without computing a huge power
+    return most if length >= most.bit_length() else min(symbols**length, most)
 
 
 def _distinct(

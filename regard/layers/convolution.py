@@ -105,6 +105,17 @@ class GatedConvolution(OverTime):
         return ctx.visit(self.name, F.glu(self.into(ctx.layout.unpad(windows)), dim=-1))
 
 
+class TokenBatchNorm(nn.BatchNorm1d):
+    """`nn.BatchNorm1d` over the tokens of a batch; a single token has no statistics of its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(tokens, dim) -> (tokens, dim); one token is normalised by the stored statistics."""
+        if len(x) > 1:
+            return super().forward(x)
+        mean, variance = self.running_mean, self.running_var
+        return F.batch_norm(x, mean, variance, self.weight, self.bias, eps=self.eps)
+
+
 class Convolution(OverTime):
     """The Conformer's convolution over packed sequences.
 
@@ -136,7 +147,7 @@ class Convolution(OverTime):
         super().__init__(dim, name, kernel, causal=causal)
         self.into = Linear(dim, 2 * dim, bias=bias)
         self.depthwise = nn.Conv1d(dim, dim, kernel, groups=dim, bias=bias)
-        self.norm = nn.BatchNorm1d(dim) if norm_kind == "batch" else norm(norm_kind, dim)
+        self.norm = TokenBatchNorm(dim) if norm_kind == "batch" else norm(norm_kind, dim)
         self.out = Linear(dim, dim, bias=bias)
 
     def matrices(self) -> tuple[Tensor, ...]:

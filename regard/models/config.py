@@ -83,6 +83,11 @@ class ModelConfig(Config):
         return {**cls.SIZES.get(str(values.get("size")), {}), **values}
 
     @property
+    def least_examples(self) -> int:
+        """The fewest examples of a batch that the model can learn from."""
+        return 1
+
+    @property
     def shapes(self) -> tuple[Shape, ...]:
         """The shapes that a model can take if a task adds its head: one, in most families."""
         return (self.shape,)

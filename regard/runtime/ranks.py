@@ -2,14 +2,17 @@
 
 `torchrun --nproc-per-node 2 -m regard train …` starts the processes and sets their ranks in the
 environment. In: that environment. Out: a `Ranks`. Process 0 writes files, evaluates and prints. If
-one process has died, the others end with one message in total. torch is imported only if there are
-several processes.
+one process has died, the others end with one message in total; if torchrun has, all end. A signal
+ends a process also while it waits for others (see `watchdog.py`). torch is imported only if there
+are several processes.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,12 +23,26 @@ from typing import Any, NoReturn
 
 from regard.errors import FoundProblems, InputError, Interrupted, UserError
 from regard.runtime.stopping import exit_on_signal, restore_handlers, set_handlers
+from regard.runtime.watchdog import Watchdog, speaks_for_machine
 
 LONGEST_WAIT = timedelta(hours=12)
 """Timeout for other processes; process 0 may be evaluating a large validation set meanwhile."""
+CONNECT_WAIT = 30.0
+"""Seconds to connect to processes that are known to run: to torchrun, and to those that arrived."""
+ARRIVAL_WAIT = 600.0
+"""Seconds to wait for processes that are still to be started or importing; torchrun waits as long
+for other machines."""
+JOIN_PATIENCE = 1.0
+"""Seconds after which a signal ends a process that waits in C++ while the processes join."""
+PATIENCE = 20.0
+"""The same afterwards: time to finish a step and to save. torchrun kills after 30 seconds."""
+ARRIVED = "arrived"
+"""The key of the shared store that counts the processes that have connected to it."""
+ARRIVAL_INTERVAL = 0.1
+"""Seconds between two looks at that number."""
 REPORT_DELAY = 1.0
 """Seconds for which the other processes let one that knows the cause of a failure print it."""
-REPORTED = "regard/reported"
+REPORTED = "reported"
 """The key of the shared store that counts the processes that have printed an error."""
 LOST_MESSAGES = ("gloo", "Connection closed", "Connection reset", "Broken pipe", "NCCL")
 """Parts of error messages after another process has ended; gloo has no error type of its own."""
@@ -93,6 +110,8 @@ class Ranks:
 
 SINGLE_PROCESS = Ranks()
 
+_joins = itertools.count(1)  # a program may train several times; each has its own keys
+
 
 def ranks_here() -> Ranks:
     """The rank of this process, from the environment variables that torchrun sets."""
@@ -143,25 +162,33 @@ class _Ending:
 
     Args:
         ranks: The rank of this process.
-        store: PyTorch's key-value store that all processes share.
     """
 
-    def __init__(self, ranks: Ranks, store: Any) -> None:
-        self.ranks, self._store, self.leaving = ranks, store, False
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks, self.leaving = ranks, False
+        self.store: Any = None
+        """PyTorch's key-value store that all processes share; None until it is connected."""
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """The signal handler: ends the process; only process 0 prints a message."""
-        if self.leaving:  # already ending; torchrun sends signals to the remaining processes
-            return
-        if self.ranks.first:
-            exit_on_signal(number, frame)
+        """The signal handler: ends the process, unless it is ending already.
+
+        In that case torchrun has sent the signal to the processes that remain.
+        """
+        del frame
+        if not self.leaving:
+            self.end(number)
+
+    def end(self, number: int) -> NoReturn:
+        """Ends the process because of a signal; only process 0 prints a message."""
+        if self.ranks.first and not self.leaving:
+            exit_on_signal(number, None)
         os._exit(128 + number)
 
     def reports_first(self) -> bool:
         """Whether this process is the first to report an error; may be called once."""
         self.leaving = True
         try:
-            return self._store.add(REPORTED, 1) == 1
+            return self.store.add(REPORTED, 1) == 1
         except RuntimeError:  # the process that held the store has ended
             return True
 
@@ -179,26 +206,128 @@ class _Ending:
 
 @contextmanager
 def _joined(ranks: Ranks, device: str) -> Iterator[_Ending]:
-    """Joins the process group, and handles signals by `_Ending.receive` until the body ends."""
+    """Joins the process group, and handles signals by `_Ending` until the body ends."""
     import torch
     import torch.distributed as dist
-    from torch.distributed.rendezvous import rendezvous
 
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
     backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
-    store, _, _ = next(iter(rendezvous("env://", timeout=LONGEST_WAIT)))
-    dist.init_process_group(
-        backend, store=store, rank=ranks.rank, world_size=ranks.world, timeout=LONGEST_WAIT
-    )
-    ending = _Ending(ranks, store)
+    ending = _Ending(ranks)
     before = set_handlers(ending.receive)
+    watchdog = Watchdog(ending.end, JOIN_PATIENCE)
     try:
+        ending.store = store = _arrived(ranks, watchdog)
+        _connect(ranks, backend, store, watchdog)
+        watchdog.patience = PATIENCE
         yield ending
         dist.destroy_process_group()
     finally:
         if not ending.leaving:
+            watchdog.stop()
             restore_handlers(before)
+
+
+def _arrived(ranks: Ranks, watchdog: Watchdog) -> Any:
+    """Connects to the shared store, and waits until all processes have done so.
+
+    torchrun has started the store before its processes. Without torchrun, process 0 starts it.
+
+    Raises:
+        FoundProblems: The store does not answer, or a process did not come.
+    """
+    from torch.distributed import (  # type: ignore[attr-defined]
+        DistError,
+        PrefixStore,
+        TCPStore,
+    )
+
+    host, port = _address()
+    of_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
+    starts = ranks.first and not of_torchrun
+    try:
+        if not starts:
+            _reach(host, port, CONNECT_WAIT if of_torchrun else ARRIVAL_WAIT)
+        connection = TCPStore(
+            host,
+            port,
+            ranks.world,
+            is_master=starts,
+            timeout=timedelta(seconds=CONNECT_WAIT),
+            wait_for_workers=False,
+            multi_tenant=not of_torchrun,
+        )
+        connection.set_timeout(LONGEST_WAIT)
+        store = PrefixStore(f"regard/{next(_joins)}", connection)
+        count, until = store.add(ARRIVED, 1), time.monotonic() + ARRIVAL_WAIT
+        while count < ranks.world and time.monotonic() < until:
+            time.sleep(ARRIVAL_INTERVAL)
+            if not watchdog.is_orphan():  # else the store is gone, and the watchdog says why
+                count = store.add(ARRIVED, 0)
+    except (DistError, OSError) as error:
+        name = "torchrun" if of_torchrun else "process 0"
+        reason = error.strerror if isinstance(error, OSError) else "the connection was lost"
+        _give_up(f"{name} does not answer at {host}:{port} ({reason or error})")
+    if count < ranks.world:
+        _give_up(f"only {count} of {ranks.world} processes came")
+    return store
+
+
+def _connect(ranks: Ranks, backend: str, store: Any, watchdog: Watchdog) -> None:
+    """Connects the processes, which have all arrived, with each other."""
+    import torch.distributed as dist
+
+    lost = f"process {ranks.rank} could not connect to the other {ranks.world - 1}"
+    rank, world = ranks.rank, ranks.world
+    try:
+        with watchdog.at_most(CONNECT_WAIT, lost):
+            dist.init_process_group(
+                backend, store=store, rank=rank, world_size=world, timeout=LONGEST_WAIT
+            )
+    except RuntimeError as error:
+        _give_up(f"{lost} ({str(error).partition(chr(10))[0]})")
+
+
+def _reach(host: str, port: int, seconds: float) -> None:
+    """Waits until a port answers.
+
+    `TCPStore` would wait as well, but in C++, much longer than it is told, and with stack traces.
+
+    Raises:
+        OSError: It did not answer in that time.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=seconds).close()
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(ARRIVAL_INTERVAL)
+        else:
+            return
+
+
+def _address() -> tuple[str, int]:
+    """The host and the port of the shared store, from the environment."""
+    host, port = (os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
+    if not host or not (port.isdigit() and int(port) < 2**16):
+        raise InputError(
+            "several processes (RANK and WORLD_SIZE are set)",
+            got=f"MASTER_ADDR={host} MASTER_PORT={port}",
+            expected="the address of process 0",
+            fix="start them by torchrun, which sets these variables; or unset WORLD_SIZE",
+        )
+    return host, int(port)
+
+
+def _give_up(problem: str) -> NoReturn:
+    """Ends a process that could not join the others; one of each machine says why."""
+    if not speaks_for_machine():
+        raise SystemExit(1) from None
+    raise FoundProblems(
+        f"training did not start: {problem}", fix="start all processes again, by torchrun"
+    ) from None
 
 
 def is_lost(error: BaseException) -> bool:

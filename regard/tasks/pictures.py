@@ -62,6 +62,8 @@ class PictureOptions:
     changes: PictureData = field(default_factory=PictureData)
     """How all images are changed, and whether beside the training."""
     seed: int = 0
+    least: int = 1
+    """The fewest images of a batch."""
 
 
 class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
@@ -94,6 +96,7 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
         self.reader: ImageReader = processor.source
         self.train, self.valid = train, valid
         self.options = options or PictureOptions()
+        self.least = self.options.least
         self.teacher: Teacher | None = None
 
     def learn_from(self, teacher: Teacher) -> None:
@@ -130,6 +133,7 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
             processor = Processor(reader)
         classes = model.classes or getattr(data, "names", ()) or in_order(found.train.labels)
         completed = model.model_copy(update={"classes": classes})
+        _check_batches(completed, train.batch_tokens, len(found.train))
         options = PictureOptions(
             classes=completed.classes,
             tokens=completed.tokens,
@@ -138,6 +142,7 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
             augment=getattr(data, "augment", 0.0),
             changes=data,
             seed=settings.seed,
+            least=completed.least_examples,
         )
         task = cls(processor, found.train, found.valid, options)
         seen = Seen.of("images", found.train.keys(), len(found.train))
@@ -174,7 +179,9 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
 
         classes = len(options.classes)
         lengths = [options.tokens] * len(train)
-        plan = partial(training_batches, lengths, options.batch_tokens, options.seed)
+        plan = partial(
+            training_batches, lengths, options.batch_tokens, options.seed, least=options.least
+        )
         batches = epochs(plan, make, start)
         return computed_ahead(batches) if options.changes.workers else batches
 
@@ -310,6 +317,27 @@ def _reader_for(data: Any, model: Any) -> ImageReader:
         got = f"{height} x {width}, {channels} channels"
         raise InputError("model.image", got=got, expected=f"{SIDE} x {SIDE}, 1 channel")
     return ImageReader(height=SIDE, width=SIDE, channels=1, mean=(0.5,), std=(0.5,), scaling="ink")
+
+
+def _check_batches(model: Any, batch_tokens: int, images: int) -> None:
+    """Refuses batches of fewer images than the model can learn from.
+
+    Raises:
+        InputError: The budget or the training split has room for fewer images.
+    """
+    least, (height, width) = model.least_examples, model.image
+    if least == 1:
+        return
+    why = f"its batch norm cannot learn from one image of {height} x {width}"
+    if batch_tokens < least * model.tokens:
+        raise InputError(
+            "train.batch_tokens",
+            got=f"{batch_tokens}, which is one image for family {model.family}",
+            expected=f"at least {least * model.tokens}: {least} images",
+            fix=f"{why}; raise train.batch_tokens, or take a larger model.image",
+        )
+    if images < least:
+        raise InputError("training images", got=images, expected=f"at least {least}", fix=why)
 
 
 def _shares(one: Tensor, other: Tensor, shares: Any, classes: int) -> Tensor:

@@ -33,7 +33,8 @@ class Task(Protocol):
     """The methods that the trainer calls on a task.
 
     A task whose loss couples the examples of a batch sets `whole = True`: its batches are then
-    never split.
+    never split. One that cannot learn from a single target sets `least` to the fewest targets of a
+    part.
     """
 
     def batches(self, start: Cursor) -> Iterator[tuple[Any, Cursor]]:
@@ -186,6 +187,8 @@ class BaseTask:
     """A command to suggest after training, with `{}` in place of the model."""
     whole: ClassVar[bool] = False
     """Whether the loss couples the examples of a batch, so that a batch must not be split."""
+    least: int = 1
+    """The fewest targets that a part of a batch must have."""
     takes_ids: ClassVar[bool] = False
     """Whether the task works without a vocabulary on inputs that are token ids."""
     scoring: ClassVar[frozenset[str]] = frozenset()

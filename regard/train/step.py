@@ -173,8 +173,16 @@ class Objective(nn.Module):
         super().__init__()
         self.task, self.model = task, model
 
-    def forward(self, batch: Any) -> Tensor:
-        """Returns the loss of a micro-batch: a scalar, summed over its targets."""
+    def forward(self, batch: Any | None) -> Tensor:
+        """Returns the loss of a micro-batch: a scalar, summed over its targets.
+
+        Without a batch it is the sum of the parameters, whose gradients come in a known order: from
+        the last parameter to the first.
+        """
+        if batch is None:
+            return torch.stack(
+                [each.sum() for each in self.parameters() if each.requires_grad]
+            ).sum()
         with precision_of(self.model):
             return self.task.loss(self.model, batch)
 
@@ -248,7 +256,9 @@ class Backward:
                 yield pieces[place], f"{seed} {number} {place}", share
 
     def _cut(self, task: Task, batch: Any) -> Sequence[Any]:
-        return task.split(batch, self.parts) if self.parts > 1 else [batch]
+        least: int = getattr(task, "least", 1)
+        parts = self.parts if least == 1 else min(self.parts, task.targets(batch) // least)
+        return task.split(batch, parts) if parts > 1 else [batch]
 
     def _prepared(self, task: Task, model: nn.Module, piece: Any) -> nn.Module:
         """Returns the wrapped objective, after finding which parameters the loss depends on."""
@@ -273,10 +283,15 @@ class Backward:
 
 
 def _distributed(objective: Objective, *, unused: bool) -> nn.Module:
-    """Wraps the objective in DDP.
+    """Wraps the objective in DDP, and settles where each gradient is in its buckets.
+
+    The place of a gradient decides in which order the processes' numbers are added. DDP settles the
+    places after its first backward pass, by the order in which the gradients came. So that pass is
+    made here: else the first step of a resumed run would add in another order than the same step of
+    a run without a break.
 
     Args:
-        objective: On the device of this process.
+        objective: On the device of this process; no parameter has a gradient yet.
         unused: Whether the model has parameters that the loss does not depend on.
     """
     from torch.nn.parallel import DistributedDataParallel
@@ -284,12 +299,15 @@ def _distributed(objective: Objective, *, unused: bool) -> nn.Module:
     device = _device_of(objective)
     # Buffers are not synchronized: they are computed tables whose size depends on the longest
     # text that a process has met.
-    return DistributedDataParallel(
+    wrapped = DistributedDataParallel(
         objective,
         device_ids=[device.index] if device.type == "cuda" else None,
         forward_sync_buffers=False,
         find_unused_parameters=unused,
     )
+    wrapped(None).backward()
+    objective.zero_grad(set_to_none=True)
+    return wrapped
 
 
 def reached(objective: Objective, batch: Any) -> set[str]:

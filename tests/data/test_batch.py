@@ -201,3 +201,14 @@ def test_epochs_go_on_from_any_place():
 def test_epochs_of_nothing_are_refused():
     with pytest.raises(InputError, match="got no examples"):
         next(epochs(lambda _: [], lambda item, _: item, Cursor()))
+
+
+@pytest.mark.parametrize("count", [1, 2, 6, 7, 13])
+def test_a_last_batch_of_too_few_joins_the_one_before_it(count):
+    usual = training_batches([1] * count, 6, seed=1, epoch=2)
+    joined = training_batches([1] * count, 6, seed=1, epoch=2, least=2)
+    assert sorted(i for batch in joined for i in batch) == list(range(count))
+    if count % 6 == 1 and count > 1:
+        assert sorted(map(len, joined)) == [6] * (count // 6 - 1) + [7]
+    else:
+        assert joined == usual

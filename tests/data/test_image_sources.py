@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import shutil
 import struct
 import tarfile
 import zipfile
@@ -319,6 +320,49 @@ def test_images_that_do_not_fit_in_memory_are_decoded_when_asked_for(tmp_path, m
     assert statistics(lazy.train.values) == statistics(kept.train.values)
     assert lazy.checksums == kept.checksums
     assert lazy.train.values[[]].shape == (0, 3, 6, 5)
+
+
+@pytest.fixture
+def lazy(monkeypatch):
+    monkeypatch.setattr(decoding, "MOST_KEPT", 100)
+
+
+@pytest.mark.usefixtures("lazy")
+def test_an_image_that_is_replaced_while_it_is_used_is_refused_by_name(tmp_path):
+    folder = classes(tmp_path / "all")
+    values = read_pictures(str(folder), READER).values
+    before = values[range(30)]
+    file = folder / "cat" / "02.png"
+    later = file.stat().st_mtime_ns + 10**9
+    os.utime(file, ns=(later, later))
+    assert np.array_equal(values[range(30)], before)  # touched, with the same content
+    old = file.read_bytes()
+    picture(99).save(file)
+    assert np.array_equal(values[[0, 2]], before[[0, 2]])  # others are as they were
+    for rows in ([1], slice(0, 4), range(30)):
+        with pytest.raises(InputError, match=r"cat/02\.png has changed since it was first read: "):
+            values[rows]
+    with pytest.raises(InputError, match=r"cat/02\.png has changed"):
+        values.some([5, 1])[[1]]
+    file.write_bytes(old)
+    assert np.array_equal(values[range(30)], before)
+    file.unlink()
+    with pytest.raises(InputError, match=r"cat/02\.png: no such file"):
+        values[[1]]
+
+
+@pytest.mark.usefixtures("lazy")
+@pytest.mark.parametrize("name", ["all.zip", "all.tar", "all.npz"])
+def test_images_of_one_file_are_in_memory_and_stay_as_they_were(name, tmp_path):
+    file = tmp_path / name
+    if name == "all.npz":
+        np.savez(file, images=[np.asarray(picture(n)) for n in range(6)], labels=[0, 1] * 3)
+    else:
+        shutil.make_archive(str(tmp_path / "all"), name[4:], classes(tmp_path / "folder", 6))
+    values = read_pictures(str(file), READER).values
+    before = values[range(6)]
+    file.write_bytes(b"something else")
+    assert np.array_equal(values[range(6)], before)
 
 
 def test_mean_and_deviation_are_those_of_the_pixels():

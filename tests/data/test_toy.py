@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
+from regard.data.config import GrammarData, ToyData
 from regard.data.toy import toy_splits
 from regard.errors import InputError
 
@@ -57,3 +59,19 @@ def test_at_most_all_different_sequences_can_be_generated():
 def test_an_unknown_toy_is_refused_by_name():
     with pytest.raises(InputError, match="one of copy, reverse, sort"):
         toy_splits("shuffle", 10, 1, 5, 5, seed=0)
+
+
+def test_what_would_not_end_is_refused_at_once():
+    for key, value in {"pairs": 10**12, "held_out": 10**12, "longest": 10**6}.items():
+        with pytest.raises(ValidationError, match=f"{key}\n.*less than or equal to 1"):
+            ToyData(kind="copy", **{key: value})
+    with pytest.raises(ValidationError, match="pairs\n"):
+        GrammarData(pairs=10**12)
+    with pytest.raises(InputError, match=r"data.pairs=10000000 of data.longest=10000: got a need"):
+        toy_splits("copy", 10**7, 1, symbols=20, longest=10**4, seed=0)
+
+
+def test_long_sequences_do_not_take_long():
+    """Without computing how many there are of each length: numbers of thousands of digits."""
+    splits = toy_splits("copy", 20, 1, symbols=1000, longest=10_000, seed=0)
+    assert max(len(one.source.split()) for one in splits.train) > 5000

@@ -61,3 +61,13 @@ def test_a_gated_convolution_is_that_of_pytorch(kernel, causal):
         alone.append(made[:, :8] * made[:, 8:].sigmoid())
     found = layer(x, plain_context(LENGTHS))
     torch.testing.assert_close(found, torch.cat(alone), rtol=0, atol=1e-6)
+
+
+def test_batch_norm_of_one_token_uses_the_stored_statistics():
+    layer, ctx = Convolution(8, kernel=1, norm_kind="batch"), plain_context((3,))
+    layer(torch.randn(3, 8), ctx)
+    before = {name: each.clone() for name, each in layer.state_dict().items()}
+    x = torch.randn(1, 8)
+    found = layer(x, plain_context((1,)))
+    assert all(torch.equal(before[name], each) for name, each in layer.state_dict().items())
+    assert torch.equal(found, layer.eval()(x, plain_context((1,))))

@@ -9,6 +9,8 @@ import torch
 
 from regard.data.batch import Cursor
 from regard.data.images.augment import augmented
+from regard.errors import InputError
+from regard.models import build
 from regard.recipes.recipe import load
 from regard.tasks.pictures import ClassifyPictures
 
@@ -44,3 +46,40 @@ def test_a_thread_prepares_the_same_batches(mixing):
         if mixing:
             assert torch.equal(one.shares, other.shares)
             assert torch.allclose(one.shares.sum(1), torch.ones(len(one.index)))
+
+
+RESNET = ["data.kind=scenes", "data.pairs=13", "data.held_out=2", "model.family=resnet",
+          "model.block=basic", "model.depths=[1,1]", "model.filters=[8,8]",
+          "model.stem_width=8"]  # fmt: skip
+
+
+def resnet(side, images):
+    """A task of a small network, with the model; an image has side / 8 places in the end."""
+    words = [*RESNET, f"model.image=[{side},{side}]", f"train.batch_tokens={images * 64}"]
+    prepared = ClassifyPictures.prepare(load("own/images", words))
+    return prepared.task, build(prepared.model)
+
+
+def test_batch_norm_of_a_single_place_never_sees_a_single_image():
+    task, model = resnet(side=8, images=6)
+    sizes = []
+    for batch, after in task.batches(Cursor()):
+        sizes.append(len(batch.index))
+        assert task.loss(model.train(), batch).isfinite()
+        if after.batch == 0:
+            break
+    assert sorted(sizes) == [6, 7]
+
+
+def test_images_of_several_places_are_batched_as_ever():
+    task, _ = resnet(side=16, images=6)
+    assert task.least == 1
+    sizes = [len(batch.index) for batch, _ in islice(task.batches(Cursor()), 3)]
+    assert sorted(sizes) == [1, 6, 6]
+    assert resnet(side=16, images=1)[0].least == 1
+
+
+def test_batches_of_one_image_are_refused_for_batch_norm_of_a_single_place():
+    message = "train.batch_tokens: got 64, which is one image for family resnet, expected at least"
+    with pytest.raises(InputError, match=f"{message} 128: 2 images\nits batch norm cannot"):
+        resnet(side=8, images=1)

@@ -193,3 +193,13 @@ def test_the_processes_together_find_the_gradients_of_one(task, world, monkeypat
     assert sum(losses) == pytest.approx(loss)
     means = [torch.stack(each).mean(0) for each in zip(*found, strict=True)]
     torch.testing.assert_close(means, whole, rtol=0, atol=1e-6)
+
+
+def test_a_part_has_no_fewer_targets_than_the_task_can_learn_from(task):
+    batch = batch_of(1, 1, 1, 1, 1)
+    task.targets = lambda batch: len(batch.index)
+    assert [len(part.index) for part in Backward(4, Ranks(0, 4))._cut(task, batch)] == [2, 1, 1, 1]
+    task.least = 2
+    assert [len(part.index) for part in Backward(4, Ranks(0, 4))._cut(task, batch)] == [3, 2]
+    own = [[*Backward(4, Ranks(rank, 4))._own(task, [batch], "0 1")] for rank in range(4)]
+    assert [[share for _, _, share in parts] for parts in own] == [[1.0], [1.0], [0.0], [0.0]]

@@ -14,9 +14,13 @@ from regard.tokens import TokensConfig, learn
 from regard.train.step import Shards, parts_for
 
 
+def copier():
+    return Translate(learn([Pair("a", "b")], TokensConfig(kind="words")), smoothing=0.1)
+
+
 @pytest.fixture
 def task():
-    return Translate(learn([Pair("a", "b")], TokensConfig(kind="words")), smoothing=0.1)
+    return copier()
 
 
 def model_of(dropout):

@@ -1,7 +1,7 @@
 """A list of images -> their pixels in one array, decoded in several threads, without broken ones.
 
 Images that fit are kept in memory as bytes. If all of them together do not, they are checked now,
-and decoded again whenever they are asked for.
+and decoded again whenever they are asked for; a file that was replaced meanwhile is refused.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ AT_ONCE = 32
 """Images that one thread decodes before it asks for more."""
 MOST_KEPT = 2**31
 """The most bytes of decoded images that are kept in memory."""
+VERSION = np.dtype([("size", np.int64), ("modified", np.int64), ("content", np.void, 32)])
+"""How a file was when it was first read: its size, its time in nanoseconds, and its SHA-256."""
 
 Scale = Callable[[Any], NDArray[np.uint8]]
 """An image in any form -> (channels, height, width), of the model's size."""
@@ -54,28 +57,56 @@ class FilePixels:
 
     Args:
         sources: Files, bytes or arrays.
+        versions: (images,) `VERSION`s of the files; bytes and arrays are in memory and stay.
         scale: Decodes one.
         shape: (channels, height, width) of each.
     """
 
-    def __init__(self, sources: Sequence[Source], scale: Scale, shape: tuple[int, ...]) -> None:
-        self._sources, self._scale = sources, scale
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        versions: NDArray[Any],
+        scale: Scale,
+        shape: tuple[int, ...],
+    ) -> None:
+        self._sources, self._versions, self._scale = sources, versions, scale
         self.shape = (len(sources), *shape)
 
     def some(self, rows: Sequence[int]) -> FilePixels:
         """Return some of the images, not yet decoded."""
-        return FilePixels([self._sources[row] for row in rows], self._scale, self.shape[1:])
+        sources = [self._sources[row] for row in rows]
+        return FilePixels(sources, self._versions[list(rows)], self._scale, self.shape[1:])
 
     def __getitem__(self, rows: Any) -> NDArray[np.uint8]:
-        """Decode some images: (rows, channels, height, width)."""
+        """Decode some images: (rows, channels, height, width).
+
+        Raises:
+            InputError: The file of an image has changed since it was first read.
+        """
         if isinstance(rows, slice):
             rows = range(*rows.indices(self.shape[0]))
-        chosen = [self._sources[int(row)] for row in rows]
+        chosen = [int(row) for row in rows]
         found = [each for some in in_threads(self._several, in_parts(chosen, 4)) for each in some]
         return np.stack(found) if found else np.empty((0, *self.shape[1:]), np.uint8)
 
-    def _several(self, sources: Sequence[Source]) -> list[NDArray[np.uint8]]:
-        return [self._scale(source) for source in sources]
+    def _several(self, rows: Sequence[int]) -> list[NDArray[np.uint8]]:
+        return [self._scale(self._content(row)) for row in rows]
+
+    def _content(self, row: int) -> Any:
+        """Read an image again; its content is compared only if size or time have changed."""
+        source, version = self._sources[row], self._versions[row]
+        content = content_of(source)
+        if not isinstance(source, Path):
+            return content
+        same = _stamp(source) == (version["size"], version["modified"])
+        if not same and _digest(content) != version["content"].tobytes():
+            raise InputError(
+                f"{source} has changed since it was first read",
+                got="another content",
+                expected="the same image as long as it is used",
+                fix="put the image back; a training then continues with --resume",
+            )
+        return content
 
 
 def decode(
@@ -98,20 +129,25 @@ def decode(
     most = min(MOST_KEPT, (memory() or MOST_KEPT * 8) // 8) if most_kept is None else most_kept
     kept = len(entries) * int(np.prod(shape)) <= most
     values = np.empty((len(entries) if kept else 0, *shape), np.uint8)
+    versions = np.zeros(0 if kept else len(entries), VERSION)
 
     def several(places: range) -> list[tuple[bytes, bytes] | str]:
         found: list[tuple[bytes, bytes] | str] = []
         for place in places:
             try:
+                stamp = _stamp(entries[place].source)
                 content = content_of(entries[place].source)
                 pixels = np.ascontiguousarray(scale(content))
             except InputError as error:
                 found.append(reason(error, entries[place].source))
                 continue
+            raw = content if isinstance(content, bytes) else np.ascontiguousarray(content).data
+            digest = _digest(raw)
             if kept:
                 values[place] = pixels
-            raw = content if isinstance(content, bytes) else np.ascontiguousarray(content).data
-            found.append((hashlib.sha256(raw).digest(), pixel_digest(pixels)))
+            else:
+                versions[place] = (*stamp, digest)
+            found.append((digest, pixel_digest(pixels)))
         return found
 
     found: list[tuple[bytes, bytes] | str] = []
@@ -127,7 +163,8 @@ def decode(
     left = [entries[place] for place in good]
     digests = [each for each in found if not isinstance(each, str)]
     if not kept:
-        chosen: Any = FilePixels([entry.source for entry in left], scale, shape)
+        sources = [entry.source for entry in left]
+        chosen: Any = FilePixels(sources, versions[good], scale, shape)
     else:
         chosen = values if not problems else values[good]
     return Decoded(
@@ -140,6 +177,19 @@ def reason(error: InputError, source: Source) -> str:
     words = error.what.removeprefix(str(source)).removeprefix("the image").strip(": ")
     parts = (words.removeprefix("is "), "" if error.got is None else str(error.got))
     return ": ".join(part for part in parts if part) or "no image"
+
+
+def _stamp(source: Source) -> tuple[int, int]:
+    """Size and time of a file; zeros if it is missing, or is no file."""
+    try:
+        status = source.stat() if isinstance(source, Path) else None
+    except (OSError, ValueError):
+        status = None
+    return (0, 0) if status is None else (status.st_size, status.st_mtime_ns)
+
+
+def _digest(data: Any) -> bytes:
+    return hashlib.sha256(data).digest()
 
 
 def in_parts(items: Any, size: int) -> list[Any]:

@@ -75,6 +75,11 @@ class ResNetConfig(ConvolutionalConfig):
         return self.places[-1]
 
     @property
+    def least_examples(self) -> int:
+        """Two if the last batch norms would see a single number of each channel of one image."""
+        return 2 if self.grid == (1, 1) else 1
+
+    @property
     def stacks(self) -> dict[str, int]:
         """The number of stages."""
         return {"encoder": len(self.depths)}
