@@ -15,6 +15,7 @@ from pydantic import ValidationError
 import regard.errors
 from regard.config import Config
 from regard.data.config import DataConfig, FileData, GrammarData, ToyData
+from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.models import SIZES, Seq2SeqConfig, TransformerConfig
 from regard.recipes import recipe
@@ -102,6 +103,10 @@ def test_a_recipe_is_read_typed_and_frozen(read):
 
 def test_a_section_with_all_keys_commented_out_takes_its_defaults(read):
     assert read(TEXT.replace("  beam: 2", "  # beam: 2")).decode.beam == 1
+
+
+def test_the_section_of_decoding_may_be_missing(read):
+    assert read(TEXT.replace("decode:\n  beam: 2\n", "")).decode == DecodeConfig()
 
 
 # Shipped recipes
@@ -363,9 +368,9 @@ TASKS = "one of translate, rewrite, restore, generate, fill, classify, tag, answ
             f"my.yaml:2: task: got 'translte', expected {TASKS}\ndid you mean translate?",
         ),
         (
-            "decode:\n  beam: 2\n", "",
-            "my.yaml: decode: got nothing, expected keys, such as beam: 1\n"
-            "add the line decode: {} for its defaults",
+            "train:\n  steps: 50\n  learning_rate: 1e-3\n", "",
+            "my.yaml: train: got nothing, expected keys, such as steps: 2000\n"
+            "add the line train: {} for its defaults",
         ),
         (
             "data:\n  kind: grammar\n  pairs: 100\n  held_out: 10\n", "",
@@ -581,28 +586,6 @@ def test_one_or_two_files_can_be_given(read, value, expected):
 def test_a_comma_is_only_special_for_files(message):
     said = message("train.betas=0.9,0.98")
     assert said.startswith("override train.betas=0.9,0.98: got '0.9,0.98', expected two numbers")
-
-
-def test_a_size_and_single_values_go_together(read):
-    model = read(TEXT, "model.dim=64", "model.size=base").model
-    assert model == TransformerConfig(size="base", dim=64, tied="output")
-    assert (model.dim, model.hidden, model.norm_place) == (64, 2048, "post")
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_another_size_applies_to_a_resolved_recipe_too(in_folder, size):
-    for name in ("own/translate", "own/base", "own/big"):
-        (in_folder / "resolved.yaml").write_text(dump(load(name)), "utf-8")
-        override = [f"model.size={size}"]
-        assert load("resolved.yaml", override) == load(name, override)
-        assert load(name, override).model.dim == SIZES[size]["dim"]
-        sized = TransformerConfig(size=size, tied=load(name).model.tied)
-        assert load("resolved.yaml", override).model == sized
-
-
-def test_another_size_leaves_a_value_that_the_former_did_not_give(read):
-    text = TEXT.replace("size: tiny", "size: tiny\n  hidden: 99")
-    assert read(text, "model.size=base").model.hidden == 99
 
 
 # Writing and comparing

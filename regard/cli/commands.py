@@ -87,7 +87,10 @@ def demo(
 
 @app.command()
 def train(
-    recipe: Annotated[str, Argument(metavar="RECIPE", help="A file, or a shipped name.")],
+    recipe: Annotated[
+        str | None,
+        Argument(metavar="[RECIPE]", help="A file or a shipped name; to resume, a run."),
+    ] = None,
     overrides: Annotated[
         list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Such as train.steps=500.")
     ] = None,
@@ -103,12 +106,18 @@ def train(
 ) -> None:
     """Train a model from a recipe; --resume continues a run that was stopped, even by kill -9.
 
+    To resume, the run's folder suffices: regard train RUN --resume
     In several processes: torchrun --nproc-per-node 2 -m regard train RECIPE -o RUN
     """
     from regard.recipes import recipe as recipes
+    from regard.runs.resume import recipe_and_run
     from regard.runtime.ranks import first_process_reports, ranks_here
 
+    silence_warnings(quiet=quiet)
     with first_process_reports():
+        if recipe is not None and "=" in recipe and not Path(recipe).exists():
+            recipe, overrides = None, [recipe, *(overrides or ())]
+        recipe, out = recipe_and_run(recipe, out, resume=resume)
         if not out:
             raise InputError(
                 "train", got="no -o", expected="a folder for the run", fix="add -o runs/first"

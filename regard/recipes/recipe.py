@@ -10,6 +10,7 @@ imported, executed or interpolated on the way.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,8 +37,15 @@ from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
-from regard.recipes.messages import Keys, Source, closest, first_fault, override_label
-from regard.recipes.yaml import read, write
+from regard.recipes.messages import Keys, Source, closest, first_fault
+from regard.recipes.overrides import (
+    TASKS_WITH_OWN_FORMAT,
+    completed,
+    overridden,
+    parse,
+    replaced_by_size,
+)
+from regard.recipes.yaml import one_line, read, write
 from regard.runtime.files import read_regular
 from regard.tasks.entries import TASKS
 from regard.tokens.config import TokensConfig
@@ -46,16 +54,7 @@ from regard.train.config import StartConfig, TrainConfig
 LARGEST = 1_000_000
 """Largest size of a recipe file in bytes; a usual recipe has about a thousand."""
 
-DEFAULT_TASK = "translate"
-"""The task that decides the model's family if `model.family` is missing and the task unknown."""
-MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "drop_path", "classes", "tags"}
-"""Keys of `model` that a recipe may still set if its weights come from `start.folder`."""
-FILES = {("data", "train"), ("data", "valid"), ("data", "test"), ("data", "files")}
-"""The keys that take one file or several."""
-IMPLIED = {"train": "files", "files": "text", "folder": "images", "file": "images"}
-"""Setting this key of `data` switches to this kind of data if the present kind has no such key."""
-INSTEAD = {"folder": "file", "file": "folder"}
-"""Setting this key of `data` removes that one: images come from a folder or from a file."""
+_logger = logging.getLogger(__name__)
 
 LIST = "`regard recipe` lists the shipped ones"
 
@@ -151,16 +150,6 @@ class RecipeFormat(Generic[AnyRecipe]):
 
 
 FORM = RecipeFormat(Recipe, KEYS)
-TASKS_WITH_OWN_FORMAT = {
-    "vectors": (
-        "word vectors",
-        "train it with `regard train`, then use `regard vectors RUN nearest WORD`",
-    ),
-    "compare": ("several models", "train all of them with `regard compare NAME -o FOLDER`"),
-}
-"""Tasks whose recipes have other sections. `task_of` finds the task before the recipe is read, and
-the training code reads it by another `RecipeFormat`. The values say what such a recipe describes,
-and how it is used."""
 
 
 def task_of(name_or_path: str | os.PathLike[str]) -> str:
@@ -177,8 +166,9 @@ def load(name_or_path: str | os.PathLike[str], overrides: Sequence[str] = ()) ->
         name_or_path: A file, or a shipped recipe's name.
         overrides: Each `section.key=value`, the value as YAML. Some overrides also remove values
             of the file that no longer apply: `data.kind=…` those of the former kind,
-            `model.family=…` those that only the former family has, `model.size=…` those that the
-            former size had given, and `start.folder=…` those that the folder decides.
+            `model.family=…` those that only the former family has, `model.size=…` all sizes (`dim`,
+            `heads`, `layers` and so on; a notice says which), and `start.folder=…` those that the
+            folder decides.
             `data.train=…` implies `data.kind=files`, `data.files=…` implies `data.kind=text`, and
             `data.folder=…` and `data.file=…` imply `data.kind=images`.
 
@@ -226,20 +216,31 @@ def form_from_text(
     typed: dict[tuple[str, ...], str] = {}
     for place, override in enumerate(overrides):
         try:
-            path, value = _parse(override, form.keys)
+            path, value = parse(override, form.keys)
         except InputError:
             form_from_text(
                 form, text, name, overrides[:place]
             )  # an earlier fault is reported first
             raise
         given[path], typed[path] = value, override
-    values = _completed(_apply_overrides(document.values, given, form.keys))
+    values = completed(overridden(document.values, given, form.keys))
     try:
-        return form.validate(values)
+        recipe = form.validate(values)
     except ValidationError as error:
         causes = _find_causes(error, document.values, given, form)
         source = Source(name, document.lines, typed, causes)
         raise first_fault(error, values, source, form.keys) from None
+    if isinstance(recipe, Recipe):
+        _report_replaced(name, replaced_by_size(document.values, given, recipe.model), recipe)
+    return recipe
+
+
+def _report_replaced(name: str, replaced: Mapping[str, Any], recipe: Recipe) -> None:
+    """Logs which values of a file `model.size=…` has replaced, if any."""
+    if replaced:
+        values = ", ".join(one_line(f"{key} {value}") for key, value in replaced.items())
+        size = recipe.model.size
+        _logger.warning("model.size=%s replaces %s of %s", size, values, one_line(name))
 
 
 def parse_columns(overrides: Sequence[str]) -> Columns:
@@ -321,18 +322,20 @@ def check_unused(run: Path, form: RecipeFormat[Any] = FORM) -> None:
             fix="continue it with --resume, or choose another folder with -o",
         )
     path = run / RECIPE
-    if not path.is_file():
-        return
-    try:
-        text = read_regular(path, LARGEST).decode("utf-8", "replace")
-        ours = dump(form_from_text(form, text, str(path))) == text
-    except InputError:
-        ours = False
-    if not ours:
+    if path.is_file() and not is_resolved(path, form):
         raise InputError(
             f"{path} was not written by a run, and would be overwritten",
             fix="choose another folder with -o",
         )
+
+
+def is_resolved(path: Path, form: RecipeFormat[Any] = FORM) -> bool:
+    """Whether a run wrote a recipe: it can be read, and has all values, defaults included."""
+    try:
+        text = read_regular(path, LARGEST).decode("utf-8", "replace")
+        return dump(form_from_text(form, text, str(path))) == text
+    except InputError:
+        return False
 
 
 def _dotted(recipe: Config) -> Iterator[tuple[str, object]]:
@@ -393,57 +396,6 @@ def _read_file(path: Path) -> str:
         ) from None
 
 
-def _parse(override: str, keys: Keys = KEYS) -> tuple[tuple[str, ...], Any]:
-    """`train.steps=500` -> `(("train", "steps"), 500)`."""
-    what = override_label(override)
-    key, equals, text = override.partition("=")
-    path = tuple(key.strip().split("."))
-    if not all(path):
-        raise InputError(what, got="an empty key", expected="key=value, as in train.steps=500")
-    if len(path) == 1 and path[0] in keys.sections:
-        expected = f"one key of it, as in {path[0]}.{next(iter(keys.fields(path[0])))}=VALUE"
-        raise InputError(what, got="a whole section", expected=expected)
-    if path not in keys:
-        raise InputError(what, got="an unknown key", expected=keys.home(path), fix=keys.help(path))
-    if not equals:
-        raise InputError(what, got="no value", expected=f"{key.strip()}=VALUE")
-    if path in FILES and "," in text and text.lstrip()[0] not in "[{'\"":
-        # A comma-separated list is accepted, because brackets would need quotes in a shell.
-        return path, tuple(part.strip() for part in text.split(","))
-    return path, read(text, lambda _: what).values
-
-
-def _apply_overrides(
-    values: dict[str, Any], given: Mapping[tuple[str, ...], Any], keys: Keys = KEYS
-) -> dict[str, Any]:
-    """Applies overrides to the values of a file.
-
-    Args:
-        values: As read from the file; not changed.
-        given: Overrides: path of the key -> value.
-        keys: All keys of such a recipe.
-
-    Returns:
-        New values, not validated yet.
-    """
-    # A section without keys (all commented out) is None in YAML and takes its defaults.
-    merged = {
-        key: dict(value or {}) if key in keys.sections and isinstance(value, dict | None) else value
-        for key, value in values.items()
-    }
-    if ("start", "folder") in given and "start" not in values:
-        merged |= _without_start_values(merged)
-    for section, replace in (("data", _without_former_kind), ("model", _without_former_model)):
-        mine = {path[1]: value for path, value in given.items() if path[0] == section}
-        if mine and isinstance(merged.get(section, {}), dict):
-            merged[section] = replace(merged.get(section, {}), mine)
-    for path, value in given.items():
-        inside = merged if len(path) == 1 else merged.setdefault(path[0], {})
-        if isinstance(inside, dict):  # otherwise the file is wrong, which validation reports
-            inside[path[-1]] = value
-    return merged
-
-
 def _find_causes(
     error: ValidationError,
     values: dict[str, Any],
@@ -465,7 +417,7 @@ def _find_causes(
         rest = {other: value for other, value in given.items() if other != path}
         left: dict[tuple[int | str, ...], str] = {}
         try:
-            form.validate(_completed(_apply_overrides(values, rest, form.keys)))
+            form.validate(completed(overridden(values, rest, form.keys)))
         except ValidationError as other:
             left = {each["loc"]: each["msg"] for each in other.errors(include_url=False)}
         for place in found:
@@ -474,92 +426,3 @@ def _find_causes(
             elif left.get(place) != found[place]:
                 changed.setdefault(place, path)
     return changed | fixed
-
-
-def _completed(values: dict[str, Any]) -> dict[str, Any]:
-    """Adds values that follow from others.
-
-    The model's family follows from the task. Sections that may be left out become empty: tokens
-    and decode for a model that does not read text, and also model for one with a `start` section.
-    """
-    if "start" in values:
-        values = {"tokens": {}, "model": {}, "decode": {}, **values}
-    model, task = values.get("model"), values.get("task")
-    config = CONFIGS.get(str(model.get("family"))) if isinstance(model, dict) else None
-    if config is not None and config.reads != "text":  # it has no tokens
-        values = {"tokens": {}, "decode": {}, **values}
-    if not isinstance(model, dict) or "family" in model:
-        return values
-    if str(task) in TASKS_WITH_OWN_FORMAT:
-        return values
-    usual = TASKS.get(str(task), TASKS[DEFAULT_TASK]).family
-    return {**values, "model": {"family": usual, **model}}
-
-
-def _without_start_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The `tokens` and `model` sections without the values that `start.folder` decides."""
-    model = values.get("model")
-    if not isinstance(model, dict):
-        return {"tokens": {}}
-    return {"tokens": {}, "model": {k: v for k, v in model.items() if k in MAY_DIFFER}}
-
-
-def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The `data` section for the kind that overrides choose, without keys of the former kind only.
-
-    Args:
-        data: The section of the file.
-        given: The section's overrides.
-    """
-    removed = {INSTEAD[key] for key in given if key in INSTEAD}
-    data = {key: value for key, value in data.items() if key not in removed}
-    old = data.get("kind")
-    before = DATA_KINDS.get(str(old), Config).model_fields
-    implied = (kind for key, kind in IMPLIED.items() if key in given and key not in before)
-    new = given.get("kind") or next(implied, old)
-    if new == old:
-        return data
-    had, has = (DATA_KINDS.get(str(kind), Config).model_fields for kind in (old, new))
-    numbers = {int, float}  # `held_out` is a share of a text, but a number of pairs
-    meant_otherwise = {
-        key for key in {*had} & {*has} if {had[key].annotation, has[key].annotation} == numbers
-    }
-    kept = {key: value for key, value in data.items() if key in has or key not in had}
-    return {key: value for key, value in kept.items() if key not in meant_otherwise} | {"kind": new}
-
-
-def _without_former_model(model: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The `model` section without values that only the former family or size has.
-
-    Args:
-        model: The section of the file.
-        given: The section's overrides.
-    """
-    usual = TASKS[DEFAULT_TASK].family
-    old, new = str(model.get("family", usual)), str(given.get("family", usual))
-    if "family" in given and new != old and {old, new} <= set(CONFIGS):
-        had, has = CONFIGS[old].model_fields, CONFIGS[new].model_fields
-        computed = CONFIGS[new].COMPUTED
-        model = {
-            key: value
-            for key, value in model.items()
-            if (key in has or key not in had) and key not in computed
-        }
-        if model.get("size") not in (None, *CONFIGS[new].SIZES):
-            del model["size"]
-    return _without_former_size(model, given)
-
-
-def _without_former_size(model: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The `model` section without the values that equal those of the former size.
-
-    The recipe in a run's folder spells out the values of its size; if they stayed, they would take
-    precedence over the new size's.
-    """
-    if "size" not in given or given["size"] == model.get("size"):
-        return model
-    config = CONFIGS.get(str(model.get("family")), CONFIGS[TASKS[DEFAULT_TASK].family])
-    old, new = (config.SIZES.get(str(section.get("size")), {}) for section in (model, given))
-    usual = {key: field.default for key, field in config.model_fields.items()} | old
-    sized = {*old, *new}
-    return {k: v for k, v in model.items() if k not in sized or v != usual[k]}

@@ -19,7 +19,8 @@ from regard.layers import freezing
 from regard.models import Model, parse_description
 from regard.models.config import ModelConfig
 from regard.recipes import recipe as recipes
-from regard.recipes.recipe import MAY_DIFFER, Recipe
+from regard.recipes.overrides import MAY_DIFFER
+from regard.recipes.recipe import Recipe
 from regard.runs.load import check_weights, load, outline, recipe_of_run
 from regard.tasks.entries import TASKS
 from regard.tasks.labelled import NAMES, is_labelled, with_task_head
@@ -160,13 +161,16 @@ def continued(recipe: Recipe, old: Recipe) -> Recipe:
 def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
     """The config of the folder's model with the recipe's changes and the head for its task."""
     decided = {*DECIDED, *recipe.model.HEADS} - MAY_DIFFER
-    given = {key: getattr(recipe.model, key) for key in recipe.model.model_fields_set - decided}
+    chosen = recipe.model.model_fields_set - decided
+    given = {key: value for key, value in recipe.model if key in chosen}
     values = base.model_dump()
+    sized = type(recipe.model).SIZES.get(str(recipe.model.size), {})
     for key, value in given.items():
         if key not in MAY_DIFFER and value != values.get(key):
+            by_size = f" by model.size: {recipe.model.size}" if sized.get(key) == value else ""
             raise InputError(
                 f"model.{key}",
-                got=value,
+                got=f"{value}{by_size}",
                 expected=f"{values.get(key)}, as in {folder}",
                 fix=f"with start.folder, only {', '.join(sorted(MAY_DIFFER))} may be set in model",
             )

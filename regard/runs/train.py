@@ -27,6 +27,7 @@ from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runs.load import load, recipe_of_run
+from regard.runs.resume import recipe_and_run
 from regard.runs.start import begin, continued
 from regard.runtime.cores import torch_threads
 from regard.runtime.device import MOST_THREADS, Runtime, check_memory, setup
@@ -56,7 +57,7 @@ _logger = logging.getLogger(__name__)
 
 
 def train(
-    recipe: str | Path | Recipe,
+    recipe: str | Path | Recipe | None = None,
     out: str | Path | None = None,
     *,
     resume: bool = False,
@@ -72,7 +73,7 @@ def train(
     Processes started by torchrun train one model together.
 
     Args:
-        recipe: A shipped name, a path, or a Recipe.
+        recipe: A shipped name, a path, or a Recipe; to resume, the run's folder suffices.
         out: The run's folder; without one, nothing is kept on disk.
         resume: Continue from the run's last checkpoint.
         quiet: Show no progress.
@@ -82,6 +83,9 @@ def train(
         watch: Called after every step with its number and the pipeline with the present weights.
         **overrides: Sections of the recipe to change, such as `train={"steps": 100}`, or `seed=1`.
     """
+    if not isinstance(recipe, Recipe):
+        with first_process_reports():
+            recipe, out = recipe_and_run(recipe, out, resume=resume)
     if not isinstance(recipe, Recipe) and recipes.task_of(recipe) == "vectors":
         check_device(device)
         form = recipes.load_form(VECTORS, recipe, flatten(overrides))

@@ -1,0 +1,236 @@
+"""Overrides of a recipe, such as `train.steps=500`: parsed, and applied to the values of a file.
+
+In: the values of a recipe's text, and overrides as typed. Out: new values, not validated yet. Some
+overrides also remove values of the file that no longer apply, such as those of another kind of
+data, of another family, or of another size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from regard.config import Config
+from regard.data.config import DATA_KINDS
+from regard.errors import InputError
+from regard.models.config import ModelConfig
+from regard.models.families import CONFIGS
+from regard.recipes.messages import Keys, override_label
+from regard.recipes.yaml import Path, read
+from regard.tasks.entries import TASKS
+
+DEFAULT_TASK = "translate"
+"""The task that decides the model's family if `model.family` is missing and the task unknown."""
+MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "drop_path", "classes", "tags"}
+"""Keys of `model` that a recipe may still set if its weights come from `start.folder`."""
+MEASURES = {"dim", "heads", "kv_heads", "head_dim", "hidden",
+            "layers", "encoder_layers", "decoder_layers"}  # fmt: skip
+"""Keys of `model` that say how large it is, in every family; `model.size=…` replaces them, and all
+other numbers that a named size of the family gives."""
+FILES = {("data", "train"), ("data", "valid"), ("data", "test"), ("data", "files")}
+"""The keys that take one file or several."""
+IMPLIED = {"train": "files", "files": "text", "folder": "images", "file": "images"}
+"""Setting this key of `data` switches to this kind of data if the present kind has no such key."""
+INSTEAD = {"folder": "file", "file": "folder"}
+"""Setting this key of `data` removes that one: images come from a folder or from a file."""
+TASKS_WITH_OWN_FORMAT = {
+    "vectors": (
+        "word vectors",
+        "train it with `regard train`, then use `regard vectors RUN nearest WORD`",
+    ),
+    "compare": ("several models", "train all of them with `regard compare NAME -o FOLDER`"),
+}
+"""Tasks whose recipes have other sections. `task_of` finds the task before the recipe is read, and
+the training code reads it by another `RecipeFormat`. The values say what such a recipe describes,
+and how it is used."""
+
+
+def parse(override: str, keys: Keys) -> tuple[Path, Any]:
+    """`train.steps=500` -> `(("train", "steps"), 500)`."""
+    what = override_label(override)
+    key, equals, text = override.partition("=")
+    path = tuple(key.strip().split("."))
+    if not all(path):
+        raise InputError(what, got="an empty key", expected="key=value, as in train.steps=500")
+    if len(path) == 1 and path[0] in keys.sections:
+        expected = f"one key of it, as in {path[0]}.{next(iter(keys.fields(path[0])))}=VALUE"
+        raise InputError(what, got="a whole section", expected=expected)
+    if path not in keys:
+        raise InputError(what, got="an unknown key", expected=keys.home(path), fix=keys.help(path))
+    if not equals:
+        raise InputError(what, got="no value", expected=f"{key.strip()}=VALUE")
+    if path in FILES and "," in text and text.lstrip()[0] not in "[{'\"":
+        # A comma-separated list is accepted, because brackets would need quotes in a shell.
+        return path, tuple(part.strip() for part in text.split(","))
+    return path, read(text, lambda _: what).values
+
+
+def overridden(values: dict[str, Any], given: Mapping[Path, Any], keys: Keys) -> dict[str, Any]:
+    """Applies overrides to the values of a file.
+
+    Args:
+        values: As read from the file; not changed.
+        given: Overrides: path of the key -> value.
+        keys: All keys of such a recipe.
+
+    Returns:
+        New values, not validated yet.
+    """
+    # A section without keys (all commented out) is None in YAML and takes its defaults.
+    merged = {
+        key: dict(value or {}) if key in keys.sections and isinstance(value, dict | None) else value
+        for key, value in values.items()
+    }
+    if ("start", "folder") in given and "start" not in values:
+        merged |= _without_start_values(merged)
+    data, model = (
+        {path[1]: value for path, value in given.items() if path[0] == section and len(path) > 1}
+        for section in ("data", "model")
+    )
+    if data and isinstance(merged.get("data", {}), dict):
+        merged["data"] = _without_former_kind(merged.get("data", {}), data)
+    if model and isinstance(merged.get("model", {}), dict):
+        usual = _usual_family(values.get("task"))
+        merged["model"] = _without_former_model(merged.get("model", {}), model, usual)
+    for path, value in given.items():
+        inside = merged if len(path) == 1 else merged.setdefault(path[0], {})
+        if isinstance(inside, dict):  # otherwise the file is wrong, which validation reports
+            inside[path[-1]] = value
+    return merged
+
+
+def replaced_by_size(
+    values: Mapping[str, Any], given: Mapping[Path, Any], model: ModelConfig
+) -> dict[str, Any]:
+    """The values of a file's `model` section that `model.size=…` has replaced by others.
+
+    Args:
+        values: As read from the file.
+        given: Overrides: path of the key -> value.
+        model: The section with all overrides applied.
+    """
+    section = values.get("model")
+    if given.get(("model", "size")) is None or not isinstance(section, dict):
+        return {}
+    return {
+        key: value
+        for key, value in section.items()
+        if key != "size" and ("model", key) not in given and getattr(model, key, value) != value
+    }
+
+
+def completed(values: dict[str, Any]) -> dict[str, Any]:
+    """Adds values that follow from others.
+
+    The model's family follows from the task. Sections that may be left out become empty: decode,
+    tokens for a model that does not read text, and tokens and model with a `start` section.
+    """
+    model, task = values.get("model"), values.get("task")
+    if str(task) in TASKS_WITH_OWN_FORMAT:
+        return values
+    values = {"decode": {}, **values}
+    if "start" in values:
+        values = {"tokens": {}, "model": {}, **values}
+        model = values["model"]
+    config = CONFIGS.get(str(model.get("family"))) if isinstance(model, dict) else None
+    if config is not None and config.reads != "text":  # it has no tokens
+        values = {"tokens": {}, **values}
+    if not isinstance(model, dict) or "family" in model:
+        return values
+    return {**values, "model": {"family": _usual_family(task), **model}}
+
+
+def _usual_family(task: Any) -> str:
+    """The family of a model whose recipe names none."""
+    return TASKS.get(str(task), TASKS[DEFAULT_TASK]).family
+
+
+def _without_start_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The `tokens` and `model` sections without the values that `start.folder` decides."""
+    model = values.get("model")
+    if not isinstance(model, dict):
+        return {"tokens": {}}
+    return {"tokens": {}, "model": {k: v for k, v in model.items() if k in MAY_DIFFER}}
+
+
+def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The `data` section for the kind that overrides choose, without keys of the former kind only.
+
+    Args:
+        data: The section of the file.
+        given: The section's overrides.
+    """
+    removed = {INSTEAD[key] for key in given if key in INSTEAD}
+    data = {key: value for key, value in data.items() if key not in removed}
+    old = data.get("kind")
+    before = DATA_KINDS.get(str(old), Config).model_fields
+    implied = (kind for key, kind in IMPLIED.items() if key in given and key not in before)
+    new = given.get("kind") or next(implied, old)
+    if new == old:
+        return data
+    had, has = (DATA_KINDS.get(str(kind), Config).model_fields for kind in (old, new))
+    numbers = {int, float}  # `held_out` is a share of a text, but a number of pairs
+    meant_otherwise = {
+        key for key in {*had} & {*has} if {had[key].annotation, has[key].annotation} == numbers
+    }
+    kept = {key: value for key, value in data.items() if key in has or key not in had}
+    return {key: value for key, value in kept.items() if key not in meant_otherwise} | {"kind": new}
+
+
+def _without_former_model(
+    model: dict[str, Any], given: dict[str, Any], usual: str
+) -> dict[str, Any]:
+    """The `model` section without values that only the former family or size has.
+
+    Args:
+        model: The section of the file.
+        given: The section's overrides.
+        usual: The family if neither names one.
+    """
+    old = str(model.get("family", usual))
+    new = str(given.get("family", old))
+    if new != old and {old, new} <= set(CONFIGS):
+        had, has = CONFIGS[old].model_fields, CONFIGS[new].model_fields
+        computed = CONFIGS[new].COMPUTED
+        model = {
+            key: value
+            for key, value in model.items()
+            if (key in has or key not in had) and key not in computed
+        }
+        if model.get("size") not in (None, *CONFIGS[new].SIZES):
+            del model["size"]
+    if "size" not in given or new not in CONFIGS:
+        return model
+    return _without_former_size(model, given["size"], CONFIGS[new])
+
+
+def _without_former_size(
+    model: dict[str, Any], size: Any, config: type[ModelConfig]
+) -> dict[str, Any]:
+    """The `model` section of a file for a size that an override names.
+
+    A later source takes precedence: all values that say how large the model is are removed, and all
+    that the new size gives. So are other values of the former size, which the recipe in a run's
+    folder spells out.
+
+    Args:
+        model: The section of the file.
+        size: The size that the override names; null or an unknown name replaces nothing.
+        config: The config of the family.
+    """
+    old, new = (config.SIZES.get(str(name), {}) for name in (model.get("size"), size))
+    former = {key: field.default for key, field in config.model_fields.items()} | old
+    spelled_out = {key for key in {*old, *new} if model.get(key) == former[key]}
+    replaced = {*new, *_measures(config)} if size in config.SIZES else set()
+    return {key: value for key, value in model.items() if key not in replaced | spelled_out}
+
+
+def _measures(config: type[ModelConfig]) -> set[str]:
+    """The keys that say how large a model of a family is."""
+    numbers = {
+        key
+        for size in config.SIZES.values()
+        for key, value in size.items()
+        if isinstance(value, int | tuple) and not isinstance(value, bool)
+    }
+    return MEASURES | numbers

@@ -1,0 +1,97 @@
+"""Finds the recipe and the folder of a training: of a new run, or of one to resume.
+
+In: the recipe and the folder as a user names them, either of which `--resume` can do without. Out:
+both. A resumed run that is named alone has its recipe in its folder. torch is not imported.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from regard.errors import InputError
+from regard.recipes import recipe as recipes
+from regard.train.checkpoint.folder import CHECKPOINTS, CONFIG, MANIFEST, RECIPE
+from regard.vectors.recipe import FORM as VECTORS
+
+Named = str | os.PathLike[str] | None
+
+
+def recipe_and_run(recipe: Named, out: Named, *, resume: bool) -> tuple[str, str | None]:
+    """The recipe to train, as a name or a file, and the folder of the run.
+
+    Args:
+        recipe: The name or file of a recipe; to resume, also a run's folder, or None.
+        out: The run's folder; None: none was given, or it is the first argument.
+        resume: Whether a run is to be resumed.
+
+    Raises:
+        InputError: There is no recipe, or no run to resume; the message says what to type.
+    """
+    named, run = (None if given is None else os.fspath(given) for given in (recipe, out))
+    is_folder = named is not None and Path(named).is_dir() and named not in recipes.shipped()
+    if not resume:
+        if named is None:
+            fix = "`regard recipe` lists some; `regard train RUN --resume` continues a run"
+            raise InputError("train", got="no recipe", expected="a recipe's name or file", fix=fix)
+        if is_folder and _is_run(Path(named)):
+            raise InputError(
+                f"{named} is a run, not a recipe",
+                fix=f"continue it: {_command(named)}; train its recipe anew: "
+                f"regard train {shlex.quote(str(Path(named) / RECIPE))} -o NEW",
+            )
+        return named, run
+    if named is not None and run is not None and not is_folder:
+        return named, run
+    if named is not None and run is not None and not _same(named, run):
+        raise InputError("--resume", got=f"two folders, {named} and {run}", expected="one run")
+    folder = Path(named or run or "")
+    _check_run(folder, named, run)
+    return str(folder / RECIPE), str(folder)
+
+
+def _check_run(folder: Path, named: str | None, run: str | None) -> None:
+    """Raises an error that says what to type if a folder is not a run that can be resumed."""
+    if named is None and run is None:
+        fix = "name the run: regard train RUN --resume"
+        raise InputError("--resume", got="no folder", expected="a run", fix=fix)
+    example = "name the folder that `regard train RECIPE -o RUN` wrote; `regard ls` lists runs"
+    if not folder.is_dir():
+        if named is not None and (named in recipes.shipped() or folder.is_file()):
+            fix = f"add its folder: regard train {shlex.quote(named)} --resume -o RUN"
+            raise InputError(f"--resume of {named}", got="no run", expected="-o RUN", fix=fix)
+        raise InputError(f"--resume: no folder {folder}", fix=example)
+    if (folder / MANIFEST).is_file() and folder.parent.name == CHECKPOINTS:
+        fix = f"resume the run: {_command(str(folder.parent.parent))}"
+        raise InputError(f"--resume: {folder}", got="a checkpoint", expected="a run", fix=fix)
+    if (folder / RECIPE).is_file() and _is_run(folder):
+        return
+    if _is_run(folder):
+        fix = f"name its recipe: regard train RECIPE --resume -o {shlex.quote(str(folder))}"
+        raise InputError(f"--resume: {folder} has no {RECIPE}", fix=fix)
+    got = "a model" if (folder / CONFIG).is_file() else "a folder without checkpoints"
+    fix = f"to train a model further: start.folder={folder}" if got == "a model" else example
+    raise InputError(f"--resume: {folder}", got=got, expected="a run", fix=fix)
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a training wrote a folder: it has checkpoints, or a recipe with all defaults."""
+    if (folder / CHECKPOINTS).is_dir():
+        return True
+    recipe = folder / RECIPE
+    if not recipe.is_file() or (folder / MANIFEST).is_file():
+        return False
+    try:
+        form = VECTORS if recipes.task_of(recipe) == "vectors" else recipes.FORM
+    except InputError:
+        return False
+    return recipes.is_resolved(recipe, form)
+
+
+def _same(one: str, other: str) -> bool:
+    return Path(one).resolve() == Path(other).resolve()
+
+
+def _command(run: str) -> str:
+    return f"regard train {shlex.quote(run)} --resume"
