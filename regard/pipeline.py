@@ -262,17 +262,20 @@ class Pipeline:
 
     def _task_of(self, name: str) -> Any:
         """The task that implements a verb: the model's own, or another that the model can do."""
-        if hasattr(TASKS[self.recipe.task].task_class, name) and hasattr(self.task, name):
+        # Of a published encoder-decoder it is not known whether it translates.
+        known = name in self.verbs or self.recipe.data.example_type == "nothing"
+        if known and hasattr(TASKS[self.recipe.task].task_class, name) and hasattr(self.task, name):
             return self.task
         if name not in self.verbs:
             self._refuse(name)
         return TASKS[self.verbs[name]].task_class(self.processor)
 
     def _refuse(self, name: str) -> NoReturn:
+        known = [*self.verbs]
         raise InputError(
             f"{self.name} cannot {name}",
             got=f"a {self.model.config.family} model for {self.recipe.task}",
-            fix=f"it can {', '.join(self.verbs)}",
+            fix=f"use `regard {known[0]}`" if len(known) == 1 else f"it can {', '.join(known)}",
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -365,7 +368,8 @@ class Pipeline:
         """The decoding settings of the recipe with some changes, checked.
 
         Args:
-            **changes: Settings of `DecodeConfig`; `max_new_tokens` means `max_length`.
+            **changes: Settings of `DecodeConfig`; `max_new_tokens` means `max_length`, and
+                `temperature=0` greedy decoding.
 
         Raises:
             InputError: A setting is not known or not valid.
@@ -378,6 +382,9 @@ class Pipeline:
                     "max_new_tokens", got="max_length as well", expected="one of the two"
                 )
             changes["max_length"] = changes.pop("max_new_tokens")
+        if changes.get("temperature") == 0:  # the limit of sampling: always the likeliest token
+            others = {name: changes[name] for name in changes if name not in SAMPLING_SETTINGS}
+            changes = {"beam": 1, **others, "sample": False}
         if changes.get("sample") is False:  # greedy decoding ignores the recipe's sampling options
             changes = {
                 **{name: DecodeConfig.model_fields[name].default for name in SAMPLING_SETTINGS},

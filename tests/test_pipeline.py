@@ -180,7 +180,6 @@ ASKED = {
     "translate": lambda p, text, **more: p.translate(text, **more),
     "a batch": lambda p, text, **more: p.translate(["The dog sleeps.", text], **more)[1],
     "outputs": lambda p, text, **more: p.outputs([text], **more)[0][0].text,
-    "generate": lambda p, text, **more: p.generate(text, **more),
     "stream": lambda p, text, **more: [*p.stream(text, **more)][-1],
     "look": lambda p, text, **more: p.look(text, **more).target,
 }

@@ -282,7 +282,7 @@ def _option(verb: Verb, name: str, field: FieldInfo) -> Iterator[inspect.Paramet
     kind = _option_type(field.annotation)
     own = name in verb.options.model_fields  # decoding settings are checked as in a recipe
     least: Any = next((each.ge for each in field.metadata if own and isinstance(each, Ge)), None)
-    names = [flag, *([verb.other_flags[name]] if name in verb.other_flags else [])]
+    names = [flag, *verb.other_flags.get(name, ())]
     if kind is bool and field.default is not False:
         names = [f"{flag}/--no-{name.replace('_', '-')}"]
     default = verb.command_defaults.get(name, field.default if own else None)

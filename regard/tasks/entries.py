@@ -92,7 +92,7 @@ _BOTH: tuple[Reads, ...] = ("text", "images")
 
 TASKS: dict[str, Entry] = {
     "translate": Entry("regard.tasks.translate.Translate", _WRITERS, "transformer", (TRANSLATE,)),
-    "rewrite": Entry("regard.tasks.rewrite.Rewrite", _WRITERS, "t5", (TRANSLATE,)),
+    "rewrite": Entry("regard.tasks.rewrite.Rewrite", _WRITERS, "t5", (TRANSLATE, GENERATE)),
     "restore": Entry(
         "regard.tasks.restore.Restore",
         _WRITERS,

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 SAMPLING_SETTINGS = ("temperature", "top_k", "top_p", "min_p")
 """As in `decode.config`, which imports pydantic: `regard --help` does without it."""
 REPETITION_SETTINGS = ("repetition_penalty", "no_repeat_ngram")
+MAX_NEW_TOKENS = "--max-new-tokens"
+"""The name that transformers uses for the maximum length of an output."""
 OTHER_NAMES = {"count": "top", "prefixes": "prefix"}
 """Former names of options, which still work."""
 
@@ -55,7 +57,7 @@ class Verb:
     command_defaults: ClassVar[Mapping[str, Any]] = {}
     noun: ClassVar[str] = "TEXT"
     key: ClassVar[str] = "text"
-    other_flags: ClassVar[Mapping[str, str]] = {}
+    other_flags: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     takes_ids: ClassVar[bool] = False
     streams: ClassVar[str] = "never"
     echoes_prompt: ClassVar[bool] = False
@@ -192,6 +194,7 @@ class _Translate(Verb):
         "beam", "n_best", "sample", *SAMPLING_SETTINGS, "max_length", "min_length",
         "length_penalty", *REPETITION_SETTINGS, "seed",
     )  # fmt: skip
+    other_flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"max_length": (MAX_NEW_TOKENS,)}
     key = "source"
     streams = "optional"
     empty_row: ClassVar[Mapping[str, Any]] = {"translations": []}
@@ -237,7 +240,9 @@ class _Generate(Verb):
     options_at = "regard.tasks.options.GenerateOptions"
     decode = ("max_length", "beam", *SAMPLING_SETTINGS, *REPETITION_SETTINGS, "no_copy", "seed")
     command_defaults: ClassVar[Mapping[str, Any]] = {"max_length": 200}
-    other_flags: ClassVar[Mapping[str, str]] = {"max_length": "--tokens"}
+    other_flags: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "max_length": ("--tokens", MAX_NEW_TOKENS)
+    }
     takes_ids = True
     streams = "always"
     echoes_prompt = True

@@ -138,21 +138,54 @@ def test_and_a_command_that_reads_lines(regard):
     assert "How many exclamation marks (1)." in regard("shout", "--help").out
 
 
+QUESTION = "Is this toxic: You are an idiot."
+"""A text for `small/jobs`, whose recipe searches with a beam of 4."""
+
+
 def test_what_is_rewritten_is_not_shown_behind_its_source(regard):
-    found = regard("generate", "tiny/translate", "The dog sleeps.", "--greedy")
-    assert found.out == "Der Hund schläft.\n", found.err
+    found = regard("generate", "small/jobs", QUESTION, "--greedy")
+    assert found.out == "yes\n", found.err
 
 
 def test_a_model_whose_recipe_searches_samples_only_if_asked_to(regard):
-    found = regard("generate", "tiny/translate", "The dog sleeps.")
-    assert found.out == "Der Hund schläft.\n", found.err
+    searched = {regard("generate", "small/jobs", QUESTION, "--seed", seed).out for seed in "123"}
+    assert len(searched) == 1
     drawn = {
-        regard(
-            "generate", "tiny/translate", "The dog sleeps.", "--temperature", "9", "--seed", s
-        ).out
-        for s in "123"
+        regard("generate", "small/jobs", QUESTION, "--temperature", "9", "--seed", seed).out
+        for seed in "123"
     }
     assert len(drawn) == 3
+
+
+def test_a_translator_does_not_generate_and_says_what_to_use(regard):
+    found = regard("generate", "small/translate", "The dog sleeps.")
+    is_refused(found, "small/translate cannot generate", "use `regard translate`")
+    with pytest.raises(InputError, match=r"cannot generate: got .*\nuse `regard translate`$"):
+        load("tiny/translate").generate("The dog sleeps.")
+
+
+@pytest.mark.parametrize("flag", ["--max-length", "--max-new-tokens"])
+def test_the_length_of_a_translation_has_two_names(regard, flag):
+    found = regard("translate", "tiny/translate", "The dog sleeps.", flag, "2")
+    assert found.out == "Der Hund\n", found.err
+
+
+def test_a_temperature_of_0_is_greedy(regard):
+    text = "The old woman sees the dog."
+    greedy = regard("translate", "tiny/translate", text, "--beam", "1", "--json").out
+    for words in ((), ("--sample",), ("--top-k", "5")):
+        found = regard("translate", "tiny/translate", text, "--temperature", "0", *words, "--json")
+        assert found.out == greedy, found.err
+    p = load("small/write")
+    settings = {"max_length": 8}
+    plain = p.generate("Once upon", sample=False, **settings)
+    assert p.generate("Once upon", temperature=0, **settings) == plain
+    assert p.generate("Once upon", temperature=0.0, sample=True, top_p=0.5, **settings) == plain
+    typed = [regard("generate", "small/write", "Once upon", "--max-new-tokens", "8", *words).out
+             for words in (("--temperature", "0"), ("--greedy",))]  # fmt: skip
+    assert typed[0] == typed[1] == f"Once upon{plain}\n"
+    found = regard("generate", "small/write", "Once upon", "--temperature", "-1")
+    is_refused(found, "temperature", "got -1")
 
 
 def test_a_model_does_not_have_the_verbs_of_others():
