@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher, get_close_matches
 
 LONGEST = 500
 """The maximal number of characters of each part of a message; names in files may be very long."""
+NEAREST = 4
+"""The maximal number of names that a message suggests."""
+LISTED = 8
+"""A message lists all names that are possible only if they are at most so many."""
 
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -78,6 +84,43 @@ def safe(text: str) -> str:
         a red \u001b[31m word
     """
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def nearest(name: str, names: Iterable[str]) -> list[str]:
+    """The names most similar to a misspelt one, the best first; empty if none is similar.
+
+    Names of which it is a part, such as a word or a folder, are similar; names that are much less
+    similar than the best are left out.
+
+    Example:
+        >>> nearest("own/clasify", ["own/classify", "own/classify-scratch", "own/tag"])
+        ['own/classify']
+        >>> nearest("decay", ["weight_decay", "layer_decay", "warmup"])
+        ['layer_decay', 'weight_decay']
+    """
+    typed, lower = name.lower(), {known.lower(): known for known in names}
+    close = get_close_matches(typed, lower, n=NEAREST)
+    alike = {each: SequenceMatcher(None, each, typed).ratio() for each in close}
+    similar = [each for each in close if alike[each] > alike[close[0]] - 0.15]
+    whole = [each for each in lower if typed in re.split(r"\W|_", each)]
+    return [lower[each] for each in dict.fromkeys([*similar, *whole])][:NEAREST]
+
+
+def did_you_mean(names: Sequence[str], listed_by: str = "") -> str | None:
+    """Advice with the names that were probably meant, and with the command that lists all.
+
+    Args:
+        names: The names; there may be none.
+        listed_by: The command that lists all names; empty if there is none.
+
+    Example:
+        >>> did_you_mean(["steps", "stop"], "regard show")
+        'did you mean steps or stop? `regard show` lists all'
+    """
+    *others, last = names or [""]
+    meant = f"did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if names else ""
+    listing = f"`{listed_by}` lists all" if listed_by else ""
+    return " ".join(filter(None, (meant, listing))) or None
 
 
 class InputError(UserError):

@@ -453,7 +453,10 @@ def test_a_table_that_is_cut_in_the_picture_is_whole_on_the_page(tmp_path):
 
 
 def test_what_is_not_there_is_refused_with_what_is():
-    with pytest.raises(InputError, match=r"sofmax.*one of .*softmax.*\ndid you mean softmax"):
+    with pytest.raises(
+        InputError,
+        match=r"^no such figure: got sofmax\ndid you mean softmax\? `regard show` lists all$",
+    ):
         show("sofmax")
     with pytest.raises(InputError, match=r"show waves: got 'seed', expected length, dim"):
         show("waves", seed=1)

@@ -88,7 +88,7 @@ def test_prefix_and_sampling(regard) -> None:
     ("words", "helps"),
     [
         (["translate"], ["DIR"]),
-        (["translate", "nowhere", "x"], ["nowhere", "tiny/translate"]),
+        (["translate", "nowhere", "x"], ["nowhere", "`regard ls` lists them"]),
         (["translate", "tiny/translate", ""], ["an empty text"]),
         (["translate", "tiny/translate", "The zebra sleeps."], ["zebra", "--allow-unknown"]),
         (["translate", TINY, "The dog.", "--beam", "0"], ["beam", "got 0"]),
@@ -117,7 +117,7 @@ def test_prefix_and_sampling(regard) -> None:
         (["data", "sample", "tiny/copy", "--split", "nope"], ["valid"]),
         (["eval", "tiny/translate", "--data", "missing.tsv"], ["missing.tsv"]),
         (["show", "nope"], ["nope"]),
-        (["plan", "nope"], ["base"]),
+        (["plan", "nope"], ["base", "`regard plan` lists all"]),
         (["recipe", "nope"], ["nope"]),
         (["data", "check", "missing.tsv"], ["missing.tsv"]),
         (["ls", "missing"], ["missing"]),

@@ -7,7 +7,16 @@ import re
 import pytest
 
 from regard import errors
-from regard.errors import FoundProblems, InputError, Interrupted, UserError, WriteError
+from regard.errors import (
+    NEAREST,
+    FoundProblems,
+    InputError,
+    Interrupted,
+    UserError,
+    WriteError,
+    did_you_mean,
+    nearest,
+)
 
 
 def test_a_message_has_what_got_expected_and_fix_in_two_lines():
@@ -68,3 +77,19 @@ def test_safe_text_cannot_control_a_terminal_and_stays_json():
     assert json.loads(printed) == json.loads(text)
     assert errors.safe("a\tb\r\nc\u200d🙂é") == "a\tb\r\nc\u200d🙂é"
     assert errors.safe("\x1b]0;x\x07\x9b1m\x7f") == r"\u001b]0;x\u0007\u009b1m\u007f"
+
+
+def test_the_nearest_names_are_few_and_the_best_comes_first():
+    names = [f"own/name-{number}" for number in range(100)]
+    assert len(nearest("own/name", names)) == NEAREST
+    assert nearest("Bert", ["gpt", "bert"]) == ["bert"]
+    assert nearest("ti", ["Ti", "S"]) == ["Ti"]
+    assert nearest("batch", ["steps", "batch_tokens"]) == ["batch_tokens"]
+    assert nearest("xyz", ["steps", "batch_tokens"]) == []
+
+
+def test_advice_names_what_was_meant_and_what_lists_all():
+    assert did_you_mean([]) is None
+    assert did_you_mean(["a"]) == "did you mean a?"
+    assert did_you_mean(["a", "b", "c"]) == "did you mean a, b or c?"
+    assert did_you_mean([], "regard show") == "`regard show` lists all"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import regard as package
+from regard.errors import InputError
 from regard.models import SIZES, GPTConfig, TransformerConfig
 from regard.recipes.recipe import dump, load
 from tests.commands import is_refused
@@ -132,3 +133,42 @@ def test_a_run_of_a_size_is_resumed_as_it_began(regard, in_folder, caplog):
     caplog.clear()
     assert regard("train", "tiny/copy", *TRAINING, "-o", "other", "-q").code == 0
     assert not caplog.messages
+
+
+# Keys that do not exist
+
+
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [
+        ("train.lr=1e-3", "did you mean train.learning_rate?"),
+        ("lr=1e-3", "did you mean train.learning_rate?"),
+        ("train.batch_size=4", "did you mean train.batch_tokens?"),
+        ("train.batch=4", "did you mean train.batch_tokens?"),
+        ("train.decay=4", "did you mean train.layer_decay or train.weight_decay?"),
+        ("train.max_length=4", "did you mean model.max_length or decode.max_length?"),
+        ("model.d_model=4", "did you mean model.dim?"),
+        ("model.num_layers=4",
+         "did you mean model.layers, model.encoder_layers or model.decoder_layers?"),
+        ("decode.num_beams=4", "did you mean decode.beam?"),
+        ("random_seed=4", "did you mean seed?"),
+        ("train.zzz=4", "`regard recipe --keys train` lists the keys of train"),
+        ("tokens.zzz=4", "keys of tokens: kind, vocab, shared, lowercase"),
+    ],
+)  # fmt: skip
+def test_an_unknown_key_is_told_the_one_that_was_meant(override, meant):
+    with pytest.raises(InputError) as caught:
+        load("tiny/copy", [override])
+    assert str(caught.value).splitlines()[1] == meant
+
+
+def test_all_keys_are_listed_with_what_they_take(regard):
+    lines = regard("recipe", "--keys").out.splitlines()
+    assert "train.steps" in "".join(lines)
+    assert len(lines) > 200
+    train = regard("recipe", "--keys", "train").out.splitlines()
+    assert train[0].split() == ["train.steps", "a", "whole", "number", "of", "at", "least", "1", "(2000)"]
+    assert {line.partition(".")[0] for line in train} == {"train"}
+    sizes = [line for line in lines if line.startswith("model.size ")]
+    assert "transformer: one of tiny, small, base, big" in sizes[0]
+    is_refused(regard("recipe", "--keys", "trian"), "expected a section: data, tokens, model")

@@ -157,9 +157,9 @@ def test_a_number_that_makes_no_sense_is_refused_by_its_option(option, value):
     ("name", "near"),
     [
         ("bse", "did you mean base"),
-        ("BERT", "did you mean bert-tiny, bert-mini, bert-base, bert-large?"),
+        ("BERT", "did you mean bert-tiny, bert-mini, bert-base or bert-large? `regard plan`"),
         ("tiny/copi", "did you mean tiny/copy"),
-        ("xyzzy", "sizes: tiny, small, base, big, nano"),
+        ("xyzzy", "\n`regard plan` lists all"),
     ],
 )
 def test_an_unknown_name_is_told_the_nearest(name, near):

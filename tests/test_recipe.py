@@ -19,7 +19,7 @@ from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.models import SIZES, Seq2SeqConfig, TransformerConfig
 from regard.recipes import recipe
-from regard.recipes.messages import expectation
+from regard.recipes.keys import expectation
 from regard.recipes.recipe import (
     DATA_KINDS,
     FORM,
@@ -172,7 +172,7 @@ LIST = "`regard recipe` lists the shipped ones"
     ("name", "fix"),
     [
         ("tiny/translat", f"did you mean tiny/translate? {LIST}"),
-        ("translate", f"did you mean own/translate or small/translate or tiny/translate? {LIST}"),
+        ("translate", f"did you mean own/translate, small/translate or tiny/translate? {LIST}"),
         ("xyz", LIST),
         ("", LIST),
     ],
@@ -282,7 +282,7 @@ TASKS = "one of translate, rewrite, restore, generate, fill, classify, tag, answ
         (
             "  beam: 2", "  zzzz: 2",
             "my.yaml:17: decode.zzzz: got an unknown key, expected a key of decode\n"
-            "keys of decode: beam, n_best, ",
+            "`regard recipe --keys decode` lists the keys of decode",
         ),
         (
             "seed: 3", "steps: 3",
@@ -332,7 +332,8 @@ TASKS = "one of translate, rewrite, restore, generate, fill, classify, tag, answ
         ),
         (
             "kind: grammar", "kind: gramar",
-            f"my.yaml:4: data.kind: got 'gramar', expected {KINDS}\ndid you mean grammar?",
+            "my.yaml:4: data.kind: got 'gramar', expected a known kind\n"
+            "did you mean grammar? `regard recipe --keys data` lists all",
         ),
         (
             "kind: grammar", "kind: {a: 1}",
@@ -365,7 +366,8 @@ TASKS = "one of translate, rewrite, restore, generate, fill, classify, tag, answ
         ),
         (
             "task: translate", "task: translte",
-            f"my.yaml:2: task: got 'translte', expected {TASKS}\ndid you mean translate?",
+            "my.yaml:2: task: got 'translte', expected a known task\n"
+            "did you mean translate? `regard recipe --keys` lists all",
         ),
         (
             "train:\n  steps: 50\n  learning_rate: 1e-3\n", "",
@@ -464,7 +466,8 @@ def test_an_override_can_fill_a_section_that_the_file_does_not_have(read):
         ("tokens.shared=off", "got 'off', expected true or false"),
         (
             "data.kind=cpy",
-            f"got 'cpy', expected {KINDS}\ndid you mean copy?",
+            "got 'cpy', expected a known kind\n"
+            "did you mean copy? `regard recipe --keys data` lists all",
         ),
         (
             "model.size=bse",

@@ -64,7 +64,7 @@ def find(name: str) -> Figure:
     Raises:
         InputError: If there is none; the message suggests the most similar name.
     """
-    return look_up("figure", name, FIGURES)
+    return look_up("figure", name, FIGURES, "regard show")
 
 
 def listing() -> str:

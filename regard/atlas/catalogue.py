@@ -11,13 +11,12 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.atlas import results
-from regard.errors import InputError
+from regard.errors import LISTED, InputError, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from regard.atlas.drawing import Drawing
@@ -150,7 +149,8 @@ class Figure:
         for name in given:
             if name not in self.options:
                 known = ", ".join(self.options) or "no option"
-                raise InputError(f"show {self.name}", got=repr(name), expected=known)
+                fix = did_you_mean(nearest(name, self.options))
+                raise InputError(f"show {self.name}", got=repr(name), expected=known, fix=fix)
         return {
             name: option.read(name, given[name]) if name in given else option.default
             for name, option in self.options.items()
@@ -233,20 +233,22 @@ class Figure:
         return found
 
 
-def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:
+def look_up(kind: str, name: str, known: Mapping[str, T], listed_by: str) -> T:
     """The entry of this name.
 
+    Args:
+        kind: What it is, for the message.
+        name: The name.
+        known: All entries by name.
+        listed_by: The command that lists all names.
+
     Raises:
-        InputError: If there is none; the message suggests the most similar name.
+        InputError: If there is none; the message suggests the most similar names.
     """
     if name not in known:
-        close = get_close_matches(name, known, n=1)
-        raise InputError(
-            f"no such {kind}",
-            got=name,
-            expected=f"one of {', '.join(known)}",
-            fix=f"did you mean {close[0]}?" if close else None,
-        )
+        expected = f"one of {', '.join(known)}" if len(known) <= LISTED else None
+        fix = did_you_mean(nearest(name, known), listed_by)
+        raise InputError(f"no such {kind}", got=name, expected=expected, fix=fix)
     return known[name]
 
 

@@ -95,7 +95,7 @@ def find_deck(name: str) -> Deck:
     Raises:
         InputError: If there is none; the message suggests the most similar name.
     """
-    return look_up("lecture", name.upper(), decks())
+    return look_up("lecture", name.upper(), decks(), "regard lecture")
 
 
 def chosen(deck: Deck, numbers: str) -> list[Slide]:

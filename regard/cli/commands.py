@@ -316,7 +316,8 @@ def plan(
         str | None,
         Argument(
             metavar="[RECIPE|SIZE|DIR]",
-            help="A recipe, a size (base, gpt2, …), or a model's folder or cached name.",
+            help="A recipe, a size (base, gpt2, …), or a model's folder or cached name; by "
+            "default, the sizes are listed.",
         ),
     ] = None,
     overrides: Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...")] = None,
@@ -343,9 +344,10 @@ def plan(
         print_line(table())
         return
     if what is None:
-        raise InputError("plan", got="nothing", expected="a recipe, a size or a folder",
-                         fix="try plan gpt2")  # fmt: skip
+        from regard.cost.names import listing
 
+        print(listing())
+        return
     setup(threads, None)
     found = compute(
         what,
@@ -408,10 +410,16 @@ def recipe_command(
     name: Annotated[
         str | None, Argument(metavar="[NAME]", help="A recipe's name; by default, all are listed.")
     ] = None,
+    keys: Annotated[
+        bool, Option("--keys", help="List the keys of a recipe; NAME: only those of a section.")
+    ] = False,
 ) -> None:
     """Print a shipped recipe, to read it or to start your own from it."""
     from regard.recipes import recipe as recipes
 
+    if keys:
+        print(recipes.KEYS.listing(name))
+        return
     if name is not None:
         print_line(recipes.text_of(name), end="")
         return

@@ -8,11 +8,10 @@ its prefix (`bert-base`, `t5-small`), a published model that is not a size of a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.errors import InputError
+from regard.errors import NEAREST, InputError, did_you_mean, nearest
 from regard.models.config import ModelConfig
 from regard.models.families import FAMILIES, Named
 from regard.recipes import recipe as recipes
@@ -21,6 +20,7 @@ from regard.recipes.yaml import write
 from regard.runs.load import outline
 from regard.runs.places import is_cached
 from regard.runs.start import outlined
+from regard.runtime.units import aligned
 from regard.tokens.config import BYTES_AND_SPECIAL
 
 SENTENCE_LENGTH = 30
@@ -126,12 +126,20 @@ def _named_or_loaded(what: str, overrides: Sequence[str]) -> tuple[str, Recipe]:
         return name, recipes.load(name, overrides)
     names = [*RECIPES, *known]
     near = [name for name in names if name.startswith(what.lower())]
-    near = near or get_close_matches(what.lower(), [*names, *shipped], n=3)
+    near = near or nearest(what, [*names, *shipped])
     raise InputError(
         f"{what}: no such size or recipe",
         expected="a size such as base, gpt2 or bert-base, a recipe, a file or a model's folder",
-        fix=f"did you mean {', '.join(near)}?" if near else f"sizes: {', '.join(names)}",
+        fix=did_you_mean(near[:NEAREST], "regard plan"),
     )
+
+
+def listing() -> str:
+    """The names of sizes and published models as text, a line for each family, then recipes."""
+    rows = [("the paper's", ", ".join(RECIPES))]
+    rows += [(name, ", ".join(family.named)) for name, family in FAMILIES.items() if family.named]
+    rows += [("others", ", ".join(OTHER_MODELS)), ("recipes", "as `regard recipe` lists them")]
+    return "\n".join(aligned(rows))
 
 
 def published_recipe(name: str, known: Named, overrides: Sequence[str] = ()) -> Recipe:

@@ -1,155 +1,22 @@
 """Error messages for recipes: file, line and key, the value found, what was expected.
 
 In: a pydantic `ValidationError`, the values it is about, and where they came from. Out: one
-`InputError` about the first fault, in at most two lines. Expectations are derived from the fields
-of the sections, so that there is no second list of what is allowed.
+`InputError` about the first fault, in at most two lines.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from functools import reduce
-from types import NoneType
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple
 
-from pydantic import PositiveInt, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from regard.config import Config, NameIn
-from regard.data.config import Column, Files, PartData, Parts
-from regard.errors import InputError
-from regard.models.config import NormPlace, RotaryScaling
+from regard.data.config import PartData
+from regard.errors import LISTED, InputError, did_you_mean, nearest
+from regard.recipes.keys import LIST_KEYS, Keys, choices_of, expectation
 from regard.recipes.yaml import Path, one_line, shown
-from regard.train.config import Freeze
-
-_WORDS: dict[Any, str] = {
-    bool: "true or false",
-    bool | Literal["sampled"]: "true, false or sampled",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    tuple[PositiveInt, PositiveInt]: "height and width, such as [8, 8]",
-    tuple[float, float]: "two numbers, such as [0.9, 0.98]",
-    tuple[str, ...]: "a list of names",
-    tuple[int, ...]: "a list of whole numbers",
-    tuple[PositiveInt, ...]: "a list of whole numbers, such as [6, 16]",
-    dict[str, float]: "numbers by name, such as {feed_forward: 0.5}",
-    dict[str, NormPlace]: "places by name, such as {feed_forward: post}",
-    RotaryScaling: "keys, such as {kind: linear, factor: 2.0}",
-    Column: "the name of a column, or its number",
-    Files: "a file name, or two as [source, target]",
-    Freeze: "none, embeddings, all, or a number of layers",
-    Parts: "sets of pairs by name, each with train, prefix, weight",
-}
-
-
-def closest(name: str, names: Iterable[str]) -> list[str]:
-    """A list with the known name that is most similar to a misspelt one; empty if none is."""
-    return get_close_matches(name.lower(), list(names), n=1)
-
-
-def expectation(field: FieldInfo) -> str:
-    """The values that a field takes, in words: `a number above 0`, `one of pre, post`."""
-    choices = _choices(field)
-    if choices:
-        words = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
-    else:
-        words = " ".join([_WORDS[_inner(field)], *_bounds(field)])
-    return f"{words}, or null" if NoneType in get_args(field.annotation) else words
-
-
-def _inner(field: FieldInfo) -> Any:
-    """The type of a field when it is not None."""
-    options = get_args(field.annotation)
-    if NoneType not in options:
-        return field.annotation
-    return reduce(operator.or_, [option for option in options if option is not NoneType])
-
-
-def _choices(field: FieldInfo) -> list[str]:
-    inner = _inner(field)
-    named = [list(each.table) for each in field.metadata if isinstance(each, NameIn)]
-    literals = get_args(inner) if get_origin(inner) is Literal else ()
-    return named[0] if named else [str(choice) for choice in literals]
-
-
-_BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}
-
-
-def _bounds(field: FieldInfo) -> list[str]:
-    phrases = [
-        f"{words} {getattr(bound, name)}"
-        for bound in field.metadata
-        for name, words in _BOUNDS.items()
-        if hasattr(bound, name)
-    ]
-    return [" and ".join(phrases)] if phrases else []
-
-
-@dataclass(frozen=True)
-class Keys:
-    """All keys that a recipe can have.
-
-    Attributes:
-        top: The keys at the top level, outside sections.
-        sections: For each section its configs by kind; a section without kinds has one, `""`.
-        tags: For each section with kinds, the key that selects the kind.
-    """
-
-    top: Mapping[str, FieldInfo]
-    sections: Mapping[str, Mapping[str, type[Config]]]
-    tags: Mapping[str, str]
-
-    def __contains__(self, path: Path) -> bool:
-        if len(path) == 1:
-            return path[0] in self.top
-        return len(path) == 2 and path[1] in self.fields(path[0])
-
-    def fields(self, section: str, kind: str | None = None) -> dict[str, FieldInfo]:
-        """The fields of a section, of one kind or of all kinds together."""
-        kinds = self.sections.get(section, {})
-        configs = [kinds[kind]] if kind is not None and kind in kinds else kinds.values()
-        return {name: field for config in configs for name, field in config.model_fields.items()}
-
-    def home(self, path: Path) -> str:
-        """What was expected instead of an unknown key."""
-        return f"a key of {path[0]}" if path[0] in self.sections else "a key of a recipe"
-
-    def help(self, path: Path, kind: str | None = None) -> str:
-        """Advice for an unknown key: the key that was probably meant, else the known keys."""
-        section, name = path[0], path[1] if len(path) > 1 else path[0]
-        if len(path) > 1:
-            near = self._near(section, name, kind)
-        else:
-            near = next(map("did you mean {}?".format, closest(name, self._outermost())), None)
-        if near is not None:
-            return near
-        elsewhere = [f"{other}.{name}" for other in self.sections if name in self.fields(other)]
-        if elsewhere:
-            return f"did you mean {' or '.join(elsewhere)}?"
-        if section in self.sections:
-            return f"keys of {section}: {', '.join(self.fields(section, kind))}"
-        return f"keys of a recipe: {', '.join(self._outermost())}"
-
-    def _outermost(self) -> list[str]:
-        return [*self.top, *self.sections]
-
-    def _near(self, section: str, name: str, kind: str | None) -> str | None:
-        """Advice with the most similar key of the section, or of the section probably meant."""
-        if section not in self.sections:
-            meant = closest(section, self.sections)
-            found = closest(name, self.fields(meant[0])) if meant else []
-            return f"did you mean {meant[0]}.{found[0]}?" if found else None
-        owners = [owner for owner, config in self.sections[section].items()
-                  if name in config.model_fields]  # fmt: skip
-        if owners and kind is not None and kind not in owners:
-            return f"{name} belongs to {section}.{self.tags[section]}: {' or '.join(owners)}"
-        near = closest(name, self.fields(section, kind))
-        return f"did you mean {section}.{near[0]}?" if near else None
 
 
 @dataclass(frozen=True)
@@ -249,8 +116,11 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
             expected,
             _addition(path, (choices or [expected])[0], keys),
         )
-    near = closest(value, choices) if isinstance(value, str) else []
-    fix = f"did you mean {near[0]}?" if near else None
+    near = nearest(value, choices) if isinstance(value, str) else []
+    fix = did_you_mean(near)
+    if near and len(choices) > LISTED:
+        section = f" {path[0]}" if path[0] in keys.sections else ""
+        expected, fix = f"a known {path[-1]}", did_you_mean(near, f"{LIST_KEYS}{section}")
     if path == ("version",):
         fix = "this Regard reads version 1 of recipes"
     return _Fault(rank, path, what, shown(value), expected, fix)
@@ -281,7 +151,7 @@ def _expected(path: Path, keys: Keys, kind: str | None) -> tuple[str, list[str]]
         first = next(iter(keys.sections[path[0]].values()))
         name, field = next(iter(first.model_fields.items()))
         return f"keys, such as {name}: {field.default}", []
-    return expectation(field), _choices(field)
+    return expectation(field), choices_of(field)
 
 
 def _addition(path: Path, example: str, keys: Keys) -> str:

@@ -15,7 +15,8 @@ from regard.data.config import DATA_KINDS
 from regard.errors import InputError
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
-from regard.recipes.messages import Keys, override_label
+from regard.recipes.keys import Keys
+from regard.recipes.messages import override_label
 from regard.recipes.yaml import Path, read
 from regard.tasks.entries import TASKS
 

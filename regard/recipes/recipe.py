@@ -34,10 +34,11 @@ from pydantic_core import PydanticCustomError
 from regard.config import Config, NameIn
 from regard.data.config import DATA_KINDS, Columns, DataConfig
 from regard.decode.config import DecodeConfig
-from regard.errors import InputError
+from regard.errors import InputError, did_you_mean, nearest
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
-from regard.recipes.messages import Keys, Source, closest, first_fault
+from regard.recipes.keys import Keys
+from regard.recipes.messages import Source, first_fault
 from regard.recipes.overrides import (
     TASKS_WITH_OWN_FORMAT,
     completed,
@@ -356,8 +357,8 @@ def _shipped_files() -> Iterator[tuple[str, Traversable]]:
 
 def _unknown_name(name: str) -> InputError:
     names = sorted(known for known, _ in _shipped_files())
-    near = [known for known in names if known.endswith(f"/{name}")] or closest(name, names)
-    fix = f"did you mean {' or '.join(near)}? {LIST}" if near else LIST
+    near = [known for known in names if known.endswith(f"/{name}")] or nearest(name, names)
+    fix = f"{did_you_mean(near)} {LIST}" if near else LIST
     return InputError(f"recipe {name}", got="no such name", expected="a recipe or a file", fix=fix)
 
 

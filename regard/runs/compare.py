@@ -27,7 +27,7 @@ from regard.errors import InputError
 from regard.explain.colours import LINE_STYLES
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
-from regard.recipes.messages import Keys
+from regard.recipes.keys import Keys
 from regard.recipes.recipe import Recipe, RecipeFormat
 from regard.runs.load import load
 from regard.runs.train import train

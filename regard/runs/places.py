@@ -22,9 +22,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.errors import InputError
+from regard.errors import NEAREST, InputError, did_you_mean, nearest
 from regard.recipes import recipe as recipes
-from regard.recipes.messages import closest
 from regard.recipes.shelf import in_megabytes, shipped
 from regard.runtime.device import check_memory
 from regard.runtime.files import read_regular
@@ -33,6 +32,8 @@ from regard.train.checkpoint.folder import CONFIG
 Want = Literal["model", "tokenizer", "config"]
 """Which files of a model are needed; a cached model may have been downloaded in part."""
 
+LIST = "regard ls"
+"""The command that lists the shipped models."""
 SHELVES = {"tiny", "small", "words", "own"}
 """First parts of names that are Regard's own, beside those of shipped models and recipes."""
 ORGANISATIONS = ("openai-community", "google-bert", "google-t5", "FacebookAI", "distilbert",
@@ -50,6 +51,10 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 _SHORT = re.compile("[0-9a-f]{7,40}")
 
 _logger = logging.getLogger(__name__)
+
+
+class UnknownModel(InputError):
+    """A name that no folder has, no shipped model, and none in the cache or on the hub."""
 
 
 @contextmanager
@@ -85,6 +90,16 @@ def find(place: str | Path, want: Want = "model", *, download: bool = True) -> P
     if (cached := _in_cache(repo, want)) is not None:
         return cached
     return _from_hub(repo, want, download=download)
+
+
+def shelf_of(name: str) -> list[str]:
+    """The names of the shipped models in a folder of the shelf, such as `small`.
+
+    Example:
+        >>> shelf_of("words/")
+        ['words/glove']
+    """
+    return [known for known in shipped() if known.startswith(f"{name.rstrip('/')}/")]
 
 
 def is_cached(place: str) -> bool:
@@ -295,20 +310,18 @@ def _unknown(name: str) -> InputError:
             f"{name} is a recipe, not a model", fix=f"train it ({command}), then name {run}"
         )
     names = [*shipped(), *known]
-    inside = [each for each in shipped() if each.startswith(f"{name}/")]  # of small: small/fill, …
-    near = inside or closest(name, names)[:1] or [x for x in names if x.startswith(f"{name}/")][:1]
+    near = shelf_of(name) or nearest(name, names) or [x for x in names if x.startswith(f"{name}/")][:1]
     if is_ours(name) and near:
-        return InputError(
-            f"no folder {name}, and no such shipped model", fix=f"did you mean {' or '.join(near)}?"
-        )
-    return InputError(f"no folder {name}", fix=f"name {_places(name)}")
+        fix = did_you_mean(near[:NEAREST], LIST)
+        return UnknownModel(f"no folder {name}, and no such shipped model", fix=fix)
+    return UnknownModel(f"no folder {name}", fix=f"name {_places(name)}")
 
 
 def _places(name: str) -> str:
-    """Advice on what can be named instead, a similar shipped model first if there is one."""
-    models = [*shipped()]
-    near = [f"{each} (did you mean that?), or " for each in closest(name, models)[:1]]
-    return f"{''.join(near)}a run, a checkpoint, or a shipped model ({', '.join(models)})"
+    """Advice on what can be named instead, similar shipped models first if there are any."""
+    near = nearest(name, shipped())
+    meant = f"{' or '.join(near)} (did you mean that?), or " if near else ""
+    return f"{meant}a run, a checkpoint, or a shipped model (`{LIST}` lists them)"
 
 
 def _not_cached(repo: Repository, want: Want, reason: str) -> InputError:
@@ -329,7 +342,7 @@ def _not_cached(repo: Repository, want: Want, reason: str) -> InputError:
         return InputError(what, fix=f"a complete one is there: {repo.name}@{whole[-1].name[:12]}")
     if near and not parts:
         return InputError(what, fix=f"the cache has {', '.join(near)}: did you mean {near[0]}?")
-    return InputError(what, fix=f"{reason}; or name {_places(repo.name)}")
+    return UnknownModel(what, fix=f"{reason}; or name {_places(repo.name)}")
 
 
 def _refused(repo: Repository, error: Exception) -> InputError:
@@ -338,6 +351,6 @@ def _refused(repo: Repository, error: Exception) -> InputError:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "RepositoryNotFoundError" in kinds and "GatedRepoError" not in kinds:
         what = f"no folder {repo}, no such shipped model, nor one in the cache or on the hub"
-        return InputError(what, fix=f"name {_places(repo.name)}, or a repository of the hub")
+        return UnknownModel(what, fix=f"name {_places(repo.name)}, or a repository of the hub")
     what = f"no folder {repo}, no such shipped model, nor one in the cache; the Hugging Face hub"
     return InputError(what, got=problem, fix=f"try again later, or name {_places(repo.name)}")

@@ -7,6 +7,8 @@ all of that from its own checkpoint, since the folder may no longer exist.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +24,7 @@ from regard.recipes import recipe as recipes
 from regard.recipes.overrides import MAY_DIFFER
 from regard.recipes.recipe import Recipe
 from regard.runs.load import check_weights, load, outline, recipe_of_run
+from regard.runs.places import UnknownModel
 from regard.tasks.entries import TASKS
 from regard.tasks.labelled import NAMES, is_labelled, with_task_head
 from regard.tokens import Vocabulary
@@ -31,6 +34,12 @@ from regard.train.config import Freeze
 DECIDED = {"family", "size", "pooler"}
 """Keys of `model` that the folder and the task decide; a recipe's values are ignored. So are those
 of all heads except `classes` and `tags`."""
+
+SCRATCH = {
+    "classify": "regard train own/classify-scratch",
+    "tag": "regard train own/classify-scratch task=tag",
+}
+"""The command that trains a model for a task without a pretrained one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +103,8 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> RunStart:
         return RunStart(continued(recipe, old), Vocabulary.from_json(snapshot.tokenizer), sizes)
     if recipe.start is None:
         return RunStart(recipe)
-    with torch.random.fork_rng(devices=[]):  # loading must not change how a new head is drawn
+    with torch.random.fork_rng(devices=[]), _advice_without_model(recipe):
+        # Loading must not change how a new head is drawn.
         found = load(recipe.start.folder, device="cpu", download=False)
     return RunStart(
         settled(recipe, found.recipe),
@@ -105,6 +115,18 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> RunStart:
     )
 
 
+@contextmanager
+def _advice_without_model(recipe: Recipe) -> Iterator[None]:
+    """A context in which an unknown `start.folder` is reported with the recipe that needs none."""
+    try:
+        yield
+    except UnknownModel as error:
+        if recipe.task not in SCRATCH:
+            raise
+        fix = f"name a pretrained encoder, such as small/fill; without one: {SCRATCH[recipe.task]}"
+        raise InputError(f"start.folder: {error.what}", fix=fix) from None
+
+
 def outlined(recipe: Recipe) -> tuple[Recipe, tuple[int, ...]]:
     """The recipe as `begin` completes it and the vocabulary sizes, without loading weights.
 
@@ -113,7 +135,8 @@ def outlined(recipe: Recipe) -> tuple[Recipe, tuple[int, ...]]:
     """
     if recipe.start is None:
         return recipe, ()
-    base, sizes = outline(recipe.start.folder)
+    with _advice_without_model(recipe):
+        base, sizes = outline(recipe.start.folder)
     return settled(recipe, base), sizes
 
 

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from regard.config import Config
 from regard.data.config import Column, NoData, ReadsTables
-from regard.recipes.messages import Keys
+from regard.recipes.keys import Keys
 from regard.recipes.recipe import RecipeFormat
 
 

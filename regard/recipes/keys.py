@@ -1,0 +1,245 @@
+"""All keys that a recipe can have: the values that each takes, and which one was probably meant.
+
+In: the configs of the sections. Out: expectations in words, advice for an unknown key, and the list
+of all keys. Everything is derived from the fields of the configs, so that there is no second list
+of what is allowed.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import PositiveInt
+from pydantic.fields import FieldInfo
+
+from regard.config import Config, NameIn
+from regard.data.config import Column, Files, Parts
+from regard.errors import InputError, did_you_mean, nearest
+from regard.models.config import NormPlace, RotaryScaling
+from regard.recipes.yaml import Path, shown
+from regard.runtime.units import aligned
+from regard.train.config import Freeze
+
+_WORDS: dict[Any, str] = {
+    bool: "true or false",
+    bool | Literal["sampled"]: "true, false or sampled",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    tuple[PositiveInt, PositiveInt]: "height and width, such as [8, 8]",
+    tuple[float, float]: "two numbers, such as [0.9, 0.98]",
+    tuple[str, ...]: "a list of names",
+    tuple[int, ...]: "a list of whole numbers",
+    tuple[PositiveInt, ...]: "a list of whole numbers, such as [6, 16]",
+    dict[str, float]: "numbers by name, such as {feed_forward: 0.5}",
+    dict[str, NormPlace]: "places by name, such as {feed_forward: post}",
+    RotaryScaling: "keys, such as {kind: linear, factor: 2.0}",
+    Column: "the name of a column, or its number",
+    Files: "a file name, or two as [source, target]",
+    Freeze: "none, embeddings, all, or a number of layers",
+    Parts: "sets of pairs by name, each with train, prefix, weight",
+}
+
+
+LIST_KEYS = "regard recipe --keys"
+"""The command that lists the keys of a recipe, or of the section that follows."""
+MANY_KEYS = 12
+"""A message lists the keys of a section only if they are at most so many."""
+_OTHER_NAMES = {
+    "steps": "max_steps num_steps iterations max_iters epochs num_train_epochs",
+    "batch_tokens": "batch_size bs per_device_train_batch_size",
+    "accumulate": "grad_accum gradient_accumulation gradient_accumulation_steps",
+    "optimizer": "optim optimiser",
+    "learning_rate": "lr rate max_lr peak_lr",
+    "schedule": "scheduler lr_scheduler lr_schedule",
+    "warmup": "warmup_steps",
+    "epsilon": "eps adam_epsilon",
+    "weight_decay": "wd l2",
+    "label_smoothing": "smoothing label_smoothing_factor",
+    "clip": "grad_clip clip_norm gradient_clipping max_grad_norm",
+    "log_every": "log_interval logging_steps",
+    "evaluate_every": "eval_every eval_interval eval_steps",
+    "save_every": "save_steps save_interval",
+    "patience": "early_stopping",
+    "dim": "d_model hidden_size embed_dim embedding_dim n_embd width",
+    "heads": "n_heads num_heads n_head num_attention_heads",
+    "kv_heads": "n_kv_heads num_kv_heads num_key_value_heads",
+    "hidden": "d_ff ffn_dim feed_forward_dim intermediate_size mlp_dim",
+    "layers": "n_layers num_layers n_layer depth num_hidden_layers",
+    "encoder_layers": "n_layers num_layers num_encoder_layers",
+    "decoder_layers": "n_layers num_layers num_decoder_layers",
+    "max_length": "max_len seq_len block_size context_length max_new_tokens max_tokens "
+    "max_position_embeddings",
+    "activation": "act act_fn activation_function hidden_act",
+    "dropout": "dropout_rate p_drop dropout_p",
+    "tied": "tie_embeddings tie_weights tie_word_embeddings",
+    "vocab": "vocab_size vocabulary n_vocab",
+    "beam": "num_beams beam_size beam_width",
+    "n_best": "num_return_sequences nbest",
+    "sample": "do_sample sampling",
+    "no_repeat_ngram": "no_repeat_ngram_size",
+    "seed": "random_seed manual_seed",
+}
+"""Names that other libraries give to a key, for advice."""
+
+
+def _other_names(name: str) -> list[str]:
+    """The keys that other libraries call so."""
+    return [key for key, others in _OTHER_NAMES.items() if name.lower() in others.split()]
+
+
+def expectation(field: FieldInfo) -> str:
+    """The values that a field takes, in words: `a number above 0`, `one of pre, post`."""
+    choices = choices_of(field)
+    if choices:
+        words = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
+    else:
+        words = " ".join([_WORDS[_inner(field)], *_bounds(field)])
+    return f"{words}, or null" if NoneType in get_args(field.annotation) else words
+
+
+def _inner(field: FieldInfo) -> Any:
+    """The type of a field when it is not None."""
+    options = get_args(field.annotation)
+    if NoneType not in options:
+        return field.annotation
+    return reduce(operator.or_, [option for option in options if option is not NoneType])
+
+
+def choices_of(field: FieldInfo) -> list[str]:
+    """The names that a field takes; empty if it takes other values than names."""
+    inner = _inner(field)
+    named = [list(each.table) for each in field.metadata if isinstance(each, NameIn)]
+    literals = get_args(inner) if get_origin(inner) is Literal else ()
+    return named[0] if named else [str(choice) for choice in literals]
+
+
+_BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}
+
+
+def _bounds(field: FieldInfo) -> list[str]:
+    phrases = [
+        f"{words} {getattr(bound, name)}"
+        for bound in field.metadata
+        for name, words in _BOUNDS.items()
+        if hasattr(bound, name)
+    ]
+    return [" and ".join(phrases)] if phrases else []
+
+
+@dataclass(frozen=True)
+class Keys:
+    """All keys that a recipe can have.
+
+    Attributes:
+        top: The keys at the top level, outside sections.
+        sections: For each section its configs by kind; a section without kinds has one, `""`.
+        tags: For each section with kinds, the key that selects the kind.
+    """
+
+    top: Mapping[str, FieldInfo]
+    sections: Mapping[str, Mapping[str, type[Config]]]
+    tags: Mapping[str, str]
+
+    def __contains__(self, path: Path) -> bool:
+        if len(path) == 1:
+            return path[0] in self.top
+        return len(path) == 2 and path[1] in self.fields(path[0])
+
+    def fields(self, section: str, kind: str | None = None) -> dict[str, FieldInfo]:
+        """The fields of a section, of one kind or of all kinds together."""
+        kinds = self.sections.get(section, {})
+        configs = [kinds[kind]] if kind is not None and kind in kinds else kinds.values()
+        return {name: field for config in configs for name, field in config.model_fields.items()}
+
+    def home(self, path: Path) -> str:
+        """What was expected instead of an unknown key."""
+        return f"a key of {path[0]}" if path[0] in self.sections else "a key of a recipe"
+
+    def help(self, path: Path, kind: str | None = None) -> str:
+        """Advice for an unknown key: the keys that were probably meant, else the known keys."""
+        section, name = path[0], path[1] if len(path) > 1 else path[0]
+        near = self._near(section, name, kind) if len(path) > 1 else self._near_outermost(name)
+        if near is not None:
+            return near
+        names = {name, *_other_names(name)}
+        elsewhere = [
+            f"{other}.{key}"
+            for other in self.sections
+            for key in self.fields(other)
+            if key in names
+        ]
+        if elsewhere:
+            return f"did you mean {' or '.join(elsewhere)}?"
+        if section not in self.sections:
+            return f"keys of a recipe: {', '.join([*self.top, *self.sections])}"
+        known = self.fields(section, kind)
+        if len(known) > MANY_KEYS:
+            return f"`{LIST_KEYS} {section}` lists the keys of {section}"
+        return f"keys of {section}: {', '.join(known)}"
+
+    def listing(self, section: str | None = None) -> str:
+        """All keys as text, each with the values that it takes and its default.
+
+        Args:
+            section: List only the keys of this section.
+
+        Raises:
+            InputError: There is no such section.
+        """
+        if section is not None and section not in self.sections:
+            expected = f"a section: {', '.join(self.sections)}"
+            raise InputError(f"--keys {section}", got="no such section", expected=expected)
+        rows = [] if section else [_row(name, field) for name, field in self.top.items()]
+        for name in self.sections if section is None else [section]:
+            rows += self._rows(name)
+        return "\n".join(aligned(rows))
+
+    def _rows(self, section: str) -> list[tuple[str, str]]:
+        """The rows of a section's keys; a key that kinds define differently has several."""
+        kinds = self.sections[section]
+        meanings: dict[str, dict[str, list[str]]] = {}
+        for kind, config in kinds.items():
+            for key, field in config.model_fields.items():
+                name, text = _row(f"{section}.{key}", field)
+                if key == self.tags.get(section):
+                    text = f"one of {', '.join(kinds)}"
+                meanings.setdefault(name, {}).setdefault(text, []).append(kind)
+        return [
+            (name, text if len(texts) == 1 else f"{', '.join(having)}: {text}")
+            for name, texts in meanings.items()
+            for text, having in texts.items()
+        ]
+
+    def _near_outermost(self, name: str) -> str | None:
+        """Advice with the most similar of the keys at the top level and the sections."""
+        top = [key for key in _other_names(name) if key in self.top]
+        return did_you_mean(top or nearest(name, [*self.top, *self.sections]))
+
+    def _near(self, section: str, name: str, kind: str | None) -> str | None:
+        """Advice with the most similar keys of the section, or of the section probably meant."""
+        if section not in self.sections:
+            meant = nearest(section, self.sections)[:1]
+            keys = nearest(name, self.fields(meant[0])) if meant else []
+            return did_you_mean([f"{meant[0]}.{key}" for key in keys])
+        owners = [owner for owner, config in self.sections[section].items()
+                  if name in config.model_fields]  # fmt: skip
+        if owners and kind is not None and kind not in owners:
+            return f"{name} belongs to {section}.{self.tags[section]}: {' or '.join(owners)}"
+        known = self.fields(section, kind)
+        others = [key for key in _other_names(name) if key in known]
+        return did_you_mean([f"{section}.{key}" for key in others or nearest(name, known)])
+
+
+def _row(name: str, field: FieldInfo) -> tuple[str, str]:
+    """A key, and the values that it takes with its default, as text."""
+    if field.is_required():
+        return name, expectation(field)
+    default = field.get_default(call_default_factory=True)
+    text = default if isinstance(default, str) else shown(default)
+    return name, f"{expectation(field)} ({text})"
