@@ -452,6 +452,32 @@ def test_runs_checkpoints_and_other_peoples_folders_are_listed_under_headings(re
     assert rows[-2] == {"name": "runs/begun", "kind": "run", "step": None, "best_loss": None}
 
 
+def test_a_folder_is_listed_alone_and_a_model_in_it_shows_its_card(regard, tmp_path):
+    models = tmp_path / "models"
+    load("tiny/translate").save(models / "mine")
+    (models / "their").mkdir(parents=True)
+    (models / "their/config.json").write_text('{"model_type": "gpt2"}')
+    (models / "their/README.md").write_text("# Their model\n")
+    rows = [json.loads(line) for line in regard("ls", "models", "--json").out.splitlines()]
+    assert [row["name"] for row in rows] == ["models/mine", "models/their"]
+    assert "shipped" not in regard("ls", "models").out
+    card = dict(line.split(maxsplit=1) for line in regard("ls", "models/mine").out.splitlines()[2:])
+    assert card["task"] == "translate"
+    assert card["verbs"] == "translate, words, look, heads"
+    assert card["sizes"].startswith("1 encoder layers, 2 decoder layers, 128 wide")
+    [facts] = [json.loads(line) for line in regard("ls", "models/mine", "--json").out.splitlines()]
+    assert facts["bytes"] == sum(file.stat().st_size for file in (models / "mine").iterdir())
+    assert regard("ls", "models/their").out.endswith("# Their model\n")
+    (tmp_path / "empty").mkdir()
+    assert regard("ls", "empty").err.startswith("empty has no runs, checkpoints")
+
+
+def test_a_shelf_is_a_folder_too(regard):
+    names = [json.loads(line)["name"] for line in regard("ls", "small", "--json").out.splitlines()]
+    assert names == [name for name in shipped() if name.startswith("small/")]
+    assert regard("ls", "small/").out == regard("ls", "small").out
+
+
 def test_file_names_that_are_not_utf8_are_printed(capsys) -> None:
     for as_json in (False, True):
         print_result("r\udcff", {"name": "r\udcff"}, as_json=as_json)

@@ -13,6 +13,7 @@ import typer
 
 from regard.atlas import FIGURES, find, parse_options
 from regard.atlas import lectures as index
+from regard.atlas.own_slides import topics
 from regard.cli.commands import app
 from regard.errors import InputError
 from regard.recipes import recipe as recipes
@@ -26,7 +27,8 @@ COUNTS = {"D0": 36, "D1": 48, "D2": 42, "D3": 54, "D4": 170}
 
 def commands() -> list[str]:
     slides = [slide for deck in index.decks().values() for slide in deck.slides]
-    return list(dict.fromkeys(command for slide in slides for command in slide.commands))
+    found = [command for each in (*slides, *topics()) for command in each.commands]
+    return list(dict.fromkeys(found))
 
 
 def test_every_slide_of_the_five_decks_is_in_the_index():

@@ -108,7 +108,9 @@ def chosen(deck: Deck, numbers: str) -> list[Slide]:
         return list(deck.slides)
     first, _, last = numbers.partition("-")
     if not (first.isdecimal() and (last or first).isdecimal()):
-        raise InputError("--slides", got=numbers, expected="a number, or two as in 12-20")
+        expected = "a number, or two as in 12-20"
+        fix = "a file of your own slides goes without a lecture: regard lecture --slides FILE"
+        raise InputError("--slides", got=numbers, expected=expected, fix=fix)
     low, high = int(first), int(last or first)
     if not 1 <= low <= high <= deck.count:
         raise InputError(

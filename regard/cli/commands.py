@@ -429,24 +429,23 @@ def recipe_command(
 @app.command("ls")
 def list_runs(
     place: Annotated[
-        str,
+        str | None,
         Argument(
-            metavar="[DIR|NAME]", help="A folder of runs, or a shipped model whose card to show."
+            metavar="[DIR|NAME]",
+            help="A folder to list, or a model or run whose card to show; by default, the shelf "
+            "and this folder are listed.",
         ),
-    ] = ".",
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List shipped models and the runs of a folder, or show the card of a shipped model."""
-    from regard.recipes.shelf import card_of
-    from regard.runs.list import listing, runs_in
-    from regard.runs.places import find, is_ours
+    """List shipped models and the models and runs of a folder, or show the card of one."""
+    from regard.runs.list import listed
 
-    if is_ours(place) and not Path(place).exists():
-        card = card_of(find(place))
-        print_result(card.describe(), card.model_dump(), as_json=as_json)
+    text, rows = listed(place)
+    if not rows:
+        print_status(f"{place or 'this folder'} has no runs, checkpoints or Hugging Face folders")
         return
-    found = list(runs_in(Path(place)))
-    print_result(listing(found), *found, as_json=as_json)
+    print_result(text, *rows, as_json=as_json)
 
 
 @app.command()

@@ -28,7 +28,10 @@ def lecture(
     show: Annotated[
         bool, Option("--show", help="Draw all slides, and open them as one page in the browser.")
     ] = False,
-    slides: Annotated[str, Option(help="Only these slides: 12, or 12-20.")] = "",
+    slides: Annotated[
+        str,
+        Option(help="Only these slides: 12, or 12-20. Without DECK: a file with your own slides."),
+    ] = "",
     out: Annotated[
         Path | None, Option("-o", "--out", help="The folder for page and figures.")
     ] = None,
@@ -41,6 +44,11 @@ def lecture(
 ) -> None:
     """List the slides of a lecture, each with the command that shows it.
 
+    D0 to D4 are five university lectures on attention and Transformers, of 2025 and 2026, by
+    different teachers; only titles in our own words are included, not the slides. For your own
+    lecture: --slides FILE, its text, with slides divided by form feeds (as pdftotext writes
+    them), lines of ---, or # headings; each slide gets the commands that fit its words.
+
     With --show: every command is run once, with a progress bar, and the page steps through the
     slides at a key press (F: full screen). A figure that trains takes a minute or two, and the
     translators of D4 ten and more.
@@ -49,11 +57,17 @@ def lecture(
 
     from regard.atlas import lectures
 
-    if deck is None:
+    if deck is None and not slides:
         print_line(lectures.overview())
         return
-    found = lectures.find_deck(deck)
-    chosen = lectures.chosen(found, slides)
+    if deck is None:
+        from regard.atlas.own_slides import read_slides
+
+        found = read_slides(Path(slides))
+        chosen = list(found.slides)
+    else:
+        found = lectures.find_deck(deck)
+        chosen = lectures.chosen(found, slides)
     if not show:
         print_result(lectures.listing(chosen), *map(asdict, chosen), as_json=as_json)
         return

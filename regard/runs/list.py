@@ -1,7 +1,8 @@
 """Lists shipped models, and the runs, checkpoints and Hugging Face folders below a folder.
 
-In: a folder. Out: a row for each model, and the table that `regard ls` prints. Only recipes,
-configs, cards and manifests are read; no tensor is read, and torch is not imported.
+In: a folder, or the name of a model. Out: a row for each model, and the table that `regard ls`
+prints, or the card of the model. Only recipes, configs, cards and manifests are read; no tensor is
+read, and torch is not imported.
 """
 
 from __future__ import annotations
@@ -14,16 +15,48 @@ from typing import Any
 
 from regard.errors import InputError
 from regard.recipes import recipe as recipes
-from regard.recipes.shelf import bytes_of, card_of, in_megabytes, is_model, shipped
-from regard.runtime.files import read_json
+from regard.recipes.shelf import CARD, bytes_of, card_of, in_megabytes, is_model, shipped
+from regard.runs.places import find, is_cached, is_ours, shelf_of
+from regard.runtime.files import read_json, read_regular
 from regard.runtime.units import aligned
 from regard.tasks.entries import EVERY_TASK, verbs_of
 from regard.tokens import Processor
 from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.folder import CONFIG, RECIPE, read_tokenizer
+from regard.train.checkpoint.folder import CHECKPOINTS, CONFIG, RECIPE, read_tokenizer
 
-SHIPPED = "shipped"
-"""The kind of rows for models that ship with Regard."""
+SHIPPED, RUN = "shipped", "run"
+"""The kinds of rows for models that ship with Regard, and for runs."""
+LONGEST_CARD = 1_000_000
+"""Largest size of a README.md that is shown, in bytes."""
+
+
+def listed(place: str | None) -> tuple[str, list[dict[str, Any]]]:
+    """What `regard ls` prints, as text and as rows for JSON.
+
+    Args:
+        place: A folder, whose models are listed; a model or a run, whose card is shown; None for
+            the shelf and the present folder.
+
+    Raises:
+        InputError: There is no such folder or model.
+    """
+    folder = Path(place or ".")
+    if place is None:
+        rows = [*shelf_rows(), *models_in(folder)]
+    elif not folder.exists() and shelf_of(place):
+        rows = [*shelf_rows(place)]
+    elif not folder.exists() and is_ours(place):
+        card = card_of(find(place))
+        return card.describe(), [card.model_dump()]
+    else:
+        if not folder.exists() and is_cached(place):
+            folder = Path(str(find(place, "config", download=False)))
+        row = row_of(folder)
+        if row is not None:
+            facts = facts_of(folder, row)
+            return described(facts), [facts]
+        rows = [*models_in(folder)]
+    return listing(rows), rows
 
 
 def listing(found: Sequence[Mapping[str, Any]]) -> str:
@@ -44,9 +77,15 @@ def listing(found: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(tables)
 
 
-def shelf_rows() -> Iterator[dict[str, Any]]:
-    """Yields a row for each shipped entry: its size, first score, and commands (verbs)."""
+def shelf_rows(folder: str = "") -> Iterator[dict[str, Any]]:
+    """Yields a row for each shipped entry: its size, first score, and commands (verbs).
+
+    Args:
+        folder: Only the entries in this folder of the shelf, such as `small`; empty: all.
+    """
     for name, entry in shipped().items():
+        if folder and name.partition("/")[0] != folder.rstrip("/"):
+            continue
         model, verbs = "vectors", ["vectors"]
         if is_model(entry):
             model, verbs = _described(entry)
@@ -61,7 +100,7 @@ def shelf_rows() -> Iterator[dict[str, Any]]:
 
 
 def _described(entry: Traversable) -> tuple[str, list[str]]:
-    """The family of a shipped model, and the commands that work with it."""
+    """The family of a model in a checkpoint folder, and the commands that work with it."""
     with as_file(entry) as folder:
         recipe = recipes.load(folder / RECIPE)
         known = Processor.from_json(read_tokenizer(folder))
@@ -77,41 +116,82 @@ def _first_score(entry: Traversable) -> dict[str, Any] | None:
         return None
 
 
-def runs_in(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yields rows for shipped models, then for runs, checkpoints and Hugging Face folders.
+def models_in(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yields rows for the runs, checkpoints and Hugging Face folders in a folder.
 
     Args:
         folder: This folder and two levels below it are searched.
     """
     if not folder.is_dir():
         raise InputError(f"ls {folder}", got="no such folder", expected="a folder with runs in it")
-    yield from shelf_rows()
     runs: set[Path] = set()
     for place in sorted([folder, *folder.glob("*"), *folder.glob("*/*")]):
         if runs & set(place.parents):  # inside a run: its checkpoints have no rows of their own
             continue
-        if (place / "checkpoints").is_dir():
-            runs.add(place)
-            yield {"name": str(place), "kind": "run", **checkpoint.summary(place)}
-        elif (place / CONFIG).is_file():
-            yield from _model_in(place)
+        row = row_of(place)
+        if row is not None:
+            runs |= {place} if row["kind"] == RUN else set()
+            yield row
 
 
-def _model_in(place: Path) -> Iterator[dict[str, Any]]:
-    """Yields the row of a folder with a `config.json`, if that describes a model."""
+def row_of(place: Path) -> dict[str, Any] | None:
+    """The row of a folder that is a run, a checkpoint or a Hugging Face folder; else None."""
+    name = str(place)
+    if (place / CHECKPOINTS).is_dir():
+        return {"name": name, "kind": RUN, **checkpoint.summary(place)}
+    if not (place / CONFIG).is_file():
+        return None
     try:
         config = read_json(place / CONFIG)
     except InputError:
-        return
+        return None
     if "regard" in config:
-        yield {"name": str(place), "kind": "checkpoint", "model": config.get("family")}
-    elif isinstance(config.get("model_type"), str):
-        yield {"name": str(place), "kind": "Hugging Face", "model": config["model_type"]}
-    elif _has_weights(place):
-        yield {"name": str(place), "kind": "Hugging Face", "model": "no model_type"}
+        return {"name": name, "kind": "checkpoint", "model": config.get("family")}
+    if isinstance(config.get("model_type"), str):
+        return {"name": name, "kind": "Hugging Face", "model": config["model_type"]}
+    if _has_weights(place):
+        return {"name": name, "kind": "Hugging Face", "model": "no model_type"}
+    return None
 
 
-def _has_weights(place: Path) -> bool:
+def _has_weights(folder: Path) -> bool:
     from regard.hub.folder import has_weights  # here, because it imports torch
 
-    return has_weights(place)
+    return has_weights(folder)
+
+
+def facts_of(place: Path, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model's folder says about itself: its row, its recipe, its size and its card.
+
+    Args:
+        place: The folder of a run, a checkpoint or a Hugging Face model.
+        row: As `row_of` returns it.
+    """
+    newest = sorted((place / CHECKPOINTS).glob("[0-9]*"))[-1:] or [place]
+    files = [file for file in newest[0].iterdir() if not file.name.startswith("training.")]
+    facts = {**row, "bytes": sum(file.stat().st_size for file in files if file.is_file())}
+    try:
+        recipe = recipes.load(newest[0] / RECIPE)
+        facts |= {"task": recipe.task, "model": recipe.model.family}
+        layers = [f"{count} {stack} layers" for stack, count in recipe.model.stacks.items()]
+        facts["sizes"] = ", ".join([*layers, recipe.model.summary])
+        facts["verbs"] = _described(newest[0])[1]
+    except InputError:  # word vectors, another library's model, or a damaged one
+        pass
+    card = place / CARD
+    if card.is_file():
+        facts["card"] = read_regular(card, LONGEST_CARD).decode("utf-8", "replace").strip()
+    return facts
+
+
+def described(facts: Mapping[str, Any]) -> str:
+    """The facts of a model's folder as text: one line for each, then its card."""
+    shown = dict(facts) | {"bytes": in_megabytes(facts["bytes"])}
+    shown["verbs"] = ", ".join(facts.get("verbs", ()))
+    names = {"step": "last step", "best_loss": "best loss", "bytes": "size"}
+    rows = [
+        (names.get(key, key), str(value))
+        for key, value in shown.items()
+        if key not in ("name", "card") and value not in (None, "")
+    ]
+    return "\n".join([facts["name"], "", *aligned(rows), "", facts.get("card", "")]).rstrip()
