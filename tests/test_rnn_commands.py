@@ -62,10 +62,18 @@ def test_elmo_embeds_compares_words_and_writes(regard, tmp_path):
     assert found.embed([5, 6, 7]).shape == (16,)
 
 
+RECIPES = {
+    "own/rnn": ["model.both_ways=false"],
+    "own/classify-scratch": ["model.heads=2", "model.hidden=32", "model.layers=1"],
+}
+"""The recipes that need no pretrained model, each with what makes it small."""
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("task", ["classify", "tag"])
-def test_labels_are_learned_from_nothing(regard, tmp_path, task):
-    """What decides is at the other end of the text: the state carries it there."""
+def test_labels_are_learned_from_nothing(regard, tmp_path, task, recipe):
+    """What decides is at the other end of the text: a state carries it there, or attention."""
     words = ["dog", "cat", "tree", "house", "bird", "street"]
     texts = [(first, words[i % 6], words[(i // 6) % 6], words[i % 5])
              for i in range(120) for first in ("good", "bad")]  # fmt: skip
@@ -78,10 +86,10 @@ def test_labels_are_learned_from_nothing(regard, tmp_path, task):
                          for place, word in enumerate(text)) for text in texts]  # fmt: skip
         file.write_text("\n".join(lines))
     small = [f"task={task}", f"data.train={file.name}", "data.held_out=40", "model.dim=16",
-             "tokens.kind=words", "model.both_ways=false", "train.steps=80",
-             "train.learning_rate=2e-2", "train.warmup=5", "train.evaluate_every=40",
-             "train.save_every=40", "model.dropout=0", "-q"]  # fmt: skip
-    done(regard("train", "own/rnn", "-o", "run", *small))
+             "tokens.kind=words", "train.steps=80", "train.learning_rate=2e-2", "train.warmup=5",
+             "train.evaluate_every=40", "train.save_every=40", "model.dropout=0", "-q",
+             *RECIPES[recipe]]  # fmt: skip
+    done(regard("train", recipe, "-o", "run", *small))
     scores = json.loads(done(regard("eval", "run", "--json")))
     assert "100" in json.dumps(scores)
     if task == "classify":
@@ -90,6 +98,27 @@ def test_labels_are_learned_from_nothing(regard, tmp_path, task):
     else:
         [*_, last] = package.load("run").tag("bad house bird dog")
         assert last.tag == "B-bad"
+
+
+@pytest.mark.parametrize(("recipe", "task"), [("own/classify", "classify"), ("own/tag", "tag")])
+def test_without_a_pretrained_model_the_recipe_that_needs_none_is_named(
+    regard, monkeypatch, recipe, task
+):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    found = regard("train", recipe, "data.train=mine.tsv", "-o", "run")
+    more = "" if task == "classify" else " task=tag"
+    is_refused(found, "start.folder: no folder bert", f"regard train own/classify-scratch{more}")
+    is_refused(regard("plan", recipe), f"regard train own/classify-scratch{more}")
+
+
+def test_pairs_of_texts_are_classified_from_nothing(regard, tmp_path):
+    rows = [f"a {one} {i}\ta {two} {i}\t{'same' if one == two else 'other'}\n"
+            for i in range(10) for one in ("dog", "cat") for two in ("dog", "cat")]  # fmt: skip
+    (tmp_path / "mine.tsv").write_text("".join(rows))
+    done(regard("train", "own/classify-scratch", "data.train=mine.tsv", "train.steps=2",
+                "data.held_out=4", "model.dim=16", "-o", "run", "-q"))  # fmt: skip
+    assert done(regard("classify", "run", "a dog\ta cat")).partition("\t")[0] in ("same", "other")
+    assert package.load("run").model.config.classes == ("other", "same")
 
 
 def test_what_it_cannot_be_is_refused(regard):
