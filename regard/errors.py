@@ -100,10 +100,10 @@ def nearest(name: str, names: Iterable[str]) -> list[str]:
     """
     typed, lower = name.lower(), {known.lower(): known for known in names}
     close = get_close_matches(typed, lower, n=NEAREST)
-    alike = {each: SequenceMatcher(None, each, typed).ratio() for each in close}
-    similar = [each for each in close if alike[each] > alike[close[0]] - 0.15]
-    whole = [each for each in lower if typed in re.split(r"\W|_", each)]
-    return [lower[each] for each in dict.fromkeys([*similar, *whole])][:NEAREST]
+    ratios = {known: SequenceMatcher(None, known, typed).ratio() for known in close}
+    similar = [known for known in close if ratios[known] > ratios[close[0]] - 0.15]
+    longer = [known for known in lower if typed in re.split(r"\W|_", known)]
+    return [lower[known] for known in dict.fromkeys([*similar, *longer])][:NEAREST]
 
 
 def did_you_mean(names: Sequence[str], listed_by: str = "") -> str | None:

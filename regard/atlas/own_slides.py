@@ -131,7 +131,7 @@ def _commands(title: str, body: str) -> tuple[str, ...]:
         topic: TITLE_WEIGHT * len(topic.pattern.findall(title)) + len(topic.pattern.findall(body))
         for topic in topics()
     }
-    best = sorted((topic for topic in topics() if counts[topic]), key=lambda each: -counts[each])
+    best = sorted((topic for topic in topics() if counts[topic]), key=lambda topic: -counts[topic])
     return tuple(
         dict.fromkeys(command for topic in best[:MOST_TOPICS] for command in topic.commands)
     )

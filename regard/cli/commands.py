@@ -428,7 +428,7 @@ def recipe_command(
 
 @app.command("ls")
 def list_runs(
-    place: Annotated[
+    name: Annotated[
         str | None,
         Argument(
             metavar="[DIR|NAME]",
@@ -441,9 +441,9 @@ def list_runs(
     """List shipped models and the models and runs of a folder, or show the card of one."""
     from regard.runs.list import listed
 
-    text, rows = listed(place)
+    text, rows = listed(name)
     if not rows:
-        print_status(f"{place or 'this folder'} has no runs, checkpoints or Hugging Face folders")
+        print_status(f"{name or 'this folder'} has no runs, checkpoints or Hugging Face folders")
         return
     print_result(text, *rows, as_json=as_json)
 

@@ -63,18 +63,18 @@ def lecture(
     if deck is None:
         from regard.atlas.own_slides import read_slides
 
-        found = read_slides(Path(slides))
-        chosen = list(found.slides)
+        talk = read_slides(Path(slides))
+        chosen = list(talk.slides)
     else:
-        found = lectures.find_deck(deck)
-        chosen = lectures.chosen(found, slides)
+        talk = lectures.find_deck(deck)
+        chosen = lectures.chosen(talk, slides)
     if not show:
         print_result(lectures.listing(chosen), *map(asdict, chosen), as_json=as_json)
         return
     from regard.runtime.files import write_file
     from regard.runtime.progress import Progress
 
-    folder = Path(f"lecture-{found.name}") if out is None else out
+    folder = Path(f"lecture-{talk.name}") if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
     wanted = [each for slide in chosen for each in slide.commands]
     first = [each for command in wanted for each in lectures.needed_first(command)]
@@ -89,7 +89,7 @@ def lecture(
             bar.describe(command)
             shown[command] = lectures.draw(command, folder, run, fresh=fresh)
             bar.finish(1)
-    page = write_file(folder / "index.html", lectures.page_of(found, chosen, shown).encode())
+    page = write_file(folder / "index.html", lectures.page_of(talk, chosen, shown).encode())
     failed = [command for command, what in shown.items() if what.failed]
     for command in failed:
         print_status(f"not shown: {command}: {shown[command].text.splitlines()[0]}", quiet=quiet)

@@ -30,27 +30,27 @@ LONGEST_CARD = 1_000_000
 """Largest size of a README.md that is shown, in bytes."""
 
 
-def listed(place: str | None) -> tuple[str, list[dict[str, Any]]]:
+def listed(name: str | None) -> tuple[str, list[dict[str, Any]]]:
     """What `regard ls` prints, as text and as rows for JSON.
 
     Args:
-        place: A folder, whose models are listed; a model or a run, whose card is shown; None for
+        name: A folder, whose models are listed; a model or a run, whose card is shown; None for
             the shelf and the present folder.
 
     Raises:
         InputError: There is no such folder or model.
     """
-    folder = Path(place or ".")
-    if place is None:
+    folder = Path(name or ".")
+    if name is None:
         rows = [*shelf_rows(), *models_in(folder)]
-    elif not folder.exists() and shelf_of(place):
-        rows = [*shelf_rows(place)]
-    elif not folder.exists() and is_ours(place):
-        card = card_of(find(place))
+    elif not folder.exists() and shelf_of(name):
+        rows = [*shelf_rows(name)]
+    elif not folder.exists() and is_ours(name):
+        card = card_of(find(name))
         return card.describe(), [card.model_dump()]
     else:
-        if not folder.exists() and is_cached(place):
-            folder = Path(str(find(place, "config", download=False)))
+        if not folder.exists() and is_cached(name):
+            folder = Path(str(find(name, "config", download=False)))
         row = row_of(folder)
         if row is not None:
             facts = facts_of(folder, row)
@@ -134,22 +134,22 @@ def models_in(folder: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def row_of(place: Path) -> dict[str, Any] | None:
+def row_of(folder: Path) -> dict[str, Any] | None:
     """The row of a folder that is a run, a checkpoint or a Hugging Face folder; else None."""
-    name = str(place)
-    if (place / CHECKPOINTS).is_dir():
-        return {"name": name, "kind": RUN, **checkpoint.summary(place)}
-    if not (place / CONFIG).is_file():
+    name = str(folder)
+    if (folder / CHECKPOINTS).is_dir():
+        return {"name": name, "kind": RUN, **checkpoint.summary(folder)}
+    if not (folder / CONFIG).is_file():
         return None
     try:
-        config = read_json(place / CONFIG)
+        config = read_json(folder / CONFIG)
     except InputError:
         return None
     if "regard" in config:
         return {"name": name, "kind": "checkpoint", "model": config.get("family")}
     if isinstance(config.get("model_type"), str):
         return {"name": name, "kind": "Hugging Face", "model": config["model_type"]}
-    if _has_weights(place):
+    if _has_weights(folder):
         return {"name": name, "kind": "Hugging Face", "model": "no model_type"}
     return None
 
@@ -160,14 +160,14 @@ def _has_weights(folder: Path) -> bool:
     return has_weights(folder)
 
 
-def facts_of(place: Path, row: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
     """What a model's folder says about itself: its row, its recipe, its size and its card.
 
     Args:
-        place: The folder of a run, a checkpoint or a Hugging Face model.
+        folder: The folder of a run, a checkpoint or a Hugging Face model.
         row: As `row_of` returns it.
     """
-    newest = sorted((place / CHECKPOINTS).glob("[0-9]*"))[-1:] or [place]
+    newest = sorted((folder / CHECKPOINTS).glob("[0-9]*"))[-1:] or [folder]
     files = [file for file in newest[0].iterdir() if not file.name.startswith("training.")]
     facts = {**row, "bytes": sum(file.stat().st_size for file in files if file.is_file())}
     try:
@@ -178,7 +178,7 @@ def facts_of(place: Path, row: Mapping[str, Any]) -> dict[str, Any]:
         facts["verbs"] = _described(newest[0])[1]
     except InputError:  # word vectors, another library's model, or a damaged one
         pass
-    card = place / CARD
+    card = folder / CARD
     if card.is_file():
         facts["card"] = read_regular(card, LONGEST_CARD).decode("utf-8", "replace").strip()
     return facts
