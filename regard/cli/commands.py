@@ -116,7 +116,8 @@ def train(
     silence_warnings(quiet=quiet)
     with first_process_reports():
         if recipe is not None and "=" in recipe and not Path(recipe).exists():
-            recipe, overrides = None, [recipe, *(overrides or ())]
+            overrides = [recipe, *(overrides or ())]
+            recipe = None
         recipe, out = recipe_and_run(recipe, out, resume=resume)
         if not out:
             raise InputError(
