@@ -563,7 +563,7 @@ def test_tokens_of_lines_and_of_wrong_input(regard, tmp_path):
     assert [len(row.get("tokens", ())) for row in rows] == [2, 0, 0, 2]
     assert "line 3: not UTF-8" in found.err
     is_refused(regard("tokens", "tiny/translate", ""), "an empty text")
-    is_refused(regard("tokens", "nowhere", "x"), "no folder nowhere", "tiny/translate")
+    is_refused(regard("tokens", "nowhere", "x"), "no folder nowhere", "`regard ls` lists them")
     is_refused(regard("tokens", "tiny/translate", "x", "--compare", "nowhere"), "nowhere")
     (tmp_path / "notes.txt").write_text("no JSON")
     is_refused(regard("tokens", "notes.txt", "x"), "notes.txt", "not JSON")
