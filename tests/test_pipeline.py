@@ -261,8 +261,8 @@ def test_public_names_are_there() -> None:
         regard.nonsense  # noqa: B018
 
 
-def test_unknown_place_names_the_shipped_models() -> None:
-    with pytest.raises(InputError, match="tiny/translate"):
+def test_unknown_place_names_what_lists_the_shipped_models() -> None:
+    with pytest.raises(InputError, match="`regard ls` lists them"):
         load("nowhere")
 
 
