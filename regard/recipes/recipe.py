@@ -38,7 +38,7 @@ from regard.errors import InputError, did_you_mean, nearest
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
 from regard.recipes.keys import Keys
-from regard.recipes.messages import Source, first_fault
+from regard.recipes.messages import Source, first_fault, override_label
 from regard.recipes.overrides import (
     TASKS_WITH_OWN_FORMAT,
     completed,
@@ -257,7 +257,7 @@ def parse_columns(overrides: Sequence[str]) -> Columns:
     named: dict[str, Any] = {}
     header: bool | None = None
     for override in overrides:
-        path, value = _parse(override)
+        path, value = parse(override, KEYS)
         if path == ("data", "header") and isinstance(value, bool | None):
             header = value
         elif path[0] == "data" and path[-1] in known and type(value) in (str, int):
