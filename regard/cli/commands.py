@@ -347,7 +347,7 @@ def plan(
     if what is None:
         from regard.cost.names import listing
 
-        print(listing())
+        print_line(listing())
         return
     setup(threads, None)
     found = compute(
@@ -419,7 +419,7 @@ def recipe_command(
     from regard.recipes import recipe as recipes
 
     if keys:
-        print(recipes.KEYS.listing(name))
+        print_line(recipes.KEYS.listing(name))
         return
     if name is not None:
         print_line(recipes.text_of(name), end="")
