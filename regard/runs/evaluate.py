@@ -27,7 +27,6 @@ def evaluate(
     files: str | None = None,
     columns: Columns = ALL_FOUND,
     beam: int | None = None,
-    suggest: bool = False,
     limit: int | None = None,
     **scoring: Any,
 ) -> Report:
@@ -42,16 +41,15 @@ def evaluate(
         files: Files with other examples to use instead; of a dataset folder, its test split.
         columns: Which columns of these files are read, if they differ from those of training.
         beam: The beam size, for tasks that decode by beam search.
-        suggest: Whether to also score suggestions of next words.
         limit: Score at most this many examples of each set, evenly spread over it.
-        **scoring: Further fields of `Scoring`.
+        **scoring: Further fields of `Scoring`, such as `suggest`.
 
     Raises:
         InputError: There is no metric for such a model, or it cannot suggest words; or `limit` is
             not at least 1.
     """
     kind, recipe = TASKS[pipeline.recipe.task].task_class, pipeline.recipe
-    if suggest and "suggest" not in kind.scoring:
+    if scoring.get("suggest") and "suggest" not in kind.scoring:
         raise InputError("--suggest", got=f"{pipeline}", expected="a model that generates text")
     if not hasattr(kind, "report"):
         raise InputError(
@@ -62,7 +60,7 @@ def evaluate(
     changes = {"beam": beam} if beam is not None and "beam" in kind.scoring else {}
     if out is not None:
         scoring["keep"] = partial(_keep, out)
-    how = Scoring(pipeline.decoding(**changes), suggest=suggest, **scoring)
+    how = Scoring(pipeline.decoding(**changes), **scoring)
     if sets is None:
         how.on_progress(0.0, "reading the text")
         files = None if files is None else split_to_score(files)

@@ -44,7 +44,6 @@ from regard.train.checkpoint.folder import (
     check_tensors,
 )
 
-
 _logger = logging.getLogger(__name__)
 
 
@@ -259,9 +258,7 @@ ALONE = (".pth", ".pt", ".safetensors")
 """Endings of files of weights alone."""
 
 
-def _alone(
-    file: Path, heads: int | None, normalisation: dict[str, tuple[float, ...]]
-) -> Pipeline:
+def _alone(file: Path, heads: int | None, normalisation: dict[str, tuple[float, ...]]) -> Pipeline:
     """A ViT whose weights stand alone, with the image reader that is asked for."""
     from regard.data.images.reader import ImageReader
     from regard.hub.exchange import recipe_of

@@ -310,7 +310,9 @@ def _unknown(name: str) -> InputError:
             f"{name} is a recipe, not a model", fix=f"train it ({command}), then name {run}"
         )
     names = [*shipped(), *known]
-    near = shelf_of(name) or nearest(name, names) or [x for x in names if x.startswith(f"{name}/")][:1]
+    near = (
+        shelf_of(name) or nearest(name, names) or [x for x in names if x.startswith(f"{name}/")][:1]
+    )
     if is_ours(name) and near:
         fix = did_you_mean(near[:NEAREST], LIST)
         return UnknownModel(f"no folder {name}, and no such shipped model", fix=fix)

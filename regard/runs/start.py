@@ -20,7 +20,6 @@ from regard.errors import InputError
 from regard.layers import freezing
 from regard.models import Model, parse_description
 from regard.models.config import ModelConfig
-from regard.recipes import recipe as recipes
 from regard.recipes.overrides import MAY_DIFFER
 from regard.recipes.recipe import Recipe
 from regard.runs.load import check_weights, load, outline, recipe_of_run
