@@ -158,11 +158,15 @@ class Reader(EncoderTask):
             symbols: Whether to read special tokens written in a text, such as `[MASK]`, as such.
         """
         tokenizer = self.tokenizer
-        encode = tokenizer.encode_with_specials if symbols else tokenizer.encode
+        sides = [(text,) if isinstance(text, str) else text for text in texts]
+        flat = [side for text in sides for side in text]
+        if symbols:
+            encoded = iter(map(tokenizer.encode_with_specials, flat))
+        else:
+            encoded = iter(tokenizer.encode_batch(flat))
         found = []
-        for text in texts:
-            first, second = (text, None) if isinstance(text, str) else text
-            ids, pair = encode(first), None if second is None else encode(second)
+        for text in sides:
+            ids, pair = next(encoded), next(encoded) if len(text) == 2 else None
             limit = longest - len(tokenizer.template([], None if pair is None else []))
             whole = len(ids) + len(pair or ())
             ids, pair = _shortened(ids, pair, limit)
