@@ -28,9 +28,14 @@ def generator(*numbers: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([number % 2**64 for number in numbers]))
 
 
+def index_type(count: int) -> np.dtype[Any]:
+    """Return the smallest type of the numbers below `count`."""
+    return np.dtype(np.uint32 if count < 2**32 else np.int64)
+
+
 def shuffled(random: np.random.Generator, count: int) -> NDArray[Any]:
     """Return the numbers below `count` in random order: as `random.permutation`, in less memory."""
-    numbers = np.arange(count, dtype=np.uint32 if count < 2**32 else np.int64)
+    numbers = np.arange(count, dtype=index_type(count))
     random.shuffle(numbers)
     return numbers
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from regard.data.config import OnBad
-from regard.data.order import generator
+from regard.data.order import generator, index_type
 from regard.data.text.cache import finish, key_of, new_folder
 from regard.data.text.records import Problem, usable
 from regard.runtime.files import cache_folder, write_synced
@@ -161,7 +161,7 @@ class Examples(Sequence[Item]):
     def _numbers(self, part: slice) -> NDArray[Any]:
         """Return the numbers, among all examples of the files, of a part of this sequence."""
         if self._index is None:
-            return np.arange(*part.indices(len(self)))
+            return np.arange(*part.indices(len(self)), dtype=index_type(len(self)))
         return self._index[part]
 
     def _ranges(self, part: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -197,7 +197,7 @@ class Examples(Sequence[Item]):
     @property
     def numbers(self) -> NDArray[Any]:
         """The numbers of the examples among all examples of the files, in ascending order."""
-        return self._numbers(slice(None)) if self._index is None else self._index
+        return self._numbers(slice(None))
 
     def sample(self, size: int = SAMPLE) -> Sequence[Item]:
         """Return about `size` bytes of examples, chosen at random but always the same."""

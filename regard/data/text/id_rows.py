@@ -10,7 +10,6 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -63,7 +62,7 @@ class IdRows:
     def _start(self, place: int) -> int:
         return int(self.ends[place - 1]) if place else 0
 
-    @cached_property
+    @property
     def sizes(self) -> NDArray[np.int32]:
         """(rows,) The length of each list."""
         sizes = np.empty(len(self), dtype=np.int32)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.config import FileData, LabelledData, PartData
-from regard.data.order import generator, shuffled
+from regard.data.order import generator, index_type, shuffled
 from regard.data.text import records
 from regard.data.text.arrow import splits_in
 from regard.data.text.examples import SCANNED, Examples, Item, Reading, collect
@@ -158,7 +158,7 @@ def _grouped(examples: Examples[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         of its group, 0 for all others.
     """
     count = len(examples)
-    first = np.empty(count, dtype=np.uint32 if count < 2**32 else np.int64)
+    first = np.empty(count, dtype=index_type(count))
     sizes = np.zeros_like(first)
     buckets = np.empty(count, dtype=np.uint8)
     for start in range(0, count, SCANNED):
