@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar, overload
 
@@ -132,19 +133,13 @@ class Examples(Sequence[Item]):
         for block in self.blocks():
             yield from block
 
-    def blocks(self, done: Callable[[int], None] | None = None) -> Iterator[list[Item]]:
-        """Yield the examples in lists of bounded size.
-
-        Args:
-            done: Called after each with the bytes that it was read from.
-        """
+    def blocks(self) -> Iterator[list[Item]]:
+        """Yield the examples in lists of bounded size."""
         for first in range(0, len(self), BLOCK_EXAMPLES):
             starts, stops = self._ranges(slice(first, first + BLOCK_EXAMPLES))
             while len(starts):
                 count = int(np.searchsorted(np.cumsum(stops - starts), BLOCK_BYTES)) + 1
                 yield self._loaded(starts[:count].tolist(), stops[:count].tolist())
-                if done is not None:
-                    done(int((stops[:count] - starts[:count]).sum()))
                 starts, stops = starts[count:], stops[count:]
 
     def _loaded(self, starts: list[int], stops: list[int]) -> list[Item]:
@@ -339,9 +334,18 @@ def _open(folder: Path) -> tuple[_Rows, dict[str, int]] | None:
     return _Rows((folder / "rows.jsonl").open("rb"), ends, keys, folder.name), facts["skipped"]
 
 
-def progress(total: float) -> Progress:
+def progress(total: float, *, quiet: bool = False) -> Progress:
     """Return a progress bar for work that may take minutes; none if warnings are not shown."""
-    return Progress(total, quiet=not _logger.isEnabledFor(logging.WARNING), at_once=False)
+    hidden = quiet or not _logger.isEnabledFor(logging.WARNING)
+    return Progress(total, quiet=hidden, at_once=False)
+
+
+def blocks_of(examples: Sequence[Item]) -> Iterator[list[Item]]:
+    """Yield examples in lists of bounded size."""
+    if isinstance(examples, Examples):
+        return examples.blocks()
+    items = iter(examples)
+    return iter(lambda: list(islice(items, BLOCK_EXAMPLES)), [])
 
 
 def sample(examples: Sequence[Item]) -> Sequence[Item]:

@@ -6,7 +6,6 @@ target, an `IdRows`.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.text.cache import finish, key_of, new_folder
-from regard.data.text.examples import BLOCK_EXAMPLES, Examples, Item, progress
+from regard.data.text.examples import Examples, Item, blocks_of, progress
 from regard.data.text.ranges import Ranges
 from regard.runtime.files import cache_folder, write_synced
 
 VERSION = 1
 """Version of the cache's file format; it is part of the cache key."""
+MANY = 2**16
+"""Examples from which on the progress is shown while they are encoded."""
 
 Lists = Sequence[Sequence[int]]
 Columns = Mapping[str, np.dtype[Any]]
@@ -98,10 +99,9 @@ def encode(
     Raises:
         WriteError: If the ids cannot be written; no partial files are left.
     """
+    blocks = _encoded(examples, encode_block)
     if not isinstance(examples, Examples):
-        items = iter(examples)
-        lists = iter(lambda: list(itertools.islice(items, BLOCK_EXAMPLES)), [])
-        return _in_memory(map(encode_block, lists), columns)
+        return _in_memory(blocks, columns)
     names = {name: kind.name for name, kind in columns.items()}
     key = {"version": VERSION, "columns": names, **examples.decides, **decides()}
     folder = cache_folder() / "ids" / key_of(key)
@@ -110,27 +110,22 @@ def encode(
         state = "the examples are not encoded; no partial files are left"
         new = new_folder(folder, lambda path: _open(path, columns) is not None, state)
         with new as temporary:
-            _fill(temporary, _encoded(examples, encode_block), columns)
+            _fill(temporary, blocks, columns)
         stored = _open(folder, columns)
     assert stored is not None
     return stored
 
 
 def _encoded(
-    examples: Examples[Item], encode_block: Callable[[list[Item]], Sequence[Lists]]
+    examples: Sequence[Item], encode_block: Callable[[list[Item]], Sequence[Lists]]
 ) -> Iterator[Sequence[Lists]]:
-    """Encode the blocks of examples in a file, and show the progress."""
-    done = count = 0
-
-    def add(size: int) -> None:
-        nonlocal done
-        done += size
-
-    with progress(examples.size) as bar:
-        for block in examples.blocks(add):
+    """Encode examples block by block; of many, show the progress."""
+    done = 0
+    with progress(len(examples), quiet=len(examples) < MANY) as bar:
+        for block in blocks_of(examples):
             yield encode_block(block)
-            count += len(block)
-            bar.update_to(done, f"{count:,} of {len(examples):,} examples encoded")
+            done += len(block)
+            bar.update_to(done, f"{done:,} of {len(examples):,} examples encoded")
 
 
 def _in_memory(blocks: Iterable[Sequence[Lists]], columns: Columns) -> list[IdRows]:
