@@ -160,10 +160,8 @@ class Reader(EncoderTask):
         tokenizer = self.tokenizer
         sides = [(text,) if isinstance(text, str) else text for text in texts]
         flat = [side for text in sides for side in text]
-        if symbols:
-            encoded = iter(map(tokenizer.encode_with_specials, flat))
-        else:
-            encoded = iter(tokenizer.encode_batch(flat))
+        with_symbols = tokenizer.encode_with_specials
+        encoded = iter([*map(with_symbols, flat)] if symbols else tokenizer.encode_batch(flat))
         found = []
         for text in sides:
             ids, pair = next(encoded), next(encoded) if len(text) == 2 else None

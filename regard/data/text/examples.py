@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import weakref
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -67,7 +68,7 @@ class Reading(Generic[Item]):
     decides: Callable[[], dict[str, Any]]
     """Computes all that the examples depend on, as JSON: checksums and settings."""
     size: int
-    """About how many bytes there are to read."""
+    """About how many bytes of text there are to read."""
     on_bad: OnBad = "stop"
 
     @cached_property
@@ -86,7 +87,8 @@ class Reading(Generic[Item]):
 class _Rows:
     """All examples of some files: JSON, and where each ends."""
 
-    data: bytes | IO[bytes]
+    data: bytes | int
+    """The JSON, or the descriptor of its file."""
     ends: NDArray[np.int64]
     keys: NDArray[np.uint64]
     """(examples, 2) The 128 bits of each key."""
@@ -97,7 +99,7 @@ class _Rows:
         """Return the bytes from `start` to `stop`."""
         if isinstance(self.data, bytes):
             return self.data[start:stop]
-        return os.pread(self.data.fileno(), stop - start, start)
+        return os.pread(self.data, stop - start, start)
 
 
 class Examples(Sequence[Item]):
@@ -257,6 +259,8 @@ class _Spool(Generic[Item]):
         self._temporary: Path | None = None
         self._bar: Progress | None = None
         self._count = self._size = 0
+        names = TypeAdapter(reading.type).json_schema()["properties"]
+        self._frame = sum(len(name) + 5 for name in names)  # "name":"",
 
     def stored(self, rows: Iterable[Item | Problem]) -> Iterator[Item | Problem]:
         """Store the examples among rows; yield all problems, and the first example."""
@@ -288,15 +292,16 @@ class _Spool(Generic[Item]):
             new = new_folder(folder, lambda path: _facts(path) is not None, state)
             self._temporary = self._stack.enter_context(new)
             for name in self._buffers:
-                file = (self._temporary / name).open("wb")
-                self._files[name] = self._stack.enter_context(file)
+                opened = (self._temporary / name).open("wb")
+                self._files[name] = self._stack.enter_context(opened)
             self._bar = self._stack.enter_context(progress(self._reading.size))
         for name, file in self._files.items():
             file.write(self._buffers[name])
             del self._buffers[name][:]
         if self._bar is not None:
             noun = f"{self._reading.noun}s" if self._count != 1 else self._reading.noun
-            self._bar.update_to(self._size, f"{self._count:,} {noun} read")
+            text = self._size - self._count * self._frame
+            self._bar.update_to(text, f"{self._count:,} {noun} read")
 
     def finish(self, skipped: dict[str, int]) -> _Rows | None:
         """Complete the files; without any, return the examples in memory."""
@@ -331,7 +336,10 @@ def _open(folder: Path) -> tuple[_Rows, dict[str, int]] | None:
         return None
     ends = np.memmap(folder / "ends.bin", dtype=np.int64, mode="r")
     keys = np.memmap(folder / "keys.bin", dtype=np.uint64, mode="r").reshape(-1, 2)
-    return _Rows((folder / "rows.jsonl").open("rb"), ends, keys, folder.name), facts["skipped"]
+    descriptor = os.open(folder / "rows.jsonl", os.O_RDONLY | os.O_CLOEXEC)
+    rows = _Rows(descriptor, ends, keys, folder.name)
+    weakref.finalize(rows, os.close, descriptor)
+    return rows, facts["skipped"]
 
 
 def progress(total: float, *, quiet: bool = False) -> Progress:

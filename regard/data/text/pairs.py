@@ -6,7 +6,7 @@ them do not depend on the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -61,4 +61,4 @@ class Splits:
 
     train: Sequence[Pair]
     valid: Sequence[Pair]
-    tests: dict[str, Sequence[Pair]]
+    tests: Mapping[str, Sequence[Pair]]

@@ -31,7 +31,7 @@ BUCKETS = 64
 CHOICE = {"train", "valid", "test", "held_out", "held_out_test", "group", "seed", "longest",
           "overlap", "unanswerable"}  # fmt: skip
 """Keys of a `data:` section that do not change how a file is read."""
-COMPRESSED, RATIO = (".gz", ".parquet"), 4
+TEXT_SHARE = {".gz": 4.0, ".parquet": 4.0, ".jsonl": 0.8}
 """About how many bytes of text there are in a byte of such a file, for the progress."""
 
 
@@ -119,7 +119,7 @@ def _text_size(file: str) -> int:
         size = Path(file).stat().st_size
     except OSError:
         return 0
-    return size * (RATIO if file.lower().endswith(COMPRESSED) else 1)
+    return int(size * TEXT_SHARE.get(Path(file).suffix.lower(), 1.0))
 
 
 def set_aside(
