@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.order import generator
+from regard.data.order import generator, shuffled
 from regard.data.text.cache import finish, key_of, new_folder, write_array
 from regard.data.text.documents import DocumentPiece, Text, cut
 from regard.data.text.ranges import Ranges
@@ -143,8 +143,8 @@ def choose(sizes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.b
     budget = fraction * float(sizes.sum())
     if not budget:
         return aside
-    shuffled = generator(seed).permutation(len(sizes))
-    fits = shuffled[sizes[shuffled] <= budget]
+    order = shuffled(generator(seed), len(sizes))
+    fits = order[sizes[order] <= budget]
     aside[fits[np.cumsum(sizes[fits]) <= budget]] = True
     return aside if aside.any() else None
 
@@ -183,7 +183,7 @@ class Corpus:
     @property
     def tokens(self) -> int:
         """The number of tokens of all documents, end symbols included."""
-        return int(self.documents.sizes.sum())
+        return int(self.stops.sum()) - int(self.starts.sum())
 
     def document(self, number: int) -> NDArray[np.int64]:
         """Return the ids of one document, with its end symbol."""
@@ -224,12 +224,7 @@ class Corpus:
         sizes = self.documents.sizes if self.characters is None else self.characters
         aside = choose(sizes, held_out, seed)
         if aside is not None:
-            parts = [
-                replace(
-                    self, starts=self.starts[some], stops=self.stops[some], characters=sizes[some]
-                )
-                for some in (~aside, aside)
-            ]
+            parts = [self.part(self.starts[some], self.stops[some]) for some in (~aside, aside)]
         else:
             cuts = self.starts + _without_tails(self.documents.sizes, held_out)
             parts = [self.part(self.starts, cuts), self.part(cuts, self.stops)]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.bloom import Bloom
+from regard.data.bloom import Bloom, keys_of
 from regard.data.text.documents import Text
 from regard.errors import InputError
 

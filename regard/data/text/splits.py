@@ -79,7 +79,7 @@ def read_splits(
             name=" and ".join(names),
             noun=source.noun,
             decides=partial(_decides, names, sums, settings),
-            size=sum(map(_text_size, names)),
+            size=sum(map(text_size, names)),
             on_bad=data.on_bad,
         )
         parts[name], bad = collect(partial(source.read, files), reading)
@@ -113,7 +113,7 @@ def _decides(
     return {"files": [[Path(name).name, checksums[name]] for name in names], **settings}
 
 
-def _text_size(file: str) -> int:
+def text_size(file: str) -> int:
     """Estimate the bytes of text in a file; 0 if there is none."""
     try:
         size = Path(file).stat().st_size
