@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -15,11 +14,12 @@ import pytest
 
 import regard
 from regard.data.config import FileData, LabelledData, MixtureData
-from regard.data.order import generator
+from regard.data.order import generator, training_batches
 from regard.data.sources import load_splits
-from regard.data.text import examples
+from regard.data.text import examples, id_rows
 from regard.data.text.annotations import Excerpt, LabelledText, Question, TaggedWords
 from regard.data.text.cache import ABANDONED
+from regard.data.text.encoded import EncodedPairs
 from regard.data.text.examples import Examples, Reading, collect
 from regard.data.text.labelled import load_labelled
 from regard.data.text.pairs import Pair
@@ -253,37 +253,19 @@ def test_a_file_that_changed_is_read_again(pairs_file, in_files):
     assert len(after.train) + len(after.valid) > len(before.train) + len(before.valid)
 
 
-GROWTH = """
-import resource, sys
-from regard.data.text import examples
-from regard.data.config import FileData
-from regard.data.sources import load_splits
-from regard.tasks.translate import Translate
-from regard.tokens import TokensConfig, learn
-
-examples.IN_MEMORY, examples.LOOKED_UP, examples.SAMPLE = 2**20, 2**20, 2**20
-peaks = []
-for file in sys.argv[1:]:
-    splits = load_splits(FileData(train=file)).splits
-    vocabulary = learn(examples.sample(splits.train), TokensConfig(kind="words", vocab=500))
-    task = Translate(vocabulary, splits.train, splits.valid, batch_tokens=1000)
-    task.train.batch(task._order(0)[0])
-    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-print((peaks[1] - peaks[0]) * 1024)
-"""
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units elsewhere")
-def test_a_pair_takes_some_tens_of_bytes_of_memory(tmp_path):
-    files = []
-    for name, count in (("small", 20_000), ("large", 100_000)):
-        path = tmp_path / f"{name}.tsv"
-        path.write_text("".join(f"a text {i} b\tein Text {i} c\n" for i in range(count)))
-        files.append(str(path))
-    run = subprocess.run(
-        [sys.executable, "-c", GROWTH, *files], capture_output=True, text=True, check=True
-    )
-    # As Python objects they take 700 bytes and more. Of the files, pages count that are mapped:
-    # 16 bytes for the ends, 16 for the key, and the ids.
-    assert int(run.stdout) / 80_000 < 200
+def test_a_pair_takes_some_tens_of_bytes_of_memory(tmp_path, monkeypatch):
+    for name, value in {"IN_MEMORY": 2**18, "FLUSH": 2**16, "BLOCK_EXAMPLES": 2**10}.items():
+        monkeypatch.setattr(examples, name, value)
+    count, path = 30_000, tmp_path / "pairs.tsv"
+    path.write_text("".join(f"a text {i} b\tein Text {i} c\n" for i in range(count)))
+    sides = {"source": np.dtype(np.uint16), "target": np.dtype(np.uint16)}
+    tracemalloc.start()
+    train = load_splits(FileData(train=str(path))).splits.train
+    lists = id_rows.encode(train, lambda block: ([[5, 6, 7]] * len(block),) * 2, sides, dict)
+    pairs = EncodedPairs(*lists, begin=1, end=2)
+    pairs.batch(training_batches(pairs.lengths, 1000, seed=0, epoch=0)[0])
+    highest = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # Some 4 MB for blocks, and tens of bytes for each pair; as objects of Python they take 500.
+    assert highest / count < 250
