@@ -51,19 +51,19 @@ class EncodedPairs:
         """Make the batch of the examples at `index`, in that order."""
         chosen = np.asarray(index, dtype=np.int64)
         source, target = self._source.ranges(chosen), self._target.ranges(chosen)
-        ids = as_tensor(self._target.values[target.places()])
+        ids = self._target.values[target.places()]
         lengths = tuple((target.sizes + 1).tolist())
-        last = torch.from_numpy(np.cumsum(target.sizes + 1) - 1)  # of each target, in both below
-        between = torch.ones(len(ids) + len(chosen), dtype=torch.bool)
-        read, labels = torch.full((2, len(between)), self._begin)
-        labels[last] = self._end
-        labels[between.index_fill(0, last, value=False)] = ids
-        read[between.index_fill(0, last - torch.from_numpy(target.sizes), value=False)] = ids
+        # Every target before a token has one more symbol, in the labels its end.
+        places = np.arange(len(ids)) + np.repeat(np.arange(len(chosen)), target.sizes)
+        labels = np.full(sum(lengths), self._end)
+        labels[places] = ids
+        read = np.full(sum(lengths), self._begin)
+        read[places + 1] = ids
         return Batch(
             source=Ragged(as_tensor(self._source.values[source.places()]), source.lengths),
-            targets=Ragged(labels, lengths),
+            targets=Ragged(torch.from_numpy(labels), lengths),
             index=tuple(chosen.tolist()),
-            decoder_input=Ragged(read, lengths),
+            decoder_input=Ragged(torch.from_numpy(read), lengths),
         )
 
 
