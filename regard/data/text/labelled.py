@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from regard.data.config import LabelledData, OnBad
+from regard.data.config import ALL_FOUND, Columns, LabelledData, OnBad
 from regard.data.text.annotations import READERS, Example, LabelledText, Question, TaggedWords
 from regard.data.text.records import usable
 from regard.data.text.splits import Source, read_splits, set_aside

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from regard.data.config import FileData, LabelledData, PartData
 from regard.data.order import generator, index_type, shuffled
-from regard.data.text import records
-from regard.data.text.arrow import splits_in
+from regard.data.text import arrow, records
 from regard.data.text.examples import SCANNED, Examples, Item, Reading, collect
 from regard.data.text.records import Problem
 from regard.errors import InputError
@@ -91,7 +90,7 @@ def read_splits(
 def files_of_splits(data: FileData | LabelledData | PartData) -> dict[str, Any]:
     """Return the files of each split; a dataset folder as `train` may have the others in it."""
     named = {name: getattr(data, name) for name in ("train", "valid", "test")}
-    inside = splits_in(data.train) if isinstance(data.train, str) else {}
+    inside = arrow.splits_in(data.train) if isinstance(data.train, str) else {}
     files = {name: named[name] or inside.get(name) for name in named}
     if "train" in inside:
         files["train"] = inside["train"]
@@ -113,13 +112,14 @@ def _decides(
     return {"files": [[Path(name).name, checksums[name]] for name in names], **settings}
 
 
-def text_size(file: str) -> int:
-    """Estimate the bytes of text in a file; 0 if there is none."""
+def text_size(name: str) -> int:
+    """Estimate the bytes of text in a file or in the files of a dataset; 0 if there is none."""
     try:
-        size = Path(file).stat().st_size
-    except OSError:
+        files = arrow.shards(name) if arrow.is_table(name) else [Path(name)]
+        sizes = [file.stat().st_size * TEXT_SHARE.get(file.suffix.lower(), 1.0) for file in files]
+    except (OSError, InputError):  # reading it raises a clear error
         return 0
-    return int(size * TEXT_SHARE.get(Path(file).suffix.lower(), 1.0))
+    return int(sum(sizes))
 
 
 def set_aside(
