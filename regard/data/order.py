@@ -7,7 +7,9 @@ evaluation they are always the same.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +17,64 @@ from numpy.typing import NDArray
 POOL_BATCHES = 100
 """Examples are sorted by length within pools of about this many batches: enough for batches of
 similar lengths, few enough that the examples of a batch change from epoch to epoch."""
+BLOCK = 2**20
+"""Examples whose lengths are added up at once, when an epoch is cut into batches."""
+Lengths = Sequence[int] | NDArray[Any]
+"""The number of tokens of each example."""
 
 
 def generator(*numbers: int) -> np.random.Generator:
     """Return a random generator seeded with these numbers, the same on every machine."""
     return np.random.Generator(np.random.PCG64([number % 2**64 for number in numbers]))
+
+
+def index_type(count: int) -> np.dtype[Any]:
+    """Return the smallest type of the numbers below `count`."""
+    return np.dtype(np.uint32 if count < 2**32 else np.int64)
+
+
+def shuffled(random: np.random.Generator, count: int) -> NDArray[Any]:
+    """Return the numbers below `count` in random order: as `random.permutation`, in less memory."""
+    numbers = np.arange(count, dtype=index_type(count))
+    random.shuffle(numbers)
+    return numbers
+
+
+class Batches(Sequence[list[int]]):
+    """The examples of each batch, as parts of one array: some bytes for each example.
+
+    Args:
+        examples: The indices of the examples, those of a batch side by side.
+        ends: Where each part of `examples` ends.
+        order: Which part is which batch.
+    """
+
+    def __init__(
+        self, examples: NDArray[Any], ends: NDArray[np.int64], order: NDArray[Any]
+    ) -> None:
+        self.examples, self._ends, self._order = examples, ends, order
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        part = int(self._order[place])
+        start = int(self._ends[part - 1]) if part else 0
+        return self.examples[start : self._ends[part]].tolist()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def of(self, index: NDArray[Any]) -> Batches:
+        """Return the same batches of other examples: `index[i]` in place of example i."""
+        return Batches(index[self.examples], self._ends, self._order)
 
 
 def uniforms(
@@ -61,8 +116,8 @@ def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def training_batches(
-    lengths: Sequence[int], budget: int, seed: int, epoch: int, *, least: int = 1
-) -> list[list[int]]:
+    lengths: Lengths, budget: int, seed: int, epoch: int, *, least: int = 1
+) -> Batches:
     """Compute the batches of one training epoch; every example is in exactly one of them.
 
     Shuffle the examples; sort them by length within pools, so that the rows of a batch are about
@@ -79,27 +134,30 @@ def training_batches(
     Returns:
         The indices of the examples of each batch.
     """
-    sizes = np.asarray(lengths, dtype=np.int64)
-    if not len(sizes):
-        return []
+    sizes = _integers(lengths)
     random = generator(seed, epoch)
-    shuffled = random.permutation(len(sizes))
-    pool = max(1, int(POOL_BATCHES * budget / max(1.0, float(sizes.mean()))))
-    pools = np.arange(len(sizes)) // pool
-    # Every second pool is sorted from long to short: a batch across the border of two pools then
-    # has similar lengths too, and no pool ends with a small batch.
-    direction = 1 - 2 * (pools % 2)
-    # lexsort is stable: examples of equal length stay shuffled
-    batches = _cut(shuffled[np.lexsort((sizes[shuffled] * direction, pools))], sizes, budget)
-    if len(batches) > 1 and len(batches[-1]) < least:
-        batches[-2:] = [batches[-2] + batches[-1]]
-    return [batches[place] for place in random.permutation(len(batches)).tolist()]
+    order = shuffled(random, len(sizes))
+    pool = max(1, int(POOL_BATCHES * budget / max(1.0, float(sizes.mean())))) if len(sizes) else 1
+    for number, start in enumerate(range(0, len(sizes), pool)):
+        examples = order[start : start + pool]
+        # Every second pool is sorted from long to short: a batch across the border of two pools
+        # then has similar lengths too, and no pool ends with a small batch.
+        direction = -1 if number % 2 else 1
+        # The sorting is stable: examples of equal length stay shuffled.
+        by_length = np.argsort(sizes[examples].astype(np.int64) * direction, kind="stable")
+        order[start : start + pool] = examples[by_length]
+    ends = _cut(order, sizes, budget)
+    if len(ends) > 1 and ends[-1] - ends[-2] < least:
+        ends = np.delete(ends, -2)
+    return Batches(order, ends, random.permutation(len(ends)))
 
 
-def evaluation_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+def evaluation_batches(lengths: Lengths, budget: int) -> Batches:
     """Compute the batches of an evaluation: from short to long, each example once."""
-    sizes = np.asarray(lengths, dtype=np.int64)
-    return _cut(np.argsort(sizes, kind="stable"), sizes, budget)
+    sizes = _integers(lengths)
+    order = np.argsort(sizes, kind="stable")
+    ends = _cut(order, sizes, budget)
+    return Batches(order, ends, np.arange(len(ends)))
 
 
 def equal_length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
@@ -125,13 +183,29 @@ def equal_length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]
     return batches
 
 
-def _cut(sorted_index: NDArray[np.int64], sizes: NDArray[np.int64], budget: int) -> list[list[int]]:
-    """Cut examples, in the given order, into the longest batches within the budget."""
-    filled = np.cumsum(sizes[sorted_index])
-    batches, start, before = [], 0, 0
-    while start < len(sorted_index):
-        stop = int(np.searchsorted(filled, before + budget, side="right"))
-        stop = max(stop, start + 1)  # an example longer than the budget has its own batch
-        batches.append(sorted_index[start:stop].tolist())
-        start, before = stop, int(filled[stop - 1])
-    return batches
+def _integers(lengths: Lengths) -> NDArray[Any]:
+    """Return lengths as an array; one of whole numbers is not copied."""
+    sizes = np.asarray(lengths)
+    return sizes if np.issubdtype(sizes.dtype, np.integer) else sizes.astype(np.int64)
+
+
+def _cut(order: NDArray[Any], sizes: NDArray[Any], budget: int) -> NDArray[np.int64]:
+    """Cut examples, in the given order, into the longest batches within the budget.
+
+    Returns:
+        Where each batch ends in `order`.
+    """
+    ends, start, block = array("q"), 0, BLOCK
+    while start < len(order):
+        filled = np.cumsum(sizes[order[start : start + block]], dtype=np.int64)
+        whole = start + len(filled) == len(order)
+        stop = before = 0
+        while stop < len(filled):
+            end = int(np.searchsorted(filled, before + budget, side="right"))
+            end = max(end, stop + 1)  # an example longer than the budget has its own batch
+            if end == len(filled) and not whole:
+                break  # the batch may go on after this block
+            ends.append(start + end)
+            stop, before = end, int(filled[end - 1])
+        start, block = start + stop, block if stop else 2 * block
+    return np.array(ends, dtype=np.int64)

@@ -10,8 +10,9 @@ import hashlib
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 from regard.data.config import (
@@ -23,9 +24,10 @@ from regard.data.config import (
     PartData,
     ToyData,
 )
-from regard.data.text.files import load_pairs, read_pairs
+from regard.data.text.examples import Examples, Reading, collect
+from regard.data.text.files import read_pairs
 from regard.data.text.pairs import Pair, Splits
-from regard.data.text.splits import choose_groups, files_of_splits, read_splits
+from regard.data.text.splits import Source, files_of_splits, read_splits, set_aside
 from regard.data.toy import toy_splits
 from regard.errors import InputError
 from regard.runtime.lazy import imported
@@ -57,7 +59,7 @@ def load_splits(config: DataConfig) -> Loaded:
     return _generated(config)
 
 
-def pairs_of(config: DataConfig, split: str) -> tuple[Pair, ...]:
+def pairs_of(config: DataConfig, split: str) -> Sequence[Pair]:
     """Return one split of a recipe's pairs: `train`, `valid`, or the name of a test split."""
     splits = load_splits(config).splits
     known = {"train": splits.train, "valid": splits.valid, **splits.tests}
@@ -122,44 +124,73 @@ def _digest(pairs: Sequence[Pair], settings: str) -> str:
 
 
 def _read(config: FileData) -> Loaded:
-    parts, skipped, checksums = read_splits(
-        config, lambda files: load_pairs(files, config.max_words, config.on_bad, config.columns)
+    source = Source(
+        type=Pair,
+        noun="pair",
+        key=GROUP_KEYS[config.group],
+        grouping=config.group,
+        read=lambda files: read_pairs(files, config.max_words, config.columns),
     )
+    parts, skipped, checksums = read_splits(config, source)
+    splits: dict[str, Sequence[Pair]] = {}
     counts = {"valid": config.held_out, "test": config.held_out_test}
     for place, (name, count) in enumerate(counts.items()):
-        if name not in parts and count:
+        if name in parts:
+            splits[name] = parts[name].settled()
+        elif count:
             # Each split has its own seed, so that the validation split does not depend on
             # whether a test split is held out.
-            parts["train"], parts[name] = _set_aside(
-                parts["train"], count, config.seed + place * 2**32, GROUP_KEYS[config.group]
-            )
-    tests = {"test": parts["test"]} if "test" in parts else {}
-    return Loaded(Splits(parts["train"], parts["valid"], tests), skipped, checksums)
+            seed = config.seed + place * 2**32
+            parts["train"], aside = set_aside(parts["train"], count, seed, "pair", by_group=True)
+            splits[name] = tuple(dict.fromkeys(aside))
+    tests = {"test": splits["test"]} if "test" in splits else {}
+    return Loaded(Splits(parts["train"].settled(), splits["valid"], tests), skipped, checksums)
 
 
 def _mixed(config: MixtureData) -> Loaded:
     """Load all parts of a mixture: the part's prefix before each source, its name as a tag."""
     skipped: Counter[str] = Counter()
     checksums: dict[str, str] = {}
-    tests: dict[str, tuple[Pair, ...]] = {}
-    train: list[Pair] = []
+    tests: dict[str, Sequence[Pair]] = {}
     valid: list[Pair] = []
-    for name, part in config.parts.items():
-        loaded = _part(part, config)
-        shown = [_as_typed(pair, part) for pair in loaded.splits.train]
-        train += _with_prefix(shown, part.prefix, name)
-        valid += _with_prefix(loaded.splits.valid, part.prefix, name)
+    parts = {name: _part(part, config) for name, part in config.parts.items()}
+    for name, loaded in parts.items():
+        prefixed = partial(_with_prefix, prefix=config.parts[name].prefix, name=name)
+        valid += prefixed(loaded.splits.valid)
         for test, pairs in loaded.splits.tests.items():
-            tests[name if test == "test" else f"{name}_{test}"] = _with_prefix(
-                pairs, part.prefix, name
-            )
+            tests[name if test == "test" else f"{name}_{test}"] = tuple(prefixed(pairs))
         skipped.update(loaded.skipped)
         checksums |= loaded.checksums
+    aside: set[str] = set()
     if config.group == "source":  # two parts may have the same source
-        aside = {pair.source for pairs in (valid, *tests.values()) for pair in pairs}
-        keys = {_same_source(source) for source in aside}
-        train = [pair for pair in train if _same_source(pair.source) not in keys]
-    return Loaded(Splits(tuple(train), tuple(valid), tests), dict(skipped), checksums)
+        sources = {pair.source for pairs in (valid, *tests.values()) for pair in pairs}
+        aside = set(map(_same_source, sources))
+    reading = Reading(
+        type=Pair,
+        key=GROUP_KEYS["pair"],
+        name="data.parts",
+        noun="pair",
+        decides=lambda: {"mixture": config.model_dump(mode="json"), "checksums": checksums},
+        size=sum(_size(loaded.splits.train) for loaded in parts.values()),
+    )
+    train, _ = collect(partial(_trained_on, parts, config.parts, aside), reading)
+    return Loaded(Splits(train.settled(), tuple(valid), tests), dict(skipped), checksums)
+
+
+def _size(pairs: Sequence[Pair]) -> int:
+    """Return about how many bytes pairs take in a file; 0 if they are in memory."""
+    return pairs.size if isinstance(pairs, Examples) else 0
+
+
+def _trained_on(
+    loaded: Mapping[str, Loaded], parts: Mapping[str, PartData], aside: Collection[str]
+) -> Iterator[Pair]:
+    """Yield the training pairs of all parts of a mixture, without the sources held out."""
+    for name, part in parts.items():
+        typed = (_as_typed(pair, part) for pair in loaded[name].splits.train)
+        for pair in _with_prefix(typed, part.prefix, name):
+            if not aside or _same_source(pair.source) not in aside:
+                yield pair
 
 
 DESCRIBED = {"kind", "train", "pairs", "valid", "test", "prefix", "weight", "unpunctuated"}
@@ -178,9 +209,9 @@ def _part(part: PartData, config: MixtureData) -> Loaded:
     return _read(FileData(**files, **shared))
 
 
-def _with_prefix(pairs: Sequence[Pair], prefix: str, name: str) -> tuple[Pair, ...]:
+def _with_prefix(pairs: Iterable[Pair], prefix: str, name: str) -> Iterator[Pair]:
     """Put the prefix before each source, and the part's name before the other tags."""
-    return tuple(Pair(prefix + pair.source, pair.target, (name, *pair.tags)) for pair in pairs)
+    return (Pair(prefix + pair.source, pair.target, (name, *pair.tags)) for pair in pairs)
 
 
 def _as_typed(pair: Pair, part: PartData) -> Pair:
@@ -208,27 +239,3 @@ GROUP_KEYS: dict[str, Callable[[Pair], Hashable]] = {
     "source": lambda pair: _same_source(pair.source),
 }
 """By `data.group`: a key that is equal for pairs that must stay in one split."""
-
-
-def _set_aside(
-    pairs: Sequence[Pair], held_out: int, seed: int, key: Callable[[Pair], Hashable]
-) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
-    """Split pairs into training pairs and held-out pairs.
-
-    Args:
-        pairs: All training pairs.
-        held_out: How many groups to hold out; at most a tenth of them, at least one.
-        seed: Seed of the random choice.
-        key: Equal for the pairs of one group, which stay in one split.
-
-    Returns:
-        The pairs to train on, and the held-out pairs without duplicates.
-
-    Raises:
-        InputError: If there are fewer than two groups.
-    """
-    unique = dict.fromkeys(pairs)
-    groups = dict.fromkeys(map(key, unique), 1)
-    chosen = choose_groups(groups, max(1, min(held_out, len(groups) // 10)), seed, "pair")
-    aside = tuple(pair for pair in unique if key(pair) in chosen)
-    return tuple(pair for pair in pairs if key(pair) not in chosen), aside

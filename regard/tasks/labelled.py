@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -22,13 +23,15 @@ from regard.data.bloom import Keys
 from regard.data.config import ALL_FOUND, Columns
 from regard.data.input import Ragged
 from regard.data.seen import Seen, keys_of_texts
+from regard.data.text.examples import sample
+from regard.data.text.id_rows import encode, id_type
 from regard.data.text.labelled import (
     LabelledSplits,
     labels_in,
     load_labelled,
     read_labelled,
 )
-from regard.data.text.windows import LabelledRow, OnShare, evaluation, training
+from regard.data.text.windows import LabelledRow, LabelledRows, OnShare, evaluation, training
 from regard.errors import InputError
 from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder
@@ -203,7 +206,36 @@ class Supervised(LabelledTask[Sequence[Example]], Reader, ABC, Generic[Example])
         longest = self.options.longest
         if train and longest is None:
             raise ValueError("training needs to know how much the model can read: options.longest")
-        self.train = self.rows(train, labels, longest) if longest is not None else []
+        self.train = self._encoded(train, labels, longest or 0)
+
+    def _encoded(
+        self, examples: Sequence[Example], labels: Sequence[str], longest: int
+    ) -> LabelledRows:
+        """Encodes training examples to rows, block by block."""
+
+        def columns(block: list[Example]) -> tuple[list[list[int]], ...]:
+            rows = self.rows(block, labels, longest)
+            return (
+                [row.ids for row in rows],
+                [row.types for row in rows],
+                [row.targets for row in rows],
+            )
+
+        def decides() -> dict[str, Any]:
+            settings = replace(self.options, batch_tokens=0, smoothing=0.0, seed=0)
+            return {
+                "task": self.form,
+                "labels": list(labels),
+                "settings": asdict(settings),
+                "vocabulary": self.vocabulary.to_json(),
+            }
+
+        kinds = {
+            "ids": id_type(self.tokenizer.vocab),
+            "types": np.dtype(np.uint8),
+            "targets": np.dtype(np.int32),
+        }
+        return LabelledRows(*encode(examples, columns, kinds, decides))
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
@@ -223,7 +255,7 @@ class Supervised(LabelledTask[Sequence[Example]], Reader, ABC, Generic[Example])
         for problem, count in splits.skipped.items():
             _logger.warning("data: %d examples skipped: %s", count, problem)
         if vocabulary is None:
-            texts = [text for example in splits.train for text in example.texts]
+            texts = [text for example in sample(splits.train) for text in example.texts]
             vocabulary = learn_plain(texts, settings.tokens, READING)
         key = TASKS[settings.task].head
         if key in NAMES:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,10 +21,12 @@ from regard.data.input import Ragged
 from regard.data.seen import Seen
 from regard.data.text.corpus import Corpus, encode, survey
 from regard.data.text.documents import Text, TextFiles, find_files, training_files
+from regard.data.text.examples import progress
 from regard.data.text.ngrams import Ngrams
 from regard.data.text.packing import BatchedCorpus, Packed, Stream, batches
 from regard.data.text.passages import keys_of_passages, seen_text
 from regard.data.text.python_docs import PythonText
+from regard.data.text.splits import text_size
 from regard.errors import InputError
 from regard.runtime.files import cache_folder
 from regard.tasks.ids import check_ids, is_ids
@@ -37,6 +40,8 @@ from regard.tokens.learn import TaskSymbols, learn_plain
 KINDS_OF_ROWS: dict[str, type[Packed] | type[Stream]] = {"packed": Packed, "stream": Stream}
 MakeRows = partial[Packed] | partial[Stream]
 """Cuts a corpus into rows of a given length."""
+LARGE = 2**25
+"""Bytes of text from which on the progress is shown while it is read."""
 HEAD_TEXT_TOKENS = 64
 """The number of tokens in a piece of text on which heads are measured."""
 
@@ -55,7 +60,8 @@ class ReadsText(BaseTask):
     def encoded(self, text: Text) -> Corpus:
         """Encodes a text to ids, through a cache on disk."""
         cache = cache_folder() / "text"
-        return encode(text, self.vocabulary.source, cache, begin=self.begins)
+        with _showing(text, "encoded") as show:
+            return encode(text, self.vocabulary.source, cache, begin=self.begins, progress=show)
 
     def corpora(self, data: Any, text: Text, valid: Text | None) -> tuple[Corpus, Corpus]:
         """Encodes the training and the validation text of a recipe.
@@ -190,7 +196,8 @@ class PlainText(ReadsText, ABC):
         text, valid = _documents(data)
         if vocabulary is None:
             held_out = 0.0 if valid else data.held_out
-            sample = survey(text, held_out=held_out, seed=data.seed).texts
+            with _showing(text, "sampled for the vocabulary") as show:
+                sample = survey(text, held_out=held_out, seed=data.seed, progress=show).texts
             vocabulary = learn_plain(sample, settings.tokens, cls.around)
         if size := settings.decode.no_copy:  # also where a pretrained model has those of its text
             vocabulary = replace(vocabulary, ngrams=Ngrams.of(text, size))
@@ -288,6 +295,14 @@ class PlainTextWriter(PlainText, WritesText, ABC):
             on_progress: Called after each batch with its number of tokens that the model reads.
         """
         return self.likelihood(model, self.to_evaluate_on(rows).evaluation(), on_progress)
+
+
+@contextmanager
+def _showing(text: Text, what: str) -> Iterator[Callable[[int], None]]:
+    """Yields a function that shows how many characters of large files are done."""
+    size = sum(map(text_size, getattr(text, "files", ())))
+    with progress(size, quiet=size < LARGE) as bar:
+        yield lambda done: bar.update_to(done, f"{done / 1e6:,.0f} million characters {what}")
 
 
 def _made(settings: Settings) -> MakeRows:

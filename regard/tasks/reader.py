@@ -158,11 +158,13 @@ class Reader(EncoderTask):
             symbols: Whether to read special tokens written in a text, such as `[MASK]`, as such.
         """
         tokenizer = self.tokenizer
-        encode = tokenizer.encode_with_specials if symbols else tokenizer.encode
+        pairs = [(text, None) if isinstance(text, str) else text for text in texts]
+        flat = [side for pair in pairs for side in pair if side is not None]
+        with_symbols = tokenizer.encode_with_specials
+        encoded = iter([*map(with_symbols, flat)] if symbols else tokenizer.encode_batch(flat))
         found = []
-        for text in texts:
-            first, second = (text, None) if isinstance(text, str) else text
-            ids, pair = encode(first), None if second is None else encode(second)
+        for _, second in pairs:
+            ids, pair = next(encoded), None if second is None else next(encoded)
             limit = longest - len(tokenizer.template([], None if pair is None else []))
             whole = len(ids) + len(pair or ())
             ids, pair = _shortened(ids, pair, limit)

@@ -13,15 +13,19 @@ from functools import cached_property, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.bloom import Keys
 from regard.data.config import OnBad
 from regard.data.input import Ragged
-from regard.data.order import evaluation_batches, training_batches
+from regard.data.order import Batches, evaluation_batches, training_batches
 from regard.data.seen import Seen, keys_of_pairs
 from regard.data.sources import Loaded, few_pairs, load_splits, pairs_of
 from regard.data.text.encoded import EncodedPairs
+from regard.data.text.examples import alike, sample
 from regard.data.text.files import load_pairs, split_files
+from regard.data.text.id_rows import encode, id_type
 from regard.data.text.mixture import Mixture
 from regard.data.text.pairs import Pair, by_source
 from regard.decode.config import DecodeConfig
@@ -88,7 +92,8 @@ class Translate(SequenceToSequence):
         self.sets: dict[str, EncodedPairs] = {}
         if weights:
             names = list(weights)
-            parts = [names.index(pair.tags[0]) for pair in train]
+            numbers = (names.index(pair.tags[0]) for pair in train)
+            parts = np.fromiter(numbers, np.int64, count=len(train))
             self.mixture = Mixture(parts, list(weights.values()), seed=seed)
             found = {name: [pair for pair in valid if pair.tags[0] == name] for name in names}
             self.sets = {name: self.encode(pairs) for name, pairs in found.items() if pairs}
@@ -108,7 +113,7 @@ class Translate(SequenceToSequence):
         for problem, count in loaded.skipped.items():
             _logger.warning("data: %d pairs skipped: %s", count, problem)
         _warn_of_overlap(loaded)
-        vocabulary = vocabulary or learn(loaded.splits.train, settings.tokens)
+        vocabulary = vocabulary or learn(sample(loaded.splits.train), settings.tokens)
         parts = getattr(settings.data, "parts", {})
         task = cls(
             vocabulary,
@@ -140,14 +145,17 @@ class Translate(SequenceToSequence):
 
     def encode(self, pairs: Sequence[Pair]) -> EncodedPairs:
         """Encodes pairs of texts to ids."""
-        vocabulary = self.vocabulary
-        sources = vocabulary.source.encode_batch([pair.source for pair in pairs])
-        return EncodedPairs(
-            [vocabulary.source.template(ids) for ids in sources],
-            vocabulary.target.encode_batch([pair.target for pair in pairs]),
-            begin=vocabulary.target.begin,
-            end=vocabulary.target.end,
-        )
+        source, target = self.vocabulary.source, self.vocabulary.target
+
+        def ids(block: list[Pair]) -> tuple[list[list[int]], list[list[int]]]:
+            sources = source.encode_batch([pair.source for pair in block])
+            if source.template([]):
+                sources = [source.template(row) for row in sources]
+            return sources, target.encode_batch([pair.target for pair in block])
+
+        sides = {"source": id_type(source.vocab), "target": id_type(target.vocab)}
+        rows = encode(pairs, ids, sides, lambda: {"vocabulary": self.vocabulary.to_json()})
+        return EncodedPairs(*rows, begin=target.begin, end=target.end)
 
     def longest(self) -> int:
         """The maximal number of tokens on one side of any training or validation pair."""
@@ -157,19 +165,16 @@ class Translate(SequenceToSequence):
         """Yields training batches without end; their order depends only on seed and epoch."""
         return epochs(self._order, lambda index, _: self.train.batch(index), start)
 
-    def _order(self, epoch: int) -> list[list[int]]:
+    def _order(self, epoch: int) -> Batches:
         """The indices of the pairs of each batch of an epoch.
 
         For a mixture, the epoch contains the pairs that `Mixture.epoch` draws by the weights.
         """
+        lengths = self.train.lengths
         if self.mixture is None:
-            return training_batches(
-                self.train.lengths.tolist(), self.batch_tokens, self.seed, epoch
-            )
+            return training_batches(lengths, self.batch_tokens, self.seed, epoch)
         index = self.mixture.epoch(epoch)
-        lengths = self.train.lengths[index].tolist()
-        batches = training_batches(lengths, self.batch_tokens, self.seed, epoch)
-        return [index[batch].tolist() for batch in batches]
+        return training_batches(lengths[index], self.batch_tokens, self.seed, epoch).of(index)
 
     def evaluate(self, model: EncoderDecoder) -> dict[str, float]:
         """Loss and perplexity on the validation pairs; for a mixture also the loss per dataset."""
@@ -181,7 +186,7 @@ class Translate(SequenceToSequence):
 
     def _evaluation(self, pairs: EncodedPairs) -> Iterator[Batch[Ragged]]:
         """Yields pairs in batches of the token budget of training, in a fixed order."""
-        return map(pairs.batch, evaluation_batches(pairs.lengths.tolist(), self.batch_tokens))
+        return map(pairs.batch, evaluation_batches(pairs.lengths, self.batch_tokens))
 
     def examples(self, settings: Settings, selection: Selection) -> dict[str, Sequence[Pair]]:
         """The selected pairs; see `example_sets`."""
@@ -526,8 +531,8 @@ def _merged(given: ExampleSet) -> ExampleSet:
 
 def _warn_of_overlap(loaded: Loaded) -> None:
     """Warns about validation and test pairs that are also in the training set."""
-    known = {(pair.source, pair.target) for pair in loaded.splits.train}
     for name, pairs in {"valid": loaded.splits.valid, **loaded.splits.tests}.items():
+        known = {(pair.source, pair.target) for pair in alike(loaded.splits.train, pairs)}
         seen = sum((pair.source, pair.target) in known for pair in pairs)
         if seen:
             _logger.warning(

@@ -10,7 +10,7 @@ import pytest
 from regard.data.config import Columns, LabelledData
 from regard.data.text import annotations, records
 from regard.data.text.annotations import Excerpt, LabelledText, Question, TaggedWords
-from regard.data.text.labelled import labels_in, load_labelled, read_labelled, set_aside
+from regard.data.text.labelled import labels_in, load_labelled, read_labelled
 from regard.errors import InputError
 
 SQUAD = {"data": [{"title": "x", "paragraphs": [{"context": "Anna lives in Paris.", "qas": [
@@ -113,16 +113,22 @@ def test_a_header_is_found_and_data_header_overrules_it(write):
         assert [each.label for each in found] == labels
 
 
-def test_validation_examples_share_no_text_with_those_trained_on():
-    rows = [Question(f"q{i}", f"context {i // 5}", ()) for i in range(100)]
-    train, valid = set_aside(rows, held_out=500, seed=3)
+def test_validation_examples_share_no_text_with_those_trained_on(write):
+    rows = [json.dumps({"question": f"q{i}", "context": f"context {i // 5}"}) for i in range(100)]
+    file, few = write("a.jsonl", "\n".join(rows)), write("b.jsonl", "\n".join(rows[:5]))
+
+    def held_out(seed):
+        return load_labelled(LabelledData(train=file, held_out=500, seed=seed), "answer")
+
+    splits = held_out(3)
+    train, valid = splits.train, splits.valid
     assert len(valid) == 10
     assert len(train) + len(valid) == 100
     assert not {each.context for each in train} & {each.context for each in valid}
-    assert set_aside(rows, 500, seed=3)[1] == valid
-    assert set_aside(rows, 500, seed=4)[1] != valid
+    assert held_out(3).valid == valid
+    assert held_out(4).valid != valid
     with pytest.raises(InputError, match="a single text"):
-        set_aside(rows[:5], 2, 0)
+        load_labelled(LabelledData(train=few, held_out=2), "answer")
 
 
 def test_splits_come_from_their_files_with_checksums(write):

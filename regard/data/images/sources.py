@@ -179,7 +179,10 @@ def _split(found: Decoded, data: ImagesData) -> dict[str, list[int]]:
             continue
         groups: Counter[Hashable] = Counter(found.pixels[row] for row in rows["train"])
         wanted = max(1, min(count, len(rows["train"]) // 10))
-        chosen = choose_groups(groups, wanted, data.seed + place * 2**32, "image")
+        seed = data.seed + place * 2**32
+        numbers = choose_groups(list(groups.values()), wanted, seed, "image")
+        keys = list(groups)
+        chosen = {keys[number] for number in numbers.tolist()}
         rows[name] = [row for row in rows["train"] if found.pixels[row] in chosen]
         rows["train"] = [row for row in rows["train"] if found.pixels[row] not in chosen]
     return rows

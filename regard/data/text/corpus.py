@@ -8,13 +8,8 @@ some million characters at a time.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import io
 import json
-import os
-import shutil
-import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -26,11 +21,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.order import generator
+from regard.data.order import generator, shuffled
+from regard.data.text.cache import finish, key_of, new_folder, write_array
 from regard.data.text.documents import DocumentPiece, Text, cut
 from regard.data.text.ranges import Ranges
 from regard.errors import InputError
-from regard.runtime.files import reporting, sync, temporary_beside, write_synced
+from regard.runtime.files import write_synced
 
 BLOCK = 2**12
 """The most characters of a block: the vocabulary's sample contains a block whole or not at all."""
@@ -38,9 +34,6 @@ AT_ONCE = 2**20
 """Characters that are encoded together: enough to use all cores, few enough to keep in memory."""
 VERSION = 1
 """Version of the cache's file format; it is part of the cache key."""
-ABANDONED = 24 * 3600
-"""Seconds without a write after which an unfinished corpus is deleted: its process was killed."""
-
 Progress = Callable[[int], None]
 """Called with the number of characters done so far."""
 
@@ -122,7 +115,7 @@ def survey(
             size = 0
         if progress is not None:
             progress(done)
-    counts = np.array(sizes, dtype=np.int64)
+    counts = np.frombuffer(sizes, dtype=np.int64)
     _refuse_nothing(len(counts), skipped)
     aside = choose(counts, held_out, seed)
     ends = counts if aside is not None else _without_tails(counts, held_out)
@@ -150,8 +143,8 @@ def choose(sizes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.b
     budget = fraction * float(sizes.sum())
     if not budget:
         return aside
-    shuffled = generator(seed).permutation(len(sizes))
-    fits = shuffled[sizes[shuffled] <= budget]
+    order = shuffled(generator(seed), len(sizes))
+    fits = order[sizes[order] <= budget]
     aside[fits[np.cumsum(sizes[fits]) <= budget]] = True
     return aside if aside.any() else None
 
@@ -190,7 +183,7 @@ class Corpus:
     @property
     def tokens(self) -> int:
         """The number of tokens of all documents, end symbols included."""
-        return int(self.documents.sizes.sum())
+        return int(self.stops.sum()) - int(self.starts.sum())
 
     def document(self, number: int) -> NDArray[np.int64]:
         """Return the ids of one document, with its end symbol."""
@@ -231,12 +224,7 @@ class Corpus:
         sizes = self.documents.sizes if self.characters is None else self.characters
         aside = choose(sizes, held_out, seed)
         if aside is not None:
-            parts = [
-                replace(
-                    self, starts=self.starts[some], stops=self.stops[some], characters=sizes[some]
-                )
-                for some in (~aside, aside)
-            ]
+            parts = [self.part(self.starts[some], self.stops[some]) for some in (~aside, aside)]
         else:
             cuts = self.starts + _without_tails(self.documents.sizes, held_out)
             parts = [self.part(self.starts, cuts), self.part(cuts, self.stops)]
@@ -284,21 +272,13 @@ def encode(
         "tokenizer": hashlib.sha256(tokenizer.to_json().encode()).hexdigest(),
         "frame": frame,
     }
-    key = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
-    folder = cache / key[:32]
+    folder = cache / key_of(decides)
     kept = _open(folder, checksums)
     if kept is not None:
         return kept
-    with reporting(str(folder), "the text is not encoded; no partial files are left"):
-        cache.mkdir(parents=True, exist_ok=True)
-        _sweep(cache)
-        with temporary_beside(folder) as temporary:
-            temporary.mkdir()
-            _fill(temporary, text, tokenizer, frame, progress)
-            if _open(folder, checksums) is None:  # otherwise another process was faster
-                shutil.rmtree(folder, ignore_errors=True)  # a damaged corpus
-                temporary.rename(folder)
-                sync(cache)
+    state = "the text is not encoded; no partial files are left"
+    with new_folder(folder, lambda path: _open(path, checksums) is not None, state) as temporary:
+        _fill(temporary, text, tokenizer, frame, progress)
     kept = _open(folder, checksums)
     assert kept is not None
     return kept
@@ -330,11 +310,10 @@ def _fill(
                     done, size = done + size, 0
             if progress is not None:
                 progress(done + size)
-        file.flush()
-        os.fsync(file.fileno())
+        finish(file)
     _refuse_nothing(len(stops), skipped)
-    _keep(folder / "stops.npy", np.array(stops, dtype=np.int64))
-    _keep(folder / "characters.npy", np.array(sizes, dtype=np.int64))
+    write_array(folder / "stops.npy", np.frombuffer(stops, dtype=np.int64))
+    write_array(folder / "characters.npy", np.frombuffer(sizes, dtype=np.int64))
     facts = {"dtype": kind.name, "tokens": written, "skipped": dict(skipped)}
     write_synced(folder / "corpus.json", json.dumps(facts).encode())
 
@@ -360,8 +339,8 @@ def _open(folder: Path, checksums: dict[str, str]) -> Corpus | None:
         kind = np.dtype(facts["dtype"])
         if (folder / "ids.bin").stat().st_size != facts["tokens"] * kind.itemsize:
             return None
-        stops = np.load(folder / "stops.npy")
-        characters = np.load(folder / "characters.npy")
+        stops = np.load(folder / "stops.npy", mmap_mode="r")
+        characters = np.load(folder / "characters.npy", mmap_mode="r")
         ids = np.memmap(folder / "ids.bin", dtype=kind, mode="r")
     except (OSError, ValueError, KeyError, TypeError):  # files of the cache may be missing
         return None
@@ -369,21 +348,6 @@ def _open(folder: Path, checksums: dict[str, str]) -> Corpus | None:
         return None
     starts = np.concatenate([[0], stops[:-1]])
     return Corpus(ids, starts, stops, characters, facts["skipped"], checksums)
-
-
-def _keep(path: Path, numbers: NDArray[np.int64]) -> None:
-    data = io.BytesIO()
-    np.save(data, numbers, allow_pickle=False)
-    write_synced(path, data.getvalue())
-
-
-def _sweep(cache: Path) -> None:
-    """Remove unfinished corpora of killed processes, if they are old enough."""
-    for folder in cache.glob(".*.tmp-*"):
-        with contextlib.suppress(OSError):
-            latest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
-            if time.time() - latest > ABANDONED:
-                shutil.rmtree(folder)
 
 
 def _without_tails(sizes: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:

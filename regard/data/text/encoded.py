@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from regard.data.batch import Batch
 from regard.data.input import Ragged
-from regard.data.text.ranges import Ranges, as_tensor
+from regard.data.text.id_rows import IdRows, Lists
+from regard.data.text.ranges import as_tensor
 
 
 class EncodedPairs:
-    """All pairs of a split as token ids, in flat 32-bit arrays: small, and fast to gather from.
-
-    Each target is kept as `begin target end`; the decoder reads all but its last token, and the
-    labels are all but its first.
+    """All pairs of a split as token ids, in flat arrays: small, and fast to gather from.
 
     Args:
         source: The ids of each source sentence, without begin and end.
@@ -27,27 +25,24 @@ class EncodedPairs:
         end: Id of the end symbol.
     """
 
-    lengths: NDArray[np.int64]
+    lengths: NDArray[np.int32]
     """(examples,) Number of tokens of each pair: source, begin symbol, target."""
     longest: int
     """The most tokens on one side of any pair."""
 
     def __init__(
-        self,
-        source: Sequence[Sequence[int]],
-        target: Sequence[Sequence[int]],
-        *,
-        begin: int,
-        end: int,
+        self, source: IdRows | Lists, target: IdRows | Lists, *, begin: int, end: int
     ) -> None:
         if len(source) != len(target):
             raise ValueError(f"{len(source)} sources but {len(target)} targets")
-        self._source, self._sources = _flatten(source)
-        self._target, targets = _flatten([[begin, *ids, end] for ids in target])
-        self._targets = Ranges(targets.starts, targets.sizes - 1)  # without the last token
-        self.lengths = self._sources.sizes + self._targets.sizes
-        longest = [each.sizes.max(initial=0) for each in (self._sources, self._targets)]
-        self.longest = int(max(longest))
+        self._source, self._target = (
+            side if isinstance(side, IdRows) else IdRows.of(side) for side in (source, target)
+        )
+        self._begin, self._end = begin, end
+        sizes = self._source.sizes, self._target.sizes
+        self.longest = int(max(sizes[0].max(initial=0), sizes[1].max(initial=-1) + 1))
+        self.lengths = sizes[0] + sizes[1]
+        self.lengths += 1
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -55,13 +50,20 @@ class EncodedPairs:
     def batch(self, index: Sequence[int]) -> Batch[Ragged]:
         """Make the batch of the examples at `index`, in that order."""
         chosen = np.asarray(index, dtype=np.int64)
-        source, target = self._sources[chosen], self._targets[chosen]
-        places = target.places()
+        source, target = self._source.ranges(chosen), self._target.ranges(chosen)
+        ids = self._target.values[target.places()]
+        lengths = tuple((target.sizes + 1).tolist())
+        # Every target before a token has one more symbol, in the labels its end.
+        places = np.arange(len(ids)) + np.repeat(np.arange(len(chosen)), target.sizes)
+        labels = np.full(sum(lengths), self._end)
+        labels[places] = ids
+        read = np.full(sum(lengths), self._begin)
+        read[places + 1] = ids
         return Batch(
-            source=Ragged(as_tensor(self._source[source.places()]), source.lengths),
-            targets=Ragged(as_tensor(self._target[places + 1]), target.lengths),
+            source=Ragged(as_tensor(self._source.values[source.places()]), source.lengths),
+            targets=Ragged(torch.from_numpy(labels), lengths),
             index=tuple(chosen.tolist()),
-            decoder_input=Ragged(as_tensor(self._target[places]), target.lengths),
+            decoder_input=Ragged(torch.from_numpy(read), lengths),
         )
 
 
@@ -88,10 +90,3 @@ def make_batch(
     """
     pairs = EncodedPairs(source_ids, target_ids, begin=begin, end=end)
     return replace(pairs.batch(range(len(pairs))), index=tuple(index))
-
-
-def _flatten(sequences: Sequence[Sequence[int]]) -> tuple[NDArray[np.int32], Ranges]:
-    """Concatenate sequences: the flat array, and the range of each sequence."""
-    sizes = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
-    flat = np.fromiter(chain.from_iterable(sequences), np.int32, count=int(sizes.sum()))
-    return flat, Ranges(np.cumsum(sizes) - sizes, sizes)

@@ -7,24 +7,26 @@ skipped only with `data.on_bad=skip`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
 from regard.data.config import ALL_FOUND, Columns, LabelledData, OnBad
-from regard.data.text.annotations import READERS, Example, LabelledText, TaggedWords
+from regard.data.text.annotations import READERS, Example, LabelledText, Question, TaggedWords
 from regard.data.text.records import usable
-from regard.data.text.splits import choose_groups, read_splits
+from regard.data.text.splits import Source, read_splits, set_aside
+
+TYPES: dict[str, type[Any]] = {"classify": LabelledText, "tag": TaggedWords, "answer": Question}
+"""The type of each task's examples."""
 
 
 @dataclass(frozen=True)
 class LabelledSplits(Generic[Example]):
     """Training, validation and test examples, with counts of skipped examples and checksums."""
 
-    train: tuple[Example, ...]
-    valid: tuple[Example, ...]
-    tests: dict[str, tuple[Example, ...]]
+    train: Sequence[Example]
+    valid: Sequence[Example]
+    tests: dict[str, Sequence[Example]]
     skipped: dict[str, int]
     """Number of skipped examples, by kind of problem."""
     checksums: dict[str, str]
@@ -41,13 +43,19 @@ def load_labelled(data: LabelledData, task: str) -> LabelledSplits[Any]:
     Raises:
         InputError: A file cannot be used.
     """
-    parts, skipped, checksums = read_splits(
-        data, lambda file: read_labelled(file, task, columns=data.columns, on_bad=data.on_bad)
+    source = Source(
+        type=TYPES[task],
+        noun="example",
+        key=lambda example: example.key,
+        grouping=task,
+        read=lambda file: READERS[task](file, data.columns),
     )
+    parts, skipped, checksums = read_splits(data, source)
     if "valid" not in parts:
-        parts["train"], parts["valid"] = set_aside(parts["train"], data.held_out, data.seed)
-    tests = {"test": parts["test"]} if "test" in parts else {}
-    return LabelledSplits(parts["train"], parts["valid"], tests, skipped, checksums)
+        parts["train"], parts["valid"] = set_aside(parts["train"], data.held_out, data.seed, "text")
+    splits = {name: examples.settled() for name, examples in parts.items()}
+    tests = {"test": splits["test"]} if "test" in splits else {}
+    return LabelledSplits(splits["train"], splits["valid"], tests, skipped, checksums)
 
 
 def read_labelled(
@@ -68,28 +76,6 @@ def read_labelled(
         InputError: At the first problem with `stop`; or if no example is left.
     """
     return usable(READERS[task](file, columns), on_bad, file, "example")
-
-
-def set_aside(
-    examples: Sequence[Example], held_out: int, seed: int
-) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Split examples into training and validation examples.
-
-    Examples with the same text, or questions about the same text, stay in one split.
-
-    Args:
-        examples: All training examples.
-        held_out: How many to hold out; at most about a tenth of them.
-        seed: Seed of the random choice.
-
-    Raises:
-        InputError: If all examples have the same text.
-    """
-    sizes = Counter(example.key for example in examples)
-    wanted = max(1, min(held_out, len(examples) // 10))
-    chosen = choose_groups(sizes, wanted, seed, "text")
-    train = tuple(example for example in examples if example.key not in chosen)
-    return train, tuple(example for example in examples if example.key in chosen)
 
 
 def labels_in(examples: Sequence[LabelledText | TaggedWords]) -> tuple[str, ...]:

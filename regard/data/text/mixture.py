@@ -45,7 +45,9 @@ class Mixture:
         InputError: If a dataset has no example.
     """
 
-    def __init__(self, parts: Sequence[int], weights: Sequence[float], *, seed: int = 0) -> None:
+    def __init__(
+        self, parts: Sequence[int] | NDArray[np.int64], weights: Sequence[float], *, seed: int = 0
+    ) -> None:
         numbers = np.asarray(parts, dtype=np.int64)
         self._members = [np.flatnonzero(numbers == part) for part in range(len(weights))]
         empty = [part for part, members in enumerate(self._members) if not len(members)]

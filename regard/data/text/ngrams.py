@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.data.bloom import Bloom, keys_of
 from regard.data.text.documents import Text
@@ -28,6 +29,8 @@ HASHES = 7
 """Bits set for each n-gram: with 10 bits each, ln 2 · 10 = 7 gives the fewest false members, 1%."""
 MOST = 20_000_000
 """The largest number of n-grams in a set, which then takes 25 MB."""
+AT_ONCE = 2**20
+"""Hashes that are sorted at once."""
 
 _WORD = re.compile(r"\w+")
 
@@ -56,18 +59,19 @@ class Ngrams:
     @classmethod
     def of(cls, text: Text, size: int) -> Ngrams:
         """The n-grams of all documents of a text; an n-gram does not cross two documents."""
-        found: set[bytes] = set()
+        different = _Hashes()
         for words in _windows(text, size):
-            found.add(_hashed(words))
-            if len(found) > MOST:  # at once, so that a longer text cannot fill the memory
+            different.add(_hashed(words))
+            if different.count > MOST:  # at once, so that a longer text cannot fill the memory
                 raise InputError(
                     "decode.no_copy",
                     got=f"a text with more than {MOST:,} different sequences of {size} words",
                     expected=f"at most {MOST:,}",
                     fix="set decode.no_copy to 0",
                 )
-        ngrams = Bloom.empty(len(found), BITS)
-        for keys in keys_of(found):
+        different.flush()
+        ngrams = Bloom.empty(different.count, BITS)
+        for keys in different.runs:
             ngrams.add(keys)
         return cls(size, ngrams.bits.tobytes())
 
@@ -109,6 +113,49 @@ class Ngrams:
                 fix="take the file from another copy of the checkpoint",
             )
         return cls(size, bits)
+
+
+class _Hashes:
+    """Different hashes of 128 bits, in sorted arrays of 64-bit halves: 16 bytes for each."""
+
+    def __init__(self) -> None:
+        self.runs: list[NDArray[np.uint64]] = []
+        self.count = 0
+        self._new = bytearray()
+
+    def add(self, hashed: bytes) -> None:
+        """Adds a hash; it counts once it was compared with the others."""
+        self._new += hashed
+        if len(self._new) >= 16 * min(AT_ONCE, MOST):
+            self.flush()
+
+    def flush(self) -> None:
+        """Compares the new hashes with those before, and keeps the different ones."""
+        halves = np.frombuffer(bytes(self._new), dtype=">u8").astype(np.uint64).reshape(-1, 2)
+        self._new.clear()
+        new = _different(halves)
+        for run in self.runs:
+            new = new[~_among(new, run)]
+        if self.runs and len(self.runs[-1]) < AT_ONCE:  # small runs are joined
+            new = _different(np.concatenate([self.runs.pop(), new]))
+        if len(new):
+            self.runs.append(new)
+        self.count = sum(map(len, self.runs))
+
+
+def _different(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Sorts hashes, each once."""
+    hashes = hashes[np.lexsort((hashes[:, 1], hashes[:, 0]))]
+    first = np.ones(len(hashes), dtype=np.bool_)
+    first[1:] = (hashes[1:] != hashes[:-1]).any(axis=1)
+    return hashes[first]
+
+
+def _among(hashes: NDArray[np.uint64], run: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each hash is in a sorted run; the first halves of a run differ, with 64 bits."""
+    places = np.searchsorted(run[:, 0], hashes[:, 0])
+    same: NDArray[np.bool_] = (run[np.minimum(places, len(run) - 1)] == hashes).all(axis=1)
+    return same
 
 
 def _windows(text: Text, size: int) -> Iterator[list[str]]:

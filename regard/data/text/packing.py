@@ -20,7 +20,7 @@ import numpy as np
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.input import Ragged
-from regard.data.order import POOL_BATCHES, evaluation_batches, generator
+from regard.data.order import POOL_BATCHES, evaluation_batches, generator, shuffled
 from regard.data.text.corpus import Corpus
 from regard.data.text.ranges import Ranges, as_tensor
 from regard.errors import InputError
@@ -80,8 +80,11 @@ class Packed:
     def __init__(self, corpus: Corpus, *, length: int, batch_tokens: int, seed: int = 0) -> None:
         self.corpus, self.length, self.seed = corpus, length, seed
         # the last token of a document is only a label
-        self._documents = Ranges(corpus.starts, corpus.stops - corpus.starts - 1)
-        tokens = int(self._documents.sizes.sum())
+        sizes = corpus.stops - corpus.starts - 1
+        if sizes.max(initial=0) < 2**31:  # half the memory
+            sizes = sizes.astype(np.int32)
+        self._documents = Ranges(corpus.starts, sizes)
+        tokens = int(sizes.sum())
         if tokens < 1:
             raise InputError("the text", got="no token to learn from", expected="at least one")
         self.batch_tokens = min(batch_tokens, tokens)
@@ -102,7 +105,7 @@ class Packed:
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole corpus from short to long, documents cut every `length` tokens."""
         pieces = self._pieces()
-        for index in evaluation_batches(pieces.sizes.tolist(), self.batch_tokens):
+        for index in evaluation_batches(pieces.sizes, self.batch_tokens):
             yield self._gathered(pieces[index])
 
     @property
@@ -132,8 +135,8 @@ class Packed:
         phases = random.integers(1, self.length + 1, size=len(some.sizes))
         phases = np.where(some.sizes > self.length, phases, self.length)
         pieces = some.cut(phases, self.length)
-        shuffled = random.permutation(len(pieces.sizes))
-        by_length = shuffled[np.argsort(pieces.sizes[shuffled], kind="stable")]
+        order = random.permutation(len(pieces.sizes))
+        by_length = order[np.argsort(pieces.sizes[order], kind="stable")]
         line = pieces[by_length]
         borders = random.permutation(count) * self.batch_tokens
         return [line.between(place, place + self.batch_tokens) for place in borders.tolist()]
@@ -142,7 +145,7 @@ class Packed:
         """Return the documents in the epoch's order, and how many tokens are skipped in front."""
         if self._epoch is None or self._epoch[0] != epoch:
             random = generator(self.seed, epoch)
-            order = random.permutation(len(self.corpus))
+            order = shuffled(random, len(self.corpus))
             self._epoch = epoch, (self._documents[order], int(random.integers(self._spare + 1)))
         return self._epoch[1]
 

@@ -6,7 +6,7 @@ them do not depend on the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -59,6 +59,6 @@ class Splits:
         tests: Test pairs to report scores on, by name; a test split from files is called "test".
     """
 
-    train: tuple[Pair, ...]
-    valid: tuple[Pair, ...]
-    tests: dict[str, tuple[Pair, ...]]
+    train: Sequence[Pair]
+    valid: Sequence[Pair]
+    tests: Mapping[str, Sequence[Pair]]

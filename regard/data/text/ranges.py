@@ -23,7 +23,7 @@ class Ranges:
     """
 
     starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    sizes: NDArray[Any]
 
     def __getitem__(self, index: Any) -> Ranges:
         return Ranges(self.starts[index], self.sizes[index])

@@ -7,80 +7,201 @@ training examples is held out for it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic
+
+import numpy as np
+from numpy.typing import NDArray
 
 from regard.data.config import FileData, LabelledData, PartData
-from regard.data.order import generator
-from regard.data.text.arrow import splits_in
-from regard.data.text.records import checksum
+from regard.data.order import generator, index_type, shuffled
+from regard.data.text import arrow, records
+from regard.data.text.examples import SCANNED, Examples, Item, Reading, collect
+from regard.data.text.records import Problem
 from regard.errors import InputError
 
-Parts = dict[str, tuple[Any, ...]]
+Parts = dict[str, Examples[Any]]
 """The examples of each split that has a file: train, valid, test."""
+BUCKETS = 64
+"""Examples are grouped in this many parts, by the first bits of their keys, to save memory."""
+CHOICE = {"train", "valid", "test", "held_out", "held_out_test", "group", "seed", "longest",
+          "overlap", "unanswerable"}  # fmt: skip
+"""Keys of a `data:` section that do not change how a file is read."""
+TEXT_SHARE = {".gz": 4.0, ".parquet": 4.0, ".jsonl": 0.8}
+"""About how many bytes of text there are in a byte of such a file, for the progress."""
+
+
+@dataclass(frozen=True)
+class Source(Generic[Item]):
+    """How the files of a dataset are read."""
+
+    type: type[Item]
+    """The dataclass of an example."""
+    noun: str
+    """What an example is called in messages."""
+    key: Callable[[Item], Hashable]
+    """Equal for examples that must stay in one split."""
+    grouping: str
+    """A name for `key`, for keys of the cache."""
+    read: Callable[[Any], Iterable[Item | Problem]]
+    """The files of a split -> examples, or problems of lines that cannot be used."""
 
 
 def read_splits(
-    data: FileData | LabelledData, read: Callable[[Any], tuple[list[Any], dict[str, int]]]
+    data: FileData | LabelledData, source: Source[Any]
 ) -> tuple[Parts, dict[str, int], dict[str, str]]:
     """Read the files of a recipe's `data:` section.
 
     Args:
         data: Names the files.
-        read: Files of a split -> its examples, and how many were skipped by kind of problem.
+        source: How they are read.
 
     Returns:
         The examples of each split, the numbers of skipped ones, and the SHA-256 of each file.
+
+    Raises:
+        InputError: A file cannot be used.
     """
     parts: Parts = {}
     skipped: Counter[str] = Counter()
     checksums: dict[str, str] = {}
+    sums = _Checksums()
+    settings = data.model_dump(mode="json", exclude=CHOICE) | {"grouping": source.grouping}
     for name, files in files_of_splits(data).items():
-        examples, bad = read(files)
-        parts[name] = tuple(examples)
-        skipped.update(bad)
         names = (files,) if isinstance(files, str) else files
-        checksums |= {file: checksum(file) for file in names}
+        reading = Reading(
+            type=source.type,
+            key=source.key,
+            name=" and ".join(names),
+            noun=source.noun,
+            decides=partial(_decides, names, sums, settings),
+            size=sum(map(text_size, names)),
+            on_bad=data.on_bad,
+        )
+        parts[name], bad = collect(partial(source.read, files), reading)
+        skipped.update(bad)
+        checksums |= {file: sums[file] for file in names}
     return parts, dict(skipped), checksums
 
 
 def files_of_splits(data: FileData | LabelledData | PartData) -> dict[str, Any]:
     """Return the files of each split; a dataset folder as `train` may have the others in it."""
     named = {name: getattr(data, name) for name in ("train", "valid", "test")}
-    inside = splits_in(data.train) if isinstance(data.train, str) else {}
+    inside = arrow.splits_in(data.train) if isinstance(data.train, str) else {}
     files = {name: named[name] or inside.get(name) for name in named}
     if "train" in inside:
         files["train"] = inside["train"]
     return {name: names for name, names in files.items() if names is not None}
 
 
-def choose_groups(
-    sizes: Mapping[Hashable, int], wanted: int, seed: int, what: str
-) -> set[Hashable]:
-    """Choose random groups of examples to hold out; at least one group is left to train on.
+class _Checksums(dict[str, str]):
+    """The SHA-256 of each file, computed when it is asked for."""
+
+    def __missing__(self, file: str) -> str:
+        self[file] = records.checksum(file)
+        return self[file]
+
+
+def _decides(
+    names: Sequence[str], checksums: Mapping[str, str], settings: dict[str, Any]
+) -> dict[str, Any]:
+    """Return all that the examples of files depend on."""
+    return {"files": [[Path(name).name, checksums[name]] for name in names], **settings}
+
+
+def text_size(name: str) -> int:
+    """Estimate the bytes of text in a file or in the files of a dataset; 0 if there is none."""
+    try:
+        files = arrow.shards(name) if arrow.is_table(name) else [Path(name)]
+        sizes = [file.stat().st_size * TEXT_SHARE.get(file.suffix.lower(), 1.0) for file in files]
+    except (OSError, InputError):  # reading it raises a clear error
+        return 0
+    return int(sum(sizes))
+
+
+def set_aside(
+    examples: Examples[Item], held_out: int, seed: int, what: str, *, by_group: bool = False
+) -> tuple[Examples[Item], Examples[Item]]:
+    """Split examples into those to train on and those to hold out, by groups of equal keys.
 
     Args:
-        sizes: The number of examples of each group, by its key.
-        wanted: Groups are chosen until they have this many examples.
+        examples: All training examples.
+        held_out: How many examples to hold out; at most about a tenth of them, at least one.
         seed: Seed of the random choice.
         what: What the examples of a group have in common, for the error.
+        by_group: Whether `held_out` counts groups instead.
 
     Raises:
         InputError: If there are fewer than two groups.
     """
-    keys = list(sizes)
-    if len(keys) < 2:
+    first, sizes = _grouped(examples)
+    heads = np.flatnonzero(sizes)
+    counts = np.broadcast_to(np.uint8(1), len(heads)) if by_group else sizes[heads]
+    wanted = max(1, min(held_out, (len(heads) if by_group else len(examples)) // 10))
+    chosen = np.sort(heads[choose_groups(counts, wanted, seed, what)])
+    aside = np.zeros(len(examples), dtype=np.bool_)
+    for start in range(0, len(aside), SCANNED):
+        part = slice(start, start + SCANNED)
+        aside[part] = np.isin(first[part], chosen)
+    numbers = examples.numbers
+    return examples.take(numbers[~aside]), examples.take(numbers[aside])
+
+
+def _grouped(examples: Examples[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Group examples by their keys.
+
+    Returns:
+        For each example the place of the first one of its group; and for each first one the size
+        of its group, 0 for all others.
+    """
+    count = len(examples)
+    first = np.empty(count, dtype=index_type(count))
+    sizes = np.zeros_like(first)
+    buckets = np.empty(count, dtype=np.uint8)
+    for start in range(0, count, SCANNED):
+        part = slice(start, start + SCANNED)
+        buckets[part] = examples.keys(part)[:, 0] % BUCKETS
+    for bucket in range(BUCKETS):
+        places = np.flatnonzero(buckets == bucket).astype(first.dtype)
+        keys = examples.keys(places)
+        order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable: the first of a group stays first
+        places, keys = places[order], keys[order]
+        begins = np.ones(len(places), dtype=np.bool_)
+        begins[1:] = (keys[1:] != keys[:-1]).any(axis=1)
+        heads = np.flatnonzero(begins)
+        members = np.diff(np.append(heads, len(places)))
+        first[places] = np.repeat(places[heads], members)
+        sizes[places[heads]] = members
+    return first, sizes
+
+
+def choose_groups(
+    sizes: Sequence[int] | NDArray[Any], wanted: int, seed: int, what: str
+) -> NDArray[Any]:
+    """Choose random groups of examples to hold out; at least one group is left to train on.
+
+    Args:
+        sizes: The number of examples of each group.
+        wanted: Groups are chosen until they have this many examples.
+        seed: Seed of the random choice.
+        what: What the examples of a group have in common, for the error.
+
+    Returns:
+        The numbers of the chosen groups.
+
+    Raises:
+        InputError: If there are fewer than two groups.
+    """
+    if len(sizes) < 2:
         raise InputError(
             "data.train",
             got=f"a single {what} to train on and to validate with",
             expected=f"at least 2 different {what}s",
             fix=f"give more {what}s, or a data.valid",
         )
-    chosen: set[Hashable] = set()
-    count = 0
-    for place in generator(seed).permutation(len(keys))[:-1].tolist():
-        if count >= wanted:
-            break
-        chosen.add(keys[place])
-        count += sizes[keys[place]]
-    return chosen
+    order = shuffled(generator(seed), len(sizes))[:-1][: max(0, wanted)]
+    filled = np.cumsum(np.asarray(sizes)[order], dtype=np.int64)
+    return order[: np.searchsorted(filled, wanted) + 1]

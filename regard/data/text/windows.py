@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import overload
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.input import Ragged
 from regard.data.order import evaluation_batches, training_batches
+from regard.data.text.id_rows import IdRows
 
 OnShare = Callable[[float], None]
 """Called with the share of the work that is done, from 0 to 1."""
@@ -27,6 +29,33 @@ class LabelledRow:
     """Segment of each id: 0 for the first text, 1 for the second."""
     targets: list[int]
     """The labels: one class, one tag for each id, or the two positions of an answer."""
+
+
+class LabelledRows(Sequence[LabelledRow]):
+    """Rows as columns of flat arrays, in memory or in files.
+
+    Args:
+        ids: The ids of each row.
+        types: The segment of each id.
+        targets: The labels of each row.
+    """
+
+    def __init__(self, ids: IdRows, types: IdRows, targets: IdRows) -> None:
+        self._columns = ids, types, targets
+        self.lengths = ids.sizes
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @overload
+    def __getitem__(self, place: int) -> LabelledRow: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[LabelledRow]: ...
+    def __getitem__(self, place: int | slice) -> LabelledRow | list[LabelledRow]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(len(self))[place]]
+        number = range(len(self))[place]
+        return LabelledRow(*(column[number] for column in self._columns))
 
 
 def batch_of(rows: Sequence[LabelledRow], index: Sequence[int]) -> Batch[Ragged]:
@@ -47,7 +76,7 @@ def batch_of(rows: Sequence[LabelledRow], index: Sequence[int]) -> Batch[Ragged]
 
 
 def training(
-    rows: Sequence[LabelledRow], budget: int, seed: int, start: Cursor
+    rows: LabelledRows, budget: int, seed: int, start: Cursor
 ) -> Iterator[tuple[Batch[Ragged], Cursor]]:
     """Yield training batches endlessly from a position on, each with the position after it.
 
@@ -57,9 +86,8 @@ def training(
         seed: Seed of the run.
         start: The first batch to yield.
     """
-    lengths = [len(row.ids) for row in rows]
     return epochs(
-        lambda epoch: training_batches(lengths, budget, seed, epoch),
+        lambda epoch: training_batches(rows.lengths, budget, seed, epoch),
         lambda index, _: batch_of(rows, index),
         start,
     )
