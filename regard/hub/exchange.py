@@ -6,13 +6,14 @@ In: a model read by `folder.py`. Out: a recipe for it; or a complete Hugging Fac
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.data.config import NoData
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
+from regard.hub.choice import choose
 from regard.hub.config import CONFIG
 from regard.hub.folder import write_model
 from regard.hub.generation import GENERATION, read_decoding, roles_in, write_decoding
@@ -23,6 +24,7 @@ from regard.runtime.files import reporting, temporary_beside, write_file
 from regard.tasks.entries import TASKS
 from regard.tokens import Vocabulary
 from regard.tokens.config import TokensConfig
+from regard.tokens.published.hub import OWN
 from regard.train.config import TrainConfig
 
 
@@ -121,6 +123,7 @@ def _write(
         return
     if kind is not None:
         raise InputError(f"export to {kind}", got="a model of text", expected="one of images")
+    _check_sides(model, vocabulary)
     ids = {} if vocabulary is None else roles_of(vocabulary)
     if model.config.shape == "encoder":
         write_model(model, folder, **ids)
@@ -129,32 +132,45 @@ def _write(
         write_model(model, folder, **roles)
         settings = write_decoding(decode, roles, model.config.max_length)
         write_file(folder / GENERATION, (json.dumps(settings, indent=2) + "\n").encode())
-    if vocabulary is None:
+    if vocabulary is not None:
+        _write_tokenizer(vocabulary, ids, model.config, folder)
+
+
+def _check_sides(model: Model, vocabulary: Vocabulary | None) -> None:
+    """Refuses a tokenizer for each side, unless its files were published."""
+    if vocabulary is None or vocabulary.shared or vocabulary.files:
         return
+    choose(model.config, separate=vocabulary.source.learned_from_pairs)
+    raise InputError(
+        "export",
+        got="a tokenizer for each side, its files not kept",
+        expected="one tokenizer for both sides, or the files of a Marian model",
+        fix="import its folder again: its files are kept",
+    )
+
+
+def _write_tokenizer(
+    vocabulary: Vocabulary, ids: Mapping[str, Any], config: Any, folder: Path
+) -> None:
+    """Writes the files of a tokenizer; those of a published one for each side as they were."""
     if vocabulary.files:
         for name, data in vocabulary.files.items():
             write_file(folder / name, data)
         return
-    if not vocabulary.shared:
-        ours = vocabulary.source.learned_from_pairs
-        fix = "tokens.shared=true" if ours else "import its folder again: its files are kept"
-        got = "a tokenizer for each side" + ("" if ours else ", its files not kept")
-        raise InputError(
-            "export",
-            got=got,
-            expected="one tokenizer for both sides, or the files of a Marian model",
-            fix=fix,
-        )
     tokenizer = vocabulary.source
     write_file(folder / "tokenizer.json", tokenizer.library_json().encode())
     symbols = {name.removesuffix("_id"): tokenizer.symbol(token) for name, token in ids.items()}
     symbols.pop("decoder_start_token", None)  # only the model's config has it
+    types = ["token_type_ids"] if getattr(config, "token_types", 0) > 1 else []
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": model.config.max_length,
-        "clean_up_tokenization_spaces": False,
+        "model_max_length": config.max_length,
+        "model_input_names": ["input_ids", *types, "attention_mask"],
+        "clean_up_tokenization_spaces": tokenizer.joins_words,
         **symbols,
     }
+    if tokenizer.joins_words:
+        settings[OWN] = {"sentences": True}
     write_file(folder / "tokenizer_config.json", json.dumps(settings, indent=2).encode())
 
 

@@ -23,7 +23,9 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.hub.choice import choose
 from regard.hub.config import CONFIG, config_path
+from regard.hub.equal import state_for
 from regard.hub.identify import Described, describe, log_notes, parse
 from regard.hub.kind import Kind
 from regard.hub.pickled import read_pickled
@@ -168,29 +170,14 @@ def write_model(
     Raises:
         InputError: No kind of Hugging Face model computes what this model does.
     """
-    kind = _kind_for(model, asked)
+    kind = choose(model.config, asked)
     written = kind.write(model.config, *model.vocabularies().values())
     typed = {"model_type": kind.name, "dtype": "float32"} if kind.typed else {}
     their = {**typed, **written, **roles}
-    tensors = kind.names(model.config).export_tensors(dict(model.state_dict()))
+    tensors = kind.names(model.config).export_tensors(state_for(kind, model))
     write_file(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
     write_file(folder / CONFIG, (json.dumps(their, indent=2) + "\n").encode())
     return their
-
-
-def _kind_for(model: Model, asked: str | None) -> Kind:
-    family = model.config.family
-    kinds = {n: k for n, k in KINDS.items() if (n == asked if asked else k.typed)}
-    for kind in kinds.values():
-        if kind.family == family and model.config.usual_blocks and kind.fits(model.config):
-            return kind
-    names = [name for name, kind in kinds.items() if kind.family == family]
-    raise InputError(
-        f"export to {asked or 'Hugging Face'}",
-        got=f"a {family} with settings that no such model has" if names
-        else f"a {family}, which {asked or 'transformers'} does not have",
-        expected=f"what one of {', '.join(names or kinds)} computes",
-    )  # fmt: skip
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:

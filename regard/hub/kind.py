@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.hub.needs import Need
 from regard.hub.rules import Table
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "silu": "silu"}
@@ -86,8 +87,8 @@ class Kind:
     """Our config and the sizes of vocabularies -> their config."""
     names: Callable[[Any], Table]
     """Our config -> the table that converts tensor names."""
-    fits: Callable[[Any], bool]
-    """Whether a config of the family can be written as this kind."""
+    needs: tuple[Need, ...]
+    """What it requires of a config of the family; a config that meets all can be written."""
     heads: tuple[str, ...] = ("lm_head.",)
     """Prefixes of the heads' tensor names."""
     any_size: bool = False
@@ -96,6 +97,12 @@ class Kind:
     """Whether the config says `model_type`; timm's does not."""
     recognised: Callable[[dict[str, Any], Names], bool] = lambda _their, _names: True
     """Whether a model without `model_type` is of this kind, where others have the same names."""
+    halves: bool = False
+    """Whether its sinusoidal positions have all sines first and all cosines after them."""
+
+    def obstacles(self, config: Any) -> list[Need]:
+        """What it requires, and a config of the family does not meet."""
+        return [need for need in self.needs if not need.is_met(config)]
 
     def whole_names(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Renames tensors to the names that they have in a model with a head today."""

@@ -80,6 +80,8 @@ class ComputedTensor:
     shape: tuple[int, ...]
     compute: Callable[[], Tensor]
     """Called only if the tensor has that shape, so a malicious config cannot allocate memory."""
+    stored: bool = False
+    """Whether their checkpoints contain it."""
 
     def matches(self, tensor: Tensor) -> bool:
         """Whether a tensor has these values, up to rounding."""
@@ -177,14 +179,29 @@ class Table:
                 expected = f"only the {len(used)} tensors of the model"
                 raise InputError("the weights", got=f"an unknown tensor {name}", expected=expected)
 
-    def export_tensors(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Converts our tensors to theirs; copies of tied matrices are left out, as they do."""
+    def _zero_biases(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Zeros for the biases of modules whose weight we have, and whose bias only they have."""
+        names = [name for rule in self.rules for name in rule.ours if name.endswith(".bias")]
+        weights = {name: ours.get(f"{name.removesuffix('bias')}weight") for name in names}
+        return {
+            name: weight.new_zeros(len(weight))
+            for name, weight in weights.items() if name not in ours and weight is not None
+        }  # fmt: skip
+
+    def export_tensors(self, ours: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Converts our tensors to theirs.
+
+        Copies of tied matrices are left out, as they do. A bias that only their module has is
+        zero.
+        """
+        ours = ours | self._zero_biases(ours)
         left = ours.keys() - {name for rule in self.rules for name in rule.ours}
         if left:
             raise InputError(
                 "export", got=f"a {min(left)}", expected="only tensors that transformers' model has"
             )
-        theirs: dict[str, Tensor] = {}
+        computed = self.computed.items()
+        theirs = {name: tensor.compute() for name, tensor in computed if tensor.stored}
         for rule in self.rules:
             whole = ours[rule.ours[0]]
             whole = torch.cat([ours[name] for name in rule.ours]) if len(rule.ours) > 1 else whole

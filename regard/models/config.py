@@ -113,11 +113,6 @@ class ModelConfig(Config):
         return f"{self.dim} wide"
 
     @property
-    def usual_blocks(self) -> bool:
-        """Whether the blocks have the structure of published language models."""
-        return False
-
-    @property
     def reach(self) -> int | None:
         """The largest distance, in tokens, at which self-attention attends; None: unlimited."""
         return None
@@ -283,13 +278,6 @@ class BlocksConfig(ModelConfig):
         if self.both_ways and self.dim % 2:
             raise ValueError(f"both_ways needs an even dim, got {self.dim}")
         return self
-
-    @property
-    def usual_blocks(self) -> bool:
-        """Whether the blocks have the structure of published language models."""
-        usual = BlocksConfig(family=self.family)
-        fields = ("sublayers", "scales", "norm_places", "block_norm", "grid_window", "grid_bias")
-        return all(getattr(self, field) == getattr(usual, field) for field in fields)
 
     @model_validator(mode="after")
     def _heads_divide(self) -> BlocksConfig:

@@ -148,6 +148,11 @@ class Tokenizer:
         return self._first("unknown", self.specials.unknown)
 
     @property
+    def joins_words(self) -> bool:
+        """Whether decoding joins words and word pieces into a sentence with normal spacing."""
+        return self._joins
+
+    @property
     def has_all_bytes(self) -> bool:
         """Whether the vocabulary has every byte, so that no text is unknown."""
         return self._kind in ("bpe", "fallback")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.hub.kind import Kind
-from regard.hub.tables.bart import BART, MARIAN
+from regard.hub.tables.bart import BART, MARIAN, PEGASUS
 from regard.hub.tables.bert import BERT, DISTILBERT, ROBERTA
 from regard.hub.tables.gpt2 import GPT2
 from regard.hub.tables.llama import LLAMA, MISTRAL, QWEN2, QWEN3
@@ -25,6 +25,7 @@ KINDS: dict[str, Kind] = {
         DISTILBERT,
         T5,
         BART,
+        PEGASUS,
         MARIAN,
         VIT,
         DEIT,

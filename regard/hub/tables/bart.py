@@ -1,4 +1,7 @@
-"""BART and Marian, encoder-decoders with norms after the residual sum: config and tensor names."""
+"""BART, Marian and Pegasus, the usual encoder-decoders: config and tensor names.
+
+BART and Marian have their norms after the residual sum, Pegasus before each sub-layer.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +17,34 @@ from regard.hub.kind import (
     only,
     their_activation,
 )
+from regard.hub.needs import BLOCKS, Need, fixed
 from regard.hub.rules import ComputedTensor, Rule, Table, same, within
 from regard.layers import sinusoid
 from regard.models import TransformerConfig
 
 
+_AFTER = {"normalize_before": False, "add_final_layer_norm": False}
+"""Norms after the residual sum, as old configs write it."""
+
+
 def _read_bart(their: dict[str, Any], names: Names) -> TransformerConfig:
-    only(their, normalize_embedding=True)
+    only(their, normalize_embedding=True, **_AFTER)
     return _read(their, names, embedding_norm=True, positions="learned", positions_from=2)
 
 
 def _read_marian(their: dict[str, Any], names: Names) -> TransformerConfig:
-    only(their, normalize_embedding=False)
+    only(their, normalize_embedding=False, **_AFTER)
     return _read(their, names, positions="sinusoidal_halves")
 
 
+def _read_pegasus(their: dict[str, Any], names: Names) -> TransformerConfig:
+    only(their, normalize_embedding=False, normalize_before=True, add_final_layer_norm=True)
+    only(their, static_position_embeddings=True)
+    return _read(their, names, positions="sinusoidal_halves", norm_place="pre")
+
+
 def _read(their: dict[str, Any], names: Names, **own: Any) -> TransformerConfig:
-    """Reads the settings that BART and Marian share; `own` adds those of one kind."""
-    only(their, normalize_before=False, add_final_layer_norm=False)
+    """Reads the settings that all three share; `own` adds those of one kind."""
     for size in ("attention_heads", "ffn_dim"):
         only(their, **{f"decoder_{size}": their[f"encoder_{size}"]})
     shared = their.get("share_encoder_decoder_embeddings", True)
@@ -43,7 +56,6 @@ def _read(their: dict[str, Any], names: Names, **own: Any) -> TransformerConfig:
         heads=their["encoder_attention_heads"],
         hidden=their["encoder_ffn_dim"],
         activation=activation_of(their_activation(their, "activation_function", "gelu")),
-        norm_place="post",
         norm_epsilon=1e-5,
         max_length=their.get("max_position_embeddings", 1024),
         scaled_embedding=their.get("scale_embedding", False),
@@ -54,7 +66,7 @@ def _read(their: dict[str, Any], names: Names, **own: Any) -> TransformerConfig:
         tied={(True, True): "all", (True, False): "inputs", (False, True): "output"}.get(
             (shared, tied), "none"
         ),
-        **own,
+        **{"norm_place": "post", **own},
     )
 
 
@@ -64,6 +76,10 @@ def _embedding(*, shared: bool) -> str:
 
 def _write_bart(config: TransformerConfig, source: int, _: int) -> dict[str, Any]:
     return _write("BartForConditionalGeneration", config, source)
+
+
+def _write_pegasus(config: TransformerConfig, source: int, _: int) -> dict[str, Any]:
+    return _write("PegasusForConditionalGeneration", config, source)
 
 
 def _write_marian(config: TransformerConfig, source: int, target: int) -> dict[str, Any]:
@@ -120,6 +136,8 @@ def _names(config: TransformerConfig) -> Table:
             *same("feed_forward.out", "fc2"),
             *same("feed_norm", "final_layer_norm"),
         ]
+        if config.norm_place == "pre":
+            rules += same(f"{stack}.final_norm", f"model.{stack}.layer_norm")
         for layer in range(layers):
             rules += within(f"{stack}.blocks.{layer}.", f"model.{stack}.layers.{layer}.", block)
     copies = {
@@ -132,7 +150,8 @@ def _names(config: TransformerConfig) -> Table:
     if config.positions == "learned":
         return Table(tuple(rules), copies)
     shape = config.max_length, config.dim
-    waves = ComputedTensor(shape, partial(sinusoid, *shape, halves=True))
+    stored = config.norm_place == "pre"  # Marian's are not
+    waves = ComputedTensor(shape, partial(sinusoid, *shape, halves=True), stored)
     computed = {f"model.{stack}.embed_positions.weight": waves for stack in config.stacks}
     return Table(tuple(rules), copies, computed=computed)
 
@@ -146,31 +165,36 @@ def _attention(ours: str, theirs: str) -> list[Rule]:
     ]
 
 
-def _is_bart(config: TransformerConfig) -> bool:
-    return _plain(config) and config.positions == "learned" and config.embedding_norm and (
-        config.positions_from == 2 and config.tied == "all"
-    )  # fmt: skip
-
-
-def _is_marian(config: TransformerConfig) -> bool:
-    return _plain(config) and config.positions == "sinusoidal_halves" and not config.embedding_norm
-
-
-def _plain(config: TransformerConfig) -> bool:
-    """Whether all settings are ones that BART and Marian can have."""
-    return (
-        (config.norm, config.norm_place, config.norm_epsilon) == ("layer", "post", 1e-5)
-        and (config.score, config.bias, config.residual) == ("scaled_dot", True, True)
-        and (config.kv_heads, config.head_dim, config.window) == (None, None, None)
-        and config.attention_bias in (None, "all")
-        and not (config.final_norm or config.scaled_output or config.query_key_norm)
-        and config.output_bias
-        and config.activation in ACTIVATIONS.values()
-    )
-
+_PLAIN = (
+    *BLOCKS,
+    *fixed(norm="layer", score="scaled_dot", residual=True, scaled_output=False),
+    *fixed(kv_heads=None, head_dim=None, window=None, query_key_norm=False),
+    Need("norm_epsilon", (None, 1e-5)),
+    Need("activation", tuple(ACTIVATIONS.values())),
+)
+"""What BART, Marian and Pegasus require."""
+_WAVES = (
+    Need("positions", ("sinusoidal", "sinusoidal_halves")),
+    *fixed(embedding_norm=False),
+)
+_BART = (
+    *_PLAIN,
+    *fixed(norm_place="post", positions="learned", positions_from=2, embedding_norm=True),
+    *fixed(tied="all"),
+    Need("final_norm", (None, False)),
+)
+_MARIAN = (*_PLAIN, *_WAVES, *fixed(norm_place="post"), Need("final_norm", (None, False)))
+_PEGASUS = (
+    *_PLAIN,
+    *_WAVES,
+    *fixed(norm_place="pre", tied="all"),
+    Need("final_norm", (None, True)),
+)
 
 _HEADS = ("lm_head.", "final_logits_bias")
-BART = Kind("bart", "transformer", "model.", _read_bart, _write_bart, _names, _is_bart, _HEADS)
-MARIAN = Kind(
-    "marian", "transformer", "model.", _read_marian, _write_marian, _names, _is_marian, _HEADS
+_BODY = ("transformer", "model.")
+BART = Kind("bart", *_BODY, _read_bart, _write_bart, _names, _BART, _HEADS)
+MARIAN = Kind("marian", *_BODY, _read_marian, _write_marian, _names, _MARIAN, _HEADS, halves=True)
+PEGASUS = Kind(
+    "pegasus", *_BODY, _read_pegasus, _write_pegasus, _names, _PEGASUS, _HEADS, halves=True
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 from regard.errors import InputError
 from regard.hub.kind import (
+    ACTIVATIONS,
     Kind,
     Names,
     activation_of,
@@ -16,6 +17,7 @@ from regard.hub.kind import (
     only,
     their_activation,
 )
+from regard.hub.needs import BLOCKS, Need, fixed
 from regard.hub.rules import Rule, Table, same, within
 from regard.models import BertConfig
 
@@ -212,34 +214,36 @@ def _names_roberta(config: BertConfig) -> Table:
     return Table(tuple(rules), copies, ("*position_ids",))
 
 
-def _is_bert(config: BertConfig) -> bool:
-    return config.positions_from == 0 and _with_types(config)
-
-
-def _is_roberta(config: BertConfig) -> bool:
-    if config.next_sentence or (config.masked and config.activation != "gelu"):
-        return False  # RoBERTa has no next-sentence head; its masked head always uses gelu
-    return config.positions_from > 0 and _with_types(config)
-
-
-def _with_types(config: BertConfig) -> bool:
-    """Whether all settings are ones that BERT and RoBERTa can have."""
-    pooled = config.pooler == "tanh" or not (config.classes or config.next_sentence)
-    return config.token_types > 0 and config.pooler != "relu" and pooled and _plain(config)
-
-
-def _plain(config: BertConfig) -> bool:
-    """Whether all settings are ones that BERT, RoBERTa and DistilBERT can have."""
-    return (
-        (config.norm, config.norm_place, config.positions) == ("layer", "post", "learned")
-        and (config.kv_heads, config.head_dim, config.window) == (None, None, None)
-        and config.attention_bias in (None, "all")
-        and (config.bias, config.embedding_norm, config.residual) == (True, True, True)
-        and config.score == "scaled_dot"
-        and not (config.final_norm or config.scaled_embedding or config.query_key_norm)
-        and not config.activation.startswith("gated")
-        and not (config.classes and config.tags)  # both heads are named "classifier"
-    )
+_PLAIN = (
+    *BLOCKS,
+    *fixed(norm="layer", norm_place="post", positions="learned", score="scaled_dot"),
+    *fixed(kv_heads=None, head_dim=None, window=None, query_key_norm=False),
+    *fixed(embedding_norm=True, residual=True, scaled_embedding=False),
+    Need("final_norm", (None, False)),
+    Need("activation", ("gelu", *ACTIVATIONS.values())),
+    Need("tags", ((),), lambda config: config.classes),  # both heads are named "classifier"
+)
+"""What BERT, RoBERTa and DistilBERT require."""
+_WITH_TYPES = (
+    *_PLAIN,
+    Need("token_types", (2,), lambda config: config.token_types == 0),
+    Need("pooler", ("none", "tanh")),
+    Need("pooler", ("tanh",), lambda config: config.classes or config.next_sentence),
+)
+_BERT = (*_WITH_TYPES, *fixed(positions_from=0))
+_ROBERTA = (
+    *_WITH_TYPES,
+    *fixed(next_sentence=False),
+    Need("positions_from", (2,), lambda config: config.positions_from == 0),
+    Need("activation", ("gelu",), lambda config: config.masked),  # that head always uses gelu
+)
+_DISTILBERT = (
+    *_PLAIN,
+    # its config has no key for epsilon
+    *fixed(token_types=0, positions_from=0, next_sentence=False, norm_epsilon=1e-12),
+    Need("pooler", ("relu",), lambda config: config.classes),
+    Need("pooler", ("none",), lambda config: not config.classes),
+)
 
 
 def _read_distilbert(their: dict[str, Any], names: Names) -> BertConfig:
@@ -312,14 +316,6 @@ def _names_distilbert(config: BertConfig) -> Table:
     return Table(tuple(rules), copies, ("*position_ids",))
 
 
-def _is_distilbert(config: BertConfig) -> bool:
-    pooler = "relu" if config.classes else "none"
-    plain = (config.token_types, config.positions_from, config.next_sentence) == (0, 0, False)
-    return plain and config.pooler == pooler and (
-        _plain(config) and config.norm_epsilon == 1e-12  # its config has no key for epsilon
-    )  # fmt: skip
-
-
 def _skips_padding(their: dict[str, Any], names: Names, root: str) -> bool:
     """Whether the position of padding has a vector of zeros, as in every RoBERTa and in no BERT."""
     pad = their.get("pad_token_id", 1)
@@ -335,7 +331,7 @@ BERT = Kind(
     _read_bert,
     _write_bert,
     _names_bert,
-    _is_bert,
+    _BERT,
     _HEADS,
     recognised=lambda their, names: (
         not _skips_padding(their, names, "bert.") and their.get("type_vocab_size", 2) > 1
@@ -348,7 +344,7 @@ ROBERTA = Kind(
     _read_roberta,
     _write_roberta,
     _names_roberta,
-    _is_roberta,
+    _ROBERTA,
     _HEADS,
     recognised=lambda their, names: _skips_padding(their, names, "roberta."),
 )
@@ -359,6 +355,6 @@ DISTILBERT = Kind(
     _read_distilbert,
     _write_distilbert,
     _names_distilbert,
-    _is_distilbert,
+    _DISTILBERT,
     _HEADS,
 )

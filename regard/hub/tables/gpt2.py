@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.hub.kind import Kind, Names, activation_of, activation_to, only, their_activation
+from regard.hub.kind import (
+    ACTIVATIONS,
+    Kind,
+    Names,
+    activation_of,
+    activation_to,
+    only,
+    their_activation,
+)
+from regard.hub.needs import BLOCKS, Need, fixed
 from regard.hub.rules import Rule, Table, same, within
 from regard.models import GPTConfig
 
@@ -68,28 +77,18 @@ def _names(config: GPTConfig) -> Table:
     return Table(tuple(rules), copies, ignored)
 
 
-def _fits(config: GPTConfig) -> bool:
-    return (
-        (config.norm, config.positions, config.norm_place) == ("layer", "learned", "pre")
-        and not config.activation.startswith("gated")
-        and config.bias
-        and config.attention_bias in (None, "all")
-        and (config.kv_heads, config.head_dim, config.window) == (None, None, None)
-        and not config.query_key_norm
-        and plain(config)
-    )
+PLAIN = (
+    *BLOCKS,
+    *fixed(score="scaled_dot", residual=True, feed_forward=True, norm_place="pre"),
+    *fixed(embedding_norm=False, scaled_embedding=False, output_bias=False, scaled_output=False),
+    Need("final_norm", (None, True)),
+)
+"""What GPT-2 and Llama both require."""
+_NEEDS = (
+    *fixed(positions="learned", norm="layer"),
+    Need("activation", ("gelu_tanh", *ACTIVATIONS.values())),
+    *fixed(kv_heads=None, head_dim=None, window=None, query_key_norm=False),
+    *PLAIN,
+)
 
-
-def plain(config: GPTConfig) -> bool:
-    """Whether all settings that GPT-2 and Llama share have the values that both require."""
-    return (
-        config.score == "scaled_dot"
-        and config.residual
-        and config.feed_forward
-        and config.final_norm in (None, True)
-        and not (config.embedding_norm or config.scaled_embedding or config.output_bias)
-        and not config.scaled_output
-    )
-
-
-GPT2 = Kind("gpt2", "gpt", "transformer.", _read, _write, _names, _fits)
+GPT2 = Kind("gpt2", "gpt", "transformer.", _read, _write, _names, _NEEDS)

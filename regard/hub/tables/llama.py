@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from regard.hub.kind import Kind, Names, activation_of, activation_to, only, their_activation
+from regard.hub.kind import (
+    ACTIVATIONS,
+    Kind,
+    Names,
+    activation_of,
+    activation_to,
+    only,
+    their_activation,
+)
+from regard.hub.needs import Need, fixed
 from regard.hub.rules import Table, same, within
-from regard.hub.tables.gpt2 import plain
+from regard.hub.tables.gpt2 import PLAIN
 from regard.models import GPTConfig
 from regard.models.config import RotaryScaling
 
@@ -45,9 +54,9 @@ class _Dialect:
 
     def kind(self) -> Kind:
         """The `Kind` with these properties."""
-        read, write, fits = partial(_read, self), partial(_write, self), partial(_fits, self)
+        read, write, needs = partial(_read, self), partial(_write, self), _needs(self)
         return Kind(
-            self.name, "gpt", "model.", read, write, _names, fits, recognised=self._recognised
+            self.name, "gpt", "model.", read, write, _names, needs, recognised=self._recognised
         )
 
     def _recognised(self, their: dict[str, Any], names: Names) -> bool:
@@ -146,15 +155,15 @@ def _write(dialect: _Dialect, config: GPTConfig, vocab: int) -> dict[str, Any]:
     return written
 
 
-def _fits(dialect: _Dialect, config: GPTConfig) -> bool:
+def _needs(dialect: _Dialect) -> tuple[Need, ...]:
+    biases = dialect.biases if "none" not in dialect.biases else (None, *dialect.biases)
     return (
-        (config.norm, config.positions, config.norm_place) == ("rms", "rotary", "pre")
-        and config.activation.startswith("gated")
-        and not config.bias
-        and (config.attention_bias or "none") in dialect.biases
-        and config.query_key_norm == dialect.query_key_norm
-        and (config.window is None or dialect.window is not None)
-        and plain(config)
+        *fixed(positions="rotary", norm="rms"),
+        Need("activation", tuple(f"gated_{name}" for name in ("silu", *ACTIVATIONS.values()))),
+        Need("attention_bias", biases),
+        *fixed(bias=False, query_key_norm=dialect.query_key_norm),
+        *(fixed(window=None) if dialect.window is None else ()),
+        *PLAIN,
     )
 
 

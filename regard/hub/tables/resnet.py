@@ -76,7 +76,7 @@ RESNET = Kind(
     _read,
     _write,
     _names,
-    lambda _: True,
+    (),
     ("classifier.",),
     any_size=True,
 )

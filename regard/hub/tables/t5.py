@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from regard.hub.kind import Kind, Names, activation_of, activation_to
+from regard.hub.needs import BLOCKS, Need, fixed
 from regard.hub.rules import Rule, Table, same, within
 from regard.models import T5Config
 
@@ -103,16 +104,13 @@ def _attention(ours: str, layer: str, theirs: str) -> list[Rule]:
     ]
 
 
-def _fits(config: T5Config) -> bool:
-    return (
-        (config.norm, config.norm_place, config.positions) == ("rms", "pre", "buckets")
-        and (config.score, config.bias, config.residual) == ("dot", False, True)
-        and (config.kv_heads, config.window, config.attention_bias) == (None, None, None)
-        and not (config.embedding_norm or config.scaled_embedding or config.output_bias)
-        and not config.query_key_norm
-        and config.final_norm in (None, True)
-        and config.tied in ("all", "inputs")
-    )
+_NEEDS = (
+    *BLOCKS,
+    *fixed(norm="rms", norm_place="pre", positions="buckets", score="dot", residual=True),
+    *fixed(bias=False, attention_bias=None, kv_heads=None, window=None, query_key_norm=False),
+    *fixed(embedding_norm=False, scaled_embedding=False, output_bias=False),
+    Need("final_norm", (None, True)),
+    Need("tied", ("all", "inputs")),
+)
 
-
-T5 = Kind("t5", "t5", "", _read, _write, _names, _fits)
+T5 = Kind("t5", "t5", "", _read, _write, _names, _NEEDS)

@@ -12,8 +12,9 @@ from typing import Any
 
 from regard.errors import InputError
 from regard.hub.kind import Kind, Names, only
+from regard.hub.needs import Need, fixed
 from regard.hub.rules import Rule, Table, same, within
-from regard.hub.tables.vit import fits_vit, front_rules
+from regard.hub.tables.vit import PLAIN, front_rules
 from regard.models import ViTConfig
 
 HEAD_DIM = 64
@@ -131,17 +132,19 @@ def _names(config: ViTConfig) -> Table:
     return Table(tuple(rules), {})
 
 
-def _fits(config: ViTConfig) -> bool:
-    """Whether timm's ViT computes the same: no distillation token without its head."""
-    return (
-        fits_vit(config)
-        and config.norm_epsilon == 1e-6
-        and config.activation == "gelu"
-        and config.pool in ("first", "mean")
-        and (config.final_norm in (None, True)) != config.pooled_norm
-        and not config.pooling_layer
-        and not (config.distillation == "token" and config.classes)
-    )
+def _normed(config: ViTConfig) -> bool:
+    """Whether a norm follows the last block."""
+    return config.final_norm in (None, True)
 
 
-TIMM = Kind("timm", "vit", "", _read, _write, _names, _fits, typed=False)
+_NEEDS = (
+    *PLAIN,
+    *fixed(norm_epsilon=1e-6, activation="gelu", pooling_layer=False),
+    Need("pool", ("first", "mean")),
+    Need("pooled_norm", (False,), _normed),
+    Need("pooled_norm", (True,), lambda config: not _normed(config)),
+    # a distillation token without its head is not theirs
+    Need("distillation", ("none", "head"), lambda config: config.classes),
+)
+
+TIMM = Kind("timm", "vit", "", _read, _write, _names, _NEEDS, typed=False)

@@ -6,6 +6,7 @@ from typing import Any
 
 from regard.errors import InputError
 from regard.hub.kind import (
+    ACTIVATIONS,
     Kind,
     Names,
     activation_of,
@@ -15,6 +16,7 @@ from regard.hub.kind import (
     only,
     their_activation,
 )
+from regard.hub.needs import BLOCKS, Need, fixed
 from regard.hub.rules import Rule, Table, same, within
 from regard.models import ViTConfig
 
@@ -213,50 +215,30 @@ def _names_dinov2(config: ViTConfig) -> Table:
     return Table(rules, {}, ignored=("dinov2.embeddings.mask_token",))
 
 
-def fits_vit(config: ViTConfig) -> bool:
-    """Whether all settings that the kinds share are ones that they can have."""
-    return (
-        (config.norm, config.norm_place, config.positions) == ("layer", "pre", "learned")
-        and (config.kv_heads, config.head_dim, config.window) == (None, None, None)
-        and (config.class_token, config.positions_from, config.stem) == (True, 0, "patches")
-        and (config.bias, config.embedding_norm, config.residual) == (True, False, True)
-        and config.attention_bias in (None, "all", "out")
-        and config.score == "scaled_dot"
-        and not config.query_key_norm
-        and not config.activation.startswith("gated")
-        and config.head_hidden is None
-    )
+PLAIN = (
+    *BLOCKS,
+    *fixed(stem="patches", norm="layer", norm_place="pre", score="scaled_dot"),
+    Need("positions", ("learned", "sinusoidal_2d")),
+    *fixed(kv_heads=None, head_dim=None, window=None, positions_from=0, query_key_norm=False),
+    *fixed(embedding_norm=False, residual=True, head_hidden=None),
+    Need("activation", ("gelu", *ACTIVATIONS.values())),
+)
+"""What all kinds of ViT require, timm's included."""
+_THEIRS = (*PLAIN, Need("final_norm", (None, True)), *fixed(class_token=True, pooled_norm=False))
+_PATCHES = (
+    *_THEIRS,
+    *fixed(pool="first", layer_scale=None),
+    Need("pooling_layer", (False,), lambda config: config.classes),
+)
+_VIT = (*_PATCHES, *fixed(distillation="none"))
+_DEIT = (*_PATCHES, Need("distillation", ("head", "token")))
+_DINOV2 = (
+    *_THEIRS,
+    *fixed(pool="both", pooling_layer=False, distillation="none"),
+    Need("layer_scale", (1.0,), lambda config: config.layer_scale is None),
+)
 
-
-def _fits(config: ViTConfig) -> bool:
-    """Whether it is a ViT of theirs."""
-    return (
-        fits_vit(config)
-        and config.final_norm in (None, True)
-        and (config.pool, config.pooled_norm) == ("first", False)
-        and (config.distillation, config.layer_scale) == ("none", None)
-        and not (config.pooling_layer and config.classes)
-    )
-
-
-def _fits_deit(config: ViTConfig) -> bool:
-    """Whether it is a DeiT of theirs."""
-    plain = config.model_copy(update={"distillation": "none"})
-    return config.distillation != "none" and _fits(plain)
-
-
-def _fits_dinov2(config: ViTConfig) -> bool:
-    """Whether it is a DINOv2 of theirs."""
-    return (
-        fits_vit(config)
-        and config.final_norm in (None, True)
-        and (config.pool, config.pooled_norm, config.pooling_layer) == ("both", False, False)
-        and config.distillation == "none"
-        and config.layer_scale is not None
-    )
-
-
-VIT = Kind("vit", "vit", "vit.", _read, _write, _names, _fits, ("classifier.",))
+VIT = Kind("vit", "vit", "vit.", _read, _write, _names, _VIT, ("classifier.",))
 DEIT = Kind(
     "deit",
     "vit",
@@ -264,7 +246,7 @@ DEIT = Kind(
     _read_deit,
     _write_deit,
     _names_deit,
-    _fits_deit,
+    _DEIT,
     ("classifier.", "cls_classifier.", "distillation_classifier."),
 )
 DINOV2 = Kind(
@@ -274,7 +256,7 @@ DINOV2 = Kind(
     _read_dinov2,
     _write_dinov2,
     _names_dinov2,
-    _fits_dinov2,
+    _DINOV2,
     ("classifier.",),
     any_size=True,
 )

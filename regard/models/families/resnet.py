@@ -85,11 +85,6 @@ class ResNetConfig(ConvolutionalConfig):
         return {"encoder": len(self.depths)}
 
     @property
-    def usual_blocks(self) -> bool:
-        """Whether transformers has such blocks."""
-        return True
-
-    @property
     def summary(self) -> str:
         """A short description of the stages."""
         blocks = "-".join(map(str, self.depths))

@@ -38,6 +38,8 @@ FLAGS = ("single_word", "lstrip", "rstrip")
 """Flags that decide how a symbol is matched in a text."""
 BESIDE = ("tokenizer_config.json", "special_tokens_map.json")
 """The small files that complement a `tokenizer.json`."""
+OWN = "regard"
+"""The key in `tokenizer_config.json` of what only Regard's tokenizers have."""
 
 
 def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabulary | None:
@@ -69,6 +71,7 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabular
     # a tokenizer.json contains the template around a text; for older files the kind decides
     around = _around(kind, settings)
     clean = settings.get("clean_up_tokenization_spaces") is True
+    sentences = settings.get(OWN) == {"sentences": True}
     start = config.get("decoder_start_token_id")
     found = []
     for side in sides:
@@ -82,7 +85,16 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabular
             role: roles[key][1] for role, key in ROLES.items() if key in roles
         }
         known = Roles(**by_role, start=start if type(start) is int else None)
-        found.append(Tokenizer(spec, known, file=side.file, clean=spaced, vocab=side.vocab))
+        found.append(
+            Tokenizer(
+                spec,
+                known,
+                file=side.file,
+                clean=spaced and not sentences,
+                sentences=sentences,
+                vocab=side.vocab,
+            )
+        )
     if not found:
         return None
     kept = KEPT if len(found) > 1 else ()
