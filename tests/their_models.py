@@ -69,6 +69,8 @@ TRANSLATORS = {
                T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
     "bart": ("BartForConditionalGeneration", "BartConfig", BOTH),
     "bart-scaled": ("BartForConditionalGeneration", "BartConfig", BOTH | {"scale_embedding": True}),
+    "pegasus": ("PegasusForConditionalGeneration", "PegasusConfig", BOTH | {
+        "eos_token_id": 2, "forced_eos_token_id": None, "scale_embedding": True}),
     "marian": ("MarianMTModel", "MarianConfig", BOTH | {
         "pad_token_id": 3, "decoder_start_token_id": 3, "activation_function": "swish",
         "scale_embedding": True}),
@@ -91,8 +93,8 @@ def save(name: str, folder: Path, **options: object) -> object:
     saved = {t.data_ptr() for name, t in model.state_dict().items() if name in names}
     with torch.no_grad():  # norms, biases and tables away from their plain beginnings
         for parameter in model.parameters():
-            # Not Marian's sinusoids: they are parameters in some versions, but never saved.
-            if parameter.data_ptr() in saved:
+            # Not the sinusoids: they are parameters, but not learned, and Marian's never saved.
+            if parameter.data_ptr() in saved and parameter.requires_grad:
                 parameter.add_(0.1 * torch.randn_like(parameter))
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_()

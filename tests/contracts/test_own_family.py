@@ -13,6 +13,7 @@ import torch
 
 from regard.errors import InputError
 from regard.hub.kind import Kind
+from regard.hub.needs import fixed
 from regard.hub.rules import Rule, Table
 from regard.hub.tables import KINDS
 from regard.models import FAMILIES, build, describe, rebuild
@@ -112,7 +113,7 @@ def test_published_weights_of_it_are_one_entry(run, regard, tmp_path, monkeypatc
             tuple(Rule((name,), (f"theirs.{name}",)) for name in run.model.state_dict()),
             {"theirs.head.weight": "theirs.embed.weight"},
         ),
-        fits=lambda config: config.size == "little",
+        needs=fixed(size="little"),
     )
     monkeypatch.setitem(KINDS, "nearby", kind)
     assert regard("export", "run", "-o", "theirs", "--to", "hf").code == 0

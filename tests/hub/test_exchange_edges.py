@@ -329,7 +329,9 @@ CLASSES = {"size": "tiny", "layers": 1, "classes": ("a", "b")}
         BertConfig(size="tiny", layers=1, positions_from=2, activation="relu"),
         BertConfig(size="tiny", layers=1, positions_from=2, next_sentence=True),
         BertConfig(size="tiny", layers=1, token_types=0, pooler="none", next_sentence=True),
-        TransformerConfig(encoder_layers=1, decoder_layers=1),
+        TransformerConfig(encoder_layers=1, decoder_layers=1, norm="rms"),
+        TransformerConfig(encoder_layers=1, decoder_layers=1, tied="output"),
+        TransformerConfig(encoder_layers=1, decoder_layers=1, positions="rotary"),
     ],
 )
 def test_what_none_of_their_models_computes_is_not_written(config, tmp_path):
@@ -339,7 +341,9 @@ def test_what_none_of_their_models_computes_is_not_written(config, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("name", ["roberta-masked", "bart", "gpt2", "bert-masked", "marian", "t5"])
+@pytest.mark.parametrize(
+    "name", ["roberta-masked", "bart", "gpt2", "bert-masked", "marian", "pegasus", "t5"]
+)
 def test_what_comes_in_goes_out_as_it_was_unused_rows_included(make, name, tmp_path):
     _, folder = make(name)
     out = tmp_path / "out"

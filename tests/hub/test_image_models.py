@@ -159,8 +159,9 @@ def saved(model, reader, folder):
         {"distillation": "head"},
         {"pool": "mean", "final_norm": False, "pooled_norm": True},
         {"layer_scale": 1e-5, "attention_bias": "out"},
+        {"class_token": False, "pool": "mean"},
     ],
-    ids=["plain", "distilled", "mean", "scaled"],
+    ids=["plain", "distilled", "mean", "scaled", "patches-alone"],
 )
 @torch.no_grad()
 def test_timms_folders_go_in_and_out(changes, tmp_path, regard):

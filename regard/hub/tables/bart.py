@@ -22,7 +22,6 @@ from regard.hub.rules import ComputedTensor, Rule, Table, same, within
 from regard.layers import sinusoid
 from regard.models import TransformerConfig
 
-
 _AFTER = {"normalize_before": False, "add_final_layer_norm": False}
 """Norms after the residual sum, as old configs write it."""
 

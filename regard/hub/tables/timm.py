@@ -28,7 +28,8 @@ def _read(their: dict[str, Any], names: Names) -> ViTConfig:
     only(given, qk_norm=False, no_embed_class=False, pre_norm=False, reg_tokens=0)
     dim, channels, patch, _ = names.shape("patch_embed.proj.weight")
     tokens = names.shape("pos_embed")[1]
-    distilled, before = names.has("dist_token"), 1 + names.has("dist_token")
+    begun, distilled = names.has("cls_token"), names.has("dist_token")
+    before = begun + distilled
     usual = "avg" if names.has("fc_norm.") else "token"
     pool = str(their.get("global_pool") or given.get("global_pool") or usual)
     if pool not in ("token", "avg"):
@@ -50,6 +51,7 @@ def _read(their: dict[str, Any], names: Names) -> ViTConfig:
         dropout=0.0,
         attention_bias=None if names.has("blocks.0.attn.qkv.bias") else "out",
         layer_scale=1e-5 if names.has("blocks.0.ls1.gamma") else None,
+        class_token=begun,
         distillation="head" if distilled and count else "token" if distilled else "none",
         pool="first" if pool == "token" else "mean",
         final_norm=names.has("norm."),
@@ -85,6 +87,8 @@ def _write(config: ViTConfig) -> dict[str, Any]:
         "in_chans": config.channels,
         "global_pool": pool,
     }
+    if not config.class_token:
+        arguments["class_token"] = False
     if config.layer_scale is not None:
         arguments["init_values"] = config.layer_scale
     if config.pool == "mean":

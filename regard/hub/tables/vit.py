@@ -141,8 +141,9 @@ def front_rules(config: ViTConfig, first: list[str], positions: str, projection:
         projection: Their name of the patch projection.
     """
     kernel = (config.dim, config.channels, config.patch, config.patch)
+    tokens = [Rule(("embed.first",), tuple(first), shape=(1, 1, config.dim))] if first else []
     return [
-        Rule(("embed.first",), tuple(first), shape=(1, 1, config.dim)),
+        *tokens,
         Rule(("encoder.positions.table",), (positions,), shape=(1, config.tokens, config.dim)),
         Rule(("embed.projection.weight",), (f"{projection}.weight",), shape=kernel),
         Rule(("embed.projection.bias",), (f"{projection}.bias",)),
