@@ -75,11 +75,12 @@ def export_model(
         raise InputError("--to", got=to, expected="hf, timm or regard")
     if store is not None and to != "regard":
         raise InputError("--store", got=f"--to {to}", expected="--to regard")
+    from regard.hub.exchange import how_to_load
+
     pipeline = load_pipeline(place, None, device="cpu", kind=as_kind)
     if to == "regard":
         pipeline.save(out, store=store or "fp32")
         print_status(f"{pipeline.name} is in {out}, in {store or 'fp32'}", quiet=quiet)
         return
     pipeline.export(out, to)
-    library = "transformers" if to == "hf" else to
-    print_status(f"{pipeline.name} is in {out}, for {library}", quiet=quiet)
+    print_status(f"{pipeline.name} is in {out}, {how_to_load(out)}", quiet=quiet)

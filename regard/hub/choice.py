@@ -16,9 +16,7 @@ from regard.hub.needs import override
 from regard.hub.tables import KINDS
 from regard.models import FAMILIES
 from regard.models.families import CONFIGS
-
-SEPARATE = ("tokens.shared", False)
-"""The setting of two tokenizers, one for each side."""
+from regard.tasks.entries import TASKS
 
 
 def choose(config: Any, asked: str | None = None, *, separate: bool = False) -> Kind:
@@ -52,69 +50,73 @@ def _nearest(kinds: list[Kind], config: Any) -> Kind | None:
 
 
 def _refused(config: Any, asked: str | None, *, separate: bool) -> InputError:
-    library = asked or "transformers"
     kinds = _kinds(config.family, asked)
-    got = _got(config, kinds, separate=separate)
-    names = [kind.name for kind in kinds]
-    if not names:
-        got = f"a {config.family}, which {library} does not have"
-        names = [name for name, kind in KINDS.items() if asked in (None, name) and kind.typed]
+    near = _nearest(kinds, config)
+    if near is None:
+        got = f"a {config.family}, which {asked or 'transformers'} does not have"
+        kinds = [kind for family in _alike(config, asked) for kind in _kinds(family, asked)]
+    else:
+        settings = {need.key: need.got(config) for need in near.obstacles(config)}
+        tokens = [override("tokens.shared", value=False)] if separate else []
+        got = f"a {config.family} with {', '.join([*settings.values(), *tokens])}"
+    names = [kind.name for kind in kinds] or [asked or "the kinds of transformers"]
     return InputError(
         f"export to {asked or 'Hugging Face'}",
         got=got,
-        expected=f"what one of {', '.join(names or [library])} computes",
+        expected=f"what one of {', '.join(names)} computes",
         fix=_fix(config, asked, separate=separate),
     )
 
 
-def _got(config: Any, kinds: list[Kind], *, separate: bool) -> str:
-    """The settings of a config that stand in the way."""
-    kind = _nearest(kinds, config)
-    settings = {} if kind is None else {n.key: n.got(config) for n in kind.obstacles(config)}
-    tokens = [override(*SEPARATE)] if separate else []
-    return f"a {config.family} with {', '.join([*settings.values(), *tokens])}"
-
-
 def _fix(config: Any, asked: str | None, *, separate: bool) -> str | None:
-    """The overrides with which a model of this recipe can be exported."""
+    """The overrides with which a model of the same recipe can be exported."""
     changes: list[str] = []
+    near = _nearest(_kinds(config.family, asked), config)
     other = config
-    if not _kinds(config.family, asked):
-        family = _alike(config, asked)
+    if near is None:
+        family = next(iter(_alike(config, asked)), None)
         if family is None:
             return None
         changes.append(override("model.family", family))
         other = _as_family(config, family)
-    kind = _nearest(_kinds(other.family, asked), other)
-    assert kind is not None
-    changes += {need.key: need.wanted for need in kind.obstacles(other)}.values()
-    changes += [override(SEPARATE[0], not SEPARATE[1])] if separate else []
-    ready = next(
-        (each.name for each in KINDS.values()
-         if asked is None and not separate and not each.typed
-         and each.family == config.family and not each.obstacles(config)), None
-    )  # fmt: skip
-    more = f"; or `--to {ready}`" if ready else ""
-    return f"trained with {' '.join(changes)} it can be exported, as {kind.name}{more}"
+        near = _nearest(_kinds(family, asked), other)
+        assert near is not None  # families that are alike have kinds
+    changes += {need.key: need.wanted for need in near.obstacles(other)}.values()
+    changes += [override("tokens.shared", value=True)] if separate else []
+    elsewhere = "" if asked or separate else _elsewhere(config)
+    return f"trained with {' '.join(changes)} it can be exported, as {near.name}{elsewhere}"
 
 
-def _alike(config: Any, asked: str | None) -> str | None:
-    """A family that can be exported, of the same shape and, if possible, for the same task."""
+def _elsewhere(config: Any) -> str:
+    """The option that writes the model for another library than transformers, if one has it."""
+    for name, kind in KINDS.items():
+        if not kind.typed and kind.family == config.family and not kind.obstacles(config):
+            return f"; or `--to {name}`"
+    return ""
+
+
+def _alike(config: Any, asked: str | None) -> list[str]:
+    """The families with the same input and shape that can be exported; the task's usual one first.
+
+    Args:
+        config: A config of another family.
+        asked: The name of a kind; None: any of transformers.
+    """
     families = [
-        name for name in dict.fromkeys(kind.family for kind in KINDS.values())
-        if _kinds(name, asked) and CONFIGS[name].reads == config.reads
-        and CONFIGS[name].shape == config.shape
-    ]  # fmt: skip
-    task = FAMILIES[config.family].task
-    return min(families, key=lambda name: FAMILIES[name].task != task, default=None)
+        name
+        for name in dict.fromkeys(kind.family for kind in KINDS.values())
+        if _kinds(name, asked)
+        and (CONFIGS[name].reads, CONFIGS[name].shape) == (config.reads, config.shape)
+    ]
+    usual = TASKS[FAMILIES[config.family].task].family
+    return sorted(families, key=lambda name: name != usual)
 
 
 def _as_family(config: Any, family: str) -> Any:
     """The config that a recipe has after `model.family=…`: the settings that both families have."""
     fields = CONFIGS[family].model_fields.keys() - {"family", "size", "max_length"}
-    kept = {key: value for key, value in config.model_dump(exclude_unset=True).items()
-            if key in fields}  # fmt: skip
+    settings = config.model_dump(exclude_defaults=True).items()
     try:
-        return CONFIGS[family](family=family, **kept)
+        return CONFIGS[family](family=family, **{k: v for k, v in settings if k in fields})
     except ValidationError:  # such as a width that the usual number of heads does not divide
         return CONFIGS[family](family=family)

@@ -6,6 +6,7 @@ In: a model read by `folder.py`. Out: a recipe for it; or a complete Hugging Fac
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,10 @@ from regard.hub.choice import choose
 from regard.hub.config import CONFIG
 from regard.hub.folder import write_model
 from regard.hub.generation import GENERATION, read_decoding, roles_in, write_decoding
-from regard.hub.images import timm_settings, write_reader
+from regard.hub.images import FILE, timm_settings, write_reader
 from regard.models import FAMILIES, Model
 from regard.recipes.recipe import Recipe
-from regard.runtime.files import reporting, temporary_beside, write_file
+from regard.runtime.files import read_json, reporting, temporary_beside, write_file
 from regard.tasks.entries import TASKS
 from regard.tokens import Vocabulary
 from regard.tokens.config import TokensConfig
@@ -108,6 +109,34 @@ def export(
                 folder.rmdir()
             temporary.rename(folder)
     return folder
+
+
+AUTO = {"ForConditionalGeneration": "ForSeq2SeqLM", "MTModel": "ForSeq2SeqLM",
+        "LMHeadModel": "ForCausalLM", "Model": ""}  # fmt: skip
+"""The end of their class's name -> that of the `AutoModel` which loads it; others are alike."""
+
+
+def how_to_load(folder: Path) -> str:
+    """What an exported folder contains, and the call with which another library loads it.
+
+    Args:
+        folder: A folder that `export` has written.
+
+    Returns:
+        Such as `as a Pegasus with its tokenizer:` and the call of `from_pretrained`.
+    """
+    their = read_json(folder / CONFIG)
+    if "model_type" not in their:
+        call = f'timm.create_model("local-dir:{folder}", pretrained=True)'
+        return f"as a {their['architecture']}: {call}"
+    [name, *_] = their.get("architectures") or [f"{their['model_type']}Model"]
+    kind, ending = re.findall(r"^(.*?)(For\w+|LMHeadModel|MTModel|Model)$", name)[0]
+    loader = f"AutoModel{AUTO.get(ending, ending.removesuffix('WithTeacher'))}"
+    files = {"tokenizer_config.json": "tokenizer", FILE: "image processor"}
+    beside = "".join(
+        f" with its {word}" for file, word in files.items() if (folder / file).exists()
+    )
+    return f'as a {kind}{beside}: transformers.{loader}.from_pretrained("{folder}")'
 
 
 def _write(

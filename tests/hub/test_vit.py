@@ -127,7 +127,9 @@ def test_a_mean_of_patches_has_no_name_there(tmp_path):
 
     model = build(ViTConfig(size="nano", image=(8, 8), patch=4, pool="mean", classes=("a", "b")))
     recipe = load_recipe()
-    with pytest.raises(InputError, match=r"a vit with model\.pool=mean, .*\n.*model\.pool=first .*--to timm"):
+    with pytest.raises(
+        InputError, match=r"a vit with model\.pool=mean, .*\n.*model\.pool=first .*--to timm"
+    ):
         Pipeline(model, None, recipe).export(tmp_path / "out")
 
 

@@ -1,0 +1,249 @@
+"""Every shipped recipe's model goes where docs/export.md says, with the same numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.data.images.reader import ImageReader
+from regard.data.text.pairs import Pair
+from regard.errors import InputError
+from regard.hub.choice import choose
+from regard.hub.equal import sines_first
+from regard.layers import sinusoid
+from regard.models import build
+from regard.pipeline import Pipeline
+from regard.recipes import recipe as recipes
+from regard.recipes import shelf
+from regard.recipes.recipe import TASKS_WITH_OWN_FORMAT, shipped, task_of
+from regard.runs.load import load
+from regard.tasks.entries import TASKS
+from regard.tasks.reader import READING
+from regard.tokens import Processor
+from regard.tokens.learn import learn, learn_plain
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+PAGE = Path(__file__).parents[2] / "docs/export.md"
+TEXTS = ("The dog, the cat and the cow sleep.", "A tree doesn't walk; it grows (slowly)!")
+SENTENCES = (
+    "Good morning!", "He hit me with a pie.", "The dog chased another dog.",
+    "“Who’s there?” she asked, but nobody answered.", "I'd like to know why you didn't come.",
+    "The animal didn't cross the street because it was too tired.", "3.5 % of 1,000 is 35.",
+    "Zürich lies on a lake", "How long have you been learning French, and do you like it so far?",
+)  # fmt: skip
+SMALL = {"size": None, "dim": 32, "heads": 4, "hidden": 48, "layers": 2, "encoder_layers": 2,
+         "decoder_layers": 2, "stem_width": 8}  # fmt: skip
+"""Sizes, which decide nothing here."""
+
+
+def rows():
+    """The table of the page: recipe -> (kind of model, overrides)."""
+    lines = re.findall(
+        r"^\| `(\w+/[\w-]+)` \| ([^|]*) \|([^|]*)\|$", PAGE.read_text(), re.MULTILINE
+    )
+    return {name: (kind.strip("`"), changes.strip(" `")) for name, kind, changes in lines}
+
+
+ROWS = rows()
+TRAINED = [name for name in ROWS if task_of(name) not in TASKS_WITH_OWN_FORMAT]
+
+
+def vocabulary_of(recipe):
+    """A vocabulary of the recipe's kind, learned from two sentences."""
+    task = TASKS[recipe.task]
+    if "encoder_decoder" in task.shapes and not task.needs:
+        return learn([Pair(text, text) for text in TEXTS], recipe.tokens)
+    around = getattr(task.task_class, "around", READING)
+    return learn_plain(TEXTS, recipe.tokens.model_copy(update={"vocab": 400}), around)
+
+
+def pipeline_of(name, overrides=()):
+    """The pipeline of a shipped recipe with random weights, in a small size."""
+    recipe = recipes.load(name, overrides)
+    values = recipe.model.model_dump(
+        exclude={"max_length"} if recipe.model.reads == "images" else None
+    )
+    head = TASKS[recipe.task].head
+    if head:
+        values["masked"] = False
+        values[head] = ("a", "b", "c") if head in ("classes", "tags") else True
+    fields = type(recipe.model).model_fields
+    values = {key: value for key, value in (values | SMALL).items() if key in fields}
+    config = type(recipe.model).model_validate(values)
+    if config.reads == "images":
+        height, width = config.image
+        half = (0.5,) * config.channels
+        reader = ImageReader(height=height, width=width, channels=len(half), mean=half, std=half)
+        processor = Processor(reader)
+    else:
+        processor = vocabulary_of(recipe)
+    torch.manual_seed(0)
+    model = build(config, *processor.vocabularies[: config.sides]).eval()
+    with torch.no_grad():  # norms and biases away from their plain beginnings
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return Pipeline(model, processor, recipe.model_copy(update={"model": config}))
+
+
+def inputs_of(config):
+    """Random pixels, ids of a text, or ids of a source and a target."""
+    random = torch.Generator().manual_seed(1)
+    if config.reads == "images":
+        return [torch.randn(2, config.channels, *config.image, generator=random)]
+    return [torch.randint(4, 20, (length,), generator=random).tolist() for length in (9, 6)][
+        : config.sides
+    ]
+
+
+@torch.no_grad()
+def their_logits(folder, inputs):
+    transformers = pytest.importorskip("transformers")
+    [name] = json.loads((folder / "config.json").read_text())["architectures"]
+    model, report = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+    # an encoder's pooler is kept, though heads on tokens do not use it
+    assert not {key for key in report["unexpected_keys"] if ".pooler." not in key}
+    assert not {key for key in report["missing_keys"] if "embed_positions" not in key}
+    keys = ("pixel_values",) if torch.is_tensor(inputs[0]) else ("input_ids", "decoder_input_ids")
+    given = [each if torch.is_tensor(each) else torch.tensor([each]) for each in inputs]
+    out = model.eval()(**dict(zip(keys, given, strict=False)))
+    if "start_logits" in out:
+        return torch.stack((out.start_logits, out.end_logits), -1)[0]
+    return out.logits if torch.is_tensor(inputs[0]) or out.logits.dim() == 2 else out.logits[0]
+
+
+def is_theirs(pipeline, kind, folder):
+    """Exports a pipeline; transformers, and Regard itself, then give the same numbers and texts."""
+    to = "timm" if kind == "timm" else "hf"
+    pipeline.export(folder, to)
+    their = json.loads((folder / "config.json").read_text())
+    assert their.get("model_type", "timm") == kind
+    inputs = inputs_of(pipeline.model.config)
+    ours = pipeline.logits(*inputs)
+    again = load(folder)
+    torch.testing.assert_close(again.logits(*inputs), ours, rtol=0, atol=1e-4)
+    if kind != "timm":
+        torch.testing.assert_close(
+            their_logits(folder, inputs).reshape(ours.shape), ours, rtol=0, atol=1e-4
+        )
+    if pipeline.model.config.reads == "text":
+        same_tokenizer(pipeline.vocabulary, again.vocabulary, folder)
+
+
+def same_tokenizer(ours, again, folder):
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    for text in TEXTS:
+        ids = ours.source.template(ours.source.encode(text))
+        assert again.source.template(again.source.encode(text)) == ids
+        assert theirs(text)["input_ids"] == ids
+        assert again.target.decode(ids) == ours.target.decode(ids)
+
+
+def test_the_docs_have_a_row_for_every_recipe():
+    assert sorted(ROWS) == sorted(shipped())
+    assert all(ROWS[name][0].startswith("nowhere: ") for name in ROWS.keys() - {*TRAINED})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_shipped_recipe_goes_where_the_docs_say(name, tmp_path):
+    kind, changes = ROWS[name]
+    pipeline = pipeline_of(name)
+    if changes:
+        with pytest.raises(InputError) as refused:
+            pipeline.export(tmp_path / "out")
+        said = f"trained with {changes} it can be exported, as {kind}"
+        assert refused.value.fix.split(";")[0] == said
+        assert not (tmp_path / "out").exists()
+        pipeline = pipeline_of(name, changes.split())
+    is_theirs(pipeline, kind, tmp_path / "out")
+
+
+def chosen_for(name, overrides):
+    recipe = recipes.load(name, overrides)
+    return choose(recipe.model, separate=not recipe.tokens.shared)
+
+
+@pytest.mark.parametrize("name", [name for name in TRAINED if ROWS[name][1]])
+def test_every_override_is_needed_and_names_a_setting_that_was_said(name):
+    recipe, overrides = recipes.load(name), ROWS[name][1].split()
+    with pytest.raises(InputError) as refused:
+        chosen_for(name, ())
+    keys = [override.partition("=")[0] for override in overrides]
+    if "model.family" in keys:
+        assert str(refused.value.got).startswith(f"a {recipe.model.family}, which")
+    else:
+        assert re.findall(r"[\w.]+(?==)", str(refused.value.got)) == keys
+    for left_out in overrides:
+        with pytest.raises(InputError):
+            chosen_for(name, [each for each in overrides if each != left_out])
+
+
+def test_sinusoids_of_an_image_become_a_table(tmp_path):
+    changes = ["model.class_token=true", "model.pool=first"]
+    with pytest.raises(InputError, match=f"trained with {' '.join(changes)} .*; or `--to timm`"):
+        pipeline_of("cifar/vit").export(tmp_path / "out")
+    is_theirs(pipeline_of("cifar/vit", changes), "vit", tmp_path / "out")
+
+
+@pytest.mark.parametrize("dim", [6, 7])
+def test_moving_the_channels_makes_waves_in_turn_waves_in_halves(dim):
+    table = sinusoid(5, dim)
+    [moved] = sines_first({"source_embed.weight": table}, dim).values()
+    assert torch.equal(moved, sinusoid(5, dim, halves=True))
+
+
+def test_tied_matrices_are_moved_once_and_stay_tied():
+    matrix = torch.randn(9, 6)
+    moved = sines_first({"source_embed.weight": matrix, "head.weight": matrix}, 6)
+    assert moved["source_embed.weight"] is moved["head.weight"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tiny/copy", "as a Pegasus with its tokenizer: transformers.AutoModelForSeq2SeqLM."),
+        ("own/base", "as a Marian with its tokenizer: transformers.AutoModelForSeq2SeqLM."),
+        ("small/write", "as a GPT2 with its tokenizer: transformers.AutoModelForCausalLM."),
+        ("small/fill", "as a Bert with its tokenizer: transformers.AutoModelForMaskedLM."),
+        ("own/classify", "as a Bert with its tokenizer: "
+                         "transformers.AutoModelForSequenceClassification."),
+        ("tiny/digits", "as a ViT with its image processor: "
+                        "transformers.AutoModelForImageClassification."),
+    ],
+)  # fmt: skip
+def test_the_command_says_how_the_folder_is_loaded(name, said, tmp_path, regard):
+    pipeline_of(name).save(tmp_path / "ours")
+    result = regard("export", "ours", "-o", "theirs", "--to", "hf")
+    assert (result.code, result.out) == (0, "")
+    assert result.err.splitlines()[-1] == f'ours is in theirs, {said}from_pretrained("theirs")'
+
+
+def test_what_is_for_timm_is_loaded_by_its_name(tmp_path, regard):
+    pipeline_of("cifar/vit").save(tmp_path / "ours")
+    said = 'as a vit_base_patch16_224: timm.create_model("local-dir:theirs", pretrained=True)'
+    assert said in regard("export", "ours", "-o", "theirs", "--to", "timm").err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beam", [4, 1])
+def test_the_shipped_translator_writes_the_same_text_there(beam, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    if "small/translate" not in shelf.shipped():
+        pytest.skip("small/translate is not on the shelf")
+    ours = load("small/translate")
+    ours.export(tmp_path / "out")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    # without an option, the beam and the length penalty are those of the recipe
+    options = {} if beam == 4 else {"num_beams": 1, "length_penalty": None, "early_stopping": None}
+    expected = ours.translate(SENTENCES, beam=beam)
+    for sentence, text in zip(SENTENCES, expected, strict=True):
+        ids = model.generate(**tokenizer(sentence, return_tensors="pt"), **options)
+        assert tokenizer.decode(ids[0], skip_special_tokens=True) == text
+    assert load(tmp_path / "out").translate(SENTENCES, beam=beam) == expected
