@@ -42,10 +42,17 @@ def override(key: str, value: Any) -> str:
     """One setting as the command line takes it.
 
     Example:
-        >>> override("model.final_norm", None), override("model.norm", "rms")
-        ('model.final_norm=null', 'model.norm=rms')
+        >>> override("model.final_norm", None), override("model.classes", ("cat", "dog"))
+        ('model.final_norm=null', 'model.classes=[cat,dog]')
     """
-    return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+    return f"{key}={_written(value)}"
+
+
+def _written(value: Any) -> str:
+    """A value as YAML in one word."""
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_written, value))}]"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def fixed(**values: Any) -> tuple[Need, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from regard.data.images.reader import ImageReader
 from regard.data.text.pairs import Pair
@@ -15,7 +16,7 @@ from regard.errors import InputError
 from regard.hub.choice import choose
 from regard.hub.equal import sines_first
 from regard.layers import sinusoid
-from regard.models import build
+from regard.models import BertConfig, GPTConfig, T5Config, TransformerConfig, ViTConfig, build
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.recipes import shelf
@@ -247,3 +248,31 @@ def test_the_shipped_translator_writes_the_same_text_there(beam, tmp_path):
         ids = model.generate(**tokenizer(sentence, return_tensors="pt"), **options)
         assert tokenizer.decode(ids[0], skip_special_tokens=True) == text
     assert load(tmp_path / "out").translate(SENTENCES, beam=beam) == expected
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TransformerConfig(norm="rms", positions="rotary", activation="gated_silu", tied="none"),
+        TransformerConfig(norm_place="post", positions="learned", final_norm=True),
+        TransformerConfig(sublayers=("feed_forward", "self_attention"), block_norm=True),
+        GPTConfig(positions="sinusoidal", scaled_embedding=True, kv_heads=2, norm_place="post"),
+        GPTConfig(size="nano-llama", query_key_norm=True, window=4, attention_bias="qkv"),
+        GPTConfig(feed_forward=False, positions_from=2, final_norm=False),
+        BertConfig(pooler="relu", next_sentence=True, token_types=0, positions="rotary"),
+        BertConfig(classes=("a", "b"), tags=("x", "y"), pooler="none", norm_place="pre"),
+        T5Config(buckets=32, farthest=16, tied="none", norm="layer", bias=True),
+        ViTConfig(head_hidden=8, layer_scale=0.1, pool="mean", classes=("a", "b")),
+    ],
+    ids=lambda config: config.family,
+)  # fmt: skip
+def test_what_the_message_recommends_can_be_exported(config):
+    with pytest.raises(InputError) as refused:
+        choose(config)
+    overrides, kind = re.findall(
+        r"^trained with (.*) it can be exported, as (\w+)", refused.value.fix
+    )[0]
+    changes = re.findall(r"model\.(\w+)=(.*?)(?= model\.|$)", overrides)
+    values = config.model_dump() | {key: yaml.safe_load(value) for key, value in changes}
+    assert choose(type(config).model_validate(values)).name == kind
+    assert {key for key, _ in changes} == {*re.findall(r"model\.(\w+)=", str(refused.value.got))}

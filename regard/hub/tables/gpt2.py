@@ -85,7 +85,7 @@ PLAIN = (
 )
 """What GPT-2 and Llama both require."""
 _NEEDS = (
-    *fixed(positions="learned", norm="layer"),
+    *fixed(positions="learned", positions_from=0, norm="layer"),
     Need("activation", ("gelu_tanh", *ACTIVATIONS.values())),
     *fixed(kv_heads=None, head_dim=None, window=None, query_key_norm=False),
     *PLAIN,

@@ -111,6 +111,8 @@ _NEEDS = (
     *fixed(embedding_norm=False, scaled_embedding=False, output_bias=False),
     Need("final_norm", (None, True)),
     Need("tied", ("all", "inputs")),
+    # their logarithm of farthest / (buckets / 2) must not be zero
+    Need("farthest", (128,), lambda config: config.farthest <= config.buckets // 2),
 )
 
 T5 = Kind("t5", "t5", "", _read, _write, _names, _NEEDS)
