@@ -127,7 +127,7 @@ def how_to_load(folder: Path) -> str:
     """
     their = read_json(folder / CONFIG)
     if "model_type" not in their:
-        call = f'timm.create_model("local-dir:{folder}", pretrained=True)'
+        call = f"timm.create_model({json.dumps(f'local-dir:{folder}')}, pretrained=True)"
         return f"as a {their['architecture']}: {call}"
     [name, *_] = their.get("architectures") or [f"{their['model_type']}Model"]
     kind, ending = re.findall(r"^(.*?)(For\w+|LMHeadModel|MTModel|Model)$", name)[0]
@@ -136,7 +136,8 @@ def how_to_load(folder: Path) -> str:
     beside = "".join(
         f" with its {word}" for file, word in files.items() if (folder / file).exists()
     )
-    return f'as a {kind}{beside}: transformers.{loader}.from_pretrained("{folder}")'
+    call = f"transformers.{loader}.from_pretrained({json.dumps(str(folder))})"
+    return f"as a {kind}{beside}: {call}"
 
 
 def _write(
@@ -195,7 +196,7 @@ def _write_tokenizer(
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": config.max_length,
         "model_input_names": ["input_ids", *types, "attention_mask"],
-        "clean_up_tokenization_spaces": tokenizer.joins_words,
+        "clean_up_tokenization_spaces": tokenizer.cleans or tokenizer.joins_words,
         **symbols,
     }
     if tokenizer.joins_words:

@@ -148,6 +148,11 @@ class Tokenizer:
         return self._first("unknown", self.specials.unknown)
 
     @property
+    def cleans(self) -> bool:
+        """Whether decoding removes spaces before punctuation, as a published tokenizer says."""
+        return self._clean
+
+    @property
     def joins_words(self) -> bool:
         """Whether decoding joins words and word pieces into a sentence with normal spacing."""
         return self._joins

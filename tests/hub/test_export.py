@@ -143,6 +143,9 @@ def same_tokenizer(ours, again, folder):
         assert again.source.template(again.source.encode(text)) == ids
         assert theirs(text)["input_ids"] == ids
         assert again.target.decode(ids) == ours.target.decode(ids)
+    # of whole words they do not close brackets
+    ids = ours.target.encode(TEXTS[0])
+    assert theirs.decode(ids, skip_special_tokens=True) == ours.target.decode(ids)
 
 
 def test_the_docs_have_a_row_for_every_recipe():
@@ -276,3 +279,13 @@ def test_what_the_message_recommends_can_be_exported(config):
     values = config.model_dump() | {key: yaml.safe_load(value) for key, value in changes}
     assert choose(type(config).model_validate(values)).name == kind
     assert {key for key, _ in changes} == {*re.findall(r"model\.(\w+)=", str(refused.value.got))}
+
+
+def test_how_a_published_tokenizer_spaces_a_text_is_kept(tmp_path):
+    first, second, file = tmp_path / "first", tmp_path / "second", "tokenizer_config.json"
+    pipeline_of("small/fill").export(first)
+    settings = json.loads((first / file).read_text())
+    assert settings["clean_up_tokenization_spaces"] is False
+    (first / file).write_text(json.dumps(settings | {"clean_up_tokenization_spaces": True}))
+    load(first).export(second)
+    assert json.loads((second / file).read_text())["clean_up_tokenization_spaces"] is True
