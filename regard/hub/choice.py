@@ -116,7 +116,8 @@ def _as_family(config: Any, family: str) -> Any:
     """The config that a recipe has after `model.family=…`: the settings that both families have."""
     fields = CONFIGS[family].model_fields.keys() - {"family", "size", "max_length"}
     settings = config.model_dump(exclude_defaults=True).items()
+    values = {"family": family} | {key: value for key, value in settings if key in fields}
     try:
-        return CONFIGS[family](family=family, **{k: v for k, v in settings if k in fields})
+        return CONFIGS[family].model_validate(values)
     except ValidationError:  # such as a width that the usual number of heads does not divide
-        return CONFIGS[family](family=family)
+        return CONFIGS[family].model_validate({"family": family})

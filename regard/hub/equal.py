@@ -28,10 +28,10 @@ def state_for(kind: Kind, model: Model) -> dict[str, Tensor]:
         kind: A kind that fits the model.
         model: A model of its family.
     """
-    state = dict(model.state_dict())
-    if model.config.reads == "images" and getattr(model.config, "positions", "") != "learned":
+    state, positions = dict(model.state_dict()), getattr(model.config, "positions", None)
+    if positions == "sinusoidal_2d":
         state |= {n: t for n, t in model.named_buffers() if n.endswith("positions.table")}
-    if kind.halves and model.config.positions == "sinusoidal":
+    if kind.halves and positions == "sinusoidal":
         return sines_first(state, model.config.dim)
     return state
 
