@@ -27,9 +27,7 @@ from regard.hub.choice import choose
 from regard.hub.config import CONFIG, config_path
 from regard.hub.equal import state_for
 from regard.hub.identify import Described, describe, log_notes, parse
-from regard.hub.kind import Kind
 from regard.hub.pickled import read_pickled
-from regard.hub.tables import KINDS
 from regard.models.config import ModelConfig
 from regard.models.fill import blank, fill
 from regard.models.model import Model
