@@ -11,7 +11,8 @@ from regard.data.input import Ragged
 from regard.decode import DecodeConfig, decode
 from regard.decode.filters import Symbols
 from regard.errors import InputError
-from regard.hub.folder import KINDS, read_model, write_model
+from regard.hub.folder import read_model, write_model
+from regard.hub.tables import KINDS
 from tests.their_models import DECODERS, EVERY, TRANSLATORS, VOCAB, save
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
