@@ -11,12 +11,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Protocol, Self, cast
 
 from torch import Tensor
 
 from regard.data.batch import Cursor
 from regard.data.bloom import Keys
+from regard.data.order import generator
 from regard.data.seen import Seen
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
@@ -295,19 +297,25 @@ class BaseTask:
 
 
 def spread(count: int, limit: int) -> list[int]:
-    """The numbers of at most `limit` of `count` examples, evenly spread.
+    """The numbers of at most `limit` of `count` examples: a random one of each of equal parts.
+
+    They are the same in every call. Every n-th example could all have one class, if classes take
+    turns in a file.
 
     Raises:
         InputError: `limit` is not at least 1.
 
     Example:
         >>> spread(10, 4), spread(2, 4)
-        ([0, 2, 5, 7], [0, 1])
+        ([1, 3, 6, 7], [0, 1])
     """
     if limit < 1:
         raise InputError("limit", got=limit, expected="1 or more")
-    limit = min(count, limit)
-    return [place * count // limit for place in range(limit)]
+    if count <= limit:
+        return list(range(count))
+    starts = [part * count // limit for part in range(limit + 1)]
+    random = generator(0)
+    return [int(random.integers(start, end)) for start, end in pairwise(starts)]
 
 
 def max_lengths(lengths: Iterable[int]) -> list[int]:

@@ -14,7 +14,7 @@ from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.hub.folder import describe_folder, read_model
 from regard.hub.identify import kind_of_class
-from regard.runs.list import runs_in
+from regard.runs.list import models_in
 from regard.runs.load import import_model, outline
 from tests.hub.test_exchange import close, our_logits, their_logits
 from tests.their_models import ENCODER, EVERY, save
@@ -171,7 +171,7 @@ def test_a_folder_without_a_kind_is_listed(make):
     _, folder = make("gpt2", "model_type")
     pickle(folder)
     row = {"name": str(folder), "kind": "Hugging Face", "model": "no model_type"}
-    assert row in list(runs_in(folder.parent))
+    assert row in list(models_in(folder.parent))
 
 
 def test_weights_by_another_name_are_named(make):
