@@ -81,7 +81,7 @@ def command_of(verb: Verb) -> Callable[..., None]:
         silence_warnings(quiet=switches["quiet"])
         threads, precision = given.pop("threads"), given.pop("precision")
         device, dtype = given.pop("device", "auto"), given.pop("dtype", "fp32")
-        kind = given.pop("as_kind")
+        kind = given.pop("as_kind", None)
         given = _with_files(verb, {key: value for key, value in given.items() if value is not None})
         options, settings = verb.read((), given)
         pipeline = load_pipeline(place, threads, precision, device, dtype, kind=kind)

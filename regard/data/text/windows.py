@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import overload
+from typing import Any, overload
+
+from numpy.typing import NDArray
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.input import Ragged
@@ -75,8 +77,13 @@ def batch_of(rows: Sequence[LabelledRow], index: Sequence[int]) -> Batch[Ragged]
     )
 
 
+def lengths_of(rows: Sequence[LabelledRow]) -> Sequence[int] | NDArray[Any]:
+    """Return the number of tokens of each row; stored rows know theirs without being read."""
+    return rows.lengths if isinstance(rows, LabelledRows) else [len(row.ids) for row in rows]
+
+
 def training(
-    rows: LabelledRows, budget: int, seed: int, start: Cursor
+    rows: Sequence[LabelledRow], budget: int, seed: int, start: Cursor
 ) -> Iterator[tuple[Batch[Ragged], Cursor]]:
     """Yield training batches endlessly from a position on, each with the position after it.
 
@@ -86,8 +93,9 @@ def training(
         seed: Seed of the run.
         start: The first batch to yield.
     """
+    lengths = lengths_of(rows)
     return epochs(
-        lambda epoch: training_batches(rows.lengths, budget, seed, epoch),
+        lambda epoch: training_batches(lengths, budget, seed, epoch),
         lambda index, _: batch_of(rows, index),
         start,
     )
@@ -103,12 +111,13 @@ def evaluation(
         budget: The most tokens of a batch.
         on_progress: Called after each batch with the share of the tokens that are done.
     """
-    lengths, done = [len(row.ids) for row in rows], 0
+    lengths = lengths_of(rows)
+    done, total = 0, int(sum(lengths))
     for index in evaluation_batches(lengths, budget):
         yield batch_of(rows, index)
-        done += sum(lengths[place] for place in index)
+        done += int(sum(lengths[number] for number in index))
         if on_progress is not None:
-            on_progress(done / sum(lengths))
+            on_progress(done / total)
 
 
 @dataclass(frozen=True)
