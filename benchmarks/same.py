@@ -82,9 +82,9 @@ def write_files(folder: Path) -> None:
 def overrides(recipe: str, text: str) -> list[str]:
     """The generated files in place of a recipe's own, and what it starts from."""
     start = [f"start.folder={STARTS.get(recipe, 'small/fill')}"] if "\nstart:" in text else []
-    if "task: tag" in text:
+    if "\ntask: tag" in text:
         return [*start, "data.train=tags.tsv"]
-    if "task: answer" in text:
+    if "\ntask: answer" in text:
         return [*start, "data.train=questions.jsonl"]
     if "kind: labelled" in text:
         return [*start, "data.train=labels.tsv"]
