@@ -130,7 +130,10 @@ def asked(folder: Path, model: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     if weights.exists():
         with safe_open(weights, "numpy") as file:
             yield f"{name}: tensors", {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118
-    images = sorted(str(path) for path in (folder / "images").rglob("*.png"))[:5]
+    paths = sorted((folder / "images").rglob("*.png"))[:5]
+    images = [
+        str(path.relative_to(folder)) for path in paths
+    ]  # the folder has another name each time
     items = images if model["model"] in ("vit", "cnn", "resnet") else list(SENTENCES)
     for verb in (verb for verb in VERBS if verb in model["verbs"]):
         chosen = [item for item in items if verb != "fill" or "[MASK]" in item]
