@@ -91,3 +91,31 @@ def test_an_older_run_keeps_its_first_line_when_it_is_resumed():
         new = recipe_of_run(text, "recipe.yaml")
         assert new.data.header is None
         assert recipes.changed(new, continued(now, new)) == []
+
+
+def test_an_older_mixture_keeps_the_first_lines_of_its_files():
+    part = "{train: a.tsv, prefix: 'to German: '}"
+    now = recipes.load("own/translate", ["data.kind=mixture", f"data.parts={{a: {part}}}"])
+    text = recipes.dump(now)
+    old = recipe_of_run(text.replace("      header: null\n", ""), "r.yaml")
+    assert old.data.parts["a"].header is False
+    assert recipes.changed(old, continued(now, old)) == []
+    new = recipe_of_run(text, "r.yaml")
+    assert new.data.parts["a"].header is None
+    assert recipes.changed(new, continued(now, new)) == []
+
+
+def test_data_check_refuses_what_does_not_fit_without_a_traceback(regard, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    is_refused(regard("data", "check", str(tmp_path / "missing.tsv")), "missing.tsv")
+    (tmp_path / "set").mkdir()
+    table = pa.table({"text": [text for text, _ in ROWS], "label": [label for _, label in ROWS]})
+    parquet.write_table(table, tmp_path / "set" / "train.parquet")
+    folder = str(tmp_path / "set")
+    assert regard("data", "check", folder).code == 0
+    is_refused(regard("data", "check", folder, "--task", "sing"), "one of translate, rewrite")
+    wrong = ("--task", "translate", "data.text=text")
+    is_refused(regard("data", "check", folder, *wrong), "data.text", "source, target")
+    is_refused(regard("data", "check", "a", "b", "--task", "tag"), "two files")

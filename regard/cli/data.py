@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,8 @@ from regard.errors import InputError
 from regard.recipes import recipe as recipes
 
 PAIRS_TASKS = ("translate", "rewrite")
+TASKS = (*PAIRS_TASKS, *READERS)
+"""The tasks whose data can be checked."""
 
 
 def check_data(
@@ -40,6 +43,8 @@ def check_data(
     names = [word for word in given if word not in overrides]
     if not names:
         raise InputError("data check", got="no file", expected="FILES, or a recipe")
+    if task is not None and task not in TASKS:
+        raise InputError("--task", got=task, expected=f"one of {', '.join(TASKS)}")
     if len(names) == 1 and _is_recipe(names[0]):
         return _check_recipe(recipes.load(names[0], overrides), as_json=as_json, quiet=quiet)
     columns = recipes.parse_columns(overrides)
@@ -57,15 +62,14 @@ def _report(
     if len(names) == 1 and task is None and ("image" in columns.named or has_images(names[0])):
         return _check_images(names[0], columns, quiet=quiet)
     texts = split_files(names)
-    if isinstance(texts, str) and not Path(texts).exists() and not any(Path().glob(texts)):
+    if isinstance(texts, str) and not Path(texts).exists() and not glob.glob(texts):  # noqa: PTH207
         expected = "a file of texts, or a folder or file of images"
         raise InputError(f"{texts}: no such file or folder", expected=expected)
     task = task or checks.guess_task(texts, columns)
     if task in PAIRS_TASKS:
         return check(texts, max_words, columns=columns)
-    if task not in READERS or not isinstance(texts, str):
-        expected = f"one of {', '.join((*PAIRS_TASKS, *READERS))}"
-        raise InputError("--task", got=task, expected=expected)
+    if not isinstance(texts, str):
+        raise InputError(f"--task {task}", got="two files", expected="one file with labels")
     return check_labelled(texts, task, columns)
 
 
@@ -89,10 +93,13 @@ def _check_folder(
 ) -> bool:
     """Prints a report about each split of a dataset folder."""
     task = task or checks.guess_task(next(iter(splits_in(table).values())), columns)
+    kind = FileData if task in PAIRS_TASKS else LabelledData
+    for key in columns.named.keys() - {*kind.COLUMNS}:
+        expected = f"one of {', '.join(kind.COLUMNS)} for --task {task}"
+        raise InputError("the column that is named", got=f"data.{key}", expected=expected)
     given: dict[str, Any] = {**columns.named, "header": columns.header, "train": table}
-    if task in PAIRS_TASKS:
-        return _check_splits(FileData(**given, max_words=max_words), task, as_json=as_json)
-    return _check_splits(LabelledData(**given), task, as_json=as_json)
+    given |= {"max_words": max_words} if kind is FileData else {}
+    return _check_splits(kind(**given), task, as_json=as_json)
 
 
 def _check_splits(data: FileData | LabelledData, task: str, *, as_json: bool) -> bool:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.config import input_error
-from regard.data.config import FileData, TextData
+from regard.data.config import FileData, MixtureData, PartData, TextData
 from regard.data.seen import Seen
 from regard.errors import InputError
 from regard.hub.config import ConfigFile
@@ -319,10 +319,18 @@ def recipe_of_run(text: str, file: str) -> Recipe:
         file: Its name, for errors.
     """
     recipe = recipes.from_text(text, file)
-    data = recipe.data
-    if isinstance(data, FileData | TextData) and "header" not in data.model_fields_set:
-        return recipe.model_copy(update={"data": data.model_copy(update={"header": False})})
-    return recipe
+    return recipe.model_copy(update={"data": _without_header(recipe.data)})
+
+
+def _without_header(data: Any) -> Any:
+    """Data whose files have no header, if the recipe does not say whether they have."""
+    if isinstance(data, MixtureData):
+        parts = {name: _without_header(part) for name, part in data.parts.items()}
+        return data.model_copy(update={"parts": parts})
+    if isinstance(data, FileData | PartData | TextData) and "header" not in data.model_fields_set:
+        return data.model_copy(update={"header": False})
+    return data
+
 
 
 def check_weights(

@@ -16,6 +16,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from regard.data.config import MixtureData
 from regard.errors import InputError
 from regard.layers import freezing
 from regard.models import Model, parse_description
@@ -174,10 +175,20 @@ def continued(recipe: Recipe, old: Recipe) -> Recipe:
         old: The recipe of the run's checkpoint.
     """
     model = TASKS[recipe.task].task_class.complete_config(recipe.task, recipe.model, old.model)
-    changes: dict[str, Any] = {"model": model}
-    if getattr(old.data, "header", None) is False and getattr(recipe.data, "header", 0) is None:
-        changes["data"] = recipe.data.model_copy(update={"header": False})
+    changes: dict[str, Any] = {"model": model, "data": _with_header_of(old.data, recipe.data)}
     return settled(recipe.model_copy(update=changes), old)
+
+
+def _with_header_of(old: Any, data: Any) -> Any:
+    """The recipe's data without headers that the run did not look for, as `recipe_of_run` says."""
+    if isinstance(data, MixtureData) and isinstance(old, MixtureData):
+        parts = {
+            name: _with_header_of(old.parts.get(name), part) for name, part in data.parts.items()
+        }
+        return data.model_copy(update={"parts": parts})
+    if getattr(old, "header", None) is False and getattr(data, "header", 0) is None:
+        return data.model_copy(update={"header": False})
+    return data
 
 
 def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:

@@ -92,8 +92,9 @@ class Watchdog:
                 self._receive(numbers)
             self._check_parent()
             self._check_signal()
-            if self._limit is not None and time.monotonic() > self._limit[0]:
-                end(1, f"error: {self._limit[1]}")
+            limit = self._limit  # the main thread may remove it at any time
+            if limit is not None and time.monotonic() > limit[0]:
+                end(1, f"error: {limit[1]}")
 
     def _receive(self, numbers: bytes) -> None:
         for number in numbers:

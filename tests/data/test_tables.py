@@ -315,6 +315,31 @@ def test_parquet_files_as_on_the_hub_are_splits(tmp_path, monkeypatch):
     assert len(texts("hub/data/test-*.parquet")) == 4
 
 
+def test_a_parquet_file_alone_may_be_a_split_in_a_folder_of_any_name(tmp_path, monkeypatch):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.chdir(tmp_path)
+    for folder, train in (("hub", "train.parquet"), ("hub [1]", "train-00000-of-00001.parquet")):
+        Path(folder).mkdir()
+        parquet.write_table(reviews(20, 0), f"{folder}/{train}")
+        parquet.write_table(reviews(4, 20), f"{folder}/validation.parquet")
+        splits = load_labelled(LabelledData(train=folder), "classify")
+        assert [len(splits.train), len(splits.valid)] == [20, 4]
+
+
+def test_times_that_python_does_not_have_are_no_obstacle(tmp_path, monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    monkeypatch.chdir(tmp_path)
+    times = pa.array([1, 2], pa.timestamp("ns"))
+    parquet.write_table(pa.table({"a": [GOOD, BAD], "at": times, "b": ["1", "0"]}), "t.parquet")
+    with pytest.raises(InputError, match=r"(?s)columns a, at, b: .*add data\.text=a data\.label=b"):
+        classify("t.parquet")
+    assert classify("t.parquet", text="a", label="b") == REVIEWS
+    with pytest.raises(InputError, match=r"t\.parquet cannot be read"):
+        classify("t.parquet", text="a", label="at")
+
+
 def test_parquet_has_nulls_numbers_and_objects(tmp_path, monkeypatch):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet

@@ -25,6 +25,9 @@ SPLITS = {"train": "train", "training": "train", "valid": "valid", "val": "valid
 """Names of splits (of folders, files, and in a column `split`) -> the split that they mean."""
 MOST_INFO = 2**24
 """The most bytes of a JSON file beside the data."""
+_BYTES = re.compile(r"\b(large_)?binary\b")
+_NO_TEXT = re.compile(rf"{_BYTES.pattern}|\b(timestamp|duration|time\d\d|date\d\d)\b")
+"""Types of columns that no task reads. Not every time has a value in Python."""
 
 Names = dict[str, list[str]]
 """Names of classes, by column; the index of a name is the number in the data."""
@@ -68,7 +71,8 @@ def splits_in(table: str) -> dict[str, str]:
         name = re.split(r"[-.]", file.name)[0]
         if name not in SPLITS:
             return {}
-        files[SPLITS[name]] = str(file.parent / f"{glob.escape(name)}[-.]*{file.suffix}")
+        parts = f"{glob.escape(str(file.parent / name))}[-.]*{file.suffix}"
+        files[SPLITS[name]] = str(file) if file.stem == name else parts
     return files
 
 
@@ -123,14 +127,14 @@ def rows(table: str, columns: Sequence[str] | None = None) -> Iterator[dict[str,
 
     Args:
         table: A file, a pattern, or a folder.
-        columns: The top-level columns to read; None: all that are not images or other bytes.
+        columns: The top-level columns to read; None: all but images, other bytes and times.
 
     Raises:
         InputError: A file is damaged, or the files have different columns.
     """
     for path in shards(table):
         schema, batches = _opened(path)
-        wanted = [n for n in schema.names if not _is_binary(schema.field(n).type)] if (
+        wanted = [n for n in schema.names if not _NO_TEXT.search(str(schema.field(n).type))] if (
             columns is None
         ) else list(columns)  # fmt: skip
         absent = [name for name in wanted if name not in schema.names]
@@ -247,11 +251,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _is_object(kind: Any) -> bool:
-    return str(kind).startswith("struct<") and not _is_binary(kind)
-
-
-def _is_binary(kind: Any) -> bool:
-    return bool(re.search(r"\b(large_)?binary\b", str(kind)))
+    return str(kind).startswith("struct<") and not _BYTES.search(str(kind))
 
 
 def _pyarrow(path: Path) -> Any:
@@ -274,7 +274,7 @@ def _errors() -> tuple[type[Exception], ...]:
         from pyarrow import ArrowException
     except ImportError:
         return (OSError,)
-    return ArrowException, OSError, UnicodeDecodeError
+    return ArrowException, OSError, ValueError, OverflowError  # times that Python does not have
 
 
 def _damaged(path: Path, problem: Exception) -> InputError:

@@ -238,7 +238,7 @@ def _plan_objects(
         chosen |= {role: names.index(role, len(names) - len(missing)) for role in missing}
     elif missing:
         rows = islice(arrow.rows(table), SAMPLE) if objects is None else objects
-        cells = [[str(_value(row, name)) for name in names] for row in rows]
+        cells = [[str(_value(row, name) or "") for name in names] for row in rows]
         raise which_columns(table, names, layout, chosen, cells)
     inferred = any(
         names[index] != role and role not in columns.named for role, index in chosen.items()
