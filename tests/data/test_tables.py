@@ -165,6 +165,10 @@ def test_questions_may_come_from_csv_with_the_answer_as_text(write):
         read_labelled(twice, "answer")
     start = write("c.csv", "context,question,answer,answer_start\nParis is Paris.,Where?,Paris,9\n")
     assert read_labelled(start, "answer")[0][0].answers == (Excerpt("Paris", 9),)
+    row = '{"context": "Paris is Paris.", "question": "Where?", "answer": "Paris", "start": %s}'
+    for number in ("[9]", "1e400", '"nine"'):
+        with pytest.raises(InputError, match="'start' should be a whole number"):
+            read_labelled(write("d.jsonl", row % number), "answer")
 
 
 def test_rows_of_another_width_and_empty_cells_name_the_column(write):

@@ -247,7 +247,7 @@ def _placed(answer: str, start: Any, context: str) -> dict[str, Any]:
         start = context.index(answer)
     try:
         return {"text": answer, "start": int(start)}
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         raise Unfit(records.KEYS, f"'start' should be a whole number, not {start!r}") from None
 
 
