@@ -173,3 +173,9 @@ def test_all_keys_are_listed_with_what_they_take(regard):
     sizes = [line for line in lines if line.startswith("model.size ")]
     assert "transformer: one of tiny, small, base, big" in sizes[0]
     is_refused(regard("recipe", "--keys", "trian"), "expected a section: data, tokens, model")
+
+
+@pytest.mark.parametrize("size", ["{}", "[1]", "3", "huge"])
+def test_a_size_that_is_no_name_is_refused(size):
+    with pytest.raises(InputError, match=r"model\.size="):
+        load("tiny/copy", [f"model.size={size}"])

@@ -222,6 +222,13 @@ def test_a_changed_way_of_decoding_is_checked_without_reading_the_recipe_again(
     assert pipeline.decoding(sample=False).temperature == 1.0
 
 
+@pytest.mark.parametrize("pairs", [None, 5, {"a": "b"}, iter([("a", "b")]), [("a",)]])
+def test_what_is_no_list_of_pairs_is_refused_with_a_limit_too(pipeline: Pipeline, pairs) -> None:
+    for limit in (None, 1):
+        with pytest.raises(InputError, match="pairs: got an? item of type|pairs: got None"):
+            pipeline.evaluate(pairs, limit=limit)
+
+
 def test_evaluation_counts(pipeline: Pipeline) -> None:
     found = pipeline.evaluate([TIRED, WIDE])
     assert found.scores.bleu == pytest.approx(100)

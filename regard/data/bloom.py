@@ -30,7 +30,12 @@ def keys_of(digests: Iterable[bytes]) -> Iterator[Keys]:
     """
     digests = iter(digests)
     while data := b"".join(islice(digests, AT_ONCE)):
-        yield np.frombuffer(data, dtype=">u8").astype(np.uint64).reshape(-1, 2)
+        yield as_keys(data)
+
+
+def as_keys(data: bytes) -> Keys:
+    """Digests of 16 bytes, one after the other, as keys: (digests, 2)."""
+    return np.frombuffer(data, dtype=">u8").astype(np.uint64).reshape(-1, 2)
 
 
 @dataclass(frozen=True, eq=False)

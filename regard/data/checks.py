@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from regard.data.text.pairs import Pair
 from regard.data.text.records import Problem
 from regard.data.text.roles import IMAGES, PAIRS, Layout
 from regard.data.text.splits import files_of_splits
-from regard.errors import InputError
+from regard.errors import InputError, nearest
 
 ENOUGH = 50_000
 """How many examples of a split are looked through before a training."""
@@ -89,9 +88,8 @@ def _fix(key: str, path: Path) -> str:
     if not path.parent.is_dir():
         return f"there is no folder {path.parent} either; paths start where the command is run"
     names = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
-    near = get_close_matches(path.name, names, n=1, cutoff=0.7)
-    if near:
-        return f"did you mean {key}={path.parent / near[0]}?"
+    for near in nearest(path.name, names)[:1]:
+        return f"did you mean {key}={path.parent / near}?"
     return f"add {key}=FILE with your own data"
 
 

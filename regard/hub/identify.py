@@ -12,7 +12,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.config import input_error
-from regard.errors import InputError
+from regard.errors import InputError, did_you_mean, nearest
 from regard.hub.config import config_path
 from regard.hub.kind import Kind, Names, architecture_in
 from regard.hub.tables import KINDS
@@ -134,10 +133,10 @@ def parse(
         raise InputError(f"{file}", got=str(error).partition("\n")[0]) from error
 
 
-def log_notes(place: Path, notes: Sequence[str]) -> None:
+def log_notes(file: Path, notes: Sequence[str]) -> None:
     """Logs all that was assumed of a model in one line."""
     if notes:
-        _logger.warning("%s: %s", place, "; ".join(notes))
+        _logger.warning("%s: %s", file, "; ".join(notes))
 
 
 def _vocabularies(their: dict[str, Any], kind: Kind) -> tuple[int, ...]:
@@ -162,12 +161,11 @@ def _insisted(
     by_class = kind_of_class(asked)
     kind = KINDS.get(asked) or by_class
     if kind is None:
-        near = get_close_matches(asked.lower(), KINDS, n=1)
         raise InputError(
             f"{folder}: the kind of model",
             got=asked,
             expected=f"one of {', '.join(KINDS)}, or a class such as BertForMaskedLM",
-            fix=f"did you mean {near[0]}?" if near else None,
+            fix=did_you_mean(nearest(asked, KINDS)),
         )
     described = Described(kind, _typed(their, kind, asked if by_class else None))
     misfit = _misfit(folder, described, tensors)

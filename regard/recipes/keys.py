@@ -114,7 +114,7 @@ def _inner(field: FieldInfo) -> Any:
 def choices_of(field: FieldInfo) -> list[str]:
     """The names that a field takes; empty if it takes other values than names."""
     inner = _inner(field)
-    named = [list(each.table) for each in field.metadata if isinstance(each, NameIn)]
+    named = [list(note.table) for note in field.metadata if isinstance(note, NameIn)]
     literals = get_args(inner) if get_origin(inner) is Literal else ()
     return named[0] if named else [str(choice) for choice in literals]
 

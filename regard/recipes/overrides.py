@@ -174,8 +174,12 @@ def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[st
     meant_otherwise = {
         key for key in {*had} & {*has} if {had[key].annotation, has[key].annotation} == numbers
     }
-    kept = {key: value for key, value in data.items() if key in has or key not in had}
-    return {key: value for key, value in kept.items() if key not in meant_otherwise} | {"kind": new}
+    left = {
+        key: value
+        for key, value in data.items()
+        if (key in has or key not in had) and key not in meant_otherwise
+    }
+    return left | {"kind": new}
 
 
 def _without_former_model(
@@ -222,7 +226,7 @@ def _without_former_size(
     old, new = (config.SIZES.get(str(name), {}) for name in (model.get("size"), size))
     former = {key: field.default for key, field in config.model_fields.items()} | old
     spelled_out = {key for key in {*old, *new} if model.get(key) == former[key]}
-    replaced = {*new, *_measures(config)} if size in config.SIZES else set()
+    replaced = {*new, *_measures(config)} if str(size) in config.SIZES else set()
     return {key: value for key, value in model.items() if key not in replaced | spelled_out}
 
 

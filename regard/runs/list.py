@@ -2,7 +2,7 @@
 
 In: a folder, or the name of a model. Out: a row for each model, and the table that `regard ls`
 prints, or the card of the model. Only recipes, configs, cards and manifests are read; no tensor is
-read, and torch is not imported.
+read, and torch is imported only for a Hugging Face folder whose config does not say its kind.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def listed(name: str | None) -> tuple[str, list[dict[str, Any]]]:
     if name is None:
         rows = [*shelf_rows(), *models_in(folder)]
     elif not folder.exists() and shelf_of(name):
-        rows = [*shelf_rows(name)]
+        rows = [*shelf_rows(shelf_of(name))]
     elif not folder.exists() and is_ours(name):
         card = card_of(find(name))
         return card.describe(), [card.model_dump()]
@@ -77,14 +77,14 @@ def listing(found: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(tables)
 
 
-def shelf_rows(folder: str = "") -> Iterator[dict[str, Any]]:
+def shelf_rows(names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
     """Yields a row for each shipped entry: its size, first score, and commands (verbs).
 
     Args:
-        folder: Only the entries in this folder of the shelf, such as `small`; empty: all.
+        names: Only these entries; None: all.
     """
     for name, entry in shipped().items():
-        if folder and name.partition("/")[0] != folder.rstrip("/"):
+        if names is not None and name not in names:
             continue
         model, verbs = "vectors", ["vectors"]
         if is_model(entry):

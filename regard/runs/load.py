@@ -332,7 +332,6 @@ def _without_header(data: Any) -> Any:
     return data
 
 
-
 def check_weights(
     config: ModelConfig, vocabularies: tuple[int, ...], weights: dict[str, Tensor], name: str
 ) -> None:

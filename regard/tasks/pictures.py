@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -214,12 +215,13 @@ class ClassifyPictures(LabelledTask[Pictures], EncoderTask):
             parts = [
                 batch.source.to(model.device) for batch in self.labelled_batches(model, examples)
             ]
-            shares = accumulate([1 / len(parts)] * len(parts))
+            shares, lock = accumulate([1 / len(parts)] * len(parts)), Lock()
 
             def classify(part: Dense) -> Tensor:
                 logits: Tensor = model.classify(part)
                 if on_progress is not None:
-                    on_progress(next(shares))
+                    with lock:  # several threads classify; shares are reported in their order
+                        on_progress(next(shares))
                 return logits
 
             logits = torch.cat(parallel_map(classify, parts)).cpu()  # (images, classes)

@@ -233,6 +233,11 @@ class Translate(SequenceToSequence):
         reason = f"longer than the model reads ({longest:,} tokens)"
         return given.reduced(chosen, reason, len(pairs) - len(chosen))
 
+    def limited(self, examples: Sequence[Pair | tuple[str, str]], limit: int) -> list[Pair]:
+        """At most `limit` pairs, evenly spread over a set."""
+        pairs: list[Pair] = super().limited(_pairs(examples), limit)
+        return pairs
+
     def keys(self, examples: Sequence[Pair | tuple[str, str]], seen: Seen) -> Iterator[Keys] | None:
         """The keys of each source with each of its references."""
         return keys_of_pairs(_texts(_pairs(examples))) if seen.unit == "pairs" else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from statistics import mean
 
 from regard.data.config import Column
@@ -28,7 +27,7 @@ from regard.data.text.roles import (
     is_usual,
     words_of,
 )
-from regard.errors import InputError
+from regard.errors import InputError, nearest
 
 SENTENCES = 2.5
 """The fewest words of a mean cell from which a file holds sentences, not a dictionary."""
@@ -231,7 +230,7 @@ def find_column(file: str, names: Sequence[str], role: str, column: Column) -> i
     if indices:
         numbers = " or ".join(f"data.{role}={index + 1}" for index in indices)
         raise InputError(f"{what}: several are called {wanted}", fix=f"use the number: {numbers}")
-    near = get_close_matches(wanted, names, n=1, cutoff=0.5)
+    near = nearest(wanted, names)
     fix = f"did you mean data.{role}={near[0]}?" if near else f"name one of them: data.{role}=NAME"
     raise InputError(f"{what}: none is called {wanted}, which data.{role} names", fix=fix)
 

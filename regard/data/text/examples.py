@@ -121,15 +121,15 @@ class Examples(Sequence[Item]):
         return len(self._rows.ends if self._index is None else self._index)
 
     @overload
-    def __getitem__(self, place: int) -> Item: ...
+    def __getitem__(self, index: int) -> Item: ...
     @overload
-    def __getitem__(self, place: slice) -> Examples[Item]: ...
-    def __getitem__(self, place: int | slice) -> Item | Examples[Item]:
-        if isinstance(place, slice):
-            return self.take(self._numbers(place))
-        number = range(len(self))[place]
-        [[found]] = self.take(self._numbers(slice(number, number + 1))).blocks()
-        return found
+    def __getitem__(self, index: slice) -> Examples[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | Examples[Item]:
+        if isinstance(index, slice):
+            return self.take(self._numbers(index))
+        number = range(len(self))[index]
+        [[example]] = self.take(self._numbers(slice(number, number + 1))).blocks()
+        return example
 
     def __iter__(self) -> Iterator[Item]:
         for block in self.blocks():

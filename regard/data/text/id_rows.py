@@ -56,12 +56,12 @@ class IdRows:
     def __len__(self) -> int:
         return len(self.ends)
 
-    def __getitem__(self, place: int) -> list[int]:
-        found: list[int] = self.values[self._start(place) : self.ends[place]].tolist()
-        return found
+    def __getitem__(self, row: int) -> list[int]:
+        ids: list[int] = self.values[self._start(row) : self.ends[row]].tolist()
+        return ids
 
-    def _start(self, place: int) -> int:
-        return int(self.ends[place - 1]) if place else 0
+    def _start(self, row: int) -> int:
+        return int(self.ends[row - 1]) if row else 0
 
     @property
     def sizes(self) -> NDArray[np.int32]:
@@ -178,12 +178,12 @@ def _open(folder: Path, columns: Columns) -> list[IdRows] | None:
             for name, kind in columns.items()
         ]
         whole = all(
-            len(each.values) == written[name] == (each.ends[-1] if len(each) else 0)
-            for name, each in zip(columns, rows, strict=True)
+            len(column.values) == written[name] == (column.ends[-1] if len(column) else 0)
+            for name, column in zip(columns, rows, strict=True)
         )
     except (OSError, ValueError, KeyError, TypeError):  # files of the cache may be missing
         return None
-    return rows if whole and len({len(each) for each in rows}) == 1 else None
+    return rows if whole and len({len(column) for column in rows}) == 1 else None
 
 
 def _mapped(path: Path, kind: Any) -> NDArray[Any]:

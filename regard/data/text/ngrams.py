@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.bloom import Bloom, keys_of
+from regard.data.bloom import Bloom, Keys, as_keys
 from regard.data.text.documents import Text
 from regard.errors import InputError
 
@@ -81,7 +81,7 @@ class Ngrams:
 
     def __contains__(self, words: Sequence[str]) -> bool:
         """Whether these `size` words, in lower case, are in the set."""
-        return bool(self._set.holds(next(keys_of([_hashed(words)])))[0])
+        return bool(self._set.holds(as_keys(_hashed(words)))[0])
 
     def copied(self, before: str, after: str) -> bool:
         """Whether extending the text `before` to `after` completes an n-gram of the set."""
@@ -119,7 +119,7 @@ class _Hashes:
     """Different hashes of 128 bits, in sorted arrays of 64-bit halves: 16 bytes for each."""
 
     def __init__(self) -> None:
-        self.runs: list[NDArray[np.uint64]] = []
+        self.runs: list[Keys] = []
         self.count = 0
         self._new = bytearray()
 
@@ -131,9 +131,8 @@ class _Hashes:
 
     def flush(self) -> None:
         """Compares the new hashes with those before, and keeps the different ones."""
-        halves = np.frombuffer(bytes(self._new), dtype=">u8").astype(np.uint64).reshape(-1, 2)
+        new = _different(as_keys(bytes(self._new)))
         self._new.clear()
-        new = _different(halves)
         for run in self.runs:
             new = new[~_among(new, run)]
         if self.runs and len(self.runs[-1]) < AT_ONCE:  # small runs are joined
@@ -143,7 +142,7 @@ class _Hashes:
         self.count = sum(map(len, self.runs))
 
 
-def _different(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _different(hashes: Keys) -> Keys:
     """Sorts hashes, each once."""
     hashes = hashes[np.lexsort((hashes[:, 1], hashes[:, 0]))]
     first = np.ones(len(hashes), dtype=np.bool_)
@@ -151,7 +150,7 @@ def _different(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return hashes[first]
 
 
-def _among(hashes: NDArray[np.uint64], run: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def _among(hashes: Keys, run: Keys) -> NDArray[np.bool_]:
     """Whether each hash is in a sorted run; the first halves of a run differ, with 64 bits."""
     places = np.searchsorted(run[:, 0], hashes[:, 0])
     same: NDArray[np.bool_] = (run[np.minimum(places, len(run) - 1)] == hashes).all(axis=1)

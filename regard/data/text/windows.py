@@ -50,13 +50,13 @@ class LabelledRows(Sequence[LabelledRow]):
         return len(self.lengths)
 
     @overload
-    def __getitem__(self, place: int) -> LabelledRow: ...
+    def __getitem__(self, index: int) -> LabelledRow: ...
     @overload
-    def __getitem__(self, place: slice) -> list[LabelledRow]: ...
-    def __getitem__(self, place: int | slice) -> LabelledRow | list[LabelledRow]:
-        if isinstance(place, slice):
-            return [self[number] for number in range(len(self))[place]]
-        number = range(len(self))[place]
+    def __getitem__(self, index: slice) -> list[LabelledRow]: ...
+    def __getitem__(self, index: int | slice) -> LabelledRow | list[LabelledRow]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(len(self))[index]]
+        number = range(len(self))[index]
         return LabelledRow(*(column[number] for column in self._columns))
 
 

@@ -13,13 +13,12 @@ from collections import UserDict
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from regard.errors import InputError
+from regard.errors import InputError, nearest
 from regard.layers.layout import Layout
 from regard.layers.masks import Mask, hardmax, masked_softmax
 
@@ -263,7 +262,7 @@ class NoRecord(InputError, KeyError):
 
     def __init__(self, site: str, records: Iterable[str]) -> None:
         names = list(records)
-        near = get_close_matches(site, names, n=1) or names[:1]
+        near = nearest(site, names) or names[:1]
         expected = f"a site that was recorded, such as {near[0]}" if near else "a recorded site"
         fix = None if near else "pass the tap to a model or layer that has the sites it names"
         super().__init__("no such record", got=site, expected=expected, fix=fix)
