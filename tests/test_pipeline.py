@@ -225,7 +225,7 @@ def test_a_changed_way_of_decoding_is_checked_without_reading_the_recipe_again(
 @pytest.mark.parametrize("pairs", [None, 5, {"a": "b"}, iter([("a", "b")]), [("a",)]])
 def test_what_is_no_list_of_pairs_is_refused_with_a_limit_too(pipeline: Pipeline, pairs) -> None:
     for limit in (None, 1):
-        with pytest.raises(InputError, match="pairs: got an? item of type|pairs: got None"):
+        with pytest.raises(InputError, match=r"pairs: got (an item of type|None)"):
             pipeline.evaluate(pairs, limit=limit)
 
 

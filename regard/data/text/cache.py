@@ -48,10 +48,14 @@ def new_folder(folder: Path, is_whole: Callable[[Path], bool], state: str) -> It
         with temporary_beside(folder) as temporary:
             temporary.mkdir()
             yield temporary
-            if not is_whole(folder):
-                shutil.rmtree(folder, ignore_errors=True)  # a damaged folder
+            try:
                 temporary.rename(folder)
-                sync(folder.parent)
+            except OSError:  # there is one already: of a faster process, or damaged
+                if is_whole(folder):
+                    return
+                shutil.rmtree(folder, ignore_errors=True)
+                temporary.rename(folder)
+            sync(folder.parent)
 
 
 def finish(file: IO[bytes]) -> None:
