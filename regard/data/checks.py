@@ -93,28 +93,24 @@ def _fix(key: str, path: Path) -> str:
     return f"add {key}=FILE with your own data"
 
 
-def reports(data: Any, task: str, most: int | None = None) -> dict[str, Any]:
+def reports(data: FileData | LabelledData, task: str) -> dict[str, Any]:
     """Check the files of each split.
 
     Args:
         data: The `data:` section.
         task: The recipe's task.
-        most: How many first examples of a split to check; None: all.
 
     Returns:
-        By split, a `files.Report` of pairs or a `LabelReport`; none for data that is generated.
+        By split, a `files.Report` of pairs or a `LabelReport`.
     """
+    return {split: _report(data, task, table) for split, table in files_of_splits(data).items()}
+
+
+def _report(data: FileData | LabelledData, task: str, table: Any, most: int | None = None) -> Any:
+    """Check the files of one split, or their first examples."""
     if isinstance(data, FileData):
-        return {
-            split: files.check(names, data.max_words, columns=data.columns, most=most)
-            for split, names in files_of_splits(data).items()
-        }
-    if isinstance(data, LabelledData):
-        return {
-            split: label_check.check_labelled(name, task, data.columns, most=most)
-            for split, name in files_of_splits(data).items()
-        }
-    return {}
+        return files.check(table, data.max_words, columns=data.columns, most=most)
+    return label_check.check_labelled(table, task, data.columns, most=most)
 
 
 def overlaps(data: Any, task: str, most: int | None = None) -> dict[str, int]:
@@ -149,16 +145,25 @@ def summary(data: Any, task: str) -> str:
     """
     check_files(data)
     parts = [*_described_columns(data)]
-    for split, report in reports(data, task, ENOUGH).items():
-        parts += [report.columns] if report.columns else []
-        parts += _oddities(report) if split == "train" else []
+    if isinstance(data, FileData | LabelledData):
+        train, *others = files_of_splits(data).values()
+        report = _report(data, task, train, ENOUGH)
+        parts += [report.columns, *_oddities(report)]
+        parts += [_columns_of(data, task, table) for table in others]
     if isinstance(data, LabelledData):  # of pairs, the task itself says so
         parts += [
             f"{count} examples of {split} are training examples, too"
             for split, count in overlaps(data, task, ENOUGH).items()
             if count
         ]
-    return "; ".join(dict.fromkeys(parts))
+    return "; ".join(dict.fromkeys(filter(None, parts)))
+
+
+def _columns_of(data: FileData | LabelledData, task: str, table: Any) -> str:
+    """Say which columns of a split are read, if that was found out; else nothing."""
+    if isinstance(data, FileData):
+        return files.describe_columns(table, data.columns)
+    return label_check.describe_labelled(table, task, data.columns)
 
 
 def _oddities(report: Any) -> Iterator[str]:

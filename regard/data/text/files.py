@@ -194,7 +194,7 @@ def check(
 
 def describe_columns(files: Files, columns: Columns) -> str:
     """Say which columns of a table are read, if that was found out; else nothing."""
-    if not isinstance(files, str):
+    if not isinstance(files, str) or not tables.is_table(files):
         return ""
     plan = tables.plan_columns(files, PAIRS, columns, ONE_EACH)
     return plan.describe() if plan.inferred else ""
