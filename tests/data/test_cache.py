@@ -36,6 +36,25 @@ def test_a_whole_folder_of_a_faster_process_is_never_removed(tmp_path):
     assert [path.name for path in folder.parent.iterdir()] == ["key"]
 
 
+def test_a_folder_that_comes_while_it_is_looked_for_is_not_removed(tmp_path, monkeypatch):
+    folder, removed = tmp_path / "key", []
+    monkeypatch.setattr(
+        "regard.data.text.cache.shutil.rmtree", lambda path, **_: removed.append(path)
+    )
+
+    def is_whole_a_moment_ago(path: Path) -> bool:
+        whole = is_whole(path)
+        if not whole:  # another process is done just now
+            path.mkdir()
+            fill(path, "another process")
+        return whole
+
+    with new_folder(folder, is_whole_a_moment_ago, STATE) as temporary:
+        fill(temporary, "this process")
+    assert is_whole(folder)
+    assert folder not in removed
+
+
 def test_a_damaged_folder_is_replaced(tmp_path):
     folder = tmp_path / "key"
     folder.mkdir()
