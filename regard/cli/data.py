@@ -47,7 +47,7 @@ def check_data(
         return _check_folder(names[0], columns, task, max_words, as_json=as_json)
     report = _report(names, columns, task, max_words, quiet=quiet)
     print_result(report.describe(), asdict(report), as_json=as_json)
-    return bool(report.problems)
+    return bool(report.is_bad)
 
 
 def _report(
@@ -75,7 +75,7 @@ def _check_recipe(wanted: Any, *, as_json: bool, quiet: bool) -> bool:
     if isinstance(data, ImagesData):
         report = _check_images(data.folder or data.file or "", data.columns, quiet=quiet)
         print_result(report.describe(), asdict(report), as_json=as_json)
-        return bool(report.problems)
+        return bool(report.is_bad)
     checks.check_files(data)
     if not isinstance(data, FileData | LabelledData):
         raise InputError(
@@ -105,7 +105,7 @@ def _check_splits(data: FileData | LabelledData, task: str, *, as_json: bool) ->
     if not as_json:
         for split, count in copies.items():
             print_result(f"{count} of {split} are training examples, too", as_json=False)
-    return bool(copies) or any(report.problems for report in reports.values())
+    return bool(copies) or any(report.is_bad for report in reports.values())
 
 
 def _check_images(table: str, columns: Columns, *, quiet: bool) -> Any:

@@ -193,7 +193,8 @@ class TextFiles:
         tabs = header is None and records.has_suffix(file, ".tsv")
         if tabs and tables.has_header(file, PAIRS, LINES):
             return Columns({"text": 1}, header=True)
-        return None
+        unsure = header is None and tables.has_header(file, DOCUMENTS, LINES, unsure=True)
+        return self.columns if unsure else None
 
     def _unusual(self, file: str) -> list[str]:
         """The column of a table that is read, if it is not the usual one of such files."""
