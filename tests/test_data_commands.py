@@ -34,6 +34,12 @@ def test_columns_that_are_not_clear_stop_a_training_before_it_begins(regard):
     is_refused(regard("train", "own/translate", "-o", "run"), "data.train", "add data.train=FILE")
 
 
+@pytest.mark.usefixtures("reviews")
+def test_data_check_names_the_recipe_that_was_meant(regard):
+    refused = regard("data", "check", "own/clasify", "data.train=usual.csv")
+    is_refused(refused, "recipe own/clasify", "did you mean own/classify?")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("reviews")
 def test_a_run_remembers_its_columns_and_eval_takes_others(regard, caplog):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -123,7 +124,9 @@ def _check_images(table: str, columns: Columns, *, quiet: bool) -> Any:
 def _is_recipe(name: str) -> bool:
     if Path(name).suffix in (".yaml", ".yml"):
         return True
-    return not Path(name).exists() and name in recipes.shipped()
+    # a misspelt name, too: the error about it has the nearest recipes
+    is_name = re.fullmatch(r"[\w-]+/[\w-]+", name) is not None
+    return not Path(name).exists() and (name in recipes.shipped() or is_name)
 
 
 def labelled_lines(wanted: Any, split: str, count: int) -> Iterator[str]:
