@@ -187,6 +187,16 @@ def test_another_separator_is_named(write, name, separated):
         classify(write(name, f"text{sign}label\n{GOOD}{sign}1\n"))
 
 
+def test_three_columns_without_names_are_described(write):
+    """They may be an author, a text and a label as well."""
+    file = write("a.csv", f"Ann,{GOOD},pos\nBob,{BAD},neg\n")
+    said = f"{file} has no names of columns, taken as text, pair, label"
+    assert check_labelled(file, "classify").columns == said
+    assert checks.summary(LabelledData(train=file), "classify").startswith(said)
+    assert classify(file)[0] == LabelledText("Ann", GOOD, "pos")
+    assert check_labelled(write("b.csv", f"{GOOD},pos\n{BAD},neg\n"), "classify").columns == ""
+
+
 def test_plain_text_from_a_table_without_sure_names(write):
     rows = f"One,{GOOD}\nTwo,{BAD}\nThree,{GOOD}\n"
     with pytest.raises(InputError, match=r"which is the text\?\nadd data.text=story; if the first"):

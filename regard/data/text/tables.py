@@ -53,9 +53,13 @@ class Plan:
     """The index of the column of each role; empty if the number of columns decides."""
     inferred: bool = False
     """Whether a header or a role was found out, not said by the user or by the roles' own names."""
+    positions: tuple[str, ...] = ()
+    """The roles of columns without names, if another number of columns has other roles."""
 
     def describe(self) -> str:
         """Say what is read from which column, in one line."""
+        if self.positions:
+            return f"{self.file} has no names of columns, taken as {', '.join(self.positions)}"
         columns = {role: self.column(role) for role in self.chosen}
         unused = [
             name for index, name in enumerate(self.names) if index not in self.chosen.values()
@@ -238,7 +242,9 @@ def _plan_numbers(
         wide = {len(row) for row in rows} == {width} and width > max(layout.positions, default=2**9)
         unclear = wide or layout is QUESTIONS or is_out_of_order(layout, rows)
         if layout.ragged or not unclear:
-            return Plan(file)
+            usual = layout.positions.get(width, ())
+            several = not layout.ragged and len(usual) > len(layout.required)
+            return Plan(file, inferred=several, positions=usual if several else ())
     if any(role.key not in chosen for role in layout.required):
         raise which_columns(file, numbers, layout, chosen, rows)
     return Plan(file, chosen=chosen)
