@@ -166,6 +166,8 @@ def test_single_words_above_sentences_are_asked_for(write, first):
     ("classify", f"Satz,Klasse\n{GOOD},pos\n{BAD},neg\n{BAD} x,neg\n",
      "text=Satz data.label=Klasse; if the first line is an example, data.header=false"),
     ("tag", "1,Anna,PER\n2,sleeps,O\n\n1,Bob,PER\n", "words=2 data.tags=3"),
+    ("tag", "Wort,Etikett\n" + "Anna,noun\nsleeps,verb\n\n" * 5,
+     "words=Wort data.tags=Etikett; if"),
     ("answer", "Anna is in Rome.,Where is Anna?,Rome\n",
      "context=1 data.question=2 data.answers=3"),
     ("answer", "text,q,a\n" + "Anna is in Rome.,Where is Anna?,Rome\n" * 3,
@@ -176,6 +178,11 @@ def test_columns_in_another_order_are_asked_for(write, task, text, said):
     with pytest.raises(InputError) as caught:
         read_labelled(write("a.csv", text), task)
     assert f"add data.{said}" in str(caught.value)
+
+
+def test_a_first_word_with_a_rare_tag_is_an_example(write):
+    text = "Yes,INTJ\n" + "Anna,NOUN\nsleeps,VERB\n" * 5
+    assert read_labelled(write("a.csv", text), "tag")[0][0].labels[0] == "INTJ"
 
 
 @pytest.mark.parametrize(("name", "separated"), [

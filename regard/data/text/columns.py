@@ -126,6 +126,22 @@ def may_be_names(rows: Sequence[Sequence[str]]) -> bool:
     return (words or numbers) and sentences and alike <= len(others) // 10
 
 
+def may_name_tags(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a word and a tag stand above others, neither seen again, the tag in another case.
+
+    Example:
+        >>> may_name_tags([["Wort", "Etikett"], *[["Anna", "noun"], ["schläft", "verb"]] * 5])
+        True
+    """
+    first, *others = [[cell.strip() for cell in row] for row in rows]
+    others = [row for row in others if len(row) == len(first)]
+    if len(first) < 2 or len(others) < 10 or not all(map(str.isidentifier, first)):
+        return False
+    cases = (str.isupper, str.islower, str.istitle)
+    same = any(is_case(first[-1]) and is_case(row[-1]) for is_case in cases for row in others)
+    return not same and _could_be_names(first, others)
+
+
 def is_out_of_order(layout: Layout, rows: Sequence[Sequence[str]]) -> bool:
     """Whether columns without names are not in their usual order: ids first, or texts as labels.
 

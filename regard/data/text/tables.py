@@ -22,10 +22,11 @@ from regard.data.text.columns import (
     is_out_of_order,
     listed,
     may_be_names,
+    may_name_tags,
     which_columns,
 )
 from regard.data.text.records import Numbered, Problem, Unfit
-from regard.data.text.roles import LAYOUTS, QUESTIONS, Layout, is_usual
+from regard.data.text.roles import LAYOUTS, QUESTIONS, WORDS, Layout, is_usual
 from regard.errors import InputError
 
 CELLS = (".csv", ".tsv")
@@ -147,12 +148,13 @@ def has_header(file: str, layout: Layout, expected: str, *, unsure: bool = False
         unsure: Also if it may be names or an example, which `plan_columns` asks about.
     """
     sample = _sample(records.table_rows(file, expected))
-    return _begins_with_names(sample, layout) or (unsure and _may_begin_with_names(sample))
+    return _begins_with_names(sample, layout) or (unsure and _may_begin_with_names(sample, layout))
 
 
-def _may_begin_with_names(sample: Sequence[list[str] | Problem]) -> bool:
+def _may_begin_with_names(sample: Sequence[list[str] | Problem], layout: Layout) -> bool:
     rows = [row for row in sample if not isinstance(row, Problem)]
-    return bool(rows) and sample[0] is rows[0] and may_be_names(rows)
+    may_be = may_name_tags if layout is WORDS else may_be_names
+    return bool(rows) and sample[0] is rows[0] and may_be(rows)
 
 
 def _begins_with_names(sample: Sequence[list[str] | Problem], layout: Layout) -> bool:
@@ -209,7 +211,7 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
     if not rows:
         return Plan(file)
     first = [cell.strip() for cell in rows[0]]
-    unsure = not header and columns.header is None and _may_begin_with_names(sample)
+    unsure = not header and columns.header is None and _may_begin_with_names(sample, layout)
     if not header and not unsure:
         return _plan_numbers(file, layout, columns, rows)
     chosen = choose_columns(file, first, layout, columns.named)
