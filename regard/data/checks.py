@@ -27,7 +27,7 @@ from regard.data.text import arrow, files, label_check, tables
 from regard.data.text.annotations import READERS
 from regard.data.text.documents import TextFiles, find_files, training_files
 from regard.data.text.pairs import Pair
-from regard.data.text.records import Problem, has_suffix
+from regard.data.text.records import Problem
 from regard.data.text.roles import IMAGES, PAIRS, Layout
 from regard.data.text.splits import files_of_splits
 from regard.errors import InputError
@@ -184,19 +184,9 @@ def _described_columns(data: Any) -> Iterator[str]:
     elif isinstance(data, TextData):
         train, valid = training_files(data.files, data.valid)
         texts = TextFiles(find_files([*train, *valid]), columns=data.columns)
-        yield from filter(None, (_described_texts(file, texts.plan(file)) for file in texts.files))
+        yield from texts.describe()
     elif isinstance(data, ImagesData):
         yield from _described_images(data.folder or data.file or "", data.columns)
-
-
-def _described_texts(file: str, plan: tables.Plan | None) -> str:
-    """Say which column of a file has the texts; of a table without names, what is read instead."""
-    if plan is not None:
-        return plan.describe() if plan.inferred else ""
-    if not tables.is_table(file):
-        return ""
-    read = "its first column is read" if has_suffix(file, ".tsv") else "it is read as plain text"
-    return f"{file} has no names of columns: {read}; data.text=NUMBER reads a column"
 
 
 def _described_images(table: str, columns: Columns) -> Iterator[str]:

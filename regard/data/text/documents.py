@@ -181,6 +181,19 @@ class TextFiles:
             return None
         return tables.plan_columns(file, DOCUMENTS, columns, LINES)
 
+    def describe(self) -> list[str]:
+        """Say of each table which column has the texts, if that was found out."""
+        return [line for file in self.files if (line := self._described(file, self.plan(file)))]
+
+    def _described(self, file: str, plan: tables.Plan | None) -> str:
+        if plan is not None:
+            return plan.describe() if plan.inferred else ""
+        if not tables.is_table(file):
+            return ""
+        first = records.has_suffix(file, ".tsv")
+        read = "its first column is read" if first else "it is read as plain text"
+        return f"{file} has no names of columns: {read}; data.text=NUMBER reads a column"
+
     def _columns(self, file: str) -> Columns | None:
         """The columns by which a table is read; None if the file is read as it stands."""
         if not tables.is_table(file):
