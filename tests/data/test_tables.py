@@ -180,6 +180,14 @@ def test_columns_in_another_order_are_asked_for(write, task, text, said):
     assert f"add data.{said}" in str(caught.value)
 
 
+def test_a_sentence_a_line_is_no_word_with_its_tag(write):
+    file = write("a.csv", "sentence,tags\nAnna sleeps,NOUN VERB\nBob runs,NOUN VERB\n")
+    with pytest.raises(
+        InputError, match=r"a\.csv:2: .*'Anna sleeps' is a sentence: one word a line"
+    ):
+        read_labelled(file, "tag")
+
+
 def test_a_first_word_with_a_rare_tag_is_an_example(write):
     text = "Yes,INTJ\n" + "Anna,NOUN\nsleeps,VERB\n" * 5
     assert read_labelled(write("a.csv", text), "tag")[0][0].labels[0] == "INTJ"
