@@ -34,6 +34,12 @@ def test_columns_that_are_not_clear_stop_a_training_before_it_begins(regard):
     is_refused(regard("train", "own/translate", "-o", "run"), "data.train", "add data.train=FILE")
 
 
+@pytest.mark.usefixtures("reviews")
+def test_data_check_names_the_recipe_that_was_meant(regard):
+    refused = regard("data", "check", "own/clasify", "data.train=usual.csv")
+    is_refused(refused, "recipe own/clasify", "did you mean own/classify?")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("reviews")
 def test_a_run_remembers_its_columns_and_eval_takes_others(regard, caplog):
@@ -55,6 +61,20 @@ def test_a_run_remembers_its_columns_and_eval_takes_others(regard, caplog):
         "--resume",
     )  # fmt: skip
     assert resumed.code == 0, resumed.err
+
+
+def test_heads_takes_the_columns_of_its_data(regard, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.tsv").write_text(
+        "English\tid\tDeutsch\n" + "The dog sleeps.\t7\tDer Hund schläft.\n" * 3
+    )
+    Path("b.tsv").write_text("Satz\tid\tAntwort\n" + "The dog sleeps.\t7\tDer Hund schläft.\n" * 3)
+    is_refused(regard("heads", "tiny/translate", "--data", "b.tsv"), "add data.source=Satz")
+    named = ("data.source=Satz", "data.target=Antwort")
+    one = regard("heads", "tiny/translate", *named, "--data", "b.tsv", "--json")
+    two = regard("heads", "tiny/translate", "--data", "a.tsv", "--json")
+    assert (one.code, one.out) == (0, two.out), one.err
+    is_refused(regard("heads", "tiny/translate", *named), "no --data")
 
 
 @pytest.mark.usefixtures("reviews")

@@ -150,3 +150,4 @@ def test_ls_of_a_misspelt_name_names_the_nearest(regard):
     is_refused(regard("ls", "tiny/transalte"), "did you mean tiny/translate?")
     is_refused(regard("ls", "tiny/copy"), "is a recipe, not a model")
     is_refused(regard("ls", "nowhere"), "no such folder")
+    is_refused(regard("ls", "smal"), "no such folder", "did you mean small?")

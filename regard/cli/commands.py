@@ -21,6 +21,7 @@ from regard.cli.options import (
     AsJson,
     AsKind,
     Beam,
+    DataColumns,
     Details,
     Device,
     Dtype,
@@ -150,10 +151,7 @@ def train(
 @app.command("eval")
 def evaluate(
     place: ModelPath,
-    columns: Annotated[
-        list[str] | None,
-        Argument(metavar="[KEY=COLUMN]...", help="Columns of --data, such as data.text=sentence."),
-    ] = None,
+    columns: DataColumns = None,
     split: Annotated[str | None, Option(help="A split of the run's data: valid, test, …")] = None,
     files: Annotated[
         str | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -52,7 +53,7 @@ def check_data(
         return _check_folder(names[0], columns, task, max_words, as_json=as_json)
     report = _report(names, columns, task, max_words, quiet=quiet)
     print_result(report.describe(), asdict(report), as_json=as_json)
-    return bool(report.problems)
+    return bool(report.is_bad)
 
 
 def _report(
@@ -79,7 +80,7 @@ def _check_recipe(wanted: Any, *, as_json: bool, quiet: bool) -> bool:
     if isinstance(data, ImagesData):
         report = _check_images(data.folder or data.file or "", data.columns, quiet=quiet)
         print_result(report.describe(), asdict(report), as_json=as_json)
-        return bool(report.problems)
+        return bool(report.is_bad)
     checks.check_files(data)
     if not isinstance(data, FileData | LabelledData):
         raise InputError(
@@ -112,7 +113,7 @@ def _check_splits(data: FileData | LabelledData, task: str, *, as_json: bool) ->
     if not as_json:
         for split, count in copies.items():
             print_result(f"{count} of {split} are training examples, too", as_json=False)
-    return bool(copies) or any(report.problems for report in reports.values())
+    return bool(copies) or any(report.is_bad for report in reports.values())
 
 
 def _check_images(table: str, columns: Columns, *, quiet: bool) -> Any:
@@ -130,7 +131,9 @@ def _check_images(table: str, columns: Columns, *, quiet: bool) -> Any:
 def _is_recipe(name: str) -> bool:
     if Path(name).suffix in (".yaml", ".yml"):
         return True
-    return not Path(name).exists() and name in recipes.shipped()
+    # a misspelt name, too: the error about it has the nearest recipes
+    is_name = re.fullmatch(r"[\w-]+/[\w-]+", name) is not None
+    return not Path(name).exists() and (name in recipes.shipped() or is_name)
 
 
 def labelled_lines(wanted: Any, split: str, count: int) -> Iterator[str]:

@@ -12,6 +12,7 @@ from regard.cli.options import (
     AsJson,
     AsKind,
     Beam,
+    DataColumns,
     Details,
     Device,
     Dtype,
@@ -211,6 +212,7 @@ def _numbers(values: Any) -> Any:
 
 def heads(
     place: ModelPath,
+    columns: DataColumns = None,
     split: Split = None,
     files: Data = None,
     count: Count = 100,
@@ -234,6 +236,7 @@ def heads(
     """
     from regard.explain.heads import heads_table
     from regard.explain.look import picture_ending
+    from regard.recipes.recipe import parse_columns
     from regard.tasks.measures.report import Selection
 
     if out is not None:
@@ -241,7 +244,8 @@ def heads(
     pipeline = load_pipeline(place, threads, precision, device, dtype, kind=as_kind)
     if out is not None and not pipeline.reads_images:
         raise InputError("heads -o", got="a model of texts", expected="a model of images")
-    selection = Selection(split, files, "heads", pipeline.name)
+    named = parse_columns(columns or ())
+    selection = Selection(split, files, "heads", pipeline.name, named)
     texts = pipeline.task.head_examples(pipeline.recipe, selection, count)
     found = pipeline.heads(texts)
     over = f"{len(texts)} {pipeline.task.items}"

@@ -15,6 +15,10 @@ from regard.errors import safe
 if TYPE_CHECKING:
     from regard.pipeline import Pipeline
 
+DataColumns = Annotated[
+    list[str] | None,
+    Argument(metavar="[KEY=COLUMN]...", help="Columns of --data, such as data.text=sentence."),
+]
 ModelPath = Annotated[
     str,
     Argument(

@@ -187,8 +187,7 @@ def _described_columns(data: Any) -> Iterator[str]:
     elif isinstance(data, TextData):
         train, valid = training_files(data.files, data.valid)
         texts = TextFiles(find_files([*train, *valid]), columns=data.columns)
-        plans = (texts.plan(file) for file in texts.files)
-        yield from (plan.describe() for plan in plans if plan is not None and plan.inferred)
+        yield from texts.describe()
     elif isinstance(data, ImagesData):
         yield from _described_images(data.folder or data.file or "", data.columns)
 

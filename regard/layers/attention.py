@@ -223,7 +223,8 @@ class Attention(Mixer):
         hard: bool | str = False,
     ) -> None:
         super().__init__()
-        if (head_dim is None and dim % heads) or heads % (kv_heads or heads):
+        positive = min(dim, heads, kv_heads or heads) > 0
+        if not positive or (head_dim is None and dim % heads) or heads % (kv_heads or heads):
             raise InputError(
                 "heads",
                 got=f"dim {dim}, heads {heads}, kv_heads {kv_heads}",

@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from regard.errors import InputError
+from regard.errors import InputError, did_you_mean, nearest
 from regard.recipes import recipe as recipes
 from regard.recipes.shelf import CARD, bytes_of, card_of, in_megabytes, is_model, shipped
 from regard.runs.places import find, is_cached, is_ours, shelf_of
@@ -123,7 +123,13 @@ def models_in(folder: Path) -> Iterator[dict[str, Any]]:
         folder: This folder and two levels below it are searched.
     """
     if not folder.is_dir():
-        raise InputError(f"ls {folder}", got="no such folder", expected="a folder with runs in it")
+        known = [name for model in shipped() for name in (model, model.partition("/")[0])]
+        raise InputError(
+            f"ls {folder}",
+            got="no such folder",
+            expected="a folder with runs in it",
+            fix=did_you_mean(nearest(str(folder), known), "regard ls"),
+        )
     runs: set[Path] = set()
     for place in sorted([folder, *folder.glob("*"), *folder.glob("*/*")]):
         if runs & set(place.parents):  # inside a run: its checkpoints have no rows of their own

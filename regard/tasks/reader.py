@@ -215,10 +215,14 @@ class Reader(EncoderTask):
 
     def _likeliest(self, probabilities: Tensor, count: int) -> list[list[Filling]]:
         """The `count` most probable words of each row of probabilities (rows, vocab)."""
+
+        def word(token: int) -> str:
+            return self.tokenizer.decode([token]).strip() or self.tokenizer.tokens([token])[0]
+
         best, tokens = probabilities.topk(min(count, probabilities.shape[1]))
         return [
             [
-                Filling(self.tokenizer.decode([token]).strip(), probability)
+                Filling(word(token), probability)
                 for token, probability in zip(row, values, strict=True)
             ]
             for row, values in zip(tokens.tolist(), best.tolist(), strict=True)

@@ -30,6 +30,7 @@ from pydantic import Field, TypeAdapter
 from torch import Tensor
 
 from regard.config import Config, checked
+from regard.data.text.documents import TextFiles
 from regard.errors import FoundProblems, InputError, Interrupted
 from regard.recipes import recipe as recipes
 from regard.runtime.cores import torch_threads
@@ -114,6 +115,9 @@ def train_vectors(
         quiet: Show no progress.
         threads: With 2 or more, random draws run in a second thread; the result is the same.
     """
+    text = text_of(recipe)
+    if not resume and isinstance(text, TextFiles) and (lines := text.describe()):
+        _logger.warning("data: %s", "; ".join(lines))
     if out is None:
         return _Training(recipe, None, quiet=quiet, threads=threads).run()
     run = Path(out)

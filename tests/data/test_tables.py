@@ -139,6 +139,91 @@ def test_labels_below_a_word_that_is_none_make_a_header(write):
         assert len(classify(write("b.csv", "\n".join([first, *rows])))) == 21
 
 
+SIDES = "".join(f"Wo ist Buch {number}?\tWhere is book {number}?\n" for number in range(4))
+
+
+@pytest.mark.parametrize(
+    "first", ["Deutsch\tEnglisch", "Eingabe\tAusgabe", "A\tB", "wrong\tright", "col1\tcol2", "0\t1"]
+)
+def test_single_words_above_sentences_are_asked_for(write, first):
+    file = write("a.tsv", f"{first}\n{SIDES}")
+    said = (
+        f"begins with {', '.join(first.split())}: are these names of columns.*\n.*header=true; if"
+    )
+    with pytest.raises(InputError, match=said):
+        load_pairs(file, 9, "stop")
+    with pytest.raises(InputError, match=said):
+        load_pairs(file, 9, "stop", Columns({"source": 1, "target": 2}))
+    for header, count in ((True, 4), (False, 5)):
+        assert len(load_pairs(file, 9, "stop", Columns(header=header))[0]) == count
+    assert len(load_pairs(write("b.tsv", SIDES + first), 9, "stop")[0]) == 5
+
+
+@pytest.mark.parametrize(("task", "text", "said"), [
+    ("classify", f"1,{GOOD},pos\n2,{BAD},neg\n3,{GOOD},pos\n", "text=2 data.label=3"),
+    ("classify", f"u1,{GOOD},pos\nu2,{BAD},neg\nu3,{GOOD},pos\n", "text=2 data.label=3"),
+    ("classify", f"pos,{GOOD}\nneg,{BAD}\nneg,{BAD} x\n", "text=2 data.label=1"),
+    ("classify", f"Satz,Klasse\n{GOOD},pos\n{BAD},neg\n{BAD} x,neg\n",
+     "text=Satz data.label=Klasse; if the first line is an example, data.header=false"),
+    ("tag", "1,Anna,PER\n2,sleeps,O\n\n1,Bob,PER\n", "words=2 data.tags=3"),
+    ("tag", "Wort,Etikett\n" + "Anna,noun\nsleeps,verb\n\n" * 5,
+     "words=Wort data.tags=Etikett; if"),
+    ("answer", "Anna is in Rome.,Where is Anna?,Rome\n",
+     "context=1 data.question=2 data.answers=3"),
+    ("answer", "text,q,a\n" + "Anna is in Rome.,Where is Anna?,Rome\n" * 3,
+     "context=text data.question=q data.answers=a; if"),
+])  # fmt: skip
+def test_columns_in_another_order_are_asked_for(write, task, text, said):
+    """Ids, labels before texts and unknown names are never read as texts in silence."""
+    with pytest.raises(InputError) as caught:
+        read_labelled(write("a.csv", text), task)
+    assert f"add data.{said}" in str(caught.value)
+
+
+def test_a_sentence_a_line_is_no_word_with_its_tag(write):
+    file = write("a.csv", "sentence,tags\nAnna sleeps,NOUN VERB\nBob runs,NOUN VERB\n")
+    with pytest.raises(
+        InputError, match=r"a\.csv:2: .*'Anna sleeps' is a sentence: one word a line"
+    ):
+        read_labelled(file, "tag")
+
+
+def test_a_first_word_with_a_rare_tag_is_an_example(write):
+    text = "Yes,INTJ\n" + "Anna,NOUN\nsleeps,VERB\n" * 5
+    assert read_labelled(write("a.csv", text), "tag")[0][0].labels[0] == "INTJ"
+
+
+@pytest.mark.parametrize(("name", "separated"), [
+    ("a.csv", "commas separate them, not tabs"), ("a.tsv", "tabs separate them, not vertical bars"),
+])  # fmt: skip
+def test_another_separator_is_named(write, name, separated):
+    sign = "\t" if name == "a.csv" else "|"
+    with pytest.raises(InputError, match=separated):
+        classify(write(name, f"text{sign}label\n{GOOD}{sign}1\n"))
+
+
+def test_three_columns_without_names_are_described(write):
+    """They may be an author, a text and a label as well."""
+    file = write("a.csv", f"Ann,{GOOD},pos\nBob,{BAD},neg\n")
+    said = f"{file} has no names of columns, taken as text, pair, label"
+    assert check_labelled(file, "classify").columns == said
+    assert checks.summary(LabelledData(train=file), "classify").startswith(said)
+    assert classify(file)[0] == LabelledText("Ann", GOOD, "pos")
+    assert check_labelled(write("b.csv", f"{GOOD},pos\n{BAD},neg\n"), "classify").columns == ""
+
+
+def test_plain_text_from_a_table_without_sure_names(write):
+    rows = f"One,{GOOD}\nTwo,{BAD}\nThree,{GOOD}\n"
+    with pytest.raises(InputError, match=r"which is the text\?\nadd data.text=story; if the first"):
+        texts(write("a.csv", "title,story\n" + rows))
+    with pytest.raises(InputError, match="begins with title, text: are these names"):
+        texts(write("b.csv", "title,text\n" + rows))
+    said = checks.summary(TextData(files=(write("c.csv", rows),)), "generate")
+    assert said == (
+        "c.csv has no names of columns: it is read as plain text; data.text=NUMBER reads a column"
+    )
+
+
 def test_words_with_tags_may_have_a_header_or_numbers(write):
     expected = [TaggedWords(("Anna", "lives"), ("B-per", "O"))]
     rows = "Anna\tNNP\tB-per\nlives\tVBZ\tO\n"
@@ -198,6 +283,7 @@ def test_a_header_alone_has_no_examples(write):
         InputError, match=r"no usable example.*\nbelow the names of columns is noth"
     ):
         classify(write("a.csv", "sentence,label\n"))
+    assert check_labelled("a.csv", "classify").is_bad
 
 
 def texts(file, **named):

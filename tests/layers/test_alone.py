@@ -210,3 +210,14 @@ def test_the_checks_do_not_stand_in_the_way_of_fake_tensors_and_counters():
     assert stack.to("meta")(x, plain_context((3, 3))).shape == (6, DIM)
     with pytest.raises(InputError, match="got 6 x 32"):
         stack(x, plain_context((3, 4)))
+
+
+@pytest.mark.parametrize(("dim", "heads"), [(64, 0), (64, -4), (0, 1), (64, 5)])
+def test_heads_must_divide_the_width(dim, heads):
+    with pytest.raises(InputError, match=f"got dim {dim}, heads {heads}.*heads to divide dim"):
+        Attention(dim, heads, "encoder.0.self")
+
+
+def test_a_tap_takes_names():
+    with pytest.raises(InputError, match=r"got \['\*.weights'\], expected names, such as"):
+        Tap(["*.weights"])

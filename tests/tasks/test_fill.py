@@ -169,6 +169,8 @@ def test_resuming_is_exact_and_the_trained_model_fills_and_embeds(tmp_path, monk
     assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
     [mask] = pipeline.fill("the cow eats [MASK] .", count=3)
     assert len(mask) == 3
+    [everything] = pipeline.fill("the cow eats [MASK] .", count=pipeline.vocabulary.source.vocab)
+    assert {"<pad>", "cow"} <= {filling.word for filling in everything}  # no name is empty
     assert pipeline.embed(["the cow", "a dog sleeps"]).shape == (2, 16)
 
 

@@ -379,6 +379,7 @@ def make(place: Path, files: dict[str, str]) -> Path:
     [
         ({}, "an empty folder"),
         ({"notes.txt": ""}, "no checkpoint in it"),
+        ({"model.safetensors": ""}, "weights without their config.json"),
         ({"recipe.yaml": "", "metrics.jsonl": ""}, "a run without a checkpoint yet"),
         ({"checkpoints/.00000001.tmp-1/config.json": ""}, "a run without a checkpoint yet"),
         ({"config.json": '{"model_type": "bert"}', "model.safetensors": ""}, "Hugging Face"),

@@ -193,6 +193,15 @@ def test_a_run_goes_on_only_with_its_own_recipe_and_text(tmp_path, regard):  # n
     assert "run " in regard("ls").out
 
 
+def test_the_column_of_a_table_is_said(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    row = '{"content": "the dog and the cat and the dog", "url": "x"}\n'
+    (tmp_path / "a.jsonl").write_text(row * 9)
+    changes = ["data.files=a.jsonl", "tokens.min_count=1", "model.dim=4", "train.epochs=1"]
+    train_vectors(recipes.load_form(FORM, "own/vectors", changes), quiet=True)
+    assert "data: a.jsonl: text from content; not used: url" in caplog.text
+
+
 def test_recipes_of_vectors_are_checked_like_others(regard, tmp_path):  # noqa: F811
     train = ("train", "own/vectors", "-o", "run")
     is_refused(regard(*train, "model.kind=glove"), "skip-gram, cbow")

@@ -68,7 +68,7 @@ class ImagesReport:
     """Files that are no images by their names; they are ignored."""
 
     @property
-    def problems(self) -> bool:
+    def is_bad(self) -> bool:
         """Whether something should be put right before a training."""
         return bool(self.broken or self.across_classes or self.across_splits)
 

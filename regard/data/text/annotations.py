@@ -215,6 +215,9 @@ def _sentence(
         if len(cells) < max(2, word + 1, tag + 1) or not cells[word] or not cells[tag]:
             line = " ".join(cells)
             return Problem(file, number, records.COLUMNS, f"{line!r}, not a word and its tag")
+        if len(cells[word].split()) == len(cells[tag].split()) > 1:
+            detail = f"{cells[word][:40]!r} is a sentence: one word a line, or lists in JSONL"
+            return Problem(file, number, records.COLUMNS, detail)
         words.append((cells[word], cells[tag]))
     if not words:
         return None

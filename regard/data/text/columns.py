@@ -35,6 +35,7 @@ FEWEST = 3
 """The fewest rows below a first line that it is compared with."""
 _NAME = re.compile(r"[^\W\d][\w .#:/()-]{0,39}")
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{1,4}$")
+_ID = re.compile(r"\S*\d\S*")
 _NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 
 
@@ -101,6 +102,69 @@ def _numbers_below(first: Sequence[str], others: Sequence[Sequence[str]]) -> boo
         return False
     columns = ([row[index] for row in others if row[index]] for index in range(len(first)))
     return any(len(cells) >= FEWEST and all(map(_NUMBER.fullmatch, cells)) for cells in columns)
+
+
+def may_be_names(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether single words stand above sentences: names of columns, or an example of two words.
+
+    Numbers from 0 are names, too: pandas writes them above columns that have none.
+
+    Example:
+        >>> may_be_names([["Satz", "Übersetzung"], *[["Wo ist er?", "Where is he?"]] * 3])
+        True
+    """
+    first, *others = [[cell.strip() for cell in row] for row in rows]
+    others = [row for row in others if len(row) == len(first)]
+    if len(first) < 2 or len(others) < FEWEST:
+        return False
+    words = all(map(str.isidentifier, first)) and _could_be_names(first, others)
+    numbers = first[first[0] == "" :] == [str(at) for at in range(len(first) - (first[0] == ""))]
+    alike = sum(all(map(str.isidentifier, row)) for row in others)
+    columns = ([[row[index]] for row in others] for index in range(len(first)))
+    sentences = max(map(_mean_words, columns)) >= SENTENCES
+    return (words or numbers) and sentences and alike <= len(others) // 10
+
+
+def may_name_tags(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a word and a tag stand above others, neither seen again, the tag in another case.
+
+    Example:
+        >>> may_name_tags([["Wort", "Etikett"], *[["Anna", "noun"], ["schläft", "verb"]] * 5])
+        True
+    """
+    first, *others = [[cell.strip() for cell in row] for row in rows]
+    others = [row for row in others if len(row) == len(first)]
+    if len(first) < 2 or len(others) < 10 or not all(map(str.isidentifier, first)):
+        return False
+    cases = (str.isupper, str.islower, str.istitle)
+    same = any(is_case(first[-1]) and is_case(row[-1]) for is_case in cases for row in others)
+    return not same and _could_be_names(first, others)
+
+
+def is_out_of_order(layout: Layout, rows: Sequence[Sequence[str]]) -> bool:
+    """Whether columns without names are not in their usual order: ids first, or texts as labels.
+
+    Args:
+        layout: Texts with labels, or words with tags.
+        rows: The first rows of the file.
+    """
+    width = len(rows[0])
+    rows = [row for row in rows if len(row) == width]
+    if width < 2 or len(rows) < FEWEST:
+        return False
+    first, *_, last = ([row[index].strip() for row in rows] for index in range(width))
+    if width > 2 and _are_ids(first, distinct=layout is TEXTS):
+        return True
+    words = [_mean_words([[cell] for cell in column]) for column in (first, last)]
+    texts_last = words[0] < SENTENCES <= words[1] and len({*last}) > len(rows) // 2
+    return layout is TEXTS and texts_last
+
+
+def _are_ids(cells: Sequence[str], *, distinct: bool) -> bool:
+    """Whether cells are numbers, or (if ids must be distinct) other words with digits."""
+    if all(map(_NUMBER.fullmatch, cells)):
+        return True
+    return distinct and len({*cells}) == len(cells) and all(map(_ID.fullmatch, cells))
 
 
 def _labels_below(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:

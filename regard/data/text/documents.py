@@ -181,6 +181,19 @@ class TextFiles:
             return None
         return tables.plan_columns(file, DOCUMENTS, columns, LINES)
 
+    def describe(self) -> list[str]:
+        """Say of each table which column has the texts, if that was found out."""
+        return [line for file in self.files if (line := self._described(file, self.plan(file)))]
+
+    def _described(self, file: str, plan: tables.Plan | None) -> str:
+        if plan is not None:
+            return plan.describe() if plan.inferred else ""
+        if not tables.is_table(file):
+            return ""
+        first = records.has_suffix(file, ".tsv")
+        read = "its first column is read" if first else "it is read as plain text"
+        return f"{file} has no names of columns: {read}; data.text=NUMBER reads a column"
+
     def _columns(self, file: str) -> Columns | None:
         """The columns by which a table is read; None if the file is read as it stands."""
         if not tables.is_table(file):
@@ -193,7 +206,8 @@ class TextFiles:
         tabs = header is None and records.has_suffix(file, ".tsv")
         if tabs and tables.has_header(file, PAIRS, LINES):
             return Columns({"text": 1}, header=True)
-        return None
+        unsure = header is None and tables.has_header(file, DOCUMENTS, LINES, unsure=True)
+        return self.columns if unsure else None
 
     def _unusual(self, file: str) -> list[str]:
         """The column of a table that is read, if it is not the usual one of such files."""

@@ -63,6 +63,11 @@ class Report:
     columns: str = ""
     """What was decided about the columns of a table."""
 
+    @property
+    def is_bad(self) -> bool:
+        """Whether there are problems, or no pairs at all."""
+        return bool(self.problems) or not self.pairs
+
     def describe(self) -> str:
         """Describe the result: the first problems, each with file and line, then the counts."""
         hidden = sum(self.problems.values()) - len(self.first)

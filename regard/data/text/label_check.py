@@ -47,6 +47,11 @@ class LabelReport:
     columns: str = ""
     """What was decided about the columns of a table."""
 
+    @property
+    def is_bad(self) -> bool:
+        """Whether there are problems, or no examples at all."""
+        return bool(self.problems) or not self.examples
+
     def describe(self) -> str:
         """Describe the result: columns, the first problems with file and line, the counts."""
         lines = [count for what, count in self.problems.items() if what not in SUSPICIOUS]

@@ -19,11 +19,14 @@ from regard.data.text.columns import (
     choose_columns,
     find_column,
     is_header,
+    is_out_of_order,
     listed,
+    may_be_names,
+    may_name_tags,
     which_columns,
 )
 from regard.data.text.records import Numbered, Problem, Unfit
-from regard.data.text.roles import LAYOUTS, QUESTIONS, Layout, is_usual
+from regard.data.text.roles import LAYOUTS, QUESTIONS, WORDS, Layout, is_usual
 from regard.errors import InputError
 
 CELLS = (".csv", ".tsv")
@@ -51,9 +54,13 @@ class Plan:
     """The index of the column of each role; empty if the number of columns decides."""
     inferred: bool = False
     """Whether a header or a role was found out, not said by the user or by the roles' own names."""
+    positions: tuple[str, ...] = ()
+    """The roles of columns without names, if another number of columns has other roles."""
 
     def describe(self) -> str:
         """Say what is read from which column, in one line."""
+        if self.positions:
+            return f"{self.file} has no names of columns, taken as {', '.join(self.positions)}"
         columns = {role: self.column(role) for role in self.chosen}
         unused = [
             name for index, name in enumerate(self.names) if index not in self.chosen.values()
@@ -131,9 +138,23 @@ def names_of(table: str, columns: Columns, expected: str) -> Sequence[str]:
     return cells if header and not isinstance(cells, Problem) else ()
 
 
-def has_header(file: str, layout: Layout, expected: str) -> bool:
-    """Whether the first line of a CSV or TSV file looks like the names of its columns."""
-    return _begins_with_names(_sample(records.table_rows(file, expected)), layout)
+def has_header(file: str, layout: Layout, expected: str, *, unsure: bool = False) -> bool:
+    """Whether the first line of a CSV or TSV file looks like the names of its columns.
+
+    Args:
+        file: Its name.
+        layout: The columns that the task needs.
+        expected: What the file should contain, for the error about an empty file.
+        unsure: Also if it may be names or an example, which `plan_columns` asks about.
+    """
+    sample = _sample(records.table_rows(file, expected))
+    return _begins_with_names(sample, layout) or (unsure and _may_begin_with_names(sample, layout))
+
+
+def _may_begin_with_names(sample: Sequence[list[str] | Problem], layout: Layout) -> bool:
+    rows = [row for row in sample if not isinstance(row, Problem)]
+    may_be = may_name_tags if layout is WORDS else may_be_names
+    return bool(rows) and sample[0] is rows[0] and may_be(rows)
 
 
 def _begins_with_names(sample: Sequence[list[str] | Problem], layout: Layout) -> bool:
@@ -190,7 +211,8 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
     if not rows:
         return Plan(file)
     first = [cell.strip() for cell in rows[0]]
-    if not header:
+    unsure = not header and columns.header is None and _may_begin_with_names(sample, layout)
+    if not header and not unsure:
         return _plan_numbers(file, layout, columns, rows)
     chosen = choose_columns(file, first, layout, columns.named)
     missing = [role.key for role in layout.required if role.key not in chosen]
@@ -199,8 +221,13 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
         chosen = {role: index for index, role in enumerate(usual)}
     elif missing:
         sure = bool(columns.named or columns.header) or any(map(is_usual, first))
-        note = "" if sure else "; if the first line is an example, data.header=false"
+        note = "; if the first line is an example, data.header=false" if unsure or not sure else ""
         raise which_columns(file, first, layout, chosen, rows[1:], note)
+    if unsure:
+        raise InputError(
+            f"{file} begins with {listed(first)}: are these names of columns?",
+            fix="add data.header=true; if the first line is an example, data.header=false",
+        )
     return Plan(file, tuple(first), header=True, chosen=chosen, inferred=columns.header is None)
 
 
@@ -215,8 +242,11 @@ def _plan_numbers(
     }
     if not chosen:
         wide = {len(row) for row in rows} == {width} and width > max(layout.positions, default=2**9)
-        if layout.ragged or not wide:
-            return Plan(file)
+        unclear = wide or layout is QUESTIONS or is_out_of_order(layout, rows)
+        if layout.ragged or not unclear:
+            usual = layout.positions.get(width, ())
+            several = not layout.ragged and len(usual) > len(layout.required)
+            return Plan(file, inferred=several, positions=usual if several else ())
     if any(role.key not in chosen for role in layout.required):
         raise which_columns(file, numbers, layout, chosen, rows)
     return Plan(file, chosen=chosen)
@@ -286,9 +316,14 @@ class _ByPosition:
         return _stripped(self.layout, dict(zip(positions[len(cells)], cells, strict=True)))
 
     def _hint(self, cells: Sequence[str]) -> str:
-        commas = records.has_suffix(self.file, ".csv")
-        semicolons = commas and len(cells) == 1 and ";" in cells[0]
-        return "; commas separate them, not semicolons" if semicolons else ""
+        if len(cells) > 1:
+            return ""
+        usual = "commas" if records.has_suffix(self.file, ".csv") else "tabs"
+        signs = {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}
+        other = next(
+            (name for sign, name in signs.items() if sign in cells[0] and name != usual), ""
+        )
+        return f"; {usual} separate them, not {other}" if other else ""
 
 
 def _stripped(layout: Layout, row: Row) -> Row:

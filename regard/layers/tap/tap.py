@@ -113,6 +113,10 @@ class Tap:
         queries: Sequence[int] | None = None,
         edits: Iterable[Edit] = (),
     ) -> None:
+        for site in sites:
+            if not isinstance(site, str):
+                expected = 'names, such as Tap("*.weights", "*.scores")'
+                raise InputError("sites of a tap", got=repr(site), expected=expected)
         self.sites = sites
         self.heads, self.queries, self.edits = heads, queries, tuple(edits)
         self.records = Records()

@@ -543,6 +543,11 @@ def _nothing_to_load(place: Path) -> InputError:
     elif (place / CHECKPOINTS).is_dir() or (place / RECIPE).is_file():
         found = "a run without a checkpoint yet"
         fix = "wait for its first one, or continue with `regard train ... --resume`"
+    elif any(place.glob("*.safetensors")):
+        found, fix = (
+            f"weights without their {CONFIG}",
+            "take the file from another copy of the model",
+        )
     else:
         found = "no checkpoint in it" if any(place.iterdir()) else "an empty folder"
     return InputError(str(place), got=found, expected="a run or a checkpoint", fix=fix)
