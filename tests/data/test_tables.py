@@ -52,6 +52,7 @@ def classify(file, **named):
     ("packed.csv.gz", f"idx,sentence,label\n0,{GOOD},1\n1,{BAD},0\n"),
     ("windows.tsv", f"sentence\tlabel\r\n{GOOD}\t1\r\n{BAD}\t0\r\n"),
     ("an index without a name.csv", f",text,label\n0,{GOOD},1\n1,{BAD},0\n"),
+    ("below blank lines.csv", f"\n , \ntext,label\n{GOOD},1\n{BAD},0\n"),
     ("an empty column.csv", f"text,label,\n{GOOD},1,\n{BAD},0,\n"),
     ("one left.csv", f"id,beschreibung,label\n0,{GOOD},1\n1,{BAD},0\n"),
     ("no header.tsv", f"{GOOD}\t1\n{BAD}\t0\n"),

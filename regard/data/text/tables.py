@@ -108,9 +108,11 @@ def read_rows(
     rows: Iterator[tuple[int, Any]]
     pick: Callable[[Any], Row]
     if records.has_suffix(table, *CELLS):
-        rows = records.table_rows(table, expected)
         pick = _ByName(plan, layout) if plan.chosen else _ByPosition(table, layout)
-        rows = islice(rows, 1, None) if plan.header else rows
+        if plan.header:
+            rows = islice(_cell_rows(table, expected), 1, None)
+        else:
+            rows = records.table_rows(table, expected)
     else:
         rows, pick = _objects(table, plan, expected), _ByKey(plan, layout)
 
@@ -134,7 +136,7 @@ def names_of(table: str, columns: Columns, expected: str) -> Sequence[str]:
     header = columns.header
     if header is None:
         header = any(has_header(table, layout, expected) for layout in LAYOUTS)
-    cells = _sample(records.table_rows(table, expected))[0]
+    cells = _sample(_cell_rows(table, expected))[0]
     return cells if header and not isinstance(cells, Problem) else ()
 
 
@@ -147,7 +149,7 @@ def has_header(file: str, layout: Layout, expected: str, *, unsure: bool = False
         expected: What the file should contain, for the error about an empty file.
         unsure: Also if it may be names or an example, which `plan_columns` asks about.
     """
-    sample = _sample(records.table_rows(file, expected))
+    sample = _sample(_cell_rows(file, expected))
     return _begins_with_names(sample, layout) or (unsure and _may_begin_with_names(sample, layout))
 
 
@@ -171,7 +173,7 @@ def plan_columns(table: str, layout: Layout, columns: Columns, expected: str) ->
     roles = [role.key for role in layout.roles if role.key in columns.named]
     wanted = Columns({role: columns.named[role] for role in roles}, columns.header)
     if records.has_suffix(table, *CELLS):
-        return plan_cells(table, layout, wanted, records.table_rows(table, expected))
+        return plan_cells(table, layout, wanted, _cell_rows(table, expected))
     if records.has_suffix(table, *OBJECTS):
         rows = _sample(records.json_rows(table, expected))
         objects = [row for row in rows if not isinstance(row, Problem)]
@@ -385,6 +387,19 @@ def _objects(table: str, plan: Plan, expected: str) -> Iterator[tuple[int, Any]]
     known = {plan.names[index] for index in plan.chosen.values()}
     tops = dict.fromkeys(name.partition(".")[0] for name in plan.names if name in known)
     return enumerate(arrow.rows(table, list(tops)), 1)
+
+
+def _cell_rows(file: str, expected: str) -> Numbered[list[str]]:
+    """Yield the rows of cells from the first that is not blank: a header may stand below blanks."""
+    rows = records.table_rows(file, expected)
+    for number, row in rows:
+        first = number, row
+        if isinstance(row, Problem) or any(cell.strip() for cell in row):
+            break
+    else:  # nothing but blanks: the last of them is the problem
+        rows = iter(())
+    yield first
+    yield from rows
 
 
 def _sample(rows: Numbered[Example]) -> list[Example | Problem]:
