@@ -31,6 +31,7 @@ def test_the_sums_are_those_of_the_lectures():
         assert said in texts
 
 
+@pytest.mark.slow
 def test_patches_are_projected_as_the_models_do(tmp_path):
     random = np.random.default_rng(0)
     image = random.integers(0, 256, (64, 64, 3), dtype=np.uint8)

@@ -111,6 +111,7 @@ def test_a_dilated_convolution_is_pytorchs():
     torch.testing.assert_close(fields.dilated(layer, 1)(x), layer(x, plain_context((11,))))
 
 
+@pytest.mark.slow
 def test_by_operations_attention_costs_more_once_n_passes_d():
     numbers = show("crossover", dim=32, rounds=1).numbers
     assert numbers["slower_from_by_operations"] == pytest.approx([16, 32])

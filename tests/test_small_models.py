@@ -51,6 +51,7 @@ def test_everyday_sentences_are_translated(model):
     assert rounded == translator.translate("I love you.") == "Ich liebe dich."
 
 
+@pytest.mark.slow
 def test_the_recurrent_translator_aligns_words_and_needs_its_alignment(model):
     translator = model("tiny/recurrent")
     [seen] = translator.look("The old dog didn't see the cat.").maps

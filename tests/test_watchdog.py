@@ -44,6 +44,7 @@ def test_a_signal_ends_a_process_that_is_stuck(number: signal.Signals) -> None:
     assert process.returncode == 128 + number
 
 
+@pytest.mark.slow
 def test_a_process_that_moves_is_left_to_end_by_itself() -> None:
     process = started(START + "dog.patience = 1.0\n" + "time.sleep(0.3)\n" * 6 + "sys.exit(3)")
     process.send_signal(signal.SIGTERM)
@@ -66,6 +67,7 @@ def test_the_end_of_torchrun_is_the_end_of_its_processes() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_process_that_torchrun_did_not_start_outlives_its_parent() -> None:
     before = "import os; parent = os.getppid()\n"
     code = before + START + "time.sleep(1.5)\nprint(os.getppid() != parent)"
