@@ -229,17 +229,27 @@ def product(job: Any, x: Any, scales: Any, w: Any) -> None:
 
 
 @njit
+def largest_of(x: Any, first: int, whole: int, last: int) -> Any:
+    """The largest absolute value of x[first:last], and 0, or NaN if not all are finite.
+
+    Up to `whole` there are vectors of 16.
+    """
+    most, sound, nothing = zeros(x), zeros(x), spread(types.float32(0))
+    for i in range(first, whole, 16):
+        most, sound = larger(most, load(x, i)), madd(load(x, i), nothing, sound)
+    top, check = largest(most), total(sound, nothing)
+    for i in range(whole, last):
+        top, check = max(top, abs(x[i])), check + x[i] * types.float32(0)
+    return top, check
+
+
+@njit
 def in_shorts(x: Any, rows: int, into: int, shorts: Any, scales: Any) -> None:
     """x ≈ scales · shorts: each row in 16 bits with a scale, which is NaN if not all are finite."""
     for row in range(rows):
         first, last = row * into, (row + 1) * into
         whole = first + into // 16 * 16
-        most, sound, nothing = zeros(x), zeros(x), spread(types.float32(0))
-        for i in range(first, whole, 16):
-            most, sound = larger(most, load(x, i)), madd(load(x, i), nothing, sound)
-        top, check = largest(most), total(sound, nothing)
-        for i in range(whole, last):
-            top, check = max(top, abs(x[i])), check + x[i] * types.float32(0)
+        top, check = largest_of(x, first, whole, last)
         factor = types.float32(STEPS) / top if top > 0 else types.float32(0)
         for i in range(first, whole, 16):
             store(shorts, i, load(x, i), spread(factor))
@@ -262,12 +272,7 @@ def in_bytes(x: Any, rows: int, into: int, levels: int, shorts: Any, scales: Any
     for row in range(rows):
         first, last = row * into, (row + 1) * into
         whole = first + into // 16 * 16
-        most, sound, nothing = zeros(x), zeros(x), spread(types.float32(0))
-        for i in range(first, whole, 16):
-            most, sound = larger(most, load(x, i)), madd(load(x, i), nothing, sound)
-        top, check = largest(most), total(sound, nothing)
-        for i in range(whole, last):
-            top, check = max(top, abs(x[i])), check + x[i] * types.float32(0)
+        top, check = largest_of(x, first, whole, last)
         scales[row] = top + check
         below = top if top > 0 else types.float32(1)
         one, up, down = types.float32(1), types.float32(ROUNDS), types.float32(-ROUNDS - MIDDLE)
