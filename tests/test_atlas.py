@@ -470,6 +470,8 @@ def test_what_is_not_there_is_refused_with_what_is():
         show("mask", rule="diagonal")
     with pytest.raises(InputError, match="expected 1 to 12 numbers"):
         show("softmax", text="one two")
+    with pytest.raises(InputError, match="a model with 1, expected 4 to remove and 4 others"):
+        show("animal", model="tiny/recurrent")
     with pytest.raises(InputError, match="pairs of adjective and noun"):
         show("bilinear", text="a lonely word")
     with pytest.raises(InputError, match="2 to 12 words"):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.data.text.pairs import Pair
+from regard.errors import InputError
 from regard.explain.look import Look
 from regard.layers import Tap, knock_out
 from regard.models.encoder_decoder import EncoderDecoder
@@ -129,10 +130,16 @@ def find_carriers(
         most: The largest number of heads.
         draws: The number of random sets of other heads.
         seed: The seed of those draws.
+
+    Raises:
+        InputError: The model has too few heads.
     """
     must_fail, search = PronounTest(model, task, shown), PronounTest(model, task, unseen[:SEARCHED])
     test = PronounTest(model, task, unseen[SEARCHED:])
     heads, taken = model.heads(), list[str]()
+    if len(heads) < 2 * most:
+        got, expected = f"a model with {len(heads)}", f"{most} to remove and {most} others"
+        raise InputError("heads that carry a pronoun", got=got, expected=expected)
     while len(taken) < most:
         rest = [head for head in heads if head not in taken]
         taken.append(min(rest, key=lambda head: _judge(search, must_fail, [*taken, head])))
