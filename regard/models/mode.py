@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from regard.layers.kernels.few import LOADER
+from regard.layers.kernels.mixed import products_in
 
 
 @contextmanager
@@ -26,8 +27,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def precision_of(model: nn.Module) -> AbstractContextManager[Any]:
-    """Autocast to the dtype `model.mixed`; a null context if the model has none."""
+    """Mixed precision in the dtype `model.mixed`; a null context if the model has none.
+
+    On a CPU only products of training are in that dtype, elsewhere PyTorch's autocast decides.
+    """
     kind: torch.dtype | None = getattr(model, "mixed", None)
     if kind is None:
         return nullcontext()
-    return torch.autocast(next(model.parameters()).device.type, kind)
+    device = next(model.parameters()).device.type
+    return products_in(kind) if device == "cpu" else torch.autocast(device, kind)

@@ -79,7 +79,8 @@ def train(
         quiet: Show no progress.
         threads: How many threads to compute with.
         device: `auto`, `cpu`, `cuda` or `mps`; word vectors are trained on the CPU.
-        dtype: `fp32`; on cuda also `bf16` for mixed precision.
+        dtype: `fp32`, or `bf16` for mixed precision: on cuda, and on a CPU with instructions for
+            it.
         watch: Called after every step with its number and the pipeline with the present weights.
         **overrides: Sections of the recipe to change, such as `train={"steps": 100}`, or `seed=1`.
     """
@@ -97,7 +98,9 @@ def train(
             recipe = recipes.load(recipe, flatten(overrides))
         elif overrides:
             raise InputError("overrides", got="a Recipe and overrides", expected="one of the two")
-        runtime = setup(threads, recipe.seed, quiet=quiet, device=device, dtype=dtype)
+        runtime = setup(
+            threads, recipe.seed, quiet=quiet, device=device, dtype=dtype, training=True
+        )
         if dtype == "fp16":
             fix = "its small gradients would be lost; bf16 has the range of fp32"
             raise InputError("dtype", got="fp16 to train", expected="fp32 or bf16", fix=fix)
@@ -108,7 +111,7 @@ def train(
         _train_in(
             Path(out), recipe, runtime, ranks, watch, resume=resume, keep_threads=keep_threads
         )
-    return load(out, device=device, dtype=dtype)
+    return load(out, device=device, dtype="fp32" if runtime.device == "cpu" else dtype)
 
 
 def _train_in(
@@ -192,6 +195,8 @@ def _run(
     teacher = _teacher(recipe, prepared.task, runtime)
     checksums = prepared.checksums | ({} if teacher is None else {"teacher": teacher.checksum()})
     facts = {"threads": threads, "torch": str(torch.__version__), "data": checksums}
+    if runtime.dtype != "fp32":
+        facts["dtype"] = runtime.dtype
     if start is not None:
         _compare(facts, start)
         _check_config(recipe, start)
@@ -291,6 +296,7 @@ class _Facts(Config):
     torch: str
     data: dict[str, str]
     parts: int | None = Field(default=None, ge=1, le=2**16)
+    dtype: str = "fp32"
 
 
 def _facts(start: Snapshot) -> dict[str, Any]:
@@ -324,7 +330,8 @@ def _compare(facts: dict[str, Any], start: Snapshot) -> None:
             f"--resume with other data: {names[0][0]} changed since the run began",
             fix="put the data back as it was, or start a new run",
         )
-    for what in ("threads", "torch"):
+    facts = {"dtype": "fp32"} | facts
+    for what in ("threads", "torch", "dtype"):
         if before[what] != facts[what]:
             _logger.warning(
                 "%s: %s now, %s when the run began; the last bits of the weights may differ",

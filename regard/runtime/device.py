@@ -74,6 +74,7 @@ def setup(
     quiet: bool = False,
     device: str | torch.device = "cpu",
     dtype: str = "fp32",
+    training: bool = False,
 ) -> Runtime:
     """Set threads and seeds for the whole process, and choose where models compute.
 
@@ -84,7 +85,8 @@ def setup(
         seed: Seed of torch, numpy and random; by default 0.
         quiet: Whether to print errors only.
         device: One of `DEVICES`.
-        dtype: One of `DTYPES`; other values than fp32 on cuda only.
+        dtype: One of `DTYPES`; other values than fp32 on cuda only, bf16 also to train on a CPU.
+        training: Whether a model is trained.
 
     Raises:
         InputError: A number is out of range, or there is no such device.
@@ -95,7 +97,7 @@ def setup(
         raise InputError("--seed", got=start, expected=f"a whole number from 0 to {LARGEST_SEED}")
 
     where = choose_device(device)
-    check_dtype(dtype, where)
+    check_dtype(dtype, where, training=training)
 
     import numpy
     import torch
@@ -157,15 +159,21 @@ def devices() -> list[str]:
     return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
 
 
-def check_dtype(dtype: str, device: str) -> None:
-    """Refuses an unknown dtype, and mixed precision on other devices than cuda.
+def check_dtype(dtype: str, device: str, *, training: bool = False) -> None:
+    """Refuses an unknown dtype, and mixed precision where it does not exist or gains nothing.
 
     Args:
         dtype: The value of `--dtype`.
         device: As `choose_device` returns it.
+        training: Whether a model is trained: on some CPUs, bf16 is for training alone.
     """
     if dtype not in DTYPES:
         raise InputError("--dtype", got=dtype, expected=f"one of {', '.join(DTYPES)}")
+    if training and (dtype, device) == ("bf16", "cpu"):
+        if not bf16_is_fast():
+            fix = "this processor has no instructions for bf16, which would be slower than fp32"
+            raise InputError("--dtype", got="bf16 on cpu", expected="fp32", fix=fix)
+        return
     if dtype != "fp32" and not device.startswith("cuda"):
         raise InputError(
             "--dtype",
@@ -173,6 +181,13 @@ def check_dtype(dtype: str, device: str) -> None:
             expected="fp32",
             fix="mixed precision is for cuda: --device cuda, or leave --dtype out",
         )
+
+
+def bf16_is_fast() -> bool:
+    """Whether this processor has instructions for products of bf16 numbers."""
+    import torch
+
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def cores() -> int:

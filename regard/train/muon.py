@@ -63,14 +63,20 @@ class Muon(Adam):
         groups: The other parameters, as parameter groups of Adam.
         matrices: The parameters that Muon updates, (out, in) each.
         decay: Weight decay of the matrices.
+        mixed: The dtype of the products that make matrices orthogonal; None: that of the matrices.
         **adam: Settings of Adam; Muon uses the same learning rate.
     """
 
     def __init__(
-        self, groups: list[dict[str, Any]], matrices: list[nn.Parameter], decay: float, **adam: Any
+        self,
+        groups: list[dict[str, Any]],
+        matrices: list[nn.Parameter],
+        decay: float,
+        mixed: torch.dtype | None = None,
+        **adam: Any,
     ) -> None:
         super().__init__(groups, **adam)
-        self.matrices, self.decay = matrices, decay
+        self.matrices, self.decay, self.mixed = matrices, decay, mixed
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Removes all gradients."""
@@ -88,7 +94,8 @@ class Muon(Adam):
             if matrix.grad is not None:
                 alike[matrix.shape].append(matrix)
         for shape, some in alike.items():  # matrices of equal shape are stacked into one batch
-            updates = orthogonal(torch.stack([self._ahead(matrix) for matrix in some]))
+            ahead = torch.stack([self._ahead(matrix) for matrix in some])
+            updates = orthogonal(ahead.to(self.mixed or ahead.dtype)).to(ahead.dtype)
             size = SIZE * max(shape) ** 0.5
             for matrix, update in zip(some, updates, strict=True):
                 matrix.mul_(1 - rate * self.decay).add_(update, alpha=-rate * size)

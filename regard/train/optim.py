@@ -80,7 +80,8 @@ def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
         "decoupled_weight_decay": config.optimizer != "adam",
     }
     if hidden:
-        return Muon(groups, hidden, config.weight_decay, **settings)
+        mixed: torch.dtype | None = getattr(model, "mixed", None)
+        return Muon(groups, hidden, config.weight_decay, mixed, **settings)
     return Adam(groups, **settings)
 
 

@@ -99,7 +99,7 @@ class Shards:
         total = 0.0
 
         def one(batch: Any, name: str) -> tuple[float, tuple[Tensor | None, ...]]:
-            with drawing_from(_generator(name)):
+            with drawing_from(_generator(name)), precision_of(model):
                 loss = task.loss(model, batch)
             found = torch.autograd.grad(loss / targets, weights, allow_unused=True)
             return float(loss.detach()), found

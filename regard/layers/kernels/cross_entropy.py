@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.layers.kernels.mixed import can_be_mixed, product_dtype
+
 BLOCK = 512
 """Tokens per block: enough for a fast matrix product, few enough for the CPU's cache."""
 
@@ -69,10 +71,12 @@ class _CrossEntropy(torch.autograd.Function):
         grad_bias = None if bias is None else torch.zeros_like(bias)
         even = smoothing / weight.shape[0]
         total = x.new_zeros(())
-        block = x.new_empty(min(BLOCK, x.shape[0]), weight.shape[0])
+        dtype = product_dtype() if wanted and can_be_mixed(x, weight) else None
+        x, weight = (x, weight) if dtype is None else (x.to(dtype), weight.to(dtype))
+        block = x.new_empty(min(BLOCK, x.shape[0]), weight.shape[0], dtype=torch.float32)
         for start in range(0, x.shape[0], BLOCK):
             rows, right = x[start : start + BLOCK], targets[start : start + BLOCK, None]
-            z = torch.mm(rows, weight.t(), out=block[: len(rows)])  # (rows, vocab)
+            z = _product(rows, weight.t(), block[: len(rows)])  # (rows, vocab)
             if bias is not None:
                 z += bias
             z -= z.amax(1, keepdim=True)  # the loss stays the same, and exp is at most 1
@@ -86,8 +90,12 @@ class _CrossEntropy(torch.autograd.Function):
                 if smoothing:
                     z -= even
                 z.scatter_add_(1, right, z.new_full(right.shape, smoothing - 1))
-                torch.mm(z, weight, out=grad_x[start : start + BLOCK])
-                grad_weight.addmm_(z.t(), rows)
+                gradient = z if dtype is None else z.to(dtype)
+                _product(gradient, weight, grad_x[start : start + BLOCK])
+                if dtype is None:
+                    grad_weight.addmm_(z.t(), rows)
+                else:
+                    grad_weight += torch.mm(gradient.t(), rows)
                 if grad_bias is not None:
                     grad_bias += z.sum(0)
         ctx.found = (grad_x, grad_weight, grad_bias) if wanted else None
@@ -101,3 +109,10 @@ class _CrossEntropy(torch.autograd.Function):
         ctx.found = None  # scaled in place, so that a large gradient is not stored twice
         of_bias = None if grad_bias is None else grad_bias.mul_(grad)
         return grad_x.mul_(grad), grad_weight.mul_(grad), of_bias, None, None, None
+
+
+def _product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
+    """left @ right, written to `out` in 32 bits; the factors may be in 16."""
+    if left.dtype == out.dtype:
+        return torch.mm(left, right, out=out)
+    return out.copy_(torch.mm(left, right))

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers.kernels.few import LOADER, SMALLEST
+from regard.layers.kernels.mixed import can_be_mixed, mixed_linear, product_dtype
 
 COMPILED = 32
 """The maximum number of rows for which the compiled kernels are used."""
@@ -48,6 +49,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (rows, into) times a matrix (out, into), plus a bias (out,): (rows, out)."""
     rows, numbers = x.shape[0], weight.numel()
     if not torch.is_inference_mode_enabled() or not x.is_cpu:
+        if (dtype := product_dtype()) is not None and can_be_mixed(x, weight):
+            return mixed_linear(x, weight, bias, dtype)
         return F.linear(x, weight, bias)
     if _plain(x, weight):
         if rows > COMPILED and numbers >= ONE_DNN and one_dnn():
