@@ -32,11 +32,17 @@ SOURCES = {
     "tinystories_more": ("tinystories_more.txt.gz",),
     "onestop_english": ("ele.txt.gz", "int.txt.gz", "adv.txt.gz"),
     "wikitext2": ("train.txt.gz",),
+    "multi30k/raw": ("train.en.gz", "train.de.gz", "train.fr.gz", "val.en.gz", "val.de.gz",
+                     "val.fr.gz"),
 }
 """The files of each source."""
 HELD_OUT = 0.02
 """The share of the first edition's text that no model of the shelf is trained on."""
 SEPARATOR = "<|endoftext|>"
+TEST, VALID = 1000, 500
+"""English sentences that are held out of a translator's data."""
+PHRASES = Path(__file__).with_name("shelf_phrases.txt")
+ARTICLES = ("der ", "die ", "das ")
 SLIDES = (
     "This is good.",
     "You look beautiful today!",
@@ -161,7 +167,78 @@ def paragraphs(path: Path) -> Iterator[str]:
             yield text
 
 
-STEPS: dict[str, Callable[[Path, Output], None]] = {"text": plain_text}
+def translations(
+    data: Path, out: Output, files: Sequence[str], language: str, captions: Path
+) -> None:
+    """English sentences with translations, for a translator.
+
+    Held out are random English sentences of all files together, with every translation. A training
+    pair has neither one of them nor eight consecutive words of one.
+    """
+    pairs = [tuple(row[:2]) for file in files for row in rows(data / file) if len(row) > 1]
+    sources = sorted({key(source) for source, _ in pairs})
+    chosen = np.random.default_rng(0).permutation(len(sources))[: VALID + TEST]
+    splits = {sources[number]: "test" for number in chosen[:TEST]}
+    splits |= {sources[number]: "valid" for number in chosen[TEST:]}
+    unseen = {gram for source, _ in pairs if key(source) in splits for gram in grams(source)}
+    unseen |= {gram for text in SLIDES for gram in grams(text)}
+    for split in ("valid", "test"):
+        out.write(f"{split}.tsv.gz", (
+            f"{source}\t{target}" for source, target in pairs if splits.get(key(source)) == split
+        ))  # fmt: skip
+    train = dict.fromkeys(
+        f"{source}\t{target}"
+        for source, target in [*pairs, *phrases(language)]
+        if key(source) not in splits and not grams(source) & unseen
+    )
+    out.write("train.tsv.gz", train)
+    for split, name in (("train", "captions"), ("val", "captions-valid")):
+        both = (lines(captions / f"{split}.{code}.gz") for code in ("en", language))
+        out.write(f"{name}.tsv.gz", (f"{en}\t{other}" for en, other in zip(*both, strict=True)))
+
+
+def phrases(language: str) -> Iterator[tuple[str, str]]:
+    """Words and phrases as people type them: with and without capitals, full stop, article."""
+    column = ("en", "de", "fr").index(language)
+    for line in PHRASES.read_text(encoding="utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        cells = [cell.strip() for cell in line.split("|")]
+        english, other = cells[0], cells[column]
+        article, _, noun = other.partition(" ") if " " in other else other.partition("'")
+        article += "'" if article == "l" else ""
+        if article in ("der", "die", "das", "le", "la", "l'") and cells[1][:4] in ARTICLES:
+            yield english, noun
+            yield english.capitalize(), noun[0].upper() + noun[1:]
+            yield f"the {english}", other
+            yield f"The {english}", other[0].upper() + other[1:]
+            continue
+        yield english, other
+        upper, other = english[0].upper() + english[1:], other[0].upper() + other[1:]
+        question = english.split(" ")[0] in ("how", "what", "where", "what's", "can")
+        for mark in ("", "?") if question else ("", ".", "!"):
+            space = " " if mark in ("?", "!") and language == "fr" else ""
+            yield upper + mark, other + space + mark
+
+
+def german(data: Path, out: Output) -> None:
+    """Data of `small/translate`, and of the translations of `small/jobs`."""
+    files = ("tatoeba_en_de/en-de.tsv.gz", "tatoeba_en_de_more/en-de_extra.tsv.gz")
+    translations(data, out, files, "de", data / "multi30k" / "raw")
+
+
+def french(data: Path, out: Output) -> None:
+    """Data of `small/translate-fr`."""
+    files = ("tatoeba_en_fr/en-fr.tsv.gz", "tatoeba_en_fr/en-fr_extra.tsv.gz")
+    translations(data, out, files, "fr", data / "multi30k" / "raw")
+
+
+STEPS: dict[str, Callable[[Path, Output], None]] = {
+    "text": plain_text,
+    "en-de": german,
+    "en-fr": french,
+}
+"""What makes the files of each folder."""
 
 
 def main(arguments: list[str] | None = None) -> None:
