@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.shelf_events import events
 from regard.data.text.corpus import choose
 from regard.data.text.documents import TextFiles
 
@@ -32,6 +33,8 @@ SOURCES = {
     "tinystories_more": ("tinystories_more.txt.gz",),
     "onestop_english": ("ele.txt.gz", "int.txt.gz", "adv.txt.gz"),
     "wikitext2": ("train.txt.gz",),
+    "news_headlines": ("reuters21578.tsv.gz", "agnews_test.tsv.gz", "inshorts.tsv.gz"),
+    "toxic": ("paradetox_pairs.tsv.gz", "davidson_tweets.tsv.gz", "surge_1000.tsv.gz"),
     "multi30k/raw": ("train.en.gz", "train.de.gz", "train.fr.gz", "val.en.gz", "val.de.gz",
                      "val.fr.gz"),
 }
@@ -233,10 +236,106 @@ def french(data: Path, out: Output) -> None:
     translations(data, out, files, "fr", data / "multi30k" / "raw")
 
 
+def jobs(data: Path, out: Output) -> None:
+    """Headlines and yes/no questions for `small/jobs`; its translations are those of en-de."""
+    unseen = {gram for text in SLIDES for gram in grams(text)}
+    news, test = [], []
+    for row in rows(data / "news_headlines" / "reuters21578.tsv.gz"):
+        _, split, headline, first = row[:4]
+        pair = clean(first), headline_case(headline, " ".join(row[3:]))
+        (test if split == "TEST" else news).append(pair)
+    for _, headline, text in rows(data / "news_headlines" / "agnews_test.tsv.gz"):
+        headline = re.sub(r"\s*\([^)]*\)$", "", headline)
+        pair = clean(text), headline.strip()
+        (test if crc(text) % 20 == 0 else news).append(pair)
+    for headline, text in rows(data / "news_headlines" / "inshorts.tsv.gz"):
+        (test if crc(text) % 20 == 0 else news).append((clean(text), headline.strip()))
+    test = [pair for pair in test if usable(*pair)]
+    tested = {key(text) for text, _ in test}
+    train = [
+        pair for pair in news
+        if usable(*pair) and key(pair[0]) not in tested and not grams(pair[0]) & unseen
+    ]  # fmt: skip
+    out.write("headlines.tsv.gz", map("\t".join, dict.fromkeys(train)))
+    out.write("headlines-test.tsv.gz", map("\t".join, dict.fromkeys(test[:: max(1, len(test) // 500)])))
+    reports = [pair for pair in events(12_000, 0) if not grams(pair[0]) & unseen]
+    out.write("events.tsv.gz", map("\t".join, reports))
+    out.write("questions.tsv.gz", map("\t".join, questions(data, unseen)))
+    surge = rows(data / "toxic" / "surge_1000.tsv.gz")
+    out.write("questions-test.tsv.gz", (
+        f"{clean(text)}\t{'yes' if label == 'toxic' else 'no'}" for label, text in surge
+    ))  # fmt: skip
+
+
+def questions(data: Path, unseen: set[tuple[str, ...]]) -> Iterator[tuple[str, str]]:
+    """Sentences, and whether they are toxic: yes or no.
+
+    The two sides of a ParaDetox pair differ in their spacing and capitals, too. Both are written in
+    the same random style, so that only the words tell which is which.
+    """
+    tested = {key(text) for _, text in rows(data / "toxic" / "surge_1000.tsv.gz")}
+    rewrites: dict[str, str] = {}  # the first of each
+    for toxic, neutral in rows(data / "toxic" / "paradetox_pairs.tsv.gz"):
+        rewrites.setdefault(toxic, neutral)
+    tweets = [
+        ("no" if label == "neither" else "yes", text.replace("RT ", "").replace("<url>", ""))
+        for label, _, text in rows(data / "toxic" / "davidson_tweets.tsv.gz")
+        if label != "offensive" or crc(text) % 5 == 0
+    ]
+    everyday = [row[0] for row in rows(data / "tatoeba_en_de" / "en-de.tsv.gz")]
+    everyday = [text for text in dict.fromkeys(everyday) if crc(text) % 20 == 0]
+    remarks = [("yes", text) for text in rewrites]
+    remarks += [("no", text) for text in dict.fromkeys(rewrites.values())]
+    remarks += [*tweets, *(("no", text) for text in everyday)]
+    for answer, text in remarks:
+        spoken = re.sub(r"@user:?", "", clean(text)).strip()
+        if spoken and key(spoken) not in tested and not grams(spoken) & unseen:
+            yield restyled(spoken), answer
+
+
+def restyled(text: str) -> str:
+    """A text in lower case, with a capital at its head, or in capitals: a hash decides."""
+    style = crc(text) % 100
+    if style < 35:
+        return text.lower()
+    if style < 38:
+        return text.upper()
+    lower = text.lower() if text.isupper() else text
+    return lower[0].upper() + lower[1:]
+
+
+def clean(text: str) -> str:
+    """A text without agencies, double spaces, and spaces before punctuation."""
+    text = re.sub(r"^([A-Z]{2,}[A-Z, .]*)?(\([A-Z]\w+\)|AP|AFP|Reuters|SPACE\.com)\s+-+\s+", "", text)
+    text = re.sub(r"\s+", " ", text.replace("<", "").replace(">", ""))
+    return re.sub(r" ([.,!?;:)])", r"\1", text).strip()
+
+
+def headline_case(headline: str, article: str) -> str:
+    """A headline in capitals as it would be written: names as in the article, all else small."""
+    names = {word.lower(): word for word in re.findall(r"(?<=[a-z,] )[A-Z][\w.'-]*", article)}
+    words = [names.get(word.lower(), word.lower()) for word in clean(headline).split()]
+    text = " ".join(words)
+    return text[:1].upper() + text[1:]
+
+
+def usable(text: str, headline: str) -> bool:
+    """Whether a pair is prose of a usual length, with a headline about the same thing."""
+    words, title = text.split(), headline.split()
+    shared = {key(word) for word in title} & {key(word) for word in words}
+    return 10 <= len(words) <= 90 and 3 <= len(title) <= 16 and len(shared) >= 2
+
+
+def crc(text: str) -> int:
+    """A hash of a text, the same in every run."""
+    return zlib.crc32(text.encode())
+
+
 STEPS: dict[str, Callable[[Path, Output], None]] = {
     "text": plain_text,
     "en-de": german,
     "en-fr": french,
+    "jobs": jobs,
 }
 """What makes the files of each folder."""
 
