@@ -1,28 +1,31 @@
 """How good the models on the shelf are: the numbers of their cards.
 
-    python -m benchmarks.shelf small/translate --data ../shared/data
-    python -m benchmarks.shelf small/write --model runs/write --data ../shared/data
+    python -m benchmarks.shelf small/translate --data ../shared/data --shelf shelf
+    python -m benchmarks.shelf small/write --model runs/write --shelf shelf -o stories.json
 
-Prints one JSON object of scores and examples. The folder of the data has `tatoeba` (or
-`tatoeba_en_de`) and `tinystories`, as the recipes say where to get them.
+`shelf` is the folder that `python -m benchmarks.shelf_data` made: what was held out is in it.
+`--data` has the folders of the sources, for tests of other text. Prints one JSON object of scores
+and examples.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import regard
+from benchmarks.shelf_data import SLIDES, crc, grams, lines, rows
 from regard.data.grammar import corpus as grammar
-from regard.data.text.documents import TextFiles
+from regard.data.jobs.pronouns import ACCUSATIVE, NOMINATIVE, PRONOUN, Noun, nouns
 from regard.data.text.pairs import Pair
 from regard.pipeline import Pipeline
 from regard.runs.evaluate import evaluate
-from regard.tasks.measures.report import Selection
 from regard.tasks.measures.rouge import mean_rouge
 
 SAID = (
@@ -33,110 +36,246 @@ SAID = (
     "He hit me with a pie.",
     "The animal didn't cross the street because it was too tired.",
     "The animal didn't cross the street because it was too wide.",
+    "Students like this tool.",
+    "The government has decided on new measures.",
+    "thank you",
+    "good morning",
 )
-"""The lectures' sentences."""
+"""The lectures' sentences, and others that people try."""
+FLIPS = 48
+"""Pairs of sentences that differ in the last word, which decides what "it" stands for."""
 SHARED = 12
 """So many words in a row are copied, not written."""
-STORIES = 20
-UNSEEN = 200
-"""Pairs of each job that are asked."""
+PROMPTS = (
+    "Once upon a time", "One day, a little girl named Lily", "Tom and his dog",
+    "There was a small cat", "The old man", "A boy named Tim", "Sara wanted", "In the forest",
+    "Once there was a bird", "Mia and her mom", "The big red car", "Ben found",
+    "It was a sunny day", "A rabbit named Lulu", "Anna was sad because", "The king", "Max the dog", "Two friends",
+    "One night", "Lucy loved",
+)  # fmt: skip
+"""The beginnings of the twenty stories; story number n has seed n."""
+STORM = (
+    "State authorities dispatched emergency crews Tuesday to survey the damage after an onslaught "
+    "of severe weather in Mississippi. Six people were hospitalized after the storm hit Attala "
+    "County."
+)
+"""The report that the lecture's slide abridges: its first sentence, and what its summary says."""
 
 
-def translate(pipeline: Pipeline) -> dict[str, Any]:
-    """BLEU and chrF against all references of each sentence, and the grammar's own tests."""
-    report = evaluate(pipeline, beam=4)
-    kept = ("sentences", "bleu", "chrf", "exact", "pronouns", "bleu_signature", "chrf_signature")
-    scores = {
-        entry["set"]: {key: entry[key] for key in kept if entry.get(key) is not None}
-        for entry in report.to_json()
-    }
-    both = [text for said in SAID for text in (said, said.rstrip("."))]
-    pairs = grammar.DEMO
-    flipped = pipeline.translate([pair.source for pair in pairs])
-    right = [grammar.pronoun_is_right(*each) for each in zip(pairs, flipped, strict=True)]
-    examples = dict(zip(both, pipeline.translate(both), strict=True))
-    return {"scores": scores, "it_flips": all(right), "examples": examples}
+def translate(pipeline: Pipeline, shelf: Path, data: Path | None) -> dict[str, Any]:
+    """BLEU and chrF against all references of each sentence; which of two nouns "it" stands for."""
+    language = pipeline.recipe.data.parts["everyday"].test.split("/")[-2].removeprefix("en-")
+    sets = {"everyday": pairs_of(shelf / f"en-{language}" / "test.tsv.gz")}
+    if data is not None:
+        column = ("de", "fr").index(language) + 1
+        news = rows(data / "news_en_de" / "ntrex_en_de_fr.tsv.gz")
+        sets["NTREX"] = [Pair(row[0], row[column]) for row in news]
+        raw = data / "multi30k" / "raw"
+        both = (lines(raw / f"test_2016_flickr.{code}.gz") for code in ("en", language))
+        sets["Multi30k, test of 2016"] = [Pair(*pair) for pair in zip(*both, strict=True)]
+    if data is not None and language == "de":
+        wmt = [*rows(data / "news_en_de" / "wmt21-23_en-de.tsv.gz")]
+        for name in sorted({row[0] for row in wmt if row[0].endswith(".en-de")}):
+            sets[name] = [Pair(*row[1:3]) for row in wmt if row[0] == name]
+    report = evaluate(pipeline, sets, beam=4)
+    kept = ("sentences", "bleu", "chrf", "bleu_signature", "chrf_signature")
+    scores = {entry["set"]: {key: entry.get(key) for key in kept} for entry in report.to_json()}
+    both_ways = [text for said in SAID for text in dict.fromkeys((said, said.rstrip(".")))]
+    examples = dict(zip(both_ways, pipeline.translate(both_ways), strict=True))
+    found = {"scores": scores, "examples": examples}
+    return found | (pronouns(pipeline) if language == "de" else {})
 
 
-def write(pipeline: Pipeline) -> dict[str, Any]:
-    """Perplexity, next words among three suggested, and how much of its stories is copied."""
-    found = evaluate(pipeline, suggest=True)
-    stories = [
-        "Once upon a time"
-        + pipeline.generate("Once upon a time", sample=True, seed=seed, max_length=200)
-        for seed in range(STORIES)
+def pairs_of(path: Path) -> list[Pair]:
+    """The pairs of a table of two columns."""
+    return [Pair(*row[:2]) for row in rows(path)]
+
+
+def pronouns(pipeline: Pipeline) -> dict[str, Any]:
+    """How often the last word flips the pronoun, and her or him the teacher."""
+    chosen = [*flips()]
+    texts = [text for tired, wide in chosen for text in (tired.source, wide.source)]
+    answers = iter(pipeline.translate(texts))
+    flipped, wrong = 0, []
+    for pair in chosen:
+        right = [grammar.pronoun_is_right(one, next(answers)) for one in pair]
+        flipped += all(right)
+        wrong += [] if all(right) else [pair[0].source]
+    people = [
+        pair
+        for split, some in grammar.splits(100, 200, 0).tests.items() if split == "people"
+        for pair in some
+    ]  # fmt: skip
+    said = pipeline.translate([pair.source for pair in people])
+    teacher = [
+        pair.target.split()[:2] == text.split()[:2] for pair, text in zip(people, said, strict=True)
     ]
-    data = pipeline.recipe.data
-    text = TextFiles(data.files, data.separator, "skip")
-    seen = {run for document in _documents(text) for run in _runs(document)}
-    copied = sum(any(run in seen for run in _runs(story)) for story in stories)
     return {
-        "scores": found.to_json(),
-        "stories": STORIES,
-        f"stories_that_share_{SHARED}_words_with_the_training_text": copied,
-        "hello_how_are": [each.word for each in pipeline.suggest("Hello, how are")],
-        "examples": stories[:3],
+        "tired_wide_pairs": FLIPS,
+        "tired_wide_flipped": flipped,
+        "tired_wide_wrong": wrong,
+        "her_him": sum(teacher) / max(1, len(teacher)),
+        "her_him_sentences": len(teacher),
     }
 
 
-def fill(pipeline: Pipeline) -> dict[str, Any]:
-    """Hidden tokens found, and some gaps."""
-    texts = ["I would like a cup of [MASK].", "The [MASK] is barking.", "She is [MASK] a book."]
-    found = {text: [each.word for each in pipeline.fill(text)[0]] for text in texts}
-    return {"scores": evaluate(pipeline).to_json(), "examples": found}
+def flips() -> Iterator[tuple[Pair, Pair]]:
+    """Pairs of sentences with nouns that no training sentence of the generators has."""
+    unseen = {kind: [noun for noun in some if noun.in_test] for kind, some in nouns().items()}
+    both = [(a, b) for a in unseen["creature"] for b in unseen["way"] if a.gender != b.gender]
+    for creature, way in Random(0).sample(both, min(FLIPS, len(both))):
+        yield (
+            crossing(creature, way, creature, "tired", "müde"),
+            crossing(creature, way, way, "wide", "breit"),
+        )
 
 
-def jobs(pipeline: Pipeline) -> dict[str, Any]:
-    """Each job on unseen sources; a summary beside the first sentence of the report."""
-    own = pipeline.task.examples(pipeline.recipe, Selection())
-    sets = {name: pairs[:UNSEEN] for name, pairs in own.items()}
-    report = {each.name: each for each in evaluate(pipeline, sets).sets}
-    scores = {
-        name: {
-            "sources": each.evaluation.scores.sentences,
-            "bleu": each.evaluation.scores.bleu,
-            "chrf": each.evaluation.scores.chrf,
-            "exact": each.evaluation.scores.exact,
-            "rouge": each.rouge,
-        }
-        for name, each in report.items()
-    }
-    scores["summarize"]["rouge_of_the_first_sentence"] = _first_sentences(sets["summarize"])
-    asked = [
-        "Translate EN-DE: This is good.",
-        f"{sets['summarize'][0].source}",
-        "Is this toxic: You look beautiful today!",
-        "Is this toxic: You are an idiot.",
+def crossing(creature: Noun, way: Noun, meant: Noun, adjective: str, german: str) -> Pair:
+    """The lecture's sentence with other nouns."""
+    source = (
+        f"The {creature.english} didn't cross the {way.english} because it was too {adjective}."
+    )
+    subject = f"{NOMINATIVE[creature.gender].capitalize()} {creature.german}"
+    target = (
+        f"{subject} überquerte {ACCUSATIVE[way.gender]} {way.accusative} nicht, "
+        f"weil {PRONOUN[meant.gender]} zu {german} war."
+    )
+    return Pair(source, target)
+
+
+def held_out(shelf: Path) -> list[str]:
+    """The English text that no edition of the models was trained on."""
+    return [json.loads(line)["text"] for line in lines(shelf / "text" / "held-out.jsonl.gz")]
+
+
+def write(pipeline: Pipeline, shelf: Path, data: Path | None) -> dict[str, Any]:
+    """Perplexity per word, next words among three suggested, stories and what they copy."""
+    del data
+    file = str(shelf / "text" / "held-out.jsonl.gz")
+    scores: dict[str, Any] = evaluate(pipeline, files=file, suggest=True).to_json()  # type: ignore[assignment]
+    words = sum(len(text.split()) for text in held_out(shelf))
+    nats = math.log(scores["perplexity"]) * scores["tokens"]
+    stories = [
+        prompt + pipeline.generate(prompt, sample=True, seed=seed, max_length=200)
+        for seed, prompt in enumerate(PROMPTS)
     ]
-    return {"scores": scores, "examples": dict(zip(asked, pipeline.generate(asked), strict=True))}
+    trained = ("stories", "sentences", "articles")
+    seen: set[tuple[str, ...]] = set()
+    for name in trained:
+        for line in lines(shelf / "text" / f"{name}.jsonl.gz"):
+            seen |= grams(json.loads(line)["text"], SHARED)
+    return {
+        "scores": scores,
+        "words": words,
+        "perplexity_per_word": math.exp(nats / words),
+        f"stories_that_share_{SHARED}_words": sum(bool(grams(s, SHARED) & seen) for s in stories),
+        "hello_how_are": [suggestion.word for suggestion in pipeline.suggest("Hello, how are")],
+        "stories": stories,
+    }
 
 
-def _first_sentences(pairs: Sequence[Pair]) -> dict[str, float]:
-    bodies = [pair.source.removeprefix("Summarize: ") for pair in pairs]
-    firsts = [body.partition(". ")[0] + "." for body in bodies]
-    return mean_rouge(firsts, [pair.references for pair in pairs])
+def fill(pipeline: Pipeline, shelf: Path, data: Path | None) -> dict[str, Any]:
+    """Whole words that were masked, and some gaps."""
+    del data
+    texts = [
+        "The [MASK] barked at the cat.", "The capital of France is [MASK].",
+        "She drank a cup of [MASK].", "I would like a cup of [MASK].", "The [MASK] is barking.",
+        "She is [MASK] a book.", "He [MASK] the door and went out.", "I am very [MASK] today.",
+    ]  # fmt: skip
+    examples = {
+        text: [f"{filling.word} {filling.probability:.2f}" for filling in pipeline.fill(text)[0]]
+        for text in texts
+    }
+    return {**whole_words(pipeline, held_out(shelf)), "examples": examples}
 
 
-def _documents(text: TextFiles) -> Iterator[str]:
-    from collections import Counter
+def whole_words(pipeline: Pipeline, texts: Sequence[str]) -> dict[str, Any]:
+    """How many masked words are predicted; a word counts only if each of its pieces is right.
 
-    held = ""
-    for piece in text.pieces(Counter()):
-        held += piece.text
-        if piece.last:
-            yield held
-            held = ""
+    About every seventh word of a text is masked, at least one, chosen by a hash of the text, so
+    that the words are the same for all models. As in BERT's whole-word masking a punctuation mark
+    is a word, too; `without_punctuation` counts the others alone. All pieces of the word are
+    masked, and each is predicted by itself.
+    """
+    tokenizer = pipeline.vocabulary.source
+    mask, longest = tokenizer.specials.mask, pipeline.model.config.max_length - 2
+    right: list[tuple[bool, bool]] = []  # spoken, predicted
+    pieces = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+    rows_of_ids: list[list[int]] = []
+    answers: list[list[tuple[int, list[int], bool]]] = []
+    for text in texts:
+        for words in cut([match.group() for match in pieces.finditer(text)], longest // 2):
+            random = Random(crc(" ".join(words)))
+            hidden = set(random.sample(range(len(words)), max(1, round(0.15 * len(words)))))
+            ids, gold = [tokenizer.begin], []
+            for i, word in enumerate(words):
+                own = tokenizer.encode_batch([word])[0]
+                if i in hidden:
+                    gold.append((len(ids), own, word[0].isalnum()))
+                ids += [mask] * len(own) if i in hidden else own
+            if len(ids) <= longest:
+                rows_of_ids.append([*ids, tokenizer.end])
+                answers.append(gold)
+    for start in range(0, len(rows_of_ids), 64):
+        logits = pipeline.logits(rows_of_ids[start : start + 64])
+        for row, gold in zip(logits, answers[start : start + 64], strict=True):
+            for position, own, spoken in gold:
+                best = row[position : position + len(own)].argmax(-1).tolist()
+                right.append((spoken, best == own))
+    alone = [predicted for spoken, predicted in right if spoken]
+    return {
+        "words": len(right),
+        "whole_words_right": 100 * sum(predicted for _, predicted in right) / len(right),
+        "without_punctuation": {"words": len(alone), "right": 100 * sum(alone) / len(alone)},
+    }
 
 
-def _runs(text: str) -> Iterator[tuple[str, ...]]:
-    """The runs of words, without case and marks."""
-    words = ["".join(filter(str.isalnum, word.lower())) for word in text.split()]
-    words = [word for word in words if word]
-    return zip(*(words[start:] for start in range(SHARED)), strict=False)
+def cut(words: Sequence[str], longest: int) -> Iterator[Sequence[str]]:
+    """The words in parts of at most `longest`."""
+    for start in range(0, len(words), longest):
+        yield words[start : start + longest]
 
 
-MEASURES: dict[str, Callable[[Pipeline], dict[str, Any]]] = {
+def jobs(pipeline: Pipeline, shelf: Path, data: Path | None) -> dict[str, Any]:
+    """Translations, headlines beside the first eight words of the text, and yes or no."""
+    del data
+    news = pairs_of(shelf / "jobs" / "headlines-test.tsv.gz")
+    asked = pairs_of(shelf / "jobs" / "questions-test.tsv.gz")
+    everyday = pairs_of(shelf / "en-de" / "test.tsv.gz")
+    headlines = pipeline.generate([f"Summarize: {pair.source}" for pair in news])
+    first = [" ".join(pair.source.split()[:8]) for pair in news]
+    wanted = [pair.target for pair in news]
+    said = pipeline.generate([f"Is this toxic: {shortened(pair.source)}" for pair in asked])
+    right = [pair.target == answer for pair, answer in zip(asked, said, strict=True)]
+    sets = {"translate": [Pair(f"Translate EN-DE: {p.source}", p.target) for p in everyday]}
+    report = evaluate(pipeline, sets, beam=4).to_json()
+    texts = [
+        "Translate EN-DE: This is good.", f"Summarize: {STORM}", f"Summarize: {STORM.lower()}",
+        f"Summarize: {SLIDES[2]}", "Is this toxic: You look beautiful today!",
+        "Is this toxic: You are an idiot.", "Is this toxic: The weather is nice.",
+        "Is this toxic: Shut up, you stupid liar!",
+    ]  # fmt: skip
+    return {
+        "translate": report[0],
+        "headlines": len(news),
+        "rouge": mean_rouge(headlines, wanted),
+        "rouge_of_the_first_8_words": mean_rouge(first, wanted),
+        "comments": len(asked),
+        "right_of_comments": 100 * sum(right) / len(right),
+        "said_yes": sum(answer == "yes" for answer in said),
+        "examples": dict(zip(texts, pipeline.generate(texts), strict=True)),
+        "some_headlines": dict(zip((p.source for p in news[:8]), headlines[:8], strict=True)),
+    }
+
+
+def shortened(text: str, most: int = 110) -> str:
+    """The first words of a long comment: as many as the training texts have."""
+    return " ".join(text.split()[:most])
+
+
+MEASURES: Mapping[str, Callable[[Pipeline, Path, Path | None], dict[str, Any]]] = {
     "small/translate": translate,
+    "small/translate-fr": translate,
     "small/write": write,
     "small/fill": fill,
     "small/jobs": jobs,
@@ -148,12 +287,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("name", choices=MEASURES)
     parser.add_argument("--model", help="a run to measure instead of the shipped model")
-    parser.add_argument("--data", default=".", help="the folder that the recipe's files are in")
+    parser.add_argument("--shelf", type=Path, default=Path("shelf"), help="what shelf_data made")
+    parser.add_argument("--data", type=Path, help="the folder of the sources, for other tests")
+    parser.add_argument("-o", "--out", type=Path, help="also write the result into this file")
     options = parser.parse_args(arguments)
-    place = options.model or options.name
-    place = str(Path(place).resolve()) if Path(place).exists() else place
-    os.chdir(options.data)
-    print(json.dumps(MEASURES[options.name](regard.load(place)), ensure_ascii=False, indent=1))
+    pipeline = regard.load(options.model or options.name)
+    found = MEASURES[options.name](pipeline, options.shelf, options.data)
+    text = json.dumps(found, ensure_ascii=False, indent=1)
+    if options.out is not None:
+        options.out.write_text(f"{text}\n", encoding="utf-8")
+    print(text)
 
 
 if __name__ == "__main__":

@@ -35,8 +35,14 @@ SOURCES = {
     "wikitext2": ("train.txt.gz",),
     "news_headlines": ("reuters21578.tsv.gz", "agnews_test.tsv.gz", "inshorts.tsv.gz"),
     "toxic": ("paradetox_pairs.tsv.gz", "davidson_tweets.tsv.gz", "surge_1000.tsv.gz"),
-    "multi30k/raw": ("train.en.gz", "train.de.gz", "train.fr.gz", "val.en.gz", "val.de.gz",
-                     "val.fr.gz"),
+    "multi30k/raw": (
+        "train.en.gz",
+        "train.de.gz",
+        "train.fr.gz",
+        "val.en.gz",
+        "val.de.gz",
+        "val.fr.gz",
+    ),
 }
 """The files of each source."""
 HELD_OUT = 0.02
@@ -156,7 +162,7 @@ def plain_text(data: Path, out: Output) -> None:
 
 
 def paragraphs(path: Path) -> Iterator[str]:
-    """The paragraphs of WikiText as people write them, without sentences that have unknown words."""
+    """The paragraphs of WikiText as people write them, without sentences with unknown words."""
     for line in lines(path):
         if not line.strip() or line.startswith(" ="):
             continue
@@ -257,7 +263,9 @@ def jobs(data: Path, out: Output) -> None:
         if usable(*pair) and key(pair[0]) not in tested and not grams(pair[0]) & unseen
     ]  # fmt: skip
     out.write("headlines.tsv.gz", map("\t".join, dict.fromkeys(train)))
-    out.write("headlines-test.tsv.gz", map("\t".join, dict.fromkeys(test[:: max(1, len(test) // 500)])))
+    out.write(
+        "headlines-test.tsv.gz", map("\t".join, dict.fromkeys(test[:: max(1, len(test) // 500)]))
+    )
     reports = [pair for pair in events(12_000, 0) if not grams(pair[0]) & unseen]
     out.write("events.tsv.gz", map("\t".join, reports))
     out.write("questions.tsv.gz", map("\t".join, questions(data, unseen)))
@@ -306,7 +314,9 @@ def restyled(text: str) -> str:
 
 def clean(text: str) -> str:
     """A text without agencies, double spaces, and spaces before punctuation."""
-    text = re.sub(r"^([A-Z]{2,}[A-Z, .]*)?(\([A-Z]\w+\)|AP|AFP|Reuters|SPACE\.com)\s+-+\s+", "", text)
+    text = re.sub(
+        r"^([A-Z]{2,}[A-Z, .]*)?(\([A-Z]\w+\)|AP|AFP|Reuters|SPACE\.com)\s+-+\s+", "", text
+    )
     text = re.sub(r"\s+", " ", text.replace("<", "").replace(">", ""))
     return re.sub(r" ([.,!?;:)])", r"\1", text).strip()
 

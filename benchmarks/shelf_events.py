@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from regard.data.jobs.drawn import words
+
 EVENTS = {
-    "storm": ("severe weather", "heavy storms", "strong winds and heavy rain", "a line of thunderstorms"),
+    "storm": ("severe weather", "heavy storms", "strong winds and heavy rain", "thunderstorms"),
     "tornado": ("a tornado", "several tornadoes", "violent winds"),
     "flood": ("heavy rain", "days of rain", "rising water", "flash floods"),
     "fire": ("a large fire", "a fast-moving blaze", "flames and thick smoke"),
@@ -21,12 +23,12 @@ EVENTS = {
     "snowstorm": ("heavy snow", "a blizzard", "freezing rain and snow"),
 }  # fmt: skip
 """What a summary calls an event, and what a report does."""
-AREAS = (
+AREAS = words(
     "Alabama Texas Georgia Kansas Ohio Florida Oregon Iowa Nebraska Kentucky Maine Nevada Utah "
     "Virginia Missouri Louisiana Tennessee Scotland Bavaria Ontario Queensland Mississippi"
-).split()
-NUMBERS = "two three four five six seven eight nine ten eleven twelve fifteen twenty".split()
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+)
+NUMBERS = words("two three four five six seven eight nine ten eleven twelve fifteen twenty")
+DAYS = words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
 WHO = ("Local officials", "The governor", "Police", "Rescue services", "The authorities",
        "Emergency services", "County officials", "Firefighters", "State officials")  # fmt: skip
 SENT = ("sent rescue teams", "called out crews", "dispatched teams", "sent out workers",
@@ -41,6 +43,9 @@ HURT = {
     "missing": ("were missing", "could not be found", "are still missing"),
     "homeless": ("lost their homes", "were left homeless"),
 }  # fmt: skip
+UNSEEN = "attala"
+"""The place of the lecture's own report: it is in no other."""
+TIMES = ("at night", "in the afternoon", "without warning", "early in the morning")
 KINDS = ("County", "County", "County", "", "", "Valley", "Springs")
 ASIDE = (
     "Power was out in many homes.",
@@ -56,9 +61,11 @@ ASIDE = (
     "Damage was put at several million dollars.",
     "Help also came from nearby towns.",
 )
-BEGIN = "At Bel Bar Car Cal Dor Del Hat Har Kel Lan Lor Mar Mon Nor Or Per Ros San Sto Tal Ver Wil Win".split()
-MIDDLE = "a e i o en al er ing ber der mor ta la li ro".split()
-END = "la na ton ville ford ham field by wood ley dale burg mont stead ta don".split()
+BEGIN = words(
+    "At Bel Bar Car Cal Dor Del Hat Har Kel Lan Lor Mar Mon Nor Or Per Ros San Sto Tal Ver Wil Win"
+)
+MIDDLE = words("a e i o en al er ing ber der mor ta la li ro")
+END = words("la na ton ville ford ham field by wood ley dale burg mont stead ta don")
 
 
 def place(random: Random) -> str:
@@ -73,11 +80,13 @@ def event(random: Random) -> tuple[str, str]:
     number, harm = random.choice(NUMBERS), random.choice(list(HURT))
     name, kind = place(random), random.choice(KINDS)
     where = f"{name} {kind}".strip()
+    who, sent, aim = random.choice(WHO), random.choice(SENT), random.choice(AIMS)
+    upper = cause[0].upper() + cause[1:]
     opening = random.choice([
-        f"{random.choice(WHO)} {random.choice(SENT)} {day} {random.choice(AIMS)} after {cause} in {area}.",
-        f"After {cause} in {area}, {random.choice(WHO).lower()} {random.choice(SENT)} on {day} {random.choice(AIMS)}.",
-        f"{cause[0].upper()}{cause[1:]} struck parts of {area} on {day}, and {random.choice(WHO).lower()} {random.choice(SENT)} {random.choice(AIMS)}.",
-        f"{cause[0].upper()}{cause[1:]} hit {where} in {area} on {day}.",
+        f"{who} {sent} {day} {aim} after {cause} in {area}.",
+        f"After {cause} in {area}, {who.lower()} {sent} on {day} {aim}.",
+        f"{upper} struck parts of {area} on {day}, and {who.lower()} {sent} {aim}.",
+        f"{upper} hit {where} in {area} on {day}.",
     ])  # fmt: skip
     hurt = random.choice(HURT[harm])
     count = random.choice([number, number, f"at least {number}", f"about {number}"])
@@ -90,7 +99,7 @@ def event(random: Random) -> tuple[str, str]:
     ])  # fmt: skip
     facts = [opening, fact[0].upper() + fact[1:] + "."]
     if what not in f"{opening} {fact}":
-        facts.insert(random.choice([1, 2]), f"The {what} came {random.choice(['at night', 'in the afternoon', 'without warning', 'early in the morning'])}.")
+        facts.insert(random.choice([1, 2]), f"The {what} came {random.choice(TIMES)}.")
     for sentence in random.sample(ASIDE, random.randint(0, 3)):
         facts.insert(random.randint(1, len(facts)), sentence)
     article = "an" if what[0] in "aeiou" else "a"
@@ -104,6 +113,6 @@ def events(count: int, seed: int) -> Iterator[tuple[str, str]]:
     random, seen = Random(seed), set[str]()
     while len(seen) < count:
         text, brief = event(random)
-        if text not in seen:
+        if text not in seen and UNSEEN not in text.lower():
             seen.add(text)
             yield text, brief

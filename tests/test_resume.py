@@ -132,3 +132,28 @@ def test_a_fine_tuned_run_needs_neither_recipe_nor_start(regard, tmp_path):
     again = regard("train", "fine", "--resume", "train.steps=2")
     assert again.code == 0, again.err
     assert last_step(tmp_path / "fine") == 2
+
+
+def test_a_run_in_bf16_resumes_to_the_same_bits_and_says_if_it_is_not_bf16(
+    regard, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr("regard.runtime.device.bf16_is_fast", lambda: True)
+    words = ["tiny/copy", "model.dim=128", "model.hidden=256", "train.optimizer=muon",
+             "train.schedule=constant", "train.save_every=2", "data.pairs=200",
+             "data.held_out=20"]  # fmt: skip
+
+    def train(run, steps, *more):
+        found = regard("train", *words, f"train.steps={steps}", "-o", run, *more)
+        assert found.code == 0, found.err
+        return (tmp_path / run / CHECKPOINTS / f"{steps:08}" / "model.safetensors").read_bytes()
+
+    short = ("--dtype", "bf16")
+    whole = train("whole", 4, *short)
+    train("part", 2, *short)
+    assert train("part", 4, *short, "--resume") == whole
+    assert train("plain", 4) != whole
+    facts = json.loads((tmp_path / "part" / CHECKPOINTS / "00000004/training.json").read_text())
+    assert facts["dtype"] == "bf16"
+    assert "dtype" not in caplog.text
+    train("part", 6, "--resume")
+    assert "dtype: fp32 now, bf16 when the run began" in caplog.text

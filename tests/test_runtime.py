@@ -221,6 +221,18 @@ def test_mixed_precision_is_for_cuda():
         runtime.runtime_on("cuda", "int4")
 
 
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_cpu_trains_in_bf16_if_its_processor_can(monkeypatch, fast):
+    monkeypatch.setattr(runtime, "bf16_is_fast", lambda: fast)
+    if fast:
+        assert runtime.setup(dtype="bf16", training=True).dtype == "bf16"
+    else:
+        with pytest.raises(InputError, match="got bf16 on cpu, expected fp32\nthis processor"):
+            runtime.setup(dtype="bf16", training=True)
+    with pytest.raises(InputError, match="got fp16 on cpu, expected fp32\nmixed"):
+        runtime.setup(dtype="fp16", training=True)
+
+
 def test_processes_of_one_machine_share_its_cores(monkeypatch):
     monkeypatch.setattr(runtime, "cores", lambda: 8)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")

@@ -137,6 +137,9 @@ class TextData(Config, ReadsTables):
     rows: Literal["packed", "stream"] = "packed"
     """`packed`: no sequence crosses the border of two documents. `stream`: sequences start anywhere
     in the text and cross documents."""
+    masked: float = Field(default=0.15, gt=0, lt=1)
+    """fill: the share of the training tokens that are masked. BERT has 0.15; a short training gains
+    from more (Wettig et al. 2023). Validation text always has 0.15."""
     on_bad: OnBad = "stop"
     seed: int = 0
 

@@ -23,6 +23,7 @@ from regard.data.batch import Batch
 from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.corruption import (
+    RATE,
     Corrupt,
     CorruptedCorpus,
     Masking,
@@ -71,7 +72,13 @@ def max_text_tokens(length: int, *, pairs: bool) -> int:
 
 
 def corruption(
-    tokenizer: Tokenizer, corpus: Corpus, seed: int, *, pairs: bool, spare: Corpus | None = None
+    tokenizer: Tokenizer,
+    corpus: Corpus,
+    seed: int,
+    *,
+    pairs: bool,
+    spare: Corpus | None = None,
+    rate: float = RATE,
 ) -> Corrupt:
     """The function that masks texts, and combines them to pairs if the model needs pairs.
 
@@ -81,8 +88,9 @@ def corruption(
         seed: The seed of the masks.
         pairs: Whether sequences are pairs of texts, for next-sentence prediction.
         spare: The source of random second texts if the corpus has a single document.
+        rate: The share of the tokens that are masked.
     """
-    masking = Masking(symbols_of(tokenizer), seed=seed)
+    masking = Masking(symbols_of(tokenizer), rate, seed)
     if not pairs:
         return masking
     stops = {
@@ -114,9 +122,10 @@ class Fill(PlainText, Reader):
                 got="data.rows: stream",
                 expected="data.rows: packed, because a pair is cut from one document",
             )
+        rate = getattr(settings.data, "masked", RATE) if corpus is train else RATE
         return CorruptedCorpus(
             make(corpus, length=max_text_tokens(settings.model.max_length, pairs=pairs)),
-            corruption(self.tokenizer, corpus, settings.seed, pairs=pairs, spare=train),
+            corruption(self.tokenizer, corpus, settings.seed, pairs=pairs, spare=train, rate=rate),
         )
 
     def targets(self, batch: Batch[Ragged]) -> int:

@@ -1,6 +1,11 @@
-"""Mixed precision, as far as the CPU can show it: PyTorch's autocast knows the CPU, too."""
+"""Mixed precision of GPUs, as far as the CPU can show it: PyTorch's autocast knows the CPU, too.
+
+On a CPU, Regard has products of its own (tests/layers/test_mixed.py); here autocast replaces them.
+"""
 
 from __future__ import annotations
+
+from functools import partial
 
 import pytest
 import torch
@@ -14,6 +19,7 @@ NAMES = {name: (family, changes) for name, family, changes in models()}
 
 @pytest.fixture
 def twins(monkeypatch):
+    monkeypatch.setattr("regard.models.mode.products_in", partial(torch.autocast, "cpu"))
     monkeypatch.setattr("tests.devices.checks.DEVICE", "cpu")
     return lambda name: Twins(*NAMES[name])
 

@@ -139,3 +139,10 @@ def test_a_parameter_without_a_gradient_stays_as_it_is() -> None:
     kept = model.encoder.blocks[1].weight.clone()
     learn(model, optimizer(model, CONFIG), 2)
     assert torch.equal(model.encoder.blocks[1].weight, kept)
+
+
+def test_products_in_16_bits_give_nearly_the_same_update():
+    torch.manual_seed(0)
+    matrix = torch.randn(3, 64, 128)
+    whole, short = orthogonal(matrix), orthogonal(matrix.to(torch.bfloat16)).float()
+    assert torch.nn.functional.cosine_similarity(whole.flatten(), short.flatten(), dim=0) > 0.99

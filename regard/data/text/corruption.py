@@ -37,6 +37,8 @@ HIDDEN, CHANGED = 0.8, 0.1
 others are unchanged."""
 
 
+RATE = 0.15
+"""The share of the tokens that are masked, as published."""
 TRIES = 10
 """How many other documents are tried to find one that is long enough (as in BERT's code)."""
 
@@ -107,7 +109,7 @@ class Symbols:
 
 
 def mask_tokens(
-    ids: Ids, symbols: Symbols, random: np.random.Generator, rate: float = 0.15
+    ids: Ids, symbols: Symbols, random: np.random.Generator, rate: float = RATE
 ) -> tuple[Ids, Ids]:
     """Mask a fixed share of the tokens of a text (Devlin et al. 2019, section 3.1).
 
@@ -147,7 +149,7 @@ class Masking:
     """
 
     symbols: Symbols
-    rate: float = 0.15
+    rate: float = RATE
     seed: int = 0
 
     def __call__(self, batch: Batch[Ragged], epoch: int) -> Batch[Ragged]:

@@ -72,8 +72,9 @@ class _CrossEntropy(torch.autograd.Function):
         even = smoothing / weight.shape[0]
         total = x.new_zeros(())
         dtype = product_dtype() if wanted and can_be_mixed(x, weight) else None
-        x, weight = (x, weight) if dtype is None else (x.to(dtype), weight.to(dtype))
-        block = x.new_empty(min(BLOCK, x.shape[0]), weight.shape[0], dtype=torch.float32)
+        block = x.new_empty(min(BLOCK, x.shape[0]), weight.shape[0])
+        if dtype is not None:
+            x, weight = x.to(dtype), weight.to(dtype)
         for start in range(0, x.shape[0], BLOCK):
             rows, right = x[start : start + BLOCK], targets[start : start + BLOCK, None]
             z = _product(rows, weight.t(), block[: len(rows)])  # (rows, vocab)
