@@ -42,16 +42,21 @@ SAID = (
     "good morning",
 )
 """The lectures' sentences, and others that people try."""
-FLIPS = 48
-"""Pairs of sentences that differ in the last word, which decides what "it" stands for."""
+TIRED = ("tired", "müde")
+VERBS = (
+    ("didn't cross", "überquerte", "way", (TIRED, ("wide", "breit")), 37),
+    ("didn't enter", "betrat", "building", (TIRED, ("crowded", "überfüllt")), 11),
+)
+"""Sentences that differ in the last word, which decides what "it" stands for: the verb, the kind of
+its object, the two adjectives, and how many pairs."""
 SHARED = 12
 """So many words in a row are copied, not written."""
 PROMPTS = (
     "Once upon a time", "One day, a little girl named Lily", "Tom and his dog",
     "There was a small cat", "The old man", "A boy named Tim", "Sara wanted", "In the forest",
     "Once there was a bird", "Mia and her mom", "The big red car", "Ben found",
-    "It was a sunny day", "A rabbit named Lulu", "Anna was sad because", "The king", "Max the dog", "Two friends",
-    "One night", "Lucy loved",
+    "It was a sunny day", "A rabbit named Lulu", "Anna was sad because", "The king",
+    "Max the dog", "Two friends", "One night", "Lucy loved",
 )  # fmt: skip
 """The beginnings of the twenty stories; story number n has seed n."""
 STORM = (
@@ -111,7 +116,7 @@ def pronouns(pipeline: Pipeline) -> dict[str, Any]:
         pair.target.split()[:2] == text.split()[:2] for pair, text in zip(people, said, strict=True)
     ]
     return {
-        "tired_wide_pairs": FLIPS,
+        "tired_wide_pairs": len(chosen),
         "tired_wide_flipped": flipped,
         "tired_wide_wrong": wrong,
         "her_him": sum(teacher) / max(1, len(teacher)),
@@ -122,25 +127,22 @@ def pronouns(pipeline: Pipeline) -> dict[str, Any]:
 def flips() -> Iterator[tuple[Pair, Pair]]:
     """Pairs of sentences with nouns that no training sentence of the generators has."""
     unseen = {kind: [noun for noun in some if noun.in_test] for kind, some in nouns().items()}
-    both = [(a, b) for a in unseen["creature"] for b in unseen["way"] if a.gender != b.gender]
-    for creature, way in Random(0).sample(both, min(FLIPS, len(both))):
-        yield (
-            crossing(creature, way, creature, "tired", "müde"),
-            crossing(creature, way, way, "wide", "breit"),
-        )
+    for verb, german, kind, adjectives, most in VERBS:
+        both = [(a, b) for a in unseen["creature"] for b in unseen[kind] if a.gender != b.gender]
+        for creature, thing in Random(0).sample(both, min(most, len(both))):
+            yield tuple(  # type: ignore[misc]
+                because(f"The {creature.english} {verb} the {thing.english}",
+                        f"{NOMINATIVE[creature.gender].capitalize()} {creature.german} {german} "
+                        f"{ACCUSATIVE[thing.gender]} {thing.accusative} nicht", meant, words)
+                for meant, words in zip((creature, thing), adjectives, strict=True)
+            )  # fmt: skip
 
 
-def crossing(creature: Noun, way: Noun, meant: Noun, adjective: str, german: str) -> Pair:
-    """The lecture's sentence with other nouns."""
-    source = (
-        f"The {creature.english} didn't cross the {way.english} because it was too {adjective}."
-    )
-    subject = f"{NOMINATIVE[creature.gender].capitalize()} {creature.german}"
-    target = (
-        f"{subject} überquerte {ACCUSATIVE[way.gender]} {way.accusative} nicht, "
-        f"weil {PRONOUN[meant.gender]} zu {german} war."
-    )
-    return Pair(source, target)
+def because(source: str, target: str, meant: Noun, adjective: tuple[str, str]) -> Pair:
+    """The reason that the lecture's sentence gives; the last word tells which noun is meant."""
+    english, german = adjective
+    reason = f"weil {PRONOUN[meant.gender]} zu {german} war"
+    return Pair(f"{source} because it was too {english}.", f"{target}, {reason}.")
 
 
 def held_out(shelf: Path) -> list[str]:

@@ -436,10 +436,12 @@ def test_runs_checkpoints_and_other_peoples_folders_are_listed_under_headings(re
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/config.json").write_text('{"model_type": ')
     lines = [line.split() for line in regard("ls").out.splitlines()]
-    shelf, _, runs = ([*group] for _, group in groupby(lines, bool))
-    assert shelf[0] == ["name", "kind", "size", "score", "verbs"]
-    tiny = "tiny/translate shipped (transformer) 2.9 MB BLEU 99.4 translate, words, look, heads"
+    shelf, _, scores, _, runs = ([*group] for _, group in groupby(lines, bool))
+    assert shelf[0] == ["name", "kind", "size", "verbs"]
+    tiny = "tiny/translate shipped (transformer) 2.9 MB translate, words, look, heads"
     assert tiny.split() in shelf
+    assert scores[0] == ["name", "score", "measured", "on"]
+    assert "tiny/translate BLEU 99.4 500 sentences" in " ".join(map(" ".join, scores))
     assert runs == [
         ["name", "kind", "last", "step", "best", "loss"],
         ["mine", "checkpoint", "(transformer)", "-", "-"],

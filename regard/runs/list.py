@@ -60,20 +60,22 @@ def listed(name: str | None) -> tuple[str, list[dict[str, Any]]]:
 
 
 def listing(found: Sequence[Mapping[str, Any]]) -> str:
-    """Formats rows as text: a table of shipped models, and below it one of a folder's models."""
-    shelf = [["name", "kind", "size", "score", "verbs"]]
+    """Formats rows as text: tables of shipped models and scores, and one of a folder's models."""
+    shelf = [["name", "kind", "size", "verbs"]]
+    scores = [["name", "score", "measured on"]]
     runs = [["name", "kind", "last step", "best loss"]]
     for each in found:
         kind = each["kind"] + (f" ({each['model']})" if "model" in each else "")
         if each["kind"] == SHIPPED:
-            score = "{name} {value:g}".format(**each["score"]) if each["score"] else "-"
             size, verbs = in_megabytes(each["bytes"]), ", ".join(each["verbs"])
-            shelf.append([each["name"], kind, size, score, verbs])
+            shelf.append([each["name"], kind, size, verbs])
+            if score := each["score"]:
+                scores.append([each["name"], "{name} {value:g}".format(**score), score["on"]])
         else:
             numbers = (each.get(key) for key in ("step", "best_loss"))
             cells = ("-" if number is None else str(number) for number in numbers)
             runs.append([each["name"], kind, *cells])
-    tables = ["\n".join(aligned(rows)) for rows in (shelf, runs) if len(rows) > 1]
+    tables = ["\n".join(aligned(rows)) for rows in (shelf, scores, runs) if len(rows) > 1]
     return "\n\n".join(tables)
 
 
@@ -111,7 +113,7 @@ def _described(entry: Traversable) -> tuple[str, list[str]]:
 def _first_score(entry: Traversable) -> dict[str, Any] | None:
     """The first score on an entry's card; None if it has no readable card."""
     try:
-        return card_of(entry).scores[0].model_dump(include={"name", "value"})
+        return card_of(entry).scores[0].model_dump(include={"name", "value", "on"})
     except InputError:
         return None
 
