@@ -31,6 +31,7 @@ from regard.cli.options import (
     Quiet,
     Seed,
     Threads,
+    TrainingDtype,
     load_pipeline,
     print_line,
     print_result,
@@ -103,7 +104,7 @@ def train(
     threads: Threads = None,
     seed: Seed = None,
     device: Device = "auto",
-    dtype: Dtype = "fp32",
+    dtype: TrainingDtype = "fp32",
 ) -> None:
     """Train a model from a recipe; --resume continues a run that was stopped, even by kill -9.
 

@@ -47,6 +47,9 @@ Device = Annotated[
     str, Option("--device", help="auto (cuda if there is one), cpu, cuda, cuda:1, mps.")
 ]
 Dtype = Annotated[str, Option("--dtype", help="fp32; on cuda also bf16 or fp16: mixed precision.")]
+TrainingDtype = Annotated[
+    str, Option("--dtype", help="fp32; mixed precision: bf16 on cuda, and on CPUs that have it.")
+]
 Seed = Annotated[int | None, Option("--seed", help="Random seed.")]
 AsKind = Annotated[
     str | None,
