@@ -105,7 +105,7 @@ def test_another_family_and_a_size_of_it_go_together():
 
 def test_a_size_beside_a_start_is_refused_by_its_name(regard):
     found = regard("plan", "own/classify", "start.folder=small/fill", "model.size=large")
-    is_refused(found, "model.dim: got 1024 by model.size: large, expected 192, as in small/fill")
+    is_refused(found, "model.dim: got 1024 by model.size: large, expected 256, as in small/fill")
 
 
 def test_plan_says_what_a_size_replaces_once(regard, caplog):

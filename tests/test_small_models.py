@@ -102,7 +102,7 @@ def test_one_model_does_three_jobs_by_prefix(model):
 def test_a_writer_without_its_training_text_asks_for_other_text(model, regard):
     model("small/write")
     for verb in ("heads", "eval"):
-        is_refused(regard(verb, "small/write"), "tatoeba/en-de.tsv.gz", "--data FILE")
+        is_refused(regard(verb, "small/write"), "shelf/text/", "--data FILE")
 
 
 def test_a_model_of_clothes_without_its_images_asks_for_others(model, regard):
