@@ -46,7 +46,7 @@ def test_help_and_import_leave_the_lectures_alone():
         assert f"\n  {name} " in ran.stdout
 
 
-@pytest.mark.parametrize(("old", "new"), [("atlas", "regard_lectures")])
+@pytest.mark.parametrize(("old", "new"), [("atlas", "regard_lectures"), ("bench", "benchmarks")])
 def test_what_has_moved_says_where_it_is(old, new):
     with pytest.raises(ImportError, match=new):
         importlib.import_module(f"regard.{old}.anything")

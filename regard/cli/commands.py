@@ -308,49 +308,6 @@ def plan(
     print_result(found.table(), found.to_json(), as_json=as_json)
 
 
-@app.command("bench")
-def bench_command(
-    quick: Annotated[
-        bool, Option("--quick", help="Toy sizes, to see that everything runs.")
-    ] = False,
-    rounds: Annotated[int | None, Option(help="Rounds of each experiment; by default 5.")] = None,
-    only: Annotated[
-        list[str] | None, Option(help="Such as training-base, or decoding; repeatable.")
-    ] = None,
-    files: Annotated[
-        str | None, Option("--data", help="Your own parallel text: x.tsv, x.jsonl, or x.en,x.de")
-    ] = None,
-    out: Annotated[
-        Path | None, Option("-o", "--out", help="A folder for results and pictures.")
-    ] = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    threads: Threads = None,
-) -> None:
-    """Measure the speed of training, decoding and looking, beside what the hardware can do.
-
-    Other packages are measured beside ours by `make bench` in a checkout: llama.cpp, CTranslate2,
-    transformers, onnxruntime, OpenVINO, JoeyNMT.
-    """
-    from regard.bench.command import Request, bench
-    from regard.bench.suite import EXPERIMENTS
-    from regard.data.text.files import split_files
-
-    request = Request(
-        quick=quick,
-        rounds=rounds,
-        threads=threads,
-        only=tuple(only or ()),
-        data=split_files([files]) if files else None,
-        output=out,
-        quiet=quiet,
-    )
-    found = bench(EXPERIMENTS, request)
-    print_result(found.report, found.json, as_json=as_json)
-    if out is not None:
-        print_status(f"results and pictures are in {out}", quiet=quiet)
-
-
 @app.command("recipe")
 def recipe_command(
     name: Annotated[

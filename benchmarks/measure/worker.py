@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
-from regard.bench import memory
+from benchmarks.measure import memory
 
 SHORTEST = 0.2
 """The minimum duration of a turn in seconds: a shorter turn would measure clock and scheduler. A

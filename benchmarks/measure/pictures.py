@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.bench.harness import Outcome
-from regard.bench.results import Quantity, Summary
-from regard.bench.table import by_sweep, ceilings, curve, growths, marks, number, point_of
+from benchmarks.measure.harness import Outcome
+from benchmarks.measure.results import Quantity, Summary
+from benchmarks.measure.table import by_sweep, ceilings, curve, growths, marks, number, point_of
 from regard.runtime.files import write_file
 
 OURS, OTHERS, REACH = "#0072b2", "#999999", "#d55e00"

@@ -108,7 +108,7 @@ class Corpus:
 
 def like_multi30k(count: int, vocab: int) -> Corpus:
     """Random ids with the sentence lengths of Multi30k English-German under a 16k BPE."""
-    table = json.loads(files("regard.bench").joinpath("lengths.json").read_text("utf-8"))
+    table = json.loads(files("benchmarks.measure").joinpath("lengths.json").read_text("utf-8"))
     entries = np.asarray(table["pairs"])  # rows of (source length, target length, count)
     random = np.random.default_rng(0)
     drawn = random.choice(len(entries), size=count, p=entries[:, 2] / entries[:, 2].sum())

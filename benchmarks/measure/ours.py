@@ -100,7 +100,7 @@ class Train:
 
     def prepare(self, threads: int) -> None:
         """Build a model with initial weights, the trainer, and the batches."""
-        from regard.bench.work import Work
+        from benchmarks.measure.work import Work
         from regard.data.text.encoded import make_batch
         from regard.data.text.pairs import Pair
         from regard.models import build
@@ -147,7 +147,7 @@ class Decode:
 
     def prepare(self, threads: int) -> None:
         """Build a model with random weights, and the source sentences."""
-        from regard.bench.work import Work
+        from benchmarks.measure.work import Work
         from regard.decode import DecodeConfig, Symbols
         from regard.runtime.device import setup
 

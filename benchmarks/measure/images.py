@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from regard.bench.harness import Entry, Experiment
-from regard.bench.limits import matrix_limit
-from regard.bench.ours import in_precision
-from regard.bench.results import Bar
-from regard.bench.work import WorkFile
+from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.limits import matrix_limit
+from benchmarks.measure.ours import in_precision
+from benchmarks.measure.results import Bar
+from benchmarks.measure.work import WorkFile
 from regard.cost.count import forward_flops
 from regard.models import ViTConfig
 from regard.models.sketch import sketch
@@ -110,7 +110,7 @@ class TrainImages:
         """Load the model, build the trainer, and draw the batch."""
         import torch
 
-        from regard.bench.ours import make_trainer
+        from benchmarks.measure.ours import make_trainer
         from regard.data.batch import Batch
         from regard.data.images.reader import ImageReader
         from regard.data.input import Dense, Ragged
@@ -132,7 +132,7 @@ class TrainImages:
 
     def measure(self, case: str) -> float:
         """Run one step; returns the number of images."""
-        from regard.bench.ours import train_on
+        from benchmarks.measure.ours import train_on
 
         del case
         return train_on(self.trainer, [self.batch])  # type: ignore[list-item]

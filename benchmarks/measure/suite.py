@@ -1,4 +1,4 @@
-"""The experiments of `regard bench`, to which `benchmarks/` adds other packages."""
+"""Our own part of the experiments, to which `benchmarks/` adds other packages."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.bench.harness import Entry, Experiment
-from regard.bench.images import IMAGES, images
-from regard.bench.limits import MEMORY, limits, matrix_limit, memory_limit
-from regard.bench.ours import WRITTEN, Decode, Encode, Quality, Train
-from regard.bench.ours_text import READ, Continue, Embed, Products, TrainText
-from regard.bench.results import Bar
-from regard.bench.texts import TextWork, random_gpt, random_rows, random_sentences
-from regard.bench.work import SAME, Corpus, Work, encoded, from_files, like_multi30k
+from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.limits import MEMORY, matrix_limit, memory_limit
+from benchmarks.measure.ours import WRITTEN, Decode, Encode, Quality, Train
+from benchmarks.measure.ours_text import READ, Continue, Embed, Products, TrainText
+from benchmarks.measure.results import Bar
+from benchmarks.measure.texts import TextWork, random_gpt, random_rows, random_sentences
+from benchmarks.measure.work import SAME, Corpus, Work, encoded, from_files, like_multi30k
 from regard.cost.count import TRAINING
 from regard.data.config import Files
 from regard.data.sources import load_splits
@@ -305,23 +304,6 @@ def embedding(chosen: Settings) -> Experiment:
 
 Makers = dict[str, Callable[[Settings], Experiment]]
 """Functions that create experiments, by name."""
-
-EXPERIMENTS: Makers = {
-    "limits": lambda chosen: limits(quick=chosen.quick),
-    "training-demo": training_demo,
-    "training-base": training_base,
-    **{f"decoding-{n}": lambda chosen, n=n: decoding(chosen, n) for n in SENTENCES},  # type: ignore[misc]
-    "int8-quality": quality,
-    "gpt-training": gpt_training,
-    **{f"gpt-decoding-{n}": lambda chosen, n=n: gpt_decoding(chosen, n) for n in PROMPTS},  # type: ignore[misc]
-    "embedding": embedding,
-    **{
-        f"images-{n}": lambda chosen, n=n: images(chosen.folder, n, quick=chosen.quick)  # type: ignore[misc]
-        for n in IMAGES
-    },
-    **{f"looking-{n}": lambda chosen, n=n: looking(chosen, n) for n in LONG},  # type: ignore[misc]
-}
-"""The experiments of `regard bench`, in this order."""
 
 
 def select(experiments: Makers, only: Sequence[str]) -> list[Callable[[Settings], Experiment]]:

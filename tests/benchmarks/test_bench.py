@@ -13,13 +13,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.bench import command, harness, table
-from regard.bench.harness import Entry, Experiment, Outcome, Point, run_one
-from regard.bench.ours import Decode, Encode, Train
-from regard.bench.results import Bar, Measured, Turn, compare, judge, slope
-from regard.bench.suite import select
-from regard.bench.work import RANDOM, SAME, Corpus, Work, like_multi30k
-from regard.bench.worker import from_file
+from benchmarks.measure import command, harness, table
+from benchmarks.measure.harness import Entry, Experiment, Outcome, Point, run_one
+from benchmarks.measure.ours import Decode, Encode, Train
+from benchmarks.measure.results import Bar, Measured, Turn, compare, judge, slope
+from benchmarks.measure.suite import select
+from benchmarks.measure.work import RANDOM, SAME, Corpus, Work, like_multi30k
+from benchmarks.measure.worker import from_file
+from benchmarks.run import main
 from regard.errors import InputError
 from regard.layers.tap.product import Pattern
 from regard.models import TransformerConfig
@@ -272,21 +273,17 @@ def test_ours_decodes_as_many_tokens_as_the_peers(tmp_path: Path) -> None:
     assert contender.measure("2") == 2  # it checks itself that each has 30 tokens
 
 
-def test_the_command_measures_our_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from regard.cli import main
-
-    words = "regard bench --quick --rounds 1 --threads 1 --quiet --json"
-    only = ["--only", "training-base", "--only", "decoding-1"]  # limits: docs/commands.md
-    monkeypatch.setattr("sys.argv", [*words.split(), *only, "-o", str(tmp_path)])
-    main()
-    found = json.loads(capsys.readouterr().out)
+def test_the_command_measures_our_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--quick --rounds 1 --threads 1 --quiet --beside Regard"
+    only = ["--only", "limits", "--only", "training-base", "--only", "decoding-1"]
+    assert main([*words.split(), *only, "--output", str(tmp_path)]) == 0
+    assert "matrix product" in capsys.readouterr().out
+    found = json.loads((tmp_path / "results.json").read_text())
     status = {
         entry["label"]: entry["status"]
         for experiment in found["experiments"]
         for entry in experiment["entries"]
     }
     assert status["Regard"] == status["matrix product"] == "measured"
-    assert found["experiments"][0]["entries"][0]["flops_per_second"] > 0
+    assert found["experiments"][1]["entries"][0]["flops_per_second"] > 0
     assert (tmp_path / "results.png").exists()

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from regard.bench.results import Bar, Measured, Quantity, Turn, Verdict, judge
+from benchmarks.measure.results import Bar, Measured, Quantity, Turn, Verdict, judge
 from regard.runtime.progress import Progress
 
 PAUSE = 0.2
@@ -156,7 +156,7 @@ class Worker:
         )
         self._answers: queue.Queue[str] = queue.Queue()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "regard.bench.worker"],
+            [sys.executable, "-m", "benchmarks.measure.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

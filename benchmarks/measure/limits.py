@@ -10,7 +10,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from regard.bench.harness import Entry, Experiment
+from benchmarks.measure.harness import Entry, Experiment
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -86,7 +86,7 @@ def _compiled_sum() -> Callable[[Any], float]:
     """The sum of an array as a loop that Numba compiles; threads can run it side by side."""
     import numba  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-    def add(numbers):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def add(numbers):  # type: ignore[no-untyped-def]
         total = numbers[0] - numbers[0]
         for i in range(len(numbers)):
             total += numbers[i]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.bench import pictures, table
-from regard.bench.harness import Experiment, Outcome, run
-from regard.bench.suite import OURS, Makers, select, settings
+from benchmarks.measure import pictures, table
+from benchmarks.measure.harness import Experiment, Outcome, run
+from benchmarks.measure.suite import OURS, Makers, select, settings
 from regard.data.config import Files
 from regard.errors import InputError
 from regard.runtime.device import setup
@@ -99,7 +99,11 @@ def beside(experiments: list[Experiment], names: Sequence[str]) -> list[Experime
         chosen = any(name.lower() in label.lower() for name in names)
         return chosen or label.startswith(OURS)
 
-    return [experiment.narrowed(kept) for experiment in experiments]
+    def narrowed(experiment: Experiment) -> Experiment:
+        some = any(kept(entry.label) for entry in experiment.entries)
+        return experiment.narrowed(kept) if some else experiment  # the machine's limits
+
+    return [narrowed(experiment) for experiment in experiments]
 
 
 def save(folder: Path, outcomes: list[Outcome], head: dict[str, Any]) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from regard.bench.harness import AGREE, Outcome, Point
-from regard.bench.limits import MEMORY
-from regard.bench.results import (
+from benchmarks.measure.harness import AGREE, Outcome, Point
+from benchmarks.measure.limits import MEMORY
+from benchmarks.measure.results import (
     Measured,
     Quantity,
     Summary,

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard.bench.ours import in_precision, make_trainer, ready_model, train_on
+from benchmarks.measure.ours import in_precision, make_trainer, ready_model, train_on
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard.bench.texts import TextWork
+    from benchmarks.measure.texts import TextWork
 
 
 @dataclass
@@ -26,7 +26,7 @@ class TrainText:
 
     def prepare(self, threads: int) -> None:
         """Build a model with initial weights, the trainer, and the batch."""
-        from regard.bench.texts import TextWork
+        from benchmarks.measure.texts import TextWork
         from regard.data.batch import Batch
         from regard.data.input import Ragged
         from regard.models import build
@@ -69,7 +69,7 @@ class Continue:
 
     def prepare(self, threads: int | None) -> None:
         """Load or build the model, and the prompts."""
-        from regard.bench.texts import TextWork
+        from benchmarks.measure.texts import TextWork
         from regard.decode import DecodeConfig, Symbols
         from regard.runtime.device import setup
 
@@ -180,7 +180,7 @@ class Embed:
 
     def prepare(self, threads: int) -> None:
         """Build a model with random weights, and the tokenized sentences."""
-        from regard.bench.texts import TextWork
+        from benchmarks.measure.texts import TextWork
         from regard.runtime.device import setup
 
         setup(threads, 0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.bench.work import WorkFile, like_multi30k
+from benchmarks.measure.work import WorkFile, like_multi30k
 from regard.cost.count import forward_flops
 from regard.models.config import ModelConfig
 from regard.models.sketch import sketch
