@@ -67,7 +67,7 @@ def drawn_for(title: str, medium: Medium) -> Iterator[None]:
 
 
 class Drawing:
-    """A computed figure of the atlas.
+    """A computed figure.
 
     Attributes:
         name: The name of the figure.

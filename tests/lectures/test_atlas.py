@@ -565,6 +565,7 @@ def test_every_figure_that_uses_a_model_takes_it_by_one_name(caplog):
     assert not any("place" in figure.options for figure in FIGURES.values())
     assert parse_options("analogies", ["place=words/glove"]) == {"model": "words/glove"}
     assert "place= is called model= now" in caplog.text
+    assert caplog.records[0].name.startswith("regard.")  # as --quiet silences them
     with pytest.raises(InputError, match="model alone"):
         parse_options("analogies", ["place=words/glove", "model=words/glove"])
     with pytest.raises(InputError, match="got 'place', expected length, dim"):
